@@ -1,0 +1,45 @@
+# Needs Python 3.11 or newer and make. Every target sets up .venv by itself, again when pyproject.toml changes.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help test check bench demo docs study browser clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,all]'
+	@touch $@
+
+test: $(READY) ## run the tests
+	$(BIN)/pytest -n 2
+
+check: $(READY) ## lint, format, types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(READY) ## measure speed
+	$(BIN)/python -m benchmarks
+
+demo: $(READY) ## a search engine, traffic and a live dashboard, on this machine
+	$(BIN)/interleaf demo
+
+docs: $(READY) ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+study: $(READY) ## run the slow studies
+	$(BIN)/pytest -m slow
+
+browser: ## install Debian's chromium for the page tests, where that is possible
+	@if command -v chromium; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends chromium >/dev/null; } \
+		|| echo 'chromium could not be installed'; \
+	else echo 'no chromium: installing it takes root and apt-get'; fi
+
+clean: ## remove all that make made, .venv too
+	rm -rf .venv site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,150 @@
+"""The compiled form of kernels and of chance: everything that needs numba to be imported.
+
+A kernel is a plain function on small integer arrays with `@kernel` above it. Where numba's compiler is switched off,
+or cannot keep what it compiled (a read-only container) and nobody called `interleaf.warm`, `ready` hands back the
+plain-Python form with the plain generator instead: slower, same lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numba import njit
+from numba.extending import overload, register_jitable
+
+from interleaf import chance as plain_chance
+from interleaf.chance import Chance, Keyed, bytes_of
+from interleaf.methods.arrays import Array, Given, Impression
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_GOLDEN = np.uint64(plain_chance.GOLDEN)
+_MIX_1 = np.uint64(plain_chance.MIX_1)
+_MIX_2 = np.uint64(plain_chance.MIX_2)
+_UNIT = plain_chance.UNIT
+_LOW = np.uint64(0xFFFFFFFF)
+_TWO_32 = np.uint64(2**32)
+_ONE, _11, _27, _30, _31, _32 = (np.uint64(n) for n in (1, 11, 27, 30, 31, 32))
+
+
+def kernel(function: Function) -> Function:
+    """Compile a function on first call, free of the interpreter lock, kept on disk where there is a place for it."""
+    try:
+        return cast(Function, njit(cache=True, nogil=True)(function))
+    except RuntimeError:
+        return cast(Function, njit(nogil=True)(function))
+
+
+def part(function: Function) -> Function:
+    """A piece that kernels share: compiled inside a compiled kernel, plain where the kernel runs plain."""
+    return cast(Function, register_jitable(function))
+
+
+def plain(function: Function) -> Function:
+    """The plain-Python form of a kernel: the very source that was compiled."""
+    return cast(Function, getattr(function, "py_func", function))
+
+
+def ready(function: Function) -> Function:
+    """The form of a kernel that can answer now: compiled where it is, or can be kept; else plain."""
+    if not is_compiled(function):
+        return plain(function)
+    return function
+
+
+def is_compiled(function: Callable[..., Any]) -> bool:
+    """Whether `ready` gives the compiled form of this kernel."""
+    keeps = getattr(getattr(function, "_cache", None), "cache_path", None) is not None
+    return keeps or bool(getattr(function, "signatures", ()))
+
+
+def start(key: str, function: Callable[..., Any]) -> Chance:
+    """Chance for one call of a kernel, in the form that `ready(function)` understands."""
+    if is_compiled(function):
+        return cast(Chance, np.frombuffer(bytearray(bytes_of(key) + bytes(8)), dtype="<u8"))
+    return Keyed(key)
+
+
+@part
+def seat(state: Array, keys: Array, row: int) -> None:
+    """Put a batch's chance at the start of the stream of one row's key."""
+    state[0] = keys[row, 0]
+    state[1] = keys[row, 1]
+    state[2] = 0
+
+
+@part
+def given_at(given: Given, row: int) -> Given:
+    """One query's rankings out of a batch."""
+    return Given(given.rankings[row], given.depths[row], given.documents[row])
+
+
+@part
+def impression_at(impressions: Impression, row: int, count: int) -> Impression:
+    """One impression out of a batch, cut to the positions that were shown."""
+    return Impression(
+        impressions.ranks[row, :, :count],
+        impressions.teams[row, :count],
+        impressions.lengths[row],
+        impressions.union[row],
+        impressions.choices[row, :count],
+    )
+
+
+@part
+def _mix(word: Any) -> Any:
+    word = (word ^ (word >> _30)) * _MIX_1
+    word = (word ^ (word >> _27)) * _MIX_2
+    return word ^ (word >> _31)
+
+
+@part
+def _bits(state: Any) -> Any:
+    state[2] += _ONE
+    return _mix(_mix(state[0] + state[2] * _GOLDEN) ^ state[1])
+
+
+@overload(plain_chance.pick)
+def _pick(chance: Any, n: Any) -> Any:
+    def compiled(chance: Any, n: Any) -> Any:
+        if n == 1:
+            return 0
+        choices = np.uint64(n)
+        product = (_bits(chance) >> _32) * choices
+        if product & _LOW < choices:
+            rejected_below = (_TWO_32 - choices) % choices
+            while product & _LOW < rejected_below:
+                product = (_bits(chance) >> _32) * choices
+        return np.int64(product >> _32)
+
+    return compiled
+
+
+@overload(plain_chance.pick_weighted)
+def _pick_weighted(chance: Any, weights: Any, n: Any) -> Any:
+    def compiled(chance: Any, weights: Any, n: Any) -> Any:
+        total = 0.0
+        for i in range(n):
+            total += weights[i]
+        target = np.float64(_bits(chance) >> _11) * _UNIT * total
+        reached = 0.0
+        last = 0
+        for i in range(n):
+            if weights[i] > 0:
+                reached += weights[i]
+                last = i
+                if target < reached:
+                    break
+        return last
+
+    return compiled
+
+
+@overload(plain_chance.toss)
+def _toss(chance: Any, probability: Any) -> Any:
+    def compiled(chance: Any, probability: Any) -> Any:
+        return np.float64(_bits(chance) >> _11) * _UNIT < probability
+
+    return compiled

@@ -1,0 +1,52 @@
+"""Every error interleaf raises on purpose; each message names the thing, the value and the remedy.
+
+    InterleafError
+    ├── MethodError     a spec string: unknown method, unknown parameter, a value out of range
+    ├── SchemeError     a scoring scheme that is unknown, or that this method does not offer
+    ├── RankingError    input rankings: a duplicate, nothing to show, too few or too many rankers, k below 1
+    ├── ListError       a shown list that does not fit its rankings, its teams, or its stored form
+    ├── ClickError      a click at a rank that was not shown, or a click model that cannot be
+    └── ChanceError     a key part or a number of choices that chance cannot be keyed by
+
+All of them are `ValueError`s too, so that `except ValueError` keeps its meaning.
+"""
+
+from collections.abc import Iterable
+
+
+class InterleafError(ValueError):
+    """The root of every error that interleaf raises on purpose."""
+
+
+class MethodError(InterleafError):
+    """A spec string names something that does not exist, or sets it to a value it cannot take."""
+
+
+class SchemeError(InterleafError):
+    """A scoring scheme is unknown, or the method does not offer it."""
+
+
+class RankingError(InterleafError):
+    """The input rankings cannot be interleaved."""
+
+
+class ListError(InterleafError):
+    """A shown list does not fit its rankings, its teams, or its stored form."""
+
+
+class ClickError(InterleafError):
+    """A click, or a model of clicks, is impossible."""
+
+
+class ChanceError(InterleafError):
+    """A key or a number of choices is not one that chance can work with."""
+
+
+def listed(names: Iterable[object]) -> str:
+    """Known names as an error shows them: `'a', 'b' or 'c'`.
+
+    >>> listed(["a", "b", "c"])
+    "'a', 'b' or 'c'"
+    """
+    words = [repr(name) for name in names]
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or "none"

@@ -1,0 +1,217 @@
+"""One impression: rankings become a shown list (`interleave`), clicks on it become an outcome (`credit`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from interleaf import stored
+from interleaf.chance import Key, key_of
+from interleaf.errors import ClickError, ListError
+from interleaf.methods.arrays import Array, Impression
+from interleaf.methods.table import Chosen, resolve
+from interleaf.problem import Document, Problem, Rankings, check_k
+
+
+@dataclass(frozen=True, eq=False)
+class Interleaving:
+    """A list that was shown, with all that is needed to credit clicks on it; `to_dict` is what is logged.
+
+    `teams[position]` is the index of the ranker that owns it, -1 nobody, None where the method has no teams;
+    `ranks[ranker, position]` is where each ranker has each shown document, 1 = top, 0 = not at all.
+    """
+
+    documents: tuple[Document, ...]
+    rankers: tuple[str, ...]
+    method: str
+    teams: tuple[int, ...] | None
+    ranks: Array
+    lengths: tuple[int, ...]
+    union: int
+    choices: tuple[int, ...] | None = None
+    key: str | None = None
+    relaxed: bool | None = None
+    known_log_probability: float | None = None
+    rankings: tuple[tuple[Document, ...], ...] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        rankings: Rankings,
+        documents: Sequence[Document],
+        method: str = "team_draft",
+        teams: Sequence[int] | None = None,
+    ) -> Interleaving:
+        """A list that something else composed from these rankings.
+
+        >>> Interleaving.of([["a", "b"], ["b", "a"]], ["b", "a"], teams=(1, 0)).ranks.tolist()
+        [[2, 1], [1, 2]]
+        """
+        chosen = resolve(method)
+        problem = Problem.of(rankings, chosen.method)
+        shown = tuple(documents)
+        stored.check_documents(shown)
+        ranks = problem.ranks_of(shown)
+        for position, document in enumerate(shown):
+            if not ranks[:, position].any():
+                raise ListError(
+                    f"document {document!r}, shown at rank {position + 1}, is in none of the rankings "
+                    f"{problem.rankers!r}; leave it out, or add it to the ranking it came from"
+                )
+        owners = stored.check_teams(teams, len(shown), len(problem.rankers), chosen)
+        return _interleaving(chosen, problem, shown, owners, ranks)
+
+    @property
+    def log_probability(self) -> float | None:
+        """The log of the list's probability under its method; None where the method cannot tell, -inf if impossible."""
+        if self.known_log_probability is not None:
+            return self.known_log_probability
+        factors = _kernels().probability(resolve(self.method), self.impression())
+        if factors is None:
+            return None
+        return math.fsum(math.log(factor) for factor in factors) if (factors > 0).all() else -math.inf
+
+    def impression(self) -> Impression:
+        """The record that kernels credit."""
+        count = len(self.documents)
+        teams = np.full(count, -1, np.int32) if self.teams is None else np.array(self.teams, np.int32)
+        choices = np.zeros(count, np.int32) if self.choices is None else np.array(self.choices, np.int32)
+        return Impression(self.ranks, teams, np.array(self.lengths, np.int32), self.union, choices)
+
+    def to_dict(self, rankings: bool = False) -> dict[str, Any]:
+        """JSON-ready, with the names of the log's columns; with the input rankings too, if asked."""
+        return stored.to_dict(self, rankings)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Interleaving:
+        """Read back what `to_dict` wrote, checking everything; `rankings` in place of `ranks` will do."""
+        chosen = resolve(data.get("method", "team_draft"))
+        if "ranks" not in data and "rankings" in data:
+            rankings = data["rankings"]
+            names = data.get("rankers")
+            named = (
+                rankings if names is None or isinstance(rankings, Mapping) else dict(zip(names, rankings, strict=True))
+            )
+            return cls.of(named, data.get("documents", ()), chosen.text, data.get("teams"))
+        return cls(**stored.checked(data, chosen))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Interleaving) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.documents, self.rankers, self.method, self.key))
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What clicks on one shown list say.
+
+    `credit` is each ranker's credit; `preference[i, j]` is above 0 where ranker i is preferred to j; `score` is the
+    preference of the first over the second of two rankers, and None for more.
+    """
+
+    credit: dict[str, float]
+    preference: Array
+    scheme: str
+
+    @property
+    def score(self) -> float | None:
+        return float(self.preference[0, 1]) if len(self.credit) == 2 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "scheme": self.scheme,
+            "credit": self.credit,
+            "preference": self.preference.tolist(),
+            "score": self.score,
+        }
+
+
+def interleave(rankings: Rankings, method: str = "team_draft", k: int = 10, key: Key | None = None) -> Interleaving:
+    """Mix rankings into one list that is fair to all of them; the same key gives the same list.
+
+    >>> shown = interleave({"production": ["d4", "d1"], "candidate": ["d1", "d9"]}, key=("experiment", "user-7"))
+    >>> shown.documents, shown.teams
+    (('d4', 'd1'), (0, 1))
+    """
+    chosen = resolve(method)
+    problem = Problem.of(rankings, chosen.method)
+    size, name = check_k(k), key_of(key)
+    composed = _kernels().compose(chosen, problem, size, name)
+    ranks = problem.ranks_of(composed.documents)
+    return _interleaving(chosen, problem, composed.documents, composed.teams, ranks, name, composed)
+
+
+def credit(shown: Interleaving, clicks: Iterable[int], scheme: str | None = None) -> Outcome:
+    """Turn clicks, as ranks in the shown list from 1, into credit and preferences; repeated clicks count once.
+
+    >>> shown = Interleaving.of([["a", "b", "c"], ["b", "c", "a"]], ["a", "b", "c"], teams=(0, 1, 0))
+    >>> credit(shown, clicks=[2]).credit
+    {'A': 0.0, 'B': 1.0}
+    """
+    chosen = resolve(shown.method)
+    named = chosen.scheme(scheme, len(shown.rankers))
+    stored.check_needs(shown, chosen)
+    values, preference = _kernels().credit(chosen, named, shown.impression(), _clicked(clicks, len(shown.documents)))
+    return Outcome(dict(zip(shown.rankers, values.tolist(), strict=True)), preference, named.name)
+
+
+def warm(method: str = "team_draft", rankers: int = 2) -> None:
+    """Compile a method's kernels now, so that the first request does not wait for it."""
+    chosen = resolve(method)
+    rankings = [[0, 1, 2], [1, 0, 2], *([[2, 0, 1]] * (rankers - 2))]
+    shown = interleave(rankings, method, k=2, key="warm")
+    shown.to_dict()
+    for scheme in chosen.method.schemes_for(len(rankings)):
+        credit(shown, [1], scheme)
+
+
+@cache
+def _kernels() -> ModuleType:
+    """The module that runs kernels, imported on first use: it brings the compiler, and listing methods needs none."""
+    from interleaf.methods import call
+
+    return call
+
+
+def _interleaving(
+    chosen: Chosen,
+    problem: Problem,
+    documents: tuple[Document, ...],
+    teams: tuple[int, ...] | None,
+    ranks: Array,
+    key: str | None = None,
+    composed: Any = None,
+) -> Interleaving:
+    return Interleaving(
+        documents,
+        problem.rankers,
+        chosen.text,
+        teams,
+        ranks,
+        problem.lengths,
+        problem.union,
+        problem.choices(len(documents)) if "choices" in chosen.method.needs else None,
+        key,
+        composed and composed.relaxed,
+        composed and composed.log_probability,
+        problem.rankings,
+    )
+
+
+def _clicked(clicks: Iterable[int], count: int) -> list[bool]:
+    clicked = [False] * count
+    for rank in clicks:
+        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)):
+            raise ClickError(f"a click is a rank in the shown list, a whole number, not {rank!r}")
+        if not 1 <= rank <= count:
+            raise ClickError(f"click at rank {rank}, but ranks 1 to {count} were shown; ranks start at 1 at the top")
+        clicked[rank - 1] = True
+    return clicked

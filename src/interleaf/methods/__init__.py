@@ -1,0 +1,1 @@
+"""The heart: one file per comparison method, one row in `table.METHODS`."""

@@ -1,0 +1,35 @@
+"""What every kernel is given: encoded rankings to compose from, and an impression to credit.
+
+In a batch the same records hold one more leading axis.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Lengths = Array | tuple[int, ...]
+
+
+class Given(NamedTuple):
+    """Rankings with documents as numbers: `rankings[ranker, rank]`, of which `depths[ranker]` are there."""
+
+    rankings: Array
+    depths: Array
+    documents: Any
+
+
+class Impression(NamedTuple):
+    """All that credit needs: `ranks[ranker, position]` (1 = top, 0 = not ranked) and what a method asks for besides.
+
+    `teams[position]` owns it (-1 nobody), `lengths[ranker]` and `union` size up the input rankings, and
+    `choices[position]` is how many documents some ranker has at that rank or above.
+    """
+
+    ranks: Array
+    teams: Array
+    lengths: Array
+    union: Any
+    choices: Array

@@ -1,0 +1,99 @@
+"""Document constraints (He et al. 2009, as H11 uses them): balanced lists, credit for not contradicting the clicks.
+
+A click says that its document is better than each unclicked one above it (constraints=1), and, by choice, than an
+unclicked one below: the next if it is unclicked (2), the next unclicked (3), or that of the lowest click only. A ranking
+violates (better, worse) if it holds the worse one and does not rank the better one above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from interleaf.chance import Chance
+from interleaf.compiled import given_at, impression_at, kernel, part, seat
+from interleaf.methods.arrays import Array, Given, Impression, Lengths
+from interleaf.methods.balanced import balance, balance_probability
+
+ABOVE, NEXT, NEXT_UNCLICKED, LOWEST = 1, 2, 3, 4
+
+
+class Settings(NamedTuple):
+    constraints: int
+    one: Any
+
+
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
+    constraints = LOWEST if parameters["constraints"] == "lowest" else parameters["constraints"]
+    return Settings(constraints, Fraction(1) if exact else 1.0)
+
+
+@kernel
+def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+    return balance(given, k, chance, shown, True)
+
+
+@kernel
+def compose_batch(
+    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+) -> None:
+    chance: Any = np.zeros(3, np.uint64)
+    for row in range(len(queries)):
+        seat(chance, keys, row)
+        counts[row] = compose(given_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+
+
+@kernel
+def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
+    """Minus the constraints that each ranking violates."""
+    ranks, rule = impression.ranks, settings.constraints
+    count = ranks.shape[1]
+    lowest = credited = 0
+    for position in range(count):
+        if clicks[position]:
+            lowest = position
+            credited += 1
+    for better in range(count):
+        if not clicks[better]:
+            continue
+        for worse in range(better):
+            if not clicks[worse]:
+                _punish(ranks, better, worse, credit, settings.one)
+        below = better + 1
+        while rule == NEXT_UNCLICKED and below < count and clicks[below]:
+            below += 1
+        takes_below = rule == NEXT or rule == NEXT_UNCLICKED or (rule == LOWEST and better == lowest)
+        if takes_below and below < count and not clicks[below]:
+            _punish(ranks, better, below, credit, settings.one)
+    return credited
+
+
+@part
+def _punish(ranks: Array, better: int, worse: int, credit: Array, one: Any) -> None:
+    for ranker in range(ranks.shape[0]):
+        rank_of_better, rank_of_worse = ranks[ranker, better], ranks[ranker, worse]
+        if rank_of_worse > 0 and (rank_of_better == 0 or rank_of_worse < rank_of_better):
+            credit[ranker] -= one
+
+
+@kernel
+def credit_batch(
+    impressions: Impression,
+    counts: Array,
+    clicks: Array,
+    variant: int,
+    credits: Array,
+    credited: Array,
+    settings: Settings,
+) -> None:
+    for row in range(len(counts)):
+        impression = impression_at(impressions, row, counts[row])
+        credited[row] = credit(impression, clicks[row], variant, credits[row], settings)
+
+
+@kernel
+def probability(impression: Impression, factors: Array, settings: Settings) -> bool:
+    return balance_probability(impression, factors, True, settings.one)

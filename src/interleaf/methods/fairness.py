@@ -1,0 +1,194 @@
+"""The linear programme of optimized interleaving: which lists to show how often, so that no rank favours a ranker.
+
+Unknown are the probabilities p of the allowed lists. For every rank, all rankers expect the same credit from a click there;
+among such p, two rankers maximise the mean sensitivity s(L), and more minimise the variance of the rankers' sums of
+credit, weighted 1/rank. Where all lists are too many, some are drawn, with chance keyed by the rankings. Without a fair p, the
+total violation is minimised first (relaxed).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from interleaf.chance import Chance, key_of, pick
+from interleaf.compiled import kernel, part, plain, ready, start
+from interleaf.methods.arrays import Array, Given
+from interleaf.methods.simplex import solve
+
+CREDITS = ("inverse", "linear", "binary")
+INVERSE, LINEAR, BINARY = range(3)
+MOST_LISTS_OF_TWO, MOST_LISTS_OF_MANY = 2**14, 1_000
+CACHED_SOLUTIONS = 10_000
+TOLERANCE = 1e-9
+
+
+def solution_of(
+    given: Given, ranks: Array, size: int, kind: int, samples: int, exact: bool
+) -> tuple[Array, Array, bool]:
+    """The lists with a positive probability, the probabilities, and whether fairness had to be relaxed.
+
+    `ranks[ranker, document]` counts a document that a ranking lacks as standing just below its last.
+    """
+    return _solution(given.rankings.tobytes(), ranks.tobytes(), len(given.depths), size, kind, samples, exact)
+
+
+@lru_cache(maxsize=CACHED_SOLUTIONS)
+def _solution(
+    rankings: bytes, ranks: bytes, rankers: int, size: int, kind: int, samples: int, exact: bool
+) -> tuple[Array, Array, bool]:
+    places = np.frombuffer(ranks, np.int32).reshape(rankers, -1)
+    encoded = np.frombuffer(rankings, np.int32).reshape(rankers, -1)
+    given = Given(encoded, (encoded >= 0).sum(axis=1), places.shape[1])
+    most = MOST_LISTS_OF_TWO if rankers == 2 else MOST_LISTS_OF_MANY
+    if rankers**size <= most:
+        lists = np.empty((rankers**size, size), np.int32)
+        lists = lists[: ready(_all_lists)(given, lists)]
+    else:
+        key = key_of(("optimized", CREDITS[kind], samples, size, rankings.hex(), ranks.hex()))
+        lists = np.empty((samples, size), np.int32)
+        ready(_some_lists)(given, lists, start(key, _some_lists))
+        lists = np.unique(lists, axis=0)
+    probabilities, violation = _probabilities(lists, _worth(places, kind, exact), exact)
+    kept = probabilities > 0
+    return lists[kept], probabilities[kept], bool(violation > (0 if exact else TOLERANCE))
+
+
+def _worth(places: Array, kind: int, exact: bool) -> Array:
+    """`[ranker, document]`: what a click on the document is worth to the ranker, up to what all have in common."""
+    one = Fraction(1) if exact else 1.0
+    ranks = places.astype(object if exact else np.float64)
+    if kind == BINARY:
+        return (places < places[::-1]) * one
+    return one / ranks if kind == INVERSE else -ranks
+
+
+def _probabilities(lists: Array, worth: Array, exact: bool) -> tuple[Array, Any]:
+    """Solve the programme: the small simplex for two rankers and for proofs, HiGHS for more and where that fails."""
+    constraints = programme(lists, worth)
+    values = list_values(lists, worth)
+    if exact or len(worth) == 2:
+        probabilities = np.zeros(len(lists), constraints.dtype)
+        form = plain if exact else ready
+        zero, tolerance = (Fraction(0), 0) if exact else (0.0, TOLERANCE)
+        violation = form(solve)(constraints, values, zero, tolerance, probabilities)
+        left = np.abs(constraints @ probabilities).sum()
+        if violation >= 0 and abs(left - violation) <= tolerance and abs(probabilities.sum() - 1) <= tolerance:
+            return probabilities, violation
+    return highs(constraints, values)
+
+
+def programme(lists: Array, worth: Array) -> Array:
+    """Rows that must be zero: for each rank and pair of neighbouring rankers, the difference of a list's credit there."""
+    differences = (worth[:-1] - worth[1:])[:, lists]
+    return np.ascontiguousarray(differences.transpose(0, 2, 1).reshape(-1, len(lists)))
+
+
+def list_values(lists: Array, worth: Array) -> Array:
+    """What to maximise: the sensitivity of each list for two rankers, minus its variance for more."""
+    if len(worth) == 2:
+        values = ready(_sensitivity)(lists, np.sign((worth[0] - worth[1]).astype(np.float64)))
+        is_exact = worth.dtype == object
+        return np.array([Fraction(value).limit_denominator(10**6) for value in values]) if is_exact else values
+    weights = 1 / np.arange(1, lists.shape[1] + 1).astype(worth.dtype)
+    sums = (worth[:, lists] * weights).sum(axis=2)
+    return -((sums - sums.sum(axis=0) / len(worth)) ** 2).sum(axis=0)
+
+
+@kernel
+def _sensitivity(lists: Array, signs: Array) -> Array:
+    """s(L) = (1 - w_T) H2(w_A / (w_A + w_B)): how much of the weighted list speaks for one ranker, evenly for both."""
+    values = np.zeros(len(lists))
+    harmonic = 0.0
+    for position in range(lists.shape[1]):
+        harmonic += 1.0 / (position + 1)
+    for row in range(len(lists)):
+        for_a = for_b = 0.0
+        for position in range(lists.shape[1]):
+            weight = 1.0 / (position + 1) / harmonic
+            if signs[lists[row, position]] > 0:
+                for_a += weight
+            elif signs[lists[row, position]] < 0:
+                for_b += weight
+        if for_a > 0 and for_b > 0:
+            share = for_a / (for_a + for_b)
+            entropy = -share * np.log2(share) - (1 - share) * np.log2(1 - share)
+            values[row] = (for_a + for_b) * entropy
+    return values
+
+
+@part
+def _best(given: Given, taken: Array, ranker: int) -> int:
+    """A ranker's best unshown document, -1 where it has none."""
+    for place in range(given.depths[ranker]):
+        if not taken[given.rankings[ranker, place]]:
+            return int(given.rankings[ranker, place])
+    return -1
+
+
+@kernel
+def _all_lists(given: Given, lists: Array) -> int:
+    """Every allowed list, by walking down each ranker's best unshown document in turn."""
+    size = lists.shape[1]
+    taken = np.zeros(given.documents, np.bool_)
+    ranker = np.zeros(size + 1, np.int64)
+    current = np.zeros(size, np.int64)
+    depth = count = 0
+    while depth >= 0:
+        document = -1
+        if depth == size:
+            lists[count] = current
+            count += 1
+        else:
+            while ranker[depth] < len(given.depths) and document < 0:
+                document = _best(given, taken, ranker[depth])
+                for earlier in range(ranker[depth]):
+                    if document == _best(given, taken, earlier):
+                        document = -1
+                        break
+                ranker[depth] += 1
+        if document >= 0:
+            current[depth] = document
+            taken[document] = True
+            depth += 1
+            ranker[depth] = 0
+        else:
+            depth -= 1
+            if depth >= 0:
+                taken[current[depth]] = False
+    return count
+
+
+@kernel
+def _some_lists(given: Given, lists: Array, chance: Chance) -> None:
+    """Draw lists: at each rank any ranker that still can adds its best unshown document."""
+    for row in range(len(lists)):
+        taken = np.zeros(given.documents, np.bool_)
+        for position in range(lists.shape[1]):
+            document = -1
+            while document < 0:
+                document = _best(given, taken, pick(chance, len(given.depths)))
+            lists[row, position] = document
+            taken[document] = True
+
+
+def highs(constraints: Array, values: Array) -> tuple[Array, float]:
+    """The same programme by scipy's HiGHS: least violation first, then the best value among what reaches it."""
+    from scipy.optimize import linprog
+
+    rows, lists = constraints.shape
+    slack = np.hstack([np.eye(rows), -np.eye(rows)])
+    equal = np.vstack([np.hstack([constraints, slack]), np.r_[np.ones(lists), np.zeros(2 * rows)]])
+    right = np.r_[np.zeros(rows), 1.0]
+    violation = np.r_[np.zeros(lists), np.ones(2 * rows)]
+    least = linprog(violation, A_eq=equal, b_eq=right, method="highs")
+    allowed = least.fun * (1 + TOLERANCE) + TOLERANCE
+    best = linprog(
+        np.r_[-values, np.zeros(2 * rows)], A_ub=violation[None], b_ub=[allowed], A_eq=equal, b_eq=right, method="highs"
+    )
+    found = best.x if best.x is not None else least.x
+    probabilities = np.where(found[:lists] > TOLERANCE, found[:lists], 0.0)
+    return probabilities / probabilities.sum(), float(least.fun)

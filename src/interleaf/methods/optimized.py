@@ -1,0 +1,129 @@
+"""Optimized interleaving (Radlinski and Craswell 2013) and multileaving (Schuth et al. 2014): lists chosen by a programme.
+
+Allowed lists are those where each next document is some ranking's best unshown one. A linear programme
+(`methods/fairness.py`) gives them probabilities such that at every rank all rankers expect the same credit, so that
+rank-only clicks prefer nobody. A click is then worth to each ranker what the document's rank there is worth. Where no
+probabilities can be fair, the list is marked `relaxed`: its outcome is biased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from interleaf.chance import Chance, pick_weighted
+from interleaf.compiled import impression_at, kernel, part, seat
+from interleaf.errors import MethodError
+from interleaf.methods import fairness
+from interleaf.methods.arrays import Array, Given, Impression, Lengths
+from interleaf.methods.fairness import BINARY, CREDITS, INVERSE
+
+if TYPE_CHECKING:
+    from interleaf.problem import Document, Problem
+
+
+class Settings(NamedTuple):
+    """The lists that may be shown, their probabilities, and how a document's rank becomes credit."""
+
+    lists: Array
+    weights: Array
+    relaxed: bool
+    kind: int
+    one: Any
+
+
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
+    one = Fraction(1) if exact else 1.0
+    kind = _kind(parameters, len(lengths))
+    return Settings(np.empty((0, 0), np.int32), np.empty(0, object if exact else np.float64), False, kind, one)
+
+
+def prepare(
+    problem: Problem, names: list[Document], given: Given, size: int, parameters: Mapping[str, Any], exact: bool
+) -> Settings:
+    """Solve the programme of these rankings, or find its solution among the latest."""
+    kind = _kind(parameters, len(problem.rankers))
+    solution = fairness.solution_of(given, problem.ranks_or_next(names), size, kind, parameters["samples"], exact)
+    return Settings(*solution, kind, Fraction(1) if exact else 1.0)
+
+
+def prepared_probability(prepared: Settings, shown: Array) -> float:
+    """How likely the shown list was."""
+    return float(prepared.weights[(prepared.lists == shown).all(axis=1)].sum())
+
+
+def _kind(parameters: Mapping[str, Any], rankers: int) -> int:
+    kind = CREDITS.index(parameters["credit"])
+    if kind == BINARY and rankers > 2:
+        raise MethodError(
+            f"optimized(credit=binary) compares two rankers, not {rankers}; use credit=inverse or credit=linear"
+        )
+    return kind
+
+
+@kernel
+def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+    return _draw(settings.lists, settings.weights, chance, shown)
+
+
+@part
+def _draw(lists: Array, weights: Array, chance: Chance, shown: Array) -> int:
+    drawn = pick_weighted(chance, weights, len(weights))
+    for position in range(lists.shape[1]):
+        shown[position] = lists[drawn, position]
+    return lists.shape[1]
+
+
+@kernel
+def compose_batch(
+    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+) -> None:
+    """Here the settings hold the solutions of all queries, stacked; a weight of zero pads the shorter ones."""
+    chance: Any = np.zeros(3, np.uint64)
+    for row in range(len(queries)):
+        seat(chance, keys, row)
+        counts[row] = _draw(settings.lists[queries[row]], settings.weights[queries[row]], chance, shown[row])
+
+
+@kernel
+def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
+    """What each clicked document's rank is worth to each ranker; one it lacks stands just below its last."""
+    ranks, lengths = impression.ranks, impression.lengths
+    credited = 0
+    for position in range(ranks.shape[1]):
+        if clicks[position]:
+            credited += 1
+            for ranker in range(ranks.shape[0]):
+                rank = _rank(ranks[ranker, position], lengths[ranker])
+                if settings.kind == INVERSE:
+                    credit[ranker] += settings.one / rank
+                elif settings.kind == BINARY:
+                    other = 1 - ranker
+                    if rank < _rank(ranks[other, position], lengths[other]):
+                        credit[ranker] += settings.one
+                else:
+                    credit[ranker] -= settings.one * rank
+    return credited
+
+
+@part
+def _rank(rank: int, length: int) -> int:
+    return rank if rank > 0 else length + 1
+
+
+@kernel
+def credit_batch(
+    impressions: Impression,
+    counts: Array,
+    clicks: Array,
+    variant: int,
+    credits: Array,
+    credited: Array,
+    settings: Settings,
+) -> None:
+    for row in range(len(counts)):
+        impression = impression_at(impressions, row, counts[row])
+        credited[row] = credit(impression, clicks[row], variant, credits[row], settings)

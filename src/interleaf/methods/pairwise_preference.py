@@ -1,0 +1,157 @@
+"""Pairwise preference multileaving (O17): lists uniform among all considerate ones, credit for agreeing with the clicks.
+
+At rank x any unshown document of the choice set Omega(x), the union of all top x, is equally likely. A click prefers
+its document to unclicked ones; a ranker gets 1/w for each such pair it orders so, -1/w if the other way, where w is
+the probability that neither document is shown before both could be (Eq. 10 to 14; the product of Algorithm 3 is
+corrected to |Omega(x)| - x + 1: as printed it disagrees with enumeration).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from interleaf.chance import Chance, pick
+from interleaf.compiled import given_at, impression_at, kernel, part, seat
+from interleaf.methods.arrays import Array, Given, Impression, Lengths
+
+PAIRS = ("global", "per_click", "next_unclicked")
+GLOBAL, PER_CLICK, NEXT_UNCLICKED = 0, 1, 2
+
+
+class Settings(NamedTuple):
+    pairs: int
+    one: Any
+
+
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
+    return Settings(PAIRS.index(parameters["pairs"]), Fraction(1) if exact else 1.0)
+
+
+@kernel
+def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+    """Keep the choice set as a pool: each rank adds its documents, one is drawn and leaves."""
+    seen = np.zeros(given.documents, np.bool_)
+    pool = np.empty(given.documents, np.int64)
+    size = count = 0
+    while count < k:
+        for ranker in range(len(given.depths)):
+            if count < given.depths[ranker] and not seen[given.rankings[ranker, count]]:
+                pool[size] = given.rankings[ranker, count]
+                seen[pool[size]] = True
+                size += 1
+        if size == 0:
+            break
+        drawn = pick(chance, size)
+        shown[count] = pool[drawn]
+        size -= 1
+        pool[drawn] = pool[size]
+        count += 1
+    return count
+
+
+@kernel
+def compose_batch(
+    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+) -> None:
+    chance: Any = np.zeros(3, np.uint64)
+    for row in range(len(queries)):
+        seat(chance, keys, row)
+        counts[row] = compose(given_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+
+
+@kernel
+def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
+    """Sum the signed inverse propensities of every eligible pair (Eq. 10), ranker by ranker."""
+    ranks = impression.ranks
+    count = ranks.shape[1]
+    first = _first_ranks(ranks)
+    lowest = credited = 0
+    for position in range(count):
+        if clicks[position]:
+            lowest = position
+            credited += 1
+    for better in range(count):
+        if not clicks[better]:
+            continue
+        last = _last_compared(clicks, better, lowest, count, settings.pairs)
+        for worse in range(min(last + 1, count)):
+            threshold = max(first[better], first[worse])
+            if not clicks[worse] and min(better, worse) + 1 >= threshold:
+                start = min(first[better], first[worse])
+                propensity = _propensity(impression.choices, start, threshold, settings.one)
+                if propensity <= 0:  # never so in our own lists; a list from elsewhere may show what we never would
+                    continue
+                inverse = settings.one / propensity
+                for ranker in range(ranks.shape[0]):
+                    if _ranks_above(ranks[ranker, better], ranks[ranker, worse]):
+                        credit[ranker] += inverse
+                    elif _ranks_above(ranks[ranker, worse], ranks[ranker, better]):
+                        credit[ranker] -= inverse
+    return credited
+
+
+@part
+def _first_ranks(ranks: Array) -> Array:
+    """The best rank that any ranker gave to each shown document."""
+    first = np.zeros(ranks.shape[1], np.int64)
+    for ranker in range(ranks.shape[0]):
+        for position in range(ranks.shape[1]):
+            rank = ranks[ranker, position]
+            if rank > 0 and (first[position] == 0 or rank < first[position]):
+                first[position] = rank
+    return first
+
+
+@part
+def _last_compared(clicks: Array, better: int, lowest: int, count: int, pairs: int) -> int:
+    """The last position whose document, if unclicked, a click is preferred to."""
+    if pairs == GLOBAL:
+        return lowest + 1
+    below = better + 1
+    while pairs == NEXT_UNCLICKED and below < count and clicks[below]:
+        below += 1
+    return below
+
+
+@part
+def _propensity(choices: Array, start: int, threshold: int, one: Any) -> Any:
+    """The probability that neither document of a pair is shown above the first rank where both may be."""
+    weight = one
+    for rank in range(start, threshold):
+        weight *= one - one / max(choices[rank - 1] - rank + 1, 1)
+    return weight
+
+
+@part
+def _ranks_above(rank: int, other: int) -> bool:
+    return rank > 0 and (other == 0 or rank < other)
+
+
+@kernel
+def credit_batch(
+    impressions: Impression,
+    counts: Array,
+    clicks: Array,
+    variant: int,
+    credits: Array,
+    credited: Array,
+    settings: Settings,
+) -> None:
+    for row in range(len(counts)):
+        impression = impression_at(impressions, row, counts[row])
+        credited[row] = credit(impression, clicks[row], variant, credits[row], settings)
+
+
+@kernel
+def probability(impression: Impression, factors: Array, settings: Settings) -> bool:
+    """Each candidate of a rank is equally likely (Eq. 9); a document that was no candidate yet, impossible."""
+    first = _first_ranks(impression.ranks)
+    for position in range(len(factors)):
+        factors[position] = settings.one * 0
+        if first[position] <= position + 1:
+            factors[position] = settings.one / (impression.choices[position] - position)
+    return True

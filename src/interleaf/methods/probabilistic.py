@@ -1,0 +1,260 @@
+"""Probabilistic interleaving (H11) and multileaving (Schuth et al. 2015; O17): every ranker is a softmax over ranks.
+
+At each rank a ranker is drawn uniformly, with replacement, and a document from its softmax over the unshown ones,
+P(d) proportional to rank^-tau. A document that a ranking lacks counts as tied at its length + 1. Given the list, the owners of
+different ranks are independent, q_r(j) = P_j(L_r) / sum_i P_i(L_r), so the exact expectation over all assignments needs no
+enumeration: expected clicks are sums of q, and the expected sign is a small dynamic programme over the clicks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from interleaf.chance import Chance, pick, pick_weighted
+from interleaf.compiled import given_at, impression_at, kernel, part, seat
+from interleaf.methods.arrays import Array, Given, Impression, Lengths
+
+LOST = 1e-6  # a running denominator below this share of its last full sum has lost too many digits
+
+
+class Settings(NamedTuple):
+    """`powers[rank]` is rank^-tau, `sums[rank]` the total down to that rank; `scratch` is room for a ranking's weights."""
+
+    powers: Array
+    sums: Array
+    scratch: Array
+
+
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
+    longest = int(max(lengths))
+    powers = powers_of(parameters["tau"], longest, exact)
+    return Settings(powers, _sums_of(parameters["tau"], len(powers), exact), np.empty(longest + 2, powers.dtype))
+
+
+def powers_of(tau: float, longest: int, exact: bool) -> Array:
+    """rank^-tau for ranks up to `longest` + 1 and beyond, at index rank; as fractions where `exact`."""
+    return _powers(tau, 1 << (longest + 2).bit_length(), exact)
+
+
+@lru_cache(maxsize=128)
+def _powers(tau: float, size: int, exact: bool) -> Array:
+    if exact:
+        return np.array([Fraction(0)] + [Fraction(Fraction(rank) ** -tau) for rank in range(1, size)], dtype=object)
+    ranks = np.arange(size, dtype=np.float64)
+    ranks[0] = np.inf
+    return ranks ** -float(tau)
+
+
+@lru_cache(maxsize=128)
+def _sums_of(tau: float, size: int, exact: bool) -> Array:
+    return np.cumsum(_powers(tau, size, exact))
+
+
+@kernel
+def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+    rankings, depths, documents = given
+    powers, scratch = settings.powers, settings.scratch
+    taken = np.zeros(documents, np.bool_)
+    count = min(k, documents)
+    for position in range(count):
+        ranker = pick(chance, len(depths))
+        length = depths[ranker]
+        ranked_and_shown = 0
+        for place in range(length):
+            if taken[rankings[ranker, place]]:
+                scratch[place] = powers[0]
+                ranked_and_shown += 1
+            else:
+                scratch[place] = powers[place + 1]
+        missing = (documents - length) - (position - ranked_and_shown)
+        scratch[length] = missing * powers[length + 1]
+        place = pick_weighted(chance, scratch, length + 1)
+        if place < length:
+            document = rankings[ranker, place]
+        else:
+            document = _missing(rankings[ranker, :length], taken, pick(chance, missing))
+        shown[position] = document
+        taken[document] = True
+        teams[position] = ranker
+    return count
+
+
+@part
+def _missing(ranking: Array, taken: Array, number: int) -> int:
+    """The unshown document with this number, in the order of first appearance, among those that a ranking lacks."""
+    has = taken.copy()
+    for document in ranking:
+        has[document] = True
+    document = 0
+    while has[document] or number > 0:
+        if not has[document]:
+            number -= 1
+        document += 1
+    return document
+
+
+@kernel
+def compose_batch(
+    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+) -> None:
+    chance: Any = np.zeros(3, np.uint64)
+    for row in range(len(queries)):
+        seat(chance, keys, row)
+        counts[row] = compose(given_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+
+
+@part
+def _shares(impression: Impression, last: int, settings: Settings, shares: Array) -> None:
+    """P_j(L_r | L above r) for every ranker j and rank r down to position `last`."""
+    ranks, lengths = impression.ranks, impression.lengths
+    powers, sums = settings.powers, settings.sums
+    for ranker in range(ranks.shape[0]):
+        length = lengths[ranker]
+        remaining = sums[length] + (impression.union - length) * powers[length + 1]
+        trusted = remaining
+        for position in range(last + 1):
+            rank = ranks[ranker, position] if ranks[ranker, position] > 0 else length + 1
+            weight = powers[rank]
+            if remaining < LOST * trusted:
+                remaining = _remaining(ranks[ranker], position, length, impression.union, settings)
+                trusted = remaining
+            remaining = max(remaining, weight)
+            shares[ranker, position] = weight / remaining
+            remaining -= weight
+
+
+@part
+def _remaining(ranks: Array, position: int, length: int, union: int, settings: Settings) -> Any:
+    """The denominator summed afresh: the weights of all that this ranker has not lost to the ranks above."""
+    powers, scratch = settings.powers, settings.scratch
+    for place in range(length):
+        scratch[place] = powers[place + 1]
+    missing = union - length
+    for above in range(position):
+        if ranks[above] > 0:
+            scratch[ranks[above] - 1] = powers[0]
+        else:
+            missing -= 1
+    total = missing * powers[length + 1]
+    for place in range(length - 1, -1, -1):
+        total += scratch[place]
+    return total
+
+
+@part
+def _posterior(impression: Impression, last: int, settings: Settings, shares: Array) -> None:
+    """q_r(j): how likely each ranker is to own each rank, given the list."""
+    _shares(impression, last, settings, shares)
+    for position in range(last + 1):
+        total = settings.powers[0]
+        for ranker in range(shares.shape[0]):
+            total += shares[ranker, position]
+        for ranker in range(shares.shape[0]):
+            shares[ranker, position] /= total
+
+
+@part
+def _lowest(clicks: Array, count: int) -> int:
+    """The position of the lowest click, -1 without one."""
+    lowest = -1
+    for position in range(count):
+        if clicks[position]:
+            lowest = position
+    return lowest
+
+
+@kernel
+def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
+    """The expected number of clicks that each ranker owns, exact in O(rankers * k)."""
+    rankers, count = impression.ranks.shape
+    lowest = _lowest(clicks, count)
+    shares = np.zeros((rankers, lowest + 1), settings.powers.dtype)
+    _posterior(impression, lowest, settings, shares)
+    credited = 0
+    for position in range(lowest + 1):
+        if clicks[position]:
+            credited += 1
+            for ranker in range(rankers):
+                credit[ranker] += shares[ranker, position]
+    return credited
+
+
+@kernel
+def credit_batch(
+    impressions: Impression,
+    counts: Array,
+    clicks: Array,
+    variant: int,
+    credits: Array,
+    credited: Array,
+    settings: Settings,
+) -> None:
+    for row in range(len(counts)):
+        impression = impression_at(impressions, row, counts[row])
+        credited[row] = credit(impression, clicks[row], variant, credits[row], settings)
+
+
+@kernel
+def expected_sign(impression: Impression, clicks: Array, preference: Array, settings: Settings) -> None:
+    """The marginalised outcome of H11: for each pair the exact expectation of sgn(clicks of one - clicks of the other)."""
+    rankers, count = impression.ranks.shape
+    lowest = _lowest(clicks, count)
+    shares = np.zeros((rankers, lowest + 1), settings.powers.dtype)
+    _posterior(impression, lowest, settings, shares)
+    chances = np.zeros(2 * lowest + 5, settings.powers.dtype)
+    for one in range(rankers):
+        for other in range(one):
+            value = _sign_of_pair(shares[one], shares[other], clicks, lowest, chances, settings.powers[0])
+            preference[one, other] = value
+            preference[other, one] = -value
+
+
+@part
+def _sign_of_pair(ours: Array, theirs: Array, clicks: Array, lowest: int, chances: Array, zero: Any) -> Any:
+    """`chances[centre + d]` is the probability that we own d more of the clicks so far; each click moves it by one."""
+    centre = lowest + 2
+    chances[:] = zero
+    chances[centre] = zero + 1
+    reach = 0
+    for position in range(lowest + 1):
+        if clicks[position]:
+            reach += 1
+            below = zero
+            for lead in range(centre - reach, centre + reach + 1):
+                here = chances[lead]
+                chances[lead] = (
+                    here * (1 - ours[position] - theirs[position])
+                    + below * ours[position]
+                    + chances[lead + 1] * theirs[position]
+                )
+                below = here
+    value = zero
+    for lead in range(1, reach + 1):
+        value += chances[centre + lead] - chances[centre - lead]
+    return value
+
+
+@kernel
+def expected_sign_batch(
+    impressions: Impression, counts: Array, clicks: Array, preferences: Array, settings: Settings
+) -> None:
+    for row in range(len(counts)):
+        expected_sign(impression_at(impressions, row, counts[row]), clicks[row], preferences[row], settings)
+
+
+@kernel
+def probability(impression: Impression, factors: Array, settings: Settings) -> bool:
+    """At each rank the mean of the rankers' softmaxes."""
+    rankers, count = impression.ranks.shape
+    shares = np.zeros((rankers, count), settings.powers.dtype)
+    _shares(impression, count - 1, settings, shares)
+    for position in range(count):
+        factors[position] = settings.powers[0]
+        for ranker in range(rankers):
+            factors[position] += shares[ranker, position] / rankers
+    return True

@@ -1,0 +1,83 @@
+"""Sample-scored-only multileaving (Brost et al. 2016; O17 section 4.4): team-draft lists, credit by re-ranking them.
+
+Each ranker orders the shown documents by its own ranking; a click is worth subrank^-tau to it. Documents it lacks tie for
+last. The lists favour what many rankers agree on, and nothing corrects for that: biased (O17's counterexample).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from interleaf.chance import Chance
+from interleaf.compiled import given_at, impression_at, kernel, part, seat
+from interleaf.methods.arrays import Array, Given, Impression, Lengths
+from interleaf.methods.probabilistic import powers_of
+from interleaf.methods.team_draft import FAIR, draft, draft_probability
+
+
+class Settings(NamedTuple):
+    powers: Array
+
+
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
+    return Settings(powers_of(parameters["tau"], int(sum(lengths)), exact))
+
+
+@kernel
+def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+    return draft(given, k, chance, shown, teams, FAIR, False)
+
+
+@kernel
+def compose_batch(
+    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+) -> None:
+    chance: Any = np.zeros(3, np.uint64)
+    for row in range(len(queries)):
+        seat(chance, keys, row)
+        counts[row] = compose(given_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+
+
+@kernel
+def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
+    ranks = impression.ranks
+    credited = 0
+    for position in range(ranks.shape[1]):
+        if clicks[position]:
+            credited += 1
+            for ranker in range(ranks.shape[0]):
+                credit[ranker] += settings.powers[_subrank(ranks[ranker], ranks[ranker, position])]
+    return credited
+
+
+@part
+def _subrank(ranks: Array, rank: int) -> int:
+    """The place of a document among the shown ones, in one ranker's order; those it lacks come after all it has."""
+    subrank = 1
+    for other in ranks:
+        if other > 0 and (rank == 0 or other < rank):
+            subrank += 1
+    return subrank
+
+
+@kernel
+def credit_batch(
+    impressions: Impression,
+    counts: Array,
+    clicks: Array,
+    variant: int,
+    credits: Array,
+    credited: Array,
+    settings: Settings,
+) -> None:
+    for row in range(len(counts)):
+        impression = impression_at(impressions, row, counts[row])
+        credited[row] = credit(impression, clicks[row], variant, credits[row], settings)
+
+
+@kernel
+def probability(impression: Impression, factors: Array, settings: Settings) -> bool:
+    return draft_probability(impression, factors, FAIR, False, settings.powers[1])

@@ -1,0 +1,258 @@
+"""Team draft (Radlinski et al. 2008; C12 section 3.2; for many rankers Schuth et al. 2014): captains pick in turn.
+
+In each round every ranker that still can adds its best unshown document, in an order drawn anew, and owns it. A click
+counts for the owner. `fill=fair` owns positions only while no ranking can be used up (up to the shortest one's length):
+until there who owns a position depends on neither documents nor history, so rank-only clicks prefer nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from interleaf.chance import Chance, pick
+from interleaf.compiled import given_at, impression_at, kernel, part, seat
+from interleaf.methods.arrays import Array, Given, Impression, Lengths
+
+FILLS = ("fair", "owned", "stop")
+FAIR, OWNED, STOP = 0, 1, 2
+DEDUPED = 2
+MOST_SUBSETS = 12
+
+
+class Settings(NamedTuple):
+    fill: int
+    prefix: bool
+    one: Any
+
+
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
+    return Settings(FILLS.index(parameters["fill"]), parameters["prefix"], Fraction(1) if exact else 1.0)
+
+
+@kernel
+def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+    return draft(given, k, chance, shown, teams, settings.fill, settings.prefix)
+
+
+@part
+def draft(given: Given, k: int, chance: Chance, shown: Array, teams: Array, fill: int, prefix: bool) -> int:
+    """Each round walks the rankers that can still pick in a fresh random order; one that cannot leaves for good."""
+    rankings, depths = given.rankings, given.depths
+    taken = np.zeros(given.documents, np.bool_)
+    best = np.zeros(len(depths), np.int64)
+    order = np.arange(len(depths))
+    drafting, picked, count = len(depths), 0, 0
+    if prefix:
+        count = _shared_prefix(given, k)
+        for position in range(count):
+            shown[position] = rankings[0, position]
+            taken[shown[position]] = True
+            teams[position] = -1
+    owned = k if fill == OWNED else min(k, depths.min())
+    while count < k and drafting > 0:
+        if fill == STOP and not _all_can_pick(rankings, depths, best, taken):
+            break
+        drawn = picked + pick(chance, drafting - picked)
+        ranker = order[drawn]
+        if not _can_pick(rankings, depths, best, taken, ranker):
+            drafting -= 1
+            order[drawn] = order[drafting]
+        else:
+            shown[count] = rankings[ranker, best[ranker]]
+            taken[shown[count]] = True
+            teams[count] = ranker if count < owned else -1
+            count += 1
+            order[drawn], order[picked] = order[picked], ranker
+            picked += 1
+        if picked == drafting:
+            picked = 0
+    return count
+
+
+@part
+def _can_pick(rankings: Array, depths: Array, best: Array, taken: Array, ranker: int) -> bool:
+    """Move a ranker's pointer to its best unshown document, if it has one."""
+    while best[ranker] < depths[ranker] and taken[rankings[ranker, best[ranker]]]:
+        best[ranker] += 1
+    return bool(best[ranker] < depths[ranker])
+
+
+@part
+def _all_can_pick(rankings: Array, depths: Array, best: Array, taken: Array) -> bool:
+    for ranker in range(len(depths)):
+        if not _can_pick(rankings, depths, best, taken, ranker):
+            return False
+    return True
+
+
+@part
+def _shared_prefix(given: Given, k: int) -> int:
+    """How many documents all rankings begin with."""
+    shared = min(k, given.depths.min())
+    for ranker in range(1, len(given.depths)):
+        length = 0
+        while length < shared and given.rankings[ranker, length] == given.rankings[0, length]:
+            length += 1
+        shared = length
+    return shared
+
+
+@kernel
+def compose_batch(
+    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+) -> None:
+    chance: Any = np.zeros(3, np.uint64)
+    for row in range(len(queries)):
+        seat(chance, keys, row)
+        counts[row] = compose(given_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+
+
+@kernel
+def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
+    """A click for its owner; `deduped`: clicks on the shared prefix count for nobody, but are counted (C12, Eq. 11)."""
+    ranks, teams = impression.ranks, impression.teams
+    in_prefix = variant == DEDUPED
+    credited = 0
+    for position in range(ranks.shape[1]):
+        in_prefix = in_prefix and _all_at(ranks, position)
+        if clicks[position] and in_prefix:
+            credited += 1
+        elif clicks[position] and teams[position] >= 0:
+            credit[teams[position]] += settings.one
+            credited += 1
+    return credited
+
+
+@part
+def _all_at(ranks: Array, position: int) -> bool:
+    """Whether every ranker has the document of this position at this very rank."""
+    for ranker in range(ranks.shape[0]):
+        if ranks[ranker, position] != position + 1:
+            return False
+    return True
+
+
+@kernel
+def credit_batch(
+    impressions: Impression,
+    counts: Array,
+    clicks: Array,
+    variant: int,
+    credits: Array,
+    credited: Array,
+    settings: Settings,
+) -> None:
+    for row in range(len(counts)):
+        impression = impression_at(impressions, row, counts[row])
+        credited[row] = credit(impression, clicks[row], variant, credits[row], settings)
+
+
+@kernel
+def probability(impression: Impression, factors: Array, settings: Settings) -> bool:
+    return draft_probability(impression, factors, settings.fill, settings.prefix, settings.one)
+
+
+@part
+def draft_probability(impression: Impression, factors: Array, fill: int, prefix: bool, one: Any) -> bool:
+    """The list's probability over all ways to own it: subsets of rankers, or of positions where rankers are many."""
+    ranks, lengths = impression.ranks, impression.lengths
+    rankers, count = ranks.shape
+    start = 0
+    while prefix and start < count and _all_at(ranks, start):
+        start += 1
+    for position in range(count):
+        factors[position] = one
+    if rankers <= MOST_SUBSETS:
+        _by_rounds(ranks, lengths, factors, start, fill)
+        return True
+    if count - start <= MOST_SUBSETS and _none_used_up(ranks, lengths):
+        _by_positions(ranks, factors, start)
+        return True
+    return False
+
+
+@part
+def _by_rounds(ranks: Array, lengths: Array, factors: Array, start: int, fill: int) -> None:
+    """Forward over positions; the state is who has picked in this round, kept normalised to the list so far."""
+    rankers, count = ranks.shape
+    before, after = np.zeros(2**rankers, factors.dtype), np.zeros(2**rankers, factors.dtype)
+    before[0] = factors[0]
+    for position in range(start, count):
+        able = best = 0
+        for ranker in range(rankers):
+            if _shown_above(ranks, ranker, position, lengths[ranker]) < lengths[ranker]:
+                able |= 1 << ranker
+            if _is_best(ranks, ranker, position):
+                best |= 1 << ranker
+        total = factors[position] * 0
+        for picked in range(2**rankers):
+            waiting = able & ~picked
+            opened = 0 if waiting == 0 else picked
+            waiting = able if waiting == 0 else waiting
+            if before[picked] > 0 and waiting & best and not (fill == STOP and able != 2**rankers - 1):
+                share = before[picked] / _ones(waiting)
+                for ranker in range(rankers):
+                    if waiting & best & (1 << ranker):
+                        after[opened | (1 << ranker)] += share
+                        total += share
+        factors[position] = total
+        for picked in range(2**rankers):
+            before[picked] = after[picked] / total if total > 0 else total
+            after[picked] = total * 0
+
+
+@part
+def _by_positions(ranks: Array, factors: Array, start: int) -> None:
+    """One round is not over: count the ways to give positions to different rankers, of all orders of the draft."""
+    rankers, count = ranks.shape
+    places = count - start
+    ways = np.zeros(2**places, factors.dtype)
+    ways[0] = factors[0]
+    for ranker in range(rankers):
+        for filled in range(2**places - 1, -1, -1):
+            for place in range(places):
+                if not filled & (1 << place) and _is_best(ranks, ranker, start + place):
+                    ways[filled | (1 << place)] += ways[filled]
+    for place in range(places):
+        factors[start + place] = factors[start + place] / (rankers - place)
+    if places > 0:
+        factors[start] = factors[start] * ways[2**places - 1]
+
+
+@part
+def _shown_above(ranks: Array, ranker: int, position: int, better_than: int) -> int:
+    """How many documents above a position this ranker has at ranks up to a bound."""
+    shown = 0
+    for above in range(position):
+        if 0 < ranks[ranker, above] <= better_than:
+            shown += 1
+    return shown
+
+
+@part
+def _is_best(ranks: Array, ranker: int, position: int) -> bool:
+    """Whether the document of this position is the ranker's best one that is not shown above."""
+    rank = ranks[ranker, position]
+    return bool(rank > 0 and _shown_above(ranks, ranker, position, rank - 1) == rank - 1)
+
+
+@part
+def _none_used_up(ranks: Array, lengths: Array) -> bool:
+    rankers, count = ranks.shape
+    for ranker in range(rankers):
+        if _shown_above(ranks, ranker, count - 1, lengths[ranker]) >= lengths[ranker]:
+            return False
+    return True
+
+
+@part
+def _ones(bits: int) -> int:
+    count = 0
+    while bits:
+        bits &= bits - 1
+        count += 1
+    return count

@@ -1,0 +1,145 @@
+"""From a caller's rankings to what kernels take: checked, with documents as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, repeat, zip_longest
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from interleaf.errors import RankingError
+from interleaf.methods.arrays import Array, Given
+
+if TYPE_CHECKING:
+    from interleaf.methods.table import Method
+
+Document = Hashable
+Rankings = Mapping[str, Sequence[Document]] | Sequence[Sequence[Document]]
+
+_NOTHING: Document = object()  # stands in for the documents that a shorter ranking does not have
+MOST_RANKERS = 127  # teams are logged as 8-bit integers
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Checked rankings: who ranks, what, and where each ranker has each document."""
+
+    rankers: tuple[str, ...]
+    rankings: tuple[tuple[Document, ...], ...]
+    places: tuple[dict[Document, int], ...]
+
+    @classmethod
+    def of(cls, rankings: Rankings, method: Method) -> Problem:
+        """Check the rankings; a plain sequence of them gets the names A, B, C, ..."""
+        named = rankings if type(rankings) is dict or isinstance(rankings, Mapping) else _named(rankings)
+        rankers = tuple(named)
+        check_rankers(rankers, method)
+        checked, places = [], []
+        for ranker, ranking in named.items():
+            documents = _documents(ranker, ranking)
+            try:
+                ranks = dict(zip(documents, range(1, len(documents) + 1), strict=True))
+            except TypeError:
+                raise RankingError(
+                    f"ranking {ranker!r} holds a document that is not hashable; use strings or integers"
+                ) from None
+            if len(ranks) < len(documents):
+                _refuse_duplicate(ranker, documents)
+            checked.append(documents)
+            places.append(ranks)
+        if not any(checked):
+            raise RankingError("every ranking is empty; at least one must hold a document")
+        return cls(rankers, tuple(checked), tuple(places))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """How many documents each ranking holds."""
+        return tuple([len(ranking) for ranking in self.rankings])
+
+    @property
+    def union(self) -> int:
+        """How many different documents the rankings hold together."""
+        return len(set[Document]().union(*self.rankings))
+
+    def encode(self, depth: int | None) -> tuple[list[Document], Given]:
+        """The documents, numbered in the order of first appearance, and the top of each ranking (None: all of it) in numbers."""
+        tops = self.rankings if depth is None else [ranking[:depth] for ranking in self.rankings]
+        numbers: dict[Document, int] = {}
+        rows = [[numbers.setdefault(document, len(numbers)) for document in top] for top in tops]
+        depths = [len(row) for row in rows]
+        longest = max(depths)
+        for row in rows:
+            row += [-1] * (longest - len(row))
+        return list(numbers), Given(np.array(rows, np.int32), np.array(depths, np.int32), len(numbers))
+
+    def ranks_of(self, documents: Sequence[Document]) -> Array:
+        """The rank matrix: `[ranker, position]`, 1 = top, 0 = not in that ranking."""
+        return np.array([list(map(place.get, documents, repeat(0))) for place in self.places], np.int32)
+
+    def ranks_or_next(self, documents: Sequence[Document]) -> Array:
+        """The rank matrix with a document that a ranking lacks just below its last: at its length + 1."""
+        return np.array([list(map(place.get, documents, repeat(len(place) + 1))) for place in self.places], np.int32)
+
+    def choices(self, size: int) -> tuple[int, ...]:
+        """|Omega(x)| for x = 1 .. size: how many documents some ranker has in its top x."""
+        seen, sizes = {_NOTHING}, []
+        for column in islice(zip_longest(*self.rankings, fillvalue=_NOTHING), size):
+            seen.update(column)
+            sizes.append(len(seen) - 1)
+        return tuple(sizes + sizes[-1:] * (size - len(sizes)))
+
+
+def check_k(k: int) -> int:
+    """How many documents to show, as a whole number from 1 up."""
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise RankingError(f"k is {k!r}; show a whole number of documents, at least 1")
+    return int(k)
+
+
+def _named(rankings: Sequence[Sequence[Document]]) -> dict[str, Sequence[Document]]:
+    if isinstance(rankings, (str, bytes)) or not isinstance(rankings, Sequence):
+        raise RankingError(
+            f"rankings are a mapping from ranker to ranking, or a sequence of rankings, not {rankings!r}"
+        )
+    return {_letter(number): ranking for number, ranking in enumerate(rankings)}
+
+
+def _letter(number: int) -> str:
+    """A, B, ..., Z, AA, AB, ..."""
+    letters = chr(ord("A") + number % 26)
+    return letters if number < 26 else _letter(number // 26 - 1) + letters
+
+
+def check_rankers(rankers: tuple[str, ...], method: Method) -> None:
+    """So many rankers as the method takes, with names that differ."""
+    fewest, most = method.rankers
+    most = most or MOST_RANKERS
+    if not fewest <= len(rankers) <= most:
+        wanted = f"exactly {fewest}" if fewest == most else f"{fewest} to {most}"
+        raise RankingError(f"{method.name} compares {wanted} rankers, not {len(rankers)}: {rankers!r}")
+    for ranker in rankers:
+        if not isinstance(ranker, str):
+            raise RankingError(f"a ranker's name is a string, not {ranker!r}")
+    if len(set(rankers)) < len(rankers):
+        raise RankingError(f"two rankers share a name: {rankers!r}; give each its own")
+
+
+def _documents(ranker: str, ranking: Sequence[Document]) -> tuple[Document, ...]:
+    if isinstance(ranking, (str, bytes)):
+        raise RankingError(f"ranking {ranker!r} is one string, {ranking!r}; give a sequence of documents")
+    try:
+        return tuple(ranking)
+    except TypeError:
+        raise RankingError(f"ranking {ranker!r} is {ranking!r}; give a sequence of documents") from None
+
+
+def _refuse_duplicate(ranker: str, documents: Sequence[Document]) -> None:
+    seen: dict[Document, int] = {}
+    for rank, document in enumerate(documents, 1):
+        if document in seen:
+            raise RankingError(
+                f"ranking {ranker!r} holds document {document!r} twice, at ranks {seen[document]} and {rank}; keep the first"
+            )
+        seen[document] = rank

@@ -1,0 +1,108 @@
+"""Spec strings: one string names a method with its parameters everywhere, and prints as it parses.
+
+`probabilistic(tau=3)` is a name and parameters; what is left out takes its default, and the canonical print leaves
+defaults out. Values are numbers, True or False, and bare or quoted words.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from interleaf.errors import MethodError, listed
+
+Value = bool | int | float | str | None
+
+_SPEC = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?:\((?P<inside>.*)\))?\s*", re.DOTALL)
+_ITEM = re.compile(
+    r"""\s*(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,'"()=]+)\s*(?:,|$)""",
+    re.DOTALL,
+)
+_WORD = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a method: its default, and what it may be set to.
+
+    With `choices`, one of those. Else a default of None takes a name, and a number takes finite numbers above 0,
+    only whole ones where `whole`.
+    """
+
+    name: str
+    default: Value
+    meaning: str
+    choices: tuple[Value, ...] = ()
+    whole: bool = False
+
+    def check(self, value: Value, method: str) -> Value:
+        """The value, or an error that says what would be right."""
+        if self.choices:
+            for choice in self.choices:
+                if type(choice) is type(value) and choice == value:
+                    return value
+            raise self._refused(value, method, listed(self.choices))
+        if self.default is None:
+            if isinstance(value, str):
+                return value
+            raise self._refused(value, method, "a name")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise self._refused(value, method, "a finite number")
+        if self.whole and (value != int(value) or value < 1):
+            raise self._refused(value, method, "a whole number from 1 up")
+        if value <= 0:
+            raise self._refused(value, method, "a number above 0")
+        return int(value) if value == int(value) else value
+
+    def _refused(self, value: Value, method: str, remedy: str) -> MethodError:
+        return MethodError(f"{method}: parameter {self.name!r} cannot be {value!r}; give {remedy}")
+
+
+def parse(text: str) -> tuple[str, dict[str, Value]]:
+    """Split a spec string into its name and the parameters it sets.
+
+    >>> parse("team_draft(fill=owned, prefix=True)")
+    ('team_draft', {'fill': 'owned', 'prefix': True})
+    """
+    found = _SPEC.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise MethodError(f"{text!r} is not a spec; write a name, or name(parameter=value, ...)")
+    inside, values, at = found["inside"] or "", dict[str, Value](), 0
+    while inside[at:].strip():
+        item = _ITEM.match(inside, at)
+        if item is None:
+            raise MethodError(f"{text!r} is not a spec at {inside[at:]!r}; write name(parameter=value, ...)")
+        if item["name"] in values:
+            raise MethodError(f"{text!r} sets {item['name']!r} twice; leave one of them out")
+        values[item["name"]] = _value(item["value"])
+        at = item.end()
+    return found["name"], values
+
+
+def render(name: str, values: Mapping[str, Value], parameters: tuple[Parameter, ...]) -> str:
+    """The canonical print: parameters in their own order, defaults left out."""
+    changed = [p for p in parameters if values[p.name] != p.default]
+    inside = ", ".join(f"{p.name}={_print(values[p.name])}" for p in changed)
+    return f"{name}({inside})" if inside else name
+
+
+def _value(text: str) -> Value:
+    if text[0] in "'\"":
+        return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL)
+    if text in ("True", "False"):
+        return text == "True"
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _print(value: Value) -> str:
+    if not isinstance(value, str):
+        return repr(value)
+    is_plain = _WORD.fullmatch(value) and isinstance(_value(value), str)
+    return value if is_plain else "'" + re.sub(r"(['\\])", r"\\\1", value) + "'"

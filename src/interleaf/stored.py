@@ -1,0 +1,167 @@
+"""The stored form of an impression: plain data out, everything checked on the way in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from interleaf.chance import is_key
+from interleaf.errors import ListError
+from interleaf.methods.arrays import Array
+from interleaf.methods.table import Chosen
+from interleaf.problem import Document, check_rankers
+
+if TYPE_CHECKING:
+    from interleaf.interleaving import Interleaving
+
+
+def to_dict(shown: Interleaving, rankings: bool) -> dict[str, Any]:
+    """The columns of the log, as JSON-ready data; an impossible list has no probability to log."""
+    log_probability = shown.log_probability
+    data = {
+        "method": shown.method,
+        "key": shown.key,
+        "rankers": list(shown.rankers),
+        "documents": list(shown.documents),
+        "ranks": shown.ranks.tolist(),
+        "teams": None if shown.teams is None else list(shown.teams),
+        "lengths": list(shown.lengths),
+        "union": shown.union,
+        "choices": None if shown.choices is None else list(shown.choices),
+        "log_probability": log_probability if log_probability is None or math.isfinite(log_probability) else None,
+        "relaxed": shown.relaxed,
+    }
+    if rankings and shown.rankings is not None:
+        data["rankings"] = [list(ranking) for ranking in shown.rankings]
+    return data
+
+
+def checked(data: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
+    """The fields of an `Interleaving` from stored data, each checked against the others."""
+    documents = tuple(_sequence(data, "documents"))
+    check_documents(documents)
+    rankers = tuple(_sequence(data, "rankers"))
+    check_rankers(rankers, chosen.method)
+    lengths = _integers(data, "lengths", len(rankers), least=0)
+    union = _integers({"union": [data.get("union")]}, "union", 1, least=len(documents))[0]
+    if not max(lengths) <= union <= sum(lengths):
+        raise ListError(
+            f"union is {union}, but rankings of lengths {lengths} hold {max(lengths)} to {sum(lengths)} documents"
+        )
+    choices = data.get("choices")
+    teams = data.get("teams")
+    log_probability = data.get("log_probability")
+    relaxed = data.get("relaxed")
+    if log_probability is not None and not (
+        isinstance(log_probability, (int, float)) and -math.inf < log_probability <= 1e-9
+    ):
+        raise ListError(f"log_probability is {log_probability!r}; it is the log of a probability, at most 0, or null")
+    if relaxed is not None and not isinstance(relaxed, bool):
+        raise ListError(f"relaxed is {relaxed!r}; it is true, false or null")
+    return {
+        "documents": documents,
+        "rankers": rankers,
+        "method": chosen.text,
+        "teams": check_teams(teams, len(documents), len(rankers), chosen),
+        "ranks": _ranks(data, lengths, len(documents)),
+        "lengths": lengths,
+        "union": union,
+        "choices": None if choices is None else _choices(data, len(documents), union),
+        "key": _key(data.get("key")),
+        "relaxed": relaxed,
+        "known_log_probability": log_probability,
+    }
+
+
+def check_documents(documents: Sequence[Document]) -> None:
+    """A shown list holds something, and nothing twice."""
+    if not documents:
+        raise ListError("the shown list is empty; there is nothing to credit")
+    try:
+        repeated = [document for document in dict.fromkeys(documents) if documents.count(document) > 1]
+    except TypeError:
+        raise ListError(f"the shown list {documents!r} holds something that is not a document id") from None
+    if repeated:
+        raise ListError(f"document {repeated[0]!r} is shown twice; a list holds each document once")
+
+
+def check_teams(teams: Any, count: int, rankers: int, chosen: Chosen) -> tuple[int, ...] | None:
+    """Teams that fit the list: an owner for each position, -1 for nobody; or None where the method has none."""
+    if teams is None or not chosen.method.has_teams:
+        if teams is None and "teams" in chosen.method.needs:
+            raise ListError(
+                f"{chosen.method.name} credits teams: give the owner of each shown document (0, 1, ...; -1 nobody)"
+            )
+        return None
+    owners = _integers({"teams": teams}, "teams", count, least=-1)
+    for position, owner in enumerate(owners):
+        if owner >= rankers:
+            raise ListError(
+                f"rank {position + 1} is owned by ranker {owner}, but rankers are numbered 0 to {rankers - 1}"
+            )
+    return owners
+
+
+def check_needs(shown: Interleaving, chosen: Chosen) -> None:
+    """What the method's credit asks for must be there."""
+    for need in chosen.method.needs:
+        if getattr(shown, need) is None:
+            raise ListError(
+                f"{chosen.method.name} needs {need!r} to credit a list, and this one has none; log it, or score by another method"
+            )
+
+
+def _ranks(data: Mapping[str, Any], lengths: tuple[int, ...], count: int) -> Array:
+    rows = _sequence(data, "ranks")
+    if len(rows) != len(lengths):
+        raise ListError(f"ranks has {len(rows)} rows for {len(lengths)} rankers; give a row a ranker")
+    for ranker, row in enumerate(rows):
+        name = f"ranks of ranker {ranker}"
+        held = [rank for rank in _integers({name: row}, name, count, least=0) if rank]
+        if len(set(held)) < len(held) or max(held, default=0) > lengths[ranker]:
+            raise ListError(
+                f"{name} are {row!r}; a ranking of {lengths[ranker]} documents has ranks 1 to {lengths[ranker]}, each once, and 0 for none"
+            )
+    ranks = np.array(rows, np.int32)
+    if not ranks.any(axis=0).all():
+        position = int(np.argmin(ranks.any(axis=0)))
+        raise ListError(
+            f"the document at rank {position + 1} is in no ranking (its ranks are all 0); at least one must hold it"
+        )
+    return ranks
+
+
+def _choices(data: Mapping[str, Any], count: int, union: int) -> tuple[int, ...]:
+    choices = _integers(data, "choices", count, least=1)
+    for position, (size, previous) in enumerate(zip(choices, (0, *choices), strict=False)):
+        if not max(previous, position + 1) <= size <= union:
+            raise ListError(
+                f"choices are {choices}; at rank x they count the documents of all top x: at least x, growing, at most {union}"
+            )
+    return choices
+
+
+def _key(key: Any) -> str | None:
+    if key is not None and not is_key(key):
+        raise ListError(f"key is {key!r}; it is 'k1:' and 32 hexadecimal digits, or null")
+    return key
+
+
+def _sequence(data: Mapping[str, Any], name: str) -> Sequence[Any]:
+    value = data.get(name)
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise ListError(f"{name} is {value!r}; give a list")
+    return value
+
+
+def _integers(data: Mapping[str, Any], name: str, count: int, least: int) -> tuple[int, ...]:
+    values = _sequence(data, name)
+    if len(values) != count:
+        raise ListError(f"{name} has {len(values)} entries; give {count}")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value < 2**31:
+            raise ListError(f"{name} holds {value!r}; give whole numbers from {least} up")
+    return tuple(int(value) for value in values)
