@@ -1,7 +1,7 @@
 """Keyed chance: the only source of randomness when a list is composed or a click is drawn.
 
-A kernel asks for chance through three functions: `pick(chance, n)`, exactly uniform on 0 .. n-1;
-`pick_weighted(chance, weights, n)`; and `toss(chance, probability)`. They have one meaning and three forms:
+A kernel asks for chance through `pick(chance, n)`, exactly uniform on 0 .. n-1; `pick_weighted(chance, weights, n)`,
+or `pick_from` where it knows the total of the weights; and `toss(chance, probability)`. They have one meaning and three forms:
 
 * compiled (`compiled.py`): `chance` is the state of a counter-based generator, three 64-bit words;
 * `Keyed`: the same generator in plain Python, with the same picks for the same key;
@@ -40,6 +40,7 @@ class Chance(Protocol):
 
     def pick(self, n: int) -> int: ...
     def pick_weighted(self, weights: Sequence[Any], n: int) -> int: ...
+    def pick_from(self, weights: Sequence[Any], n: int, total: Any) -> int: ...
     def toss(self, probability: Any) -> bool: ...
 
 
@@ -51,6 +52,11 @@ def pick(chance: Chance, n: int) -> int:
 def pick_weighted(chance: Chance, weights: Any, n: int) -> int:
     """One of 0 .. n-1 with probability proportional to its weight."""
     return chance.pick_weighted(weights, n)
+
+
+def pick_from(chance: Chance, weights: Any, n: int, total: Any) -> int:
+    """The same, for a caller that keeps the total of the weights: it need not be summed again."""
+    return chance.pick_from(weights, n, total)
 
 
 def toss(chance: Chance, probability: Any) -> bool:
@@ -132,6 +138,9 @@ class Keyed:
         total = 0.0
         for i in range(n):
             total += weights[i]
+        return self.pick_from(weights, n, total)
+
+    def pick_from(self, weights: Sequence[Any], n: int, total: Any) -> int:
         target = (self.bits() >> 11) * UNIT * total
         reached, last = 0.0, 0
         for i in range(n):
@@ -185,6 +194,9 @@ class Tree:
     def pick_weighted(self, weights: Sequence[Any], n: int) -> int:
         total = sum(Fraction(weights[i]) for i in range(n))
         return self._branch(lambda: [(i, Fraction(weights[i]) / total) for i in range(n) if weights[i] > 0])
+
+    def pick_from(self, weights: Sequence[Any], n: int, total: Any) -> int:
+        return self.pick_weighted(weights, n)
 
     def toss(self, probability: Any) -> bool:
         chances = [(1, Fraction(probability)), (0, 1 - Fraction(probability))]

@@ -128,6 +128,14 @@ def _pick_weighted(chance: Any, weights: Any, n: Any) -> Any:
         total = 0.0
         for i in range(n):
             total += weights[i]
+        return plain_chance.pick_from(chance, weights, n, total)
+
+    return compiled
+
+
+@overload(plain_chance.pick_from)
+def _pick_from(chance: Any, weights: Any, n: Any, total: Any) -> Any:
+    def compiled(chance: Any, weights: Any, n: Any, total: Any) -> Any:
         target = np.float64(_bits(chance) >> _11) * _UNIT * total
         reached = 0.0
         last = 0

@@ -54,7 +54,7 @@ class Interleaving:
         [[2, 1], [1, 2]]
         """
         chosen = resolve(method)
-        problem = Problem.of(rankings, chosen.method)
+        problem = Problem.of(rankings, chosen)
         shown = tuple(documents)
         stored.check_documents(shown)
         ranks = problem.ranks_of(shown)
@@ -139,10 +139,10 @@ def interleave(rankings: Rankings, method: str = "team_draft", k: int = 10, key:
 
     >>> shown = interleave({"production": ["d4", "d1"], "candidate": ["d1", "d9"]}, key=("experiment", "user-7"))
     >>> shown.documents, shown.teams
-    (('d4', 'd1'), (0, 1))
+    (('d1', 'd4', 'd9'), (1, 0, -1))
     """
     chosen = resolve(method)
-    problem = Problem.of(rankings, chosen.method)
+    problem = Problem.of(rankings, chosen)
     size, name = check_k(k), key_of(key)
     composed = _kernels().compose(chosen, problem, size, name)
     ranks = problem.ranks_of(composed.documents)

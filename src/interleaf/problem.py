@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from interleaf.errors import RankingError
-from interleaf.methods.arrays import Array, Given
+from interleaf.methods.arrays import Array, Given, Impression
 
 if TYPE_CHECKING:
-    from interleaf.methods.table import Method
+    from interleaf.methods.table import Chosen
 
 Document = Hashable
 Rankings = Mapping[str, Sequence[Document]] | Sequence[Sequence[Document]]
@@ -31,11 +31,11 @@ class Problem:
     places: tuple[dict[Document, int], ...]
 
     @classmethod
-    def of(cls, rankings: Rankings, method: Method) -> Problem:
+    def of(cls, rankings: Rankings, chosen: Chosen) -> Problem:
         """Check the rankings; a plain sequence of them gets the names A, B, C, ..."""
         named = rankings if type(rankings) is dict or isinstance(rankings, Mapping) else _named(rankings)
         rankers = tuple(named)
-        check_rankers(rankers, method)
+        check_rankers(rankers, chosen)
         checked, places = [], []
         for ranker, ranking in named.items():
             documents = _documents(ranker, ranking)
@@ -90,6 +90,13 @@ class Problem:
             sizes.append(len(seen) - 1)
         return tuple(sizes + sizes[-1:] * (size - len(sizes)))
 
+    def impression(self, documents: Sequence[Document], teams: Sequence[int] | None) -> Impression:
+        """The record that kernels credit, for a list shown from these rankings."""
+        owners = np.full(len(documents), -1, np.int32) if teams is None else np.array(teams, np.int32)
+        choices = np.array(self.choices(len(documents)), np.int32)
+        lengths = np.array(self.lengths, np.int32)
+        return Impression(self.ranks_of(documents), owners, lengths, self.union, choices)
+
 
 def check_k(k: int) -> int:
     """How many documents to show, as a whole number from 1 up."""
@@ -103,22 +110,22 @@ def _named(rankings: Sequence[Sequence[Document]]) -> dict[str, Sequence[Documen
         raise RankingError(
             f"rankings are a mapping from ranker to ranking, or a sequence of rankings, not {rankings!r}"
         )
-    return {_letter(number): ranking for number, ranking in enumerate(rankings)}
+    return {letter(number): ranking for number, ranking in enumerate(rankings)}
 
 
-def _letter(number: int) -> str:
+def letter(number: int) -> str:
     """A, B, ..., Z, AA, AB, ..."""
     letters = chr(ord("A") + number % 26)
-    return letters if number < 26 else _letter(number // 26 - 1) + letters
+    return letters if number < 26 else letter(number // 26 - 1) + letters
 
 
-def check_rankers(rankers: tuple[str, ...], method: Method) -> None:
+def check_rankers(rankers: tuple[str, ...], chosen: Chosen) -> None:
     """So many rankers as the method takes, with names that differ."""
-    fewest, most = method.rankers
+    fewest, most = chosen.rankers
     most = most or MOST_RANKERS
     if not fewest <= len(rankers) <= most:
         wanted = f"exactly {fewest}" if fewest == most else f"{fewest} to {most}"
-        raise RankingError(f"{method.name} compares {wanted} rankers, not {len(rankers)}: {rankers!r}")
+        raise RankingError(f"{chosen} compares {wanted} rankers, not {len(rankers)}: {rankers!r}")
     for ranker in rankers:
         if not isinstance(ranker, str):
             raise RankingError(f"a ranker's name is a string, not {ranker!r}")

@@ -44,7 +44,7 @@ def checked(data: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
     documents = tuple(_sequence(data, "documents"))
     check_documents(documents)
     rankers = tuple(_sequence(data, "rankers"))
-    check_rankers(rankers, chosen.method)
+    check_rankers(rankers, chosen)
     lengths = _integers(data, "lengths", len(rankers), least=0)
     union = _integers({"union": [data.get("union")]}, "union", 1, least=len(documents))[0]
     if not max(lengths) <= union <= sum(lengths):
@@ -77,9 +77,7 @@ def checked(data: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
 
 
 def check_documents(documents: Sequence[Document]) -> None:
-    """A shown list holds something, and nothing twice."""
-    if not documents:
-        raise ListError("the shown list is empty; there is nothing to credit")
+    """A shown list holds nothing twice."""
     try:
         repeated = [document for document in dict.fromkeys(documents) if documents.count(document) > 1]
     except TypeError:

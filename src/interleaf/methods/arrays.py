@@ -5,12 +5,14 @@ In a batch the same records hold one more leading axis.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Lengths = Array | tuple[int, ...]
+Record = TypeVar("Record", bound="Given | Impression")
 
 
 class Given(NamedTuple):
@@ -33,3 +35,9 @@ class Impression(NamedTuple):
     lengths: Array
     union: Any
     choices: Array
+
+
+def exactly(record: Record) -> Record:
+    """The record with Python's integers in place of numpy's, which overflow inside a fraction."""
+    values = [value.astype(object) if isinstance(value, np.ndarray) else value for value in record]
+    return type(record)(*values)

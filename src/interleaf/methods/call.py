@@ -15,7 +15,7 @@ import numpy as np
 from interleaf.chance import Chance
 from interleaf.compiled import plain, ready, start
 from interleaf.methods import forms
-from interleaf.methods.arrays import Array, Impression
+from interleaf.methods.arrays import Array, Impression, exactly
 from interleaf.methods.table import Chosen, Scheme
 from interleaf.problem import Document, Problem
 
@@ -52,6 +52,8 @@ class Composing:
             self.settings = kernels.prepare(problem, self.names, self.given, self.size, chosen.parameters, exact)
         else:
             self.settings = kernels.settings(problem.lengths, chosen.parameters, exact)
+        if exact:
+            self.given = exactly(self.given)
 
     def run(self, kernel: Any, chance: Chance) -> tuple[tuple[Document, ...], tuple[int, ...] | None, Array]:
         """The shown documents, their teams if the method has any, and the shown documents by number."""
@@ -71,6 +73,7 @@ def credit(
     rankers = len(impression.lengths)
     settings = kernels.settings(impression.lengths, chosen.parameters, exact)
     credit, preference = _zeros(rankers, exact), _zeros((rankers, rankers), exact)
+    impression = exactly(impression) if exact else impression
     clicked = np.array(clicks, np.bool_)
     credited = form(kernels.credit)(impression, clicked, scheme.variant, credit, settings)
     form(forms.prefer)(credit, credited, scheme.form, 0 if exact else forms.TOLERANCE, preference)
@@ -84,7 +87,10 @@ def probability(chosen: Chosen, impression: Impression, exact: bool = False) -> 
     kernels = chosen.method.kernels
     if kernels.probability is None:
         return None
+    if not impression.ranks.size:
+        return _zeros(0, exact)
     factors = _zeros(impression.ranks.shape[1], exact)
+    impression = exactly(impression) if exact else impression
     settings = kernels.settings(impression.lengths, chosen.parameters, exact)
     return factors if (plain if exact else ready)(kernels.probability)(impression, factors, settings) else None
 

@@ -93,7 +93,8 @@ def list_values(lists: Array, worth: Array) -> Array:
         values = ready(_sensitivity)(lists, np.sign((worth[0] - worth[1]).astype(np.float64)))
         is_exact = worth.dtype == object
         return np.array([Fraction(value).limit_denominator(10**6) for value in values]) if is_exact else values
-    weights = 1 / np.arange(1, lists.shape[1] + 1).astype(worth.dtype)
+    one = Fraction(1) if worth.dtype == object else 1.0
+    weights = one / np.arange(1, lists.shape[1] + 1).astype(worth.dtype)
     sums = (worth[:, lists] * weights).sum(axis=2)
     return -((sums - sums.sum(axis=0) / len(worth)) ** 2).sum(axis=0)
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from interleaf.chance import Chance, pick_weighted
 from interleaf.compiled import impression_at, kernel, part, seat
-from interleaf.errors import MethodError
 from interleaf.methods import fairness
 from interleaf.methods.arrays import Array, Given, Impression, Lengths
 from interleaf.methods.fairness import BINARY, CREDITS, INVERSE
@@ -37,15 +36,15 @@ class Settings(NamedTuple):
 
 def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
     one = Fraction(1) if exact else 1.0
-    kind = _kind(parameters, len(lengths))
-    return Settings(np.empty((0, 0), np.int32), np.empty(0, object if exact else np.float64), False, kind, one)
+    lists, weights = np.empty((0, 0), np.int32), np.empty(0, object if exact else np.float64)
+    return Settings(lists, weights, False, CREDITS.index(parameters["credit"]), one)
 
 
 def prepare(
     problem: Problem, names: list[Document], given: Given, size: int, parameters: Mapping[str, Any], exact: bool
 ) -> Settings:
     """Solve the programme of these rankings, or find its solution among the latest."""
-    kind = _kind(parameters, len(problem.rankers))
+    kind = CREDITS.index(parameters["credit"])
     solution = fairness.solution_of(given, problem.ranks_or_next(names), size, kind, parameters["samples"], exact)
     return Settings(*solution, kind, Fraction(1) if exact else 1.0)
 
@@ -53,15 +52,6 @@ def prepare(
 def prepared_probability(prepared: Settings, shown: Array) -> float:
     """How likely the shown list was."""
     return float(prepared.weights[(prepared.lists == shown).all(axis=1)].sum())
-
-
-def _kind(parameters: Mapping[str, Any], rankers: int) -> int:
-    kind = CREDITS.index(parameters["credit"])
-    if kind == BINARY and rankers > 2:
-        raise MethodError(
-            f"optimized(credit=binary) compares two rankers, not {rankers}; use credit=inverse or credit=linear"
-        )
-    return kind
 
 
 @kernel

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.chance import Chance, pick, pick_weighted
+from interleaf.chance import Chance, pick, pick_from
 from interleaf.compiled import given_at, impression_at, kernel, part, seat
 from interleaf.methods.arrays import Array, Given, Impression, Lengths
 
@@ -57,42 +57,80 @@ def _sums_of(tau: float, size: int, exact: bool) -> Array:
 
 @kernel
 def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+    """A ranker gets a row of weights when it is first drawn; shown documents leave the rows that there are."""
     rankings, depths, documents = given
-    powers, scratch = settings.powers, settings.scratch
-    taken = np.zeros(documents, np.bool_)
+    powers = settings.powers
     count = min(k, documents)
+    most = min(count, len(depths))
+    row_of, ranker_of = np.full(len(depths), -1, np.int64), np.empty(most, np.int64)
+    weights = np.zeros((most, rankings.shape[1] + 1), powers.dtype)
+    totals, trusted = np.zeros(most, powers.dtype), np.zeros(most, powers.dtype)
+    lacking = np.zeros(most, np.int64)
+    places = np.zeros((most, documents), np.int32)
+    taken = np.zeros(documents, np.bool_)
+    rows = 0
     for position in range(count):
         ranker = pick(chance, len(depths))
         length = depths[ranker]
-        ranked_and_shown = 0
-        for place in range(length):
-            if taken[rankings[ranker, place]]:
-                scratch[place] = powers[0]
-                ranked_and_shown += 1
-            else:
-                scratch[place] = powers[place + 1]
-        missing = (documents - length) - (position - ranked_and_shown)
-        scratch[length] = missing * powers[length + 1]
-        place = pick_weighted(chance, scratch, length + 1)
+        row = row_of[ranker]
+        if row < 0:
+            row = row_of[ranker] = rows
+            ranker_of[row] = ranker
+            rows += 1
+            ranked = _weigh(rankings[ranker, :length], taken, powers, weights[row], places[row])
+            lacking[row] = documents - position - ranked
+            weights[row, length] = int(lacking[row]) * powers[length + 1]
+        if totals[row] <= LOST * trusted[row]:
+            totals[row] = trusted[row] = _sum(weights[row], length + 1, powers[0])
+        place = pick_from(chance, weights[row], length + 1, totals[row])
         if place < length:
             document = rankings[ranker, place]
         else:
-            document = _missing(rankings[ranker, :length], taken, pick(chance, missing))
-        shown[position] = document
+            document = _lacked(places[row], taken, pick(chance, lacking[row]))
+        shown[position], teams[position] = document, ranker
         taken[document] = True
-        teams[position] = ranker
+        for row in range(rows):
+            length = depths[ranker_of[row]]
+            place = places[row, document] - 1
+            if place >= 0:
+                totals[row] -= weights[row, place]
+                weights[row, place] = powers[0]
+            else:
+                lacking[row] -= 1
+                totals[row] -= powers[length + 1]
+                weights[row, length] = int(lacking[row]) * powers[length + 1]
     return count
 
 
 @part
-def _missing(ranking: Array, taken: Array, number: int) -> int:
+def _weigh(ranking: Array, taken: Array, powers: Array, weights: Array, places: Array) -> int:
+    """Write a ranker's weights and where it has each document; returns how many of its documents are not shown."""
+    unshown = 0
+    for place in range(len(ranking)):
+        document = ranking[place]
+        places[document] = place + 1
+        weights[place] = powers[0]
+        if not taken[document]:
+            weights[place] = powers[place + 1]
+            unshown += 1
+    return unshown
+
+
+@part
+def _sum(weights: Array, count: int, zero: Any) -> Any:
+    """From the bottom up: small weights first."""
+    total = zero
+    for place in range(count - 1, -1, -1):
+        total += weights[place]
+    return total
+
+
+@part
+def _lacked(places: Array, taken: Array, number: int) -> int:
     """The unshown document with this number, in the order of first appearance, among those that a ranking lacks."""
-    has = taken.copy()
-    for document in ranking:
-        has[document] = True
     document = 0
-    while has[document] or number > 0:
-        if not has[document]:
+    while taken[document] or places[document] > 0 or number > 0:
+        if not taken[document] and places[document] == 0:
             number -= 1
         document += 1
     return document
@@ -140,10 +178,8 @@ def _remaining(ranks: Array, position: int, length: int, union: int, settings: S
             scratch[ranks[above] - 1] = powers[0]
         else:
             missing -= 1
-    total = missing * powers[length + 1]
-    for place in range(length - 1, -1, -1):
-        total += scratch[place]
-    return total
+    scratch[length] = missing * powers[length + 1]
+    return _sum(scratch, length + 1, powers[0])
 
 
 @part

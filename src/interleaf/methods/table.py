@@ -113,6 +113,13 @@ class Chosen:
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def rankers(self) -> tuple[int, int | None]:
+        """The fewest and the most rankers it compares; None: no bound."""
+        if any(self.parameters[parameter.name] in parameter.for_two for parameter in self.method.parameters):
+            return 2, 2
+        return self.method.rankers
+
     def scheme(self, name: str | None, rankers: int) -> Scheme:
         """The named scheme, or the default one, if this method offers it for so many rankers."""
         offered = self.method.schemes_for(rankers)
@@ -244,6 +251,7 @@ METHODS: dict[str, Method] = {
                     "inverse",
                     "credit of a document: one over its rank, minus its rank, or the sign of the difference (two rankers)",
                     ("inverse", "linear", "binary"),
+                    for_two=("binary",),
                 ),
                 Parameter("samples", 50, "how many lists are drawn where all of them are too many", whole=True),
             ),

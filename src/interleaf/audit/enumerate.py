@@ -1,0 +1,135 @@
+"""Everything a method can show for some rankings, and everything clicks on it can say, exactly."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from interleaf.chance import Tree
+from interleaf.clicks import ClickModel, Independent
+from interleaf.compiled import plain
+from interleaf.methods import call, forms
+from interleaf.methods.arrays import Array, Impression, exactly
+from interleaf.methods.table import Chosen, Scheme, resolve
+from interleaf.problem import Document, Problem, Rankings, check_k
+
+Shown = tuple[tuple[Document, ...], tuple[int, ...] | None]
+Ranks = tuple[int, ...]
+
+
+def distribution(rankings: Rankings, method: str, k: int) -> dict[Shown, Fraction]:
+    """Every (documents, teams) that can be shown, with its exact probability, from the serving kernel.
+
+    >>> distribution([["a", "b"], ["b", "a"]], "team_draft", k=1)
+    {(('a',), (0,)): Fraction(1, 2), (('b',), (1,)): Fraction(1, 2)}
+    """
+    chosen = resolve(method)
+    return dict(Enumeration(chosen, Problem.of(rankings, chosen), check_k(k)).shown)
+
+
+def expectation(
+    rankings: Rankings,
+    method: str,
+    k: int,
+    clicks: ClickModel | Callable[[int, Document], Any],
+    scheme: str | None = None,
+) -> Array:
+    """The exact expected preference matrix, in fractions; a function (rank, document) gives independent clicks.
+
+    >>> expectation([["a", "b"], ["b", "a"]], "team_draft", 2, lambda rank, document: document == "a")[0, 1]
+    Fraction(0, 1)
+    """
+    chosen = resolve(method)
+    problem = Problem.of(rankings, chosen)
+    named = chosen.scheme(scheme, len(problem.rankers))
+    model = clicks if isinstance(clicks, ClickModel) else Independent(clicks)
+    return Enumeration(chosen, problem, check_k(k)).expectation(model.distribution, named)
+
+
+class Enumeration:
+    """One method on one problem, enumerated: lists with probabilities, and the preference that each click pattern means."""
+
+    def __init__(self, chosen: Chosen, problem: Problem, k: int) -> None:
+        self.chosen, self.problem, self.k = chosen, problem, k
+        self._work = call.Composing(chosen, problem, k, exact=True)
+        self.relaxed = bool(getattr(self._work.settings, "relaxed", False))
+        self._settings = chosen.method.kernels.settings(problem.lengths, chosen.parameters, True)
+        self._impressions: dict[Shown, Impression] = {}
+        self._credits: dict[tuple[Shown, Ranks, int], tuple[Array, int]] = {}
+        self._preferences: dict[tuple[Shown, Ranks, Scheme], Array] = {}
+
+    @cached_property
+    def shown(self) -> Mapping[Shown, Fraction]:
+        """Each list with its teams and its probability."""
+        kernel = plain(self.chosen.method.kernels.compose)
+        lists: defaultdict[Shown, Fraction] = defaultdict(Fraction)
+        for probability, (documents, teams, _) in Tree().branches(lambda chance: self._work.run(kernel, chance)):
+            lists[documents, teams] += probability
+        return lists
+
+    @cached_property
+    def credited(self) -> Mapping[Shown, Fraction]:
+        """The same, told apart only as far as credit does: teams that it does not look at are left out."""
+        if "teams" in self.chosen.method.needs:
+            return self.shown
+        lists: defaultdict[Shown, Fraction] = defaultdict(Fraction)
+        for (documents, _), probability in self.shown.items():
+            lists[documents, None] += probability
+        return lists
+
+    def preference(self, shown: Shown, clicks: Ranks, scheme: Scheme) -> Array:
+        """What these clicks on this list say under a scheme, in fractions."""
+        key = (shown, clicks, scheme)
+        if key not in self._preferences:
+            self._preferences[key] = self._preference(shown, clicks, scheme)
+        return self._preferences[key]
+
+    def _preference(self, shown: Shown, clicks: Ranks, scheme: Scheme) -> Array:
+        kernels = self.chosen.method.kernels
+        preference = np.full((len(self.problem.rankers),) * 2, Fraction(0))
+        if scheme.form == forms.BINARY and kernels.expected_sign is not None:
+            plain(kernels.expected_sign)(self._impression(shown), _clicked(clicks, shown), preference, self._settings)
+        else:
+            credit, credited = self._credit(shown, clicks, scheme.variant)
+            plain(forms.prefer)(credit.copy(), credited, scheme.form, 0, preference)
+        return preference
+
+    def _credit(self, shown: Shown, clicks: Ranks, variant: int) -> tuple[Array, int]:
+        key = (shown, clicks, variant)
+        if key not in self._credits:
+            credit = np.full(len(self.problem.rankers), Fraction(0))
+            kernel = plain(self.chosen.method.kernels.credit)
+            impression = self._impression(shown)
+            credited = kernel(impression, _clicked(clicks, shown), variant, credit, self._settings)
+            self._credits[key] = credit, credited
+        return self._credits[key]
+
+    def _impression(self, shown: Shown) -> Impression:
+        if shown not in self._impressions:
+            self._impressions[shown] = exactly(self.problem.impression(*shown))
+        return self._impressions[shown]
+
+    def expectation(self, patterns: Callable[[tuple[Document, ...]], Mapping[Ranks, Fraction]], scheme: Scheme) -> Array:
+        """The expected preference matrix when `patterns(documents)` is the distribution of clicks on a list."""
+        total = np.full((len(self.problem.rankers),) * 2, Fraction(0))
+        for shown, probability in self.credited.items():
+            for clicks, chance in patterns(shown[0]).items():
+                if clicks:
+                    total += probability * chance * self.preference(shown, clicks, scheme)
+        return total
+
+    def on_list(self, shown: Shown, patterns: Mapping[Ranks, Fraction], scheme: Scheme, one: int, other: int) -> Fraction:
+        """The expected preference of one ranker over another on one list, whose clicks have this distribution."""
+        said = [chance * self.preference(shown, clicks, scheme)[one, other] for clicks, chance in patterns.items() if clicks]
+        return sum(said, Fraction(0))
+
+
+def _clicked(clicks: Ranks, shown: Shown) -> Array:
+    clicked = np.zeros(len(shown[0]), np.bool_)
+    clicked[[rank - 1 for rank in clicks]] = True
+    return clicked

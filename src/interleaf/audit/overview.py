@@ -1,0 +1,129 @@
+"""The table of properties over all methods (O17's Table 1, extended), with the counterexamples as footnotes.
+
+Every parameter choice that is not the default is audited, too; it gets a row where it changes an answer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from interleaf.audit.evidence import Verdict
+from interleaf.audit.properties import Check, Progress, check
+from interleaf.methods.table import METHODS, Claims, Method, resolve
+
+MARKS = {True: "yes", False: "no", None: "-"}
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What the audit found, method by method, and where that contradicts what the method table claims."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def contradictions(self) -> list[str]:
+        """Methods whose row claims what the audit does not find, or does not claim what it finds."""
+        rows = {row.name: row for row in METHODS.values()}
+        return [c.method for c in self.checks if c.method in rows and rows[c.method].claims != c.claims]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: the answers, and each counterexample as text."""
+        return {"methods": [_plain(check) for check in self.checks], "contradictions": self.contradictions}
+
+    def __str__(self) -> str:
+        notes: list[str] = []
+        header = ("method", "considerate", "unbiased", "Pareto", "fidelity", "reusable", "source")
+        rows = [header, *(tuple(_row(check, notes)) for check in self.checks)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines.insert(1, "  ".join("-" * width for width in widths))
+        return "\n".join([*lines, "", _LEGEND, "", *notes])
+
+
+_LEGEND = """\
+considerate: no document is shown above the best rank any ranker gave it
+unbiased:    clicks that depend on the rank only prefer nobody in expectation, whatever their pattern
+Pareto:      a ranker with every relevant document at least as high as all others, and one higher, is preferred
+fidelity:    unbiased and Pareto (O17);  reusable: every list can be shown, so old logs can be reweighted
+Proved by enumerating the serving kernels on all small worlds of rankings; [n]: the smallest counterexample, below."""
+
+
+def overview(progress: Progress | None = None) -> Overview:
+    """Audit every method, and every parameter choice that changes an answer, on all cores."""
+    texts = [text for row in METHODS.values() for text in variants(row)]
+    found: dict[str, Check] = {}
+    with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
+        waiting = {pool.submit(check, text): text for text in sorted(texts, key=_is_slow, reverse=True)}
+        for done in as_completed(waiting):
+            found[waiting[done]] = done.result()
+            if progress is not None:
+                progress(len(found), len(texts))
+    checks = [found[text] for row in METHODS.values() for text in variants(row) if _is_telling(found, text, row)]
+    return Overview(tuple(checks))
+
+
+def variants(row: Method) -> list[str]:
+    """The method as it is by default, then with each other parameter choice."""
+    changed = [f"{row.name}({p.name}={choice})" for p in row.parameters for choice in p.choices if choice != p.default]
+    return [row.name, *(resolve(text).text for text in changed)]
+
+
+def _is_slow(text: str) -> bool:
+    return resolve(text).method.whole_rankings
+
+
+def _is_telling(found: dict[str, Check], text: str, row: Method) -> bool:
+    return text == row.name or found[text].claims != found[row.name].claims
+
+
+def _row(check: Check, notes: list[str]) -> Iterator[str]:
+    claims = check.claims
+    yield check.method
+    yield _mark(claims.considerate, "considerate", check, {"": check.considerate}, notes)
+    yield _mark(claims.unbiased, "unbiased", check, check.unbiased, notes)
+    yield _mark(claims.pareto, "Pareto-faithful", check, check.pareto, notes)
+    if claims.pareto and check.pareto_at_cut.holds is False:
+        _note(notes, f"{check.method}, Pareto-faithful if people may click on the last shown rank: {check.pareto_at_cut}")
+    if claims.unbiased and check.sign.holds is False:
+        _note(notes, f"{check.method}, unbiased sign of the score (so no binary scheme is offered): {check.sign}")
+    yield _fidelity(claims)
+    yield MARKS[claims.reusable]
+    yield resolve(check.method).method.paper
+
+
+def _fidelity(claims: Claims) -> str:
+    return MARKS[None if claims.unbiased is None or claims.pareto is None else claims.unbiased and claims.pareto]
+
+
+def _mark(holds: bool | None, what: str, check: Check, verdicts: Any, notes: list[str]) -> str:
+    if holds is not False:
+        return MARKS[holds]
+    scheme, verdict = next((name, verdict) for name, verdict in verdicts.items() if not verdict.holds)
+    of_scheme = f" ({scheme})" if scheme else ""
+    return f"no [{_note(notes, f'{check.method}, {what}{of_scheme}: {verdict}')}]"
+
+
+def _note(notes: list[str], text: str) -> int:
+    notes.append(f"[{len(notes) + 1}] {text}")
+    return len(notes)
+
+
+def _plain(check: Check) -> dict[str, Any]:
+    def verdict(one: Verdict) -> dict[str, Any]:
+        return {"holds": one.holds, "worlds": one.worlds, "refuted": len(one.refuted),
+                "counterexample": one.counterexample and str(one.counterexample), "note": one.note or None}  # fmt: skip
+
+    return {
+        "method": check.method,
+        "claims": asdict(check.claims),
+        "considerate": verdict(check.considerate),
+        "unbiased": {name: verdict(one) for name, one in check.unbiased.items()},
+        "pareto": {name: verdict(one) for name, one in check.pareto.items()},
+        "pareto_at_cut": verdict(check.pareto_at_cut),
+        "sign": verdict(check.sign),
+        "reusable": verdict(check.reusable),
+    }

@@ -1,0 +1,230 @@
+"""`check`: each property of a method on the whole finite world, proved or refuted by the smallest counterexample.
+
+Unbiased is shown for every pattern of clicks on its own, and so for every way to click that depends on the rank only,
+since each of them is a mixture of patterns. Pareto-faithful is looked at where all rankers rank the same documents, as
+in O17, for several ways to prefer relevant ones, with no click on the last shown rank unless every document is shown:
+pairwise preferences need the document below a click. `pareto_at_cut` shows what happens otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache, partial
+from itertools import combinations, permutations
+
+from interleaf.audit.enumerate import Enumeration, Ranks, Shown
+from interleaf.audit.evidence import Counterexample, Line, Verdict
+from interleaf.audit.worlds import World, dominated, worlds
+from interleaf.clicks import Cascade, ClickModel, Independent
+from interleaf.methods.forms import BINARY
+from interleaf.methods.table import Chosen, Claims, Scheme, resolve
+from interleaf.problem import Document, Problem, letter
+
+Walk = list[tuple[World, Enumeration]]
+Progress = Callable[[int, int], None]
+NO_SCHEME = Verdict(None, 0, note="the method compares nothing")
+
+# How people may click who prefer relevant documents (True) to others at every rank.
+CORRELATED: Mapping[str, ClickModel] = {
+    "perfect: every relevant document and nothing else": Independent(lambda rank, relevant: relevant),
+    "noisy: 9/10 of the relevant documents, 2/5 of the others": Independent(
+        lambda rank, relevant: Fraction(9, 10) if relevant else Fraction(2, 5)
+    ),
+    "fading: 9/10 of the relevant documents, 1/10 of the others, both divided by the rank": Independent(
+        lambda rank, relevant: Fraction(9 if relevant else 1, 10 * rank)
+    ),
+    "navigational: 19/20 or 1/20 from the top, after a click stopping with 9/10 or 1/5": Cascade(
+        click=(Fraction(1, 20), Fraction(19, 20)), stop=(Fraction(1, 5), Fraction(9, 10)), grades={True: 1, False: 0}
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the audit found for one method; `unbiased` and `pareto` by scheme.
+
+    `sign` is the bias of the sign of the scores, where the method for that reason offers no binary scheme;
+    `pareto_at_cut` allows clicks on the last shown rank, too.
+    """
+
+    method: str
+    considerate: Verdict
+    unbiased: Mapping[str, Verdict]
+    pareto: Mapping[str, Verdict]
+    reusable: Verdict
+    pareto_at_cut: Verdict
+    sign: Verdict
+
+    @property
+    def claims(self) -> Claims:
+        """What may be claimed: a property of schemes must hold for all of them."""
+        return Claims(
+            self.considerate.holds, _all_hold(self.unbiased), _all_hold(self.pareto), self.reusable.holds
+        )
+
+    def __str__(self) -> str:
+        parts = [("considerate", self.considerate), *_by_scheme("unbiased under rank-only clicks", self.unbiased)]
+        parts += _by_scheme("Pareto-faithful", self.pareto)
+        parts += [("Pareto-faithful with clicks on the last shown rank", self.pareto_at_cut)]
+        parts += [("unbiased sign (which is why there is no binary scheme)", self.sign)]
+        parts += [("reusable: every list can be shown", self.reusable)]
+        return "\n".join([self.method, *(f"  {name}: {verdict}" for name, verdict in parts if verdict is not NO_SCHEME)])
+
+
+def check(method: str, progress: Progress | None = None) -> Check:
+    """Prove or refute what a method may claim, walking the whole world with the kernels that serve.
+
+    >>> check("balanced").unbiased["binary"].holds
+    False
+    """
+    chosen = resolve(method)
+    every_world = worlds(*chosen.rankers)
+    found: list[Enumeration] = []
+    for number, world in enumerate(every_world):
+        found.append(Enumeration(chosen, Problem.of(world.rankings, chosen), world.k))
+        if progress is not None:
+            progress(number + 1, len(every_world))
+    walk = list(zip(every_world, found, strict=True))
+    same = [(world, enumeration) for world, enumeration in walk if not world.is_ragged]
+    cut = [(world, enumeration) for world, enumeration in same if world.k < len(world.documents)]
+    schemes = dict.fromkeys(s for n in (2, 3) for s in chosen.method.schemes_for(n))
+    named = {name: chosen.scheme(name, 2) for name in schemes}
+    sign = {Scheme("binary", BINARY, 0)} - set(named.values()) if named else set()
+    default = next(iter(named.values()), None)
+    return Check(
+        method=chosen.text,
+        considerate=_settle(walk, _inconsiderate),
+        unbiased={name: _unbiased(walk, scheme) for name, scheme in named.items()},
+        pareto={name: _pareto(same, scheme, at_cut=False) for name, scheme in named.items()},
+        reusable=_settle(walk, _unreachable),
+        pareto_at_cut=_pareto(cut, default, at_cut=True) if default else NO_SCHEME,
+        sign=_unbiased(walk, sign.pop()) if sign else NO_SCHEME,
+    )
+
+
+def _settle(walk: Walk, cases: Callable[[World, Enumeration], Iterable[Counterexample | None]]) -> Verdict:
+    """Look at every world, smallest first; the first case that speaks against the property refutes it there."""
+    refuted: dict[World, Counterexample] = {}
+    for world, enumeration in walk:
+        against = next((case for case in cases(world, enumeration) if case is not None), None)
+        if against is not None:
+            refuted[world] = against
+    return Verdict(not refuted, len(walk), tuple(refuted), next(iter(refuted.values()), None))
+
+
+def _unbiased(walk: Walk, scheme: Scheme) -> Verdict:
+    verdict = _settle(walk, partial(_biased, scheme=scheme))
+    relaxed = {world for world, enumeration in walk if enumeration.relaxed}
+    if verdict.holds or not relaxed.issuperset(verdict.refuted):
+        return verdict
+    note = f"unbiased in all of the {len(walk) - len(relaxed)} worlds where fairness was not relaxed"
+    return replace(verdict, note=note)
+
+
+def _pareto(walk: Walk, scheme: Scheme, at_cut: bool) -> Verdict:
+    return _settle(walk, partial(_unfaithful, scheme=scheme, at_cut=at_cut))
+
+
+def _inconsiderate(world: World, enumeration: Enumeration) -> Iterator[Counterexample | None]:
+    for shown, probability in enumeration.shown.items():
+        yield _too_high(world, shown, probability)
+
+
+def _too_high(world: World, shown: Shown, probability: Fraction) -> Counterexample | None:
+    for rank, document in enumerate(shown[0], 1):
+        best = world.best_rank(str(document))
+        if best > rank:
+            conclusion = f"shows {document} at rank {rank}, where no ranker has it above rank {best}"
+            return Counterexample(world, "one of the lists:", (Line(shown, probability),), conclusion)
+    return None
+
+
+def _unreachable(world: World, enumeration: Enumeration) -> Iterator[Counterexample | None]:
+    can_be = {documents for documents, _ in enumeration.shown}
+    lines = tuple(Line(shown, probability) for shown, probability in enumeration.shown.items())
+    for documents in permutations(world.documents, min(world.k, len(world.documents))):
+        missing = f"the list {' '.join(documents)} is never shown, so nothing can be learned about it"
+        yield None if documents in can_be else Counterexample(world, "all lists:", lines, missing)
+
+
+def _biased(world: World, enumeration: Enumeration, scheme: Scheme) -> Iterator[Counterexample | None]:
+    """For each length of list and each pattern of clicks, whether the expected preference is zero for every pair."""
+    for length in sorted({len(documents) for documents, _ in enumeration.credited}):
+        lists = {s: p for s, p in enumeration.credited.items() if len(s[0]) == length}
+        for size in range(1, length + 1):
+            for clicks in combinations(range(1, length + 1), size):
+                yield _prefers(world, enumeration, lists, clicks, scheme)
+
+
+def _prefers(
+    world: World, enumeration: Enumeration, lists: Mapping[Shown, Fraction], clicks: Ranks, scheme: Scheme
+) -> Counterexample | None:
+    total = sum(p * enumeration.preference(shown, clicks, scheme) for shown, p in lists.items())
+    for one, other in combinations(range(len(world.rankings)), 2):
+        expected = total[one, other]  # type: ignore[index]
+        if expected != 0:
+            pair = f"{letter(one)} over {letter(other)}"
+            where = f"clicks at rank{'s' if len(clicks) > 1 else ''} {', '.join(map(str, clicks))}, whatever is shown there"
+            lines = tuple(Line(s, p, enumeration.preference(s, clicks, scheme)[one, other]) for s, p in lists.items())
+            relaxed = " (fairness was relaxed)" if enumeration.relaxed else ""
+            return Counterexample(
+                world, f"{where}\neach list, and what {scheme.name} says of {pair}:", lines,
+                f"expected preference of {pair}: {expected}, should be 0{relaxed}",
+            )  # fmt: skip
+    return None
+
+
+def _unfaithful(
+    world: World, enumeration: Enumeration, scheme: Scheme, at_cut: bool
+) -> Iterator[Counterexample | None]:
+    """For each dominating ranker and each way to click, whether it is preferred to every other ranker."""
+    last = world.k if at_cut or world.k >= len(world.documents) else world.k - 1
+    for relevant, winner in dominated(world, last):
+        for name in CORRELATED:
+            yield _not_preferred(world, enumeration, last, relevant, winner, name, scheme)
+
+
+def _not_preferred(
+    world: World, enumeration: Enumeration, last: int, relevant: frozenset[str], winner: int, name: str, scheme: Scheme
+) -> Counterexample | None:
+    def patterns(documents: tuple[Document, ...]) -> Mapping[Ranks, Fraction]:
+        return _patterns(name, tuple(document in relevant for document in documents[:last]))
+
+    for loser in range(len(world.rankings)):
+        if loser == winner:
+            continue
+        lines = tuple(
+            Line(shown, probability, enumeration.on_list(shown, patterns(shown[0]), scheme, winner, loser))
+            for shown, probability in enumeration.credited.items()
+        )
+        expected = sum(line.probability * line.preference for line in lines if line.preference)
+        if not expected > 0:
+            pair = f"{letter(winner)} over {letter(loser)}"
+            seen = "" if last == world.k else f", no click below rank {last}"
+            return Counterexample(
+                world,
+                f"relevant: {' '.join(sorted(relevant))}; clicks {name}{seen}\n"
+                f"each list, and what {scheme.name} says of {pair}:",
+                lines,
+                f"expected preference of {pair}: {expected}, should be above 0",
+            )
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _patterns(name: str, relevant: tuple[bool, ...]) -> Mapping[Ranks, Fraction]:
+    return CORRELATED[name].distribution(relevant)
+
+
+def _all_hold(verdicts: Mapping[str, Verdict]) -> bool | None:
+    return all(verdict.holds for verdict in verdicts.values()) if verdicts else None
+
+
+def _by_scheme(what: str, verdicts: Mapping[str, Verdict]) -> list[tuple[str, Verdict]]:
+    """One line for all schemes where they agree, else one for each."""
+    if len({verdict.holds for verdict in verdicts.values()}) == 1:
+        names = ", ".join(verdicts)
+        return [(f"{what} ({names})", next(iter(verdicts.values())))]
+    return [(f"{what} ({name})", verdict) for name, verdict in verdicts.items()]

@@ -1,0 +1,187 @@
+"""The command line: parse, one public call, print.
+
+Exit status: 0 done; 1 the data says no; 2 wrong use, with one line saying what is wrong and what would be right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+from interleaf import __version__
+from interleaf.errors import InterleafError, ListError, RankingError
+from interleaf.interleaving import Interleaving, credit, interleave
+from interleaf.methods.table import Method, Parameter, methods
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line and status 2, without the usage block."""
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except InterleafError as error:
+        print(f"interleaf {options.verb}: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="interleaf", description="Online evaluation of rankers by interleaving.")
+    parser.add_argument("--version", action="version", version=f"interleaf {__version__}")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+
+    def verb(name: str, run: Callable[[argparse.Namespace], int], does: str, example: str) -> argparse.ArgumentParser:
+        made = verbs.add_parser(
+            name, help=does, description=does[0].upper() + does[1:] + ".", epilog=f"Example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        made.set_defaults(run=run)
+        return made
+
+    made = verb("methods", _methods, "the table of comparison methods", "interleaf methods --json")
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--markdown", action="store_true", help="print a Markdown table")
+
+    made = verb(
+        "interleave", _interleave, "one list from rankings, as JSON on standard input",
+        """echo '{"production": ["d4", "d1"], "candidate": ["d1", "d9"]}' | interleaf interleave --key user-7""",
+    )  # fmt: skip
+    made.add_argument("--method", default="team_draft", metavar="SPEC", help="such as 'probabilistic(tau=3)'")
+    made.add_argument("-k", type=int, default=10, help="how many documents to show")
+    made.add_argument("--key", nargs="+", metavar="PART", help="the same key gives the same list; fresh if left out")
+    made.add_argument("--rankings", action="store_true", help="print the input rankings, too")
+
+    made = verb(
+        "credit", _credit, "whom clicks on a list prefer; the list as JSON on standard input",
+        """echo '{"rankings": {"A": ["a", "b"], "B": ["b", "a"]}, "documents": ["b", "a"], "teams": [1, 0]}'"""
+        " | interleaf credit --clicks 1",
+    )  # fmt: skip
+    made.add_argument("--clicks", nargs="*", type=int, default=[], metavar="RANK", help="clicked ranks, 1 = top")
+    made.add_argument("--scheme", help="how clicks become a score; the method's default if left out")
+
+    made = verb(
+        "audit", _audit, "properties of methods: proved, or the smallest counterexample",
+        "interleaf audit 'team_draft(fill=owned)'",
+    )  # fmt: skip
+    made.add_argument("method", nargs="?", metavar="METHOD", help="a spec; the table of all methods if left out")
+    made.add_argument("--json", action="store_true", help="print JSON")
+
+    made = verb("demo", _demo, "two rankers, simulated people, a verdict: the whole idea in a terminal", "interleaf demo --people 500")
+    made.add_argument("--people", type=int, default=1000, help="how many people search")
+    made.add_argument("--seed", type=int, default=1, help="another seed, other people")
+    return parser
+
+
+def _methods(options: argparse.Namespace) -> int:
+    rows = [_described(row) for row in methods()]
+    if options.json:
+        _print_json(rows)
+        return 0
+    columns = ["name", "title", "rankers", "parameters", "schemes", "claims", "paper"]
+    cells = [columns, *([str(_cell(row[column])) for column in columns] for row in rows)]
+    if options.markdown:
+        cells.insert(1, ["---"] * len(columns))
+        print("\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells))
+        return 0
+    for row in rows:
+        print(f"{row['name']}: {row['title']} [{row['paper']}]")
+        for column in ("rankers", "parameters", "schemes", "claims"):
+            print(f"    {column:<11} {_cell(row[column])}")
+    return 0
+
+
+def _described(row: Method) -> dict[str, Any]:
+    fewest, most = row.rankers
+    return {
+        "name": row.name,
+        "title": row.title,
+        "paper": row.paper,
+        "rankers": f"{fewest}" if fewest == most else f"{fewest} to {most}" if most else f"{fewest} or more",
+        "parameters": {parameter.name: _range(parameter) for parameter in row.parameters},
+        "schemes": list(row.schemes),
+        "claims": asdict(row.claims),
+    }
+
+
+def _range(parameter: Parameter) -> str:
+    others = [choice for choice in parameter.choices if choice != parameter.default]
+    return "|".join(str(choice) for choice in (parameter.default, *others))
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, dict) and all(isinstance(item, bool | None) for item in value.values()):
+        return ", ".join(name for name, holds in value.items() if holds) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={item}" for name, item in value.items()) or "none"
+    return ", ".join(value) or "none" if isinstance(value, list) else str(value)
+
+
+def _interleave(options: argparse.Namespace) -> int:
+    rankings = _read_json(RankingError)
+    key = tuple(options.key) if options.key else None
+    _print_json(interleave(rankings, options.method, options.k, key).to_dict(options.rankings))
+    return 0
+
+
+def _credit(options: argparse.Namespace) -> int:
+    data = _read_json(ListError)
+    if not isinstance(data, dict):
+        raise ListError(f"standard input holds {type(data).__name__}; give the object that 'interleaf interleave' prints")
+    _print_json(credit(Interleaving.from_dict(data), options.clicks, options.scheme).to_dict())
+    return 0
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from interleaf.audit import check
+    from interleaf.audit.overview import Overview, overview
+
+    found = Overview((check(options.method, _progress),)) if options.method else overview(_progress)
+    if options.json:
+        _print_json(found.to_dict())
+    else:
+        print(found.checks[0] if options.method else found)
+    for method in found.contradictions:
+        print(f"interleaf audit: {method} does not keep what the table of methods claims", file=sys.stderr)
+    return 1 if found.contradictions else 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from interleaf.demo import terminal
+
+    terminal.run(options.people, options.seed)
+    return 0
+
+
+def _progress(done: int, total: int) -> None:
+    """A bar on a terminal, nothing in a pipe."""
+    if sys.stderr.isatty():
+        filled = 30 * done // total
+        end = "\r" + " " * 50 + "\r" if done == total else ""
+        print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {done}/{total}{end}", end="", file=sys.stderr, flush=True)
+
+
+def _read_json(error: type[InterleafError]) -> Any:
+    try:
+        return json.load(sys.stdin)
+    except (json.JSONDecodeError, UnicodeDecodeError) as broken:
+        raise error(f"standard input is not JSON: {broken}") from None
+
+
+def _print_json(data: Any) -> None:
+    print(json.dumps(data, ensure_ascii=False))

@@ -1,0 +1,86 @@
+"""What every model of clicks can do: draw clicks on a shown list, and give the exact distribution of its click patterns.
+
+A model's kernel `click(inputs, chance, clicks)` is one source: compiled it samples, and walked by the tree of chance it
+yields every pattern with its exact probability.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from interleaf.chance import Chance, Key, Tree, key_of
+from interleaf.compiled import plain, ready, start
+from interleaf.errors import ClickError
+from interleaf.methods.arrays import Array
+from interleaf.problem import Document
+
+
+class ClickModel(ABC):
+    """People in front of a result list; clicks are ranks in it, 1 = top, as `interleaf.credit` takes them."""
+
+    kernel: ClassVar[Callable[..., None]]
+
+    @abstractmethod
+    def inputs(self, documents: Sequence[Document], exact: bool) -> Any:
+        """What the kernel needs to know of a shown list, in floats or in fractions."""
+
+    def sample(self, documents: Sequence[Document], key: Key | None = None) -> tuple[int, ...]:
+        """The ranks that one person clicks; the same key gives the same clicks."""
+        kernel = type(self).kernel
+        clicks = np.zeros(len(documents), np.bool_)
+        ready(kernel)(self.inputs(documents, exact=False), start(key_of(key), kernel), clicks)
+        return _ranks(clicks)
+
+    def distribution(self, documents: Sequence[Document]) -> dict[tuple[int, ...], Fraction]:
+        """Every pattern of clicked ranks that can happen, with its exact probability."""
+        kernel, inputs = plain(type(self).kernel), self.inputs(documents, exact=True)
+
+        def one_person(chance: Chance) -> tuple[int, ...]:
+            clicks = np.zeros(len(documents), np.bool_)
+            kernel(inputs, chance, clicks)
+            return _ranks(clicks)
+
+        patterns: defaultdict[tuple[int, ...], Fraction] = defaultdict(Fraction)
+        for probability, ranks in Tree().branches(one_person):
+            patterns[ranks] += probability
+        return dict(patterns)
+
+
+def _ranks(clicks: Array) -> tuple[int, ...]:
+    return tuple((np.flatnonzero(clicks) + 1).tolist())
+
+
+def check_probabilities(values: Sequence[Any], what: str) -> None:
+    """Each value must lie between 0 and 1, and there must be one."""
+    if not len(values):
+        raise ClickError(f"{what} is empty; give at least one probability")
+    for value in values:
+        if not 0 <= value <= 1:
+            raise ClickError(f"{what} holds {value!r}, which is not a probability; give numbers from 0 to 1")
+
+
+def numbers(values: Sequence[Any], exact: bool) -> Array:
+    """Numbers as kernels take them; a float counts as the decimal it prints, so 0.1 is a tenth exactly."""
+    if not exact:
+        return np.array([float(value) for value in values])
+    return np.array([Fraction(repr(float(v))) if isinstance(v, float) else Fraction(v) for v in values], object)
+
+
+def grades_of(documents: Sequence[Document], grades: Mapping[Document, int], count: int) -> Array:
+    """The grade of each shown document, 0 where it has none; one beyond the model's table is an error."""
+    found = [grades.get(document, 0) for document in documents]
+    for document, grade in zip(documents, found, strict=True):
+        if not 0 <= grade < count:
+            raise ClickError(f"document {document!r} has grade {grade!r}, but the click model knows grades 0 to {count - 1}")
+    return np.array(found, np.int64)
+
+
+def by_rank(values: Sequence[Any], count: int) -> Sequence[Any]:
+    """The value at each of `count` ranks; the last one holds for all ranks below it."""
+    return [values[min(rank, len(values) - 1)] for rank in range(count)]

@@ -1,0 +1,1 @@
+"""People, simulated or you, in front of rankers."""
