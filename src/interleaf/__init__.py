@@ -8,6 +8,9 @@
 proves what each method claims, by enumerating the very code that serves.
 """
 
+from importlib import import_module
+from types import ModuleType
+
 from interleaf.errors import (
     ChanceError,
     ClickError,
@@ -21,3 +24,27 @@ from interleaf.interleaving import Interleaving, Outcome, credit, interleave, wa
 from interleaf.methods.table import methods
 
 __version__ = "0.1.0"
+__all__ = [
+    "ChanceError",
+    "ClickError",
+    "InterleafError",
+    "Interleaving",
+    "ListError",
+    "MethodError",
+    "Outcome",
+    "RankingError",
+    "SchemeError",
+    "audit",
+    "clicks",
+    "credit",
+    "interleave",
+    "methods",
+    "warm",
+]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Rooms that bring the compiler along are imported when they are asked for."""
+    if name in ("audit", "clicks"):
+        return import_module(f"interleaf.{name}")
+    raise AttributeError(f"module 'interleaf' has no attribute {name!r}")

@@ -1,7 +1,7 @@
 """Many impressions at once: the kernels' batch loops over chunks of rows, in plain threads.
 
-Kernels let go of the interpreter lock, so threads do; numba's own parallel loops do not survive a fork, and servers fork.
-Rows do not know of each other, so results depend on neither threads nor chunks.
+Kernels let go of the interpreter lock, so threads do; numba's own parallel loops do not survive a fork, and servers
+fork. Rows do not know of each other, so results depend on neither threads nor chunks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class Lists(NamedTuple):
     counts: Array
 
 
-def compose(chosen: Chosen, given: Given, settings: Any, queries: Array, keys: Array, k: int, threads: int = 0) -> Lists:
+def compose(
+    chosen: Chosen, given: Given, settings: Any, queries: Array, keys: Array, k: int, threads: int = 0
+) -> Lists:
     """A list for each row: from the rankings of query `queries[row]`, by the chance of the two words `keys[row]`."""
     rows = len(queries)
     lists = Lists(np.full((rows, k), -1, np.int32), np.full((rows, k), -1, np.int8), np.zeros(rows, np.int64))

@@ -1,7 +1,8 @@
 """Keyed chance: the only source of randomness when a list is composed or a click is drawn.
 
 A kernel asks for chance through `pick(chance, n)`, exactly uniform on 0 .. n-1; `pick_weighted(chance, weights, n)`,
-or `pick_from` where it knows the total of the weights; and `toss(chance, probability)`. They have one meaning and three forms:
+or `pick_from` where it knows the total of the weights; and `toss(chance, probability)`. They have one meaning and
+three forms:
 
 * compiled (`compiled.py`): `chance` is the state of a counter-based generator, three 64-bit words;
 * `Keyed`: the same generator in plain Python, with the same picks for the same key;
@@ -152,7 +153,7 @@ class Keyed:
         return last
 
     def toss(self, probability: Any) -> bool:
-        return (self.bits() >> 11) * UNIT < probability
+        return bool((self.bits() >> 11) * UNIT < probability)
 
 
 def _mix(word: int) -> int:

@@ -82,7 +82,12 @@ def _parser() -> _Parser:
     made.add_argument("method", nargs="?", metavar="METHOD", help="a spec; the table of all methods if left out")
     made.add_argument("--json", action="store_true", help="print JSON")
 
-    made = verb("demo", _demo, "two rankers, simulated people, a verdict: the whole idea in a terminal", "interleaf demo --people 500")
+    made = verb(
+        "demo",
+        _demo,
+        "two rankers, simulated people, a verdict: the whole idea in a terminal",
+        "interleaf demo --people 500",
+    )
     made.add_argument("--people", type=int, default=1000, help="how many people search")
     made.add_argument("--seed", type=int, default=1, help="another seed, other people")
     return parser
@@ -142,7 +147,9 @@ def _interleave(options: argparse.Namespace) -> int:
 def _credit(options: argparse.Namespace) -> int:
     data = _read_json(ListError)
     if not isinstance(data, dict):
-        raise ListError(f"standard input holds {type(data).__name__}; give the object that 'interleaf interleave' prints")
+        raise ListError(
+            f"standard input holds {type(data).__name__}; give the object that 'interleaf interleave' prints"
+        )
     _print_json(credit(Interleaving.from_dict(data), options.clicks, options.scheme).to_dict())
     return 0
 

@@ -39,7 +39,7 @@ def kernel(function: Function) -> Function:
 
 def part(function: Function) -> Function:
     """A piece that kernels share: compiled inside a compiled kernel, plain where the kernel runs plain."""
-    return cast(Function, register_jitable(function))
+    return register_jitable(function)
 
 
 def plain(function: Function) -> Function:

@@ -64,7 +64,7 @@ class Problem:
         return len(set[Document]().union(*self.rankings))
 
     def encode(self, depth: int | None) -> tuple[list[Document], Given]:
-        """The documents, numbered in the order of first appearance, and the top of each ranking (None: all of it) in numbers."""
+        """The documents in the order of first appearance, and the top of each ranking (None: all) in their numbers."""
         tops = self.rankings if depth is None else [ranking[:depth] for ranking in self.rankings]
         numbers: dict[Document, int] = {}
         rows = [[numbers.setdefault(document, len(numbers)) for document in top] for top in tops]
@@ -147,6 +147,7 @@ def _refuse_duplicate(ranker: str, documents: Sequence[Document]) -> None:
     for rank, document in enumerate(documents, 1):
         if document in seen:
             raise RankingError(
-                f"ranking {ranker!r} holds document {document!r} twice, at ranks {seen[document]} and {rank}; keep the first"
+                f"ranking {ranker!r} holds document {document!r} twice, at ranks {seen[document]} and {rank}; "
+                "keep the first"
             )
         seen[document] = rank

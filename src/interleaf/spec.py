@@ -27,8 +27,8 @@ _WORD = re.compile(r"[A-Za-z_][\w.-]*")
 class Parameter:
     """One parameter of a method: its default, and what it may be set to.
 
-    With `choices`, one of those, some of them perhaps `for_two` rankers only. Else a default of None takes a name, and a
-    number takes finite numbers above 0, only whole ones where `whole`.
+    With `choices`, one of those, some of them perhaps `for_two` rankers only. Else a default of None takes a name, and
+    a number takes finite numbers above 0, only whole ones where `whole`.
     """
 
     name: str

@@ -108,7 +108,8 @@ def check_needs(shown: Interleaving, chosen: Chosen) -> None:
     for need in chosen.method.needs:
         if getattr(shown, need) is None:
             raise ListError(
-                f"{chosen.method.name} needs {need!r} to credit a list, and this one has none; log it, or score by another method"
+                f"{chosen.method.name} needs {need!r} to credit a list, and this one has none; "
+                "log it, or score by another method"
             )
 
 
@@ -121,7 +122,8 @@ def _ranks(data: Mapping[str, Any], lengths: tuple[int, ...], count: int) -> Arr
         held = [rank for rank in _integers({name: row}, name, count, least=0) if rank]
         if len(set(held)) < len(held) or max(held, default=0) > lengths[ranker]:
             raise ListError(
-                f"{name} are {row!r}; a ranking of {lengths[ranker]} documents has ranks 1 to {lengths[ranker]}, each once, and 0 for none"
+                f"{name} are {row!r}; a ranking of {lengths[ranker]} documents has ranks 1 to {lengths[ranker]}, "
+                "each once, and 0 for a document that it lacks"
             )
     ranks = np.array(rows, np.int32)
     if not ranks.any(axis=0).all():
@@ -137,7 +139,8 @@ def _choices(data: Mapping[str, Any], count: int, union: int) -> tuple[int, ...]
     for position, (size, previous) in enumerate(zip(choices, (0, *choices), strict=False)):
         if not max(previous, position + 1) <= size <= union:
             raise ListError(
-                f"choices are {choices}; at rank x they count the documents of all top x: at least x, growing, at most {union}"
+                f"choices are {choices}; at rank x they count the documents of all top x: "
+                f"at least x, growing, at most {union}"
             )
     return choices
 
@@ -145,7 +148,7 @@ def _choices(data: Mapping[str, Any], count: int, union: int) -> tuple[int, ...]
 def _key(key: Any) -> str | None:
     if key is not None and not is_key(key):
         raise ListError(f"key is {key!r}; it is 'k1:' and 32 hexadecimal digits, or null")
-    return key
+    return None if key is None else str(key)
 
 
 def _sequence(data: Mapping[str, Any], name: str) -> Sequence[Any]:

@@ -52,7 +52,7 @@ def expectation(
 
 
 class Enumeration:
-    """One method on one problem, enumerated: lists with probabilities, and the preference that each click pattern means."""
+    """One method on one problem, enumerated: its lists with probabilities, and what each click pattern says."""
 
     def __init__(self, chosen: Chosen, problem: Problem, k: int) -> None:
         self.chosen, self.problem, self.k = chosen, problem, k
@@ -114,7 +114,9 @@ class Enumeration:
             self._impressions[shown] = exactly(self.problem.impression(*shown))
         return self._impressions[shown]
 
-    def expectation(self, patterns: Callable[[tuple[Document, ...]], Mapping[Ranks, Fraction]], scheme: Scheme) -> Array:
+    def expectation(
+        self, patterns: Callable[[tuple[Document, ...]], Mapping[Ranks, Fraction]], scheme: Scheme
+    ) -> Array:
         """The expected preference matrix when `patterns(documents)` is the distribution of clicks on a list."""
         total = np.full((len(self.problem.rankers),) * 2, Fraction(0))
         for shown, probability in self.credited.items():
@@ -123,9 +125,13 @@ class Enumeration:
                     total += probability * chance * self.preference(shown, clicks, scheme)
         return total
 
-    def on_list(self, shown: Shown, patterns: Mapping[Ranks, Fraction], scheme: Scheme, one: int, other: int) -> Fraction:
+    def on_list(
+        self, shown: Shown, patterns: Mapping[Ranks, Fraction], scheme: Scheme, one: int, other: int
+    ) -> Fraction:
         """The expected preference of one ranker over another on one list, whose clicks have this distribution."""
-        said = [chance * self.preference(shown, clicks, scheme)[one, other] for clicks, chance in patterns.items() if clicks]
+        said = [
+            chance * self.preference(shown, clicks, scheme)[one, other] for clicks, chance in patterns.items() if clicks
+        ]
         return sum(said, Fraction(0))
 
 

@@ -87,7 +87,9 @@ def _row(check: Check, notes: list[str]) -> Iterator[str]:
     yield _mark(claims.unbiased, "unbiased", check, check.unbiased, notes)
     yield _mark(claims.pareto, "Pareto-faithful", check, check.pareto, notes)
     if claims.pareto and check.pareto_at_cut.holds is False:
-        _note(notes, f"{check.method}, Pareto-faithful if people may click on the last shown rank: {check.pareto_at_cut}")
+        _note(
+            notes, f"{check.method}, Pareto-faithful if people may click on the last shown rank: {check.pareto_at_cut}"
+        )
     if claims.unbiased and check.sign.holds is False:
         _note(notes, f"{check.method}, unbiased sign of the score (so no binary scheme is offered): {check.sign}")
     yield _fidelity(claims)
@@ -108,6 +110,11 @@ def _mark(holds: bool | None, what: str, check: Check, verdicts: Any, notes: lis
 
 
 def _note(notes: list[str], text: str) -> int:
+    """The number of a footnote; a variant that fails as its method does shares the method's."""
+    said = text.partition(", ")[2]
+    for number, note in enumerate(notes, 1):
+        if note.partition(", ")[2] == said:
+            return number
     notes.append(f"[{len(notes) + 1}] {text}")
     return len(notes)
 

@@ -19,7 +19,7 @@ from interleaf.audit.evidence import Counterexample, Line, Verdict
 from interleaf.audit.worlds import World, dominated, worlds
 from interleaf.clicks import Cascade, ClickModel, Independent
 from interleaf.methods.forms import BINARY
-from interleaf.methods.table import Chosen, Claims, Scheme, resolve
+from interleaf.methods.table import Claims, Scheme, resolve
 from interleaf.problem import Document, Problem, letter
 
 Walk = list[tuple[World, Enumeration]]
@@ -60,9 +60,7 @@ class Check:
     @property
     def claims(self) -> Claims:
         """What may be claimed: a property of schemes must hold for all of them."""
-        return Claims(
-            self.considerate.holds, _all_hold(self.unbiased), _all_hold(self.pareto), self.reusable.holds
-        )
+        return Claims(self.considerate.holds, _all_hold(self.unbiased), _all_hold(self.pareto), self.reusable.holds)
 
     def __str__(self) -> str:
         parts = [("considerate", self.considerate), *_by_scheme("unbiased under rank-only clicks", self.unbiased)]
@@ -70,7 +68,9 @@ class Check:
         parts += [("Pareto-faithful with clicks on the last shown rank", self.pareto_at_cut)]
         parts += [("unbiased sign (which is why there is no binary scheme)", self.sign)]
         parts += [("reusable: every list can be shown", self.reusable)]
-        return "\n".join([self.method, *(f"  {name}: {verdict}" for name, verdict in parts if verdict is not NO_SCHEME)])
+        return "\n".join(
+            [self.method, *(f"  {name}: {verdict}" for name, verdict in parts if verdict is not NO_SCHEME)]
+        )
 
 
 def check(method: str, progress: Progress | None = None) -> Check:
@@ -163,12 +163,16 @@ def _prefers(
 ) -> Counterexample | None:
     total = sum(p * enumeration.preference(shown, clicks, scheme) for shown, p in lists.items())
     for one, other in combinations(range(len(world.rankings)), 2):
-        expected = total[one, other]  # type: ignore[index]
+        expected = total[one, other]
         if expected != 0:
             pair = f"{letter(one)} over {letter(other)}"
-            where = f"clicks at rank{'s' if len(clicks) > 1 else ''} {', '.join(map(str, clicks))}, whatever is shown there"
+            where = (
+                f"clicks at rank{'s' if len(clicks) > 1 else ''} {', '.join(map(str, clicks))}, whatever is shown there"
+            )
             lines = tuple(Line(s, p, enumeration.preference(s, clicks, scheme)[one, other]) for s, p in lists.items())
             relaxed = " (fairness was relaxed)" if enumeration.relaxed else ""
+            if len(lists) < len(enumeration.credited):
+                where += f", on lists of {len(lines[0].shown[0])}"
             return Counterexample(
                 world, f"{where}\neach list, and what {scheme.name} says of {pair}:", lines,
                 f"expected preference of {pair}: {expected}, should be 0{relaxed}",

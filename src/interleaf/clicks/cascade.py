@@ -50,13 +50,15 @@ class Cascade(ClickModel):
     click: Sequence[Any]
     stop: Sequence[Any]
     stop_needs_click: bool = True
-    grades: Mapping[Document, int] = field(default_factory=dict)
+    grades: Mapping[Any, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_probabilities(self.click, "click")
         check_probabilities(self.stop, "stop")
         if len(self.click) != len(self.stop):
-            raise ClickError(f"click knows {len(self.click)} grades and stop {len(self.stop)}; give both the same grades")
+            raise ClickError(
+                f"click knows {len(self.click)} grades and stop {len(self.stop)}; give both the same grades"
+            )
 
     def inputs(self, documents: Sequence[Document], exact: bool) -> Inputs:
         grades = grades_of(documents, self.grades, len(self.click))

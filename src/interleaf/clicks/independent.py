@@ -51,7 +51,7 @@ class PositionBased(ClickModel):
     kernel = click
     examination: Sequence[Any]
     attraction: Sequence[Any]
-    grades: Mapping[Document, int] = field(default_factory=dict)
+    grades: Mapping[Any, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_probabilities(self.examination, "examination")

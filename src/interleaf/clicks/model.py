@@ -1,4 +1,4 @@
-"""What every model of clicks can do: draw clicks on a shown list, and give the exact distribution of its click patterns.
+"""What every model of clicks can do: draw clicks on a shown list, and give the exact distribution of click patterns.
 
 A model's kernel `click(inputs, chance, clicks)` is one source: compiled it samples, and walked by the tree of chance it
 yields every pattern with its exact probability.
@@ -72,12 +72,14 @@ def numbers(values: Sequence[Any], exact: bool) -> Array:
     return np.array([Fraction(repr(float(v))) if isinstance(v, float) else Fraction(v) for v in values], object)
 
 
-def grades_of(documents: Sequence[Document], grades: Mapping[Document, int], count: int) -> Array:
+def grades_of(documents: Sequence[Document], grades: Mapping[Any, int], count: int) -> Array:
     """The grade of each shown document, 0 where it has none; one beyond the model's table is an error."""
     found = [grades.get(document, 0) for document in documents]
     for document, grade in zip(documents, found, strict=True):
         if not 0 <= grade < count:
-            raise ClickError(f"document {document!r} has grade {grade!r}, but the click model knows grades 0 to {count - 1}")
+            raise ClickError(
+                f"document {document!r} has grade {grade!r}, but the click model knows grades 0 to {count - 1}"
+            )
     return np.array(found, np.int64)
 
 

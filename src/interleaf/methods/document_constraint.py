@@ -1,8 +1,8 @@
 """Document constraints (He et al. 2009, as H11 uses them): balanced lists, credit for not contradicting the clicks.
 
 A click says that its document is better than each unclicked one above it (constraints=1), and, by choice, than an
-unclicked one below: the next if it is unclicked (2), the next unclicked (3), or that of the lowest click only. A ranking
-violates (better, worse) if it holds the worse one and does not rank the better one above it.
+unclicked one below: the next if it is unclicked (2), the next unclicked (3), or that of the lowest click only. A
+ranking violates (better, worse) if it holds the worse one and does not rank the better one above it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def credit(impression: Impression, clicks: Array, variant: int, credit: Array, s
         below = better + 1
         while rule == NEXT_UNCLICKED and below < count and clicks[below]:
             below += 1
-        takes_below = rule == NEXT or rule == NEXT_UNCLICKED or (rule == LOWEST and better == lowest)
+        takes_below = rule in (NEXT, NEXT_UNCLICKED) or (rule == LOWEST and better == lowest)
         if takes_below and below < count and not clicks[below]:
             _punish(ranks, better, below, credit, settings.one)
     return credited

@@ -1,9 +1,9 @@
 """The linear programme of optimized interleaving: which lists to show how often, so that no rank favours a ranker.
 
-Unknown are the probabilities p of the allowed lists. For every rank, all rankers expect the same credit from a click there;
-among such p, two rankers maximise the mean sensitivity s(L), and more minimise the variance of the rankers' sums of
-credit, weighted 1/rank. Where all lists are too many, some are drawn, with chance keyed by the rankings. Without a fair p, the
-total violation is minimised first (relaxed).
+Unknown are the probabilities p of the allowed lists. For every rank, all rankers expect the same credit from a click
+there; among such p, two rankers maximise the mean sensitivity s(L), and more minimise the variance of the rankers' sums
+of credit, weighted 1/rank. Where all lists are too many, some are drawn, with chance keyed by the rankings. Without a
+fair p, the total violation is minimised first (relaxed).
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def _solution(
 
 def _worth(places: Array, kind: int, exact: bool) -> Array:
     """`[ranker, document]`: what a click on the document is worth to the ranker, up to what all have in common."""
-    one = Fraction(1) if exact else 1.0
+    one: Any = Fraction(1) if exact else 1.0
     ranks = places.astype(object if exact else np.float64)
     if kind == BINARY:
-        return (places < places[::-1]) * one
+        return np.where(places < places[::-1], one, 0 * one)
     return one / ranks if kind == INVERSE else -ranks
 
 
@@ -82,7 +82,7 @@ def _probabilities(lists: Array, worth: Array, exact: bool) -> tuple[Array, Any]
 
 
 def programme(lists: Array, worth: Array) -> Array:
-    """Rows that must be zero: for each rank and pair of neighbouring rankers, the difference of a list's credit there."""
+    """Rows that must be zero: for each rank and pair of neighbouring rankers, the difference of credit there."""
     differences = (worth[:-1] - worth[1:])[:, lists]
     return np.ascontiguousarray(differences.transpose(0, 2, 1).reshape(-1, len(lists)))
 

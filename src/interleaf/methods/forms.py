@@ -1,8 +1,8 @@
 """From credit to preference: the three forms a scheme can take, for every method alike.
 
-`click` is the difference of credit, `normalized` the same with credit divided by the number of credited clicks, `binary`
-the sign of the difference. Credit sums that are equal on paper may differ in their last digit, so a sign is only
-taken above a tolerance; exact arithmetic passes zero.
+`click` is the difference of credit, `normalized` the same with credit divided by the number of credited clicks,
+`binary` the sign of the difference. Credit sums that are equal on paper may differ in their last digit, so a sign is
+only taken above a tolerance; exact arithmetic passes zero.
 """
 
 from __future__ import annotations

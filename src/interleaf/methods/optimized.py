@@ -1,4 +1,4 @@
-"""Optimized interleaving (Radlinski and Craswell 2013) and multileaving (Schuth et al. 2014): lists chosen by a programme.
+"""Optimized interleaving (Radlinski and Craswell 2013) and multileaving (Schuth et al. 2014): lists from a programme.
 
 Allowed lists are those where each next document is some ranking's best unshown one. A linear programme
 (`methods/fairness.py`) gives them probabilities such that at every rank all rankers expect the same credit, so that

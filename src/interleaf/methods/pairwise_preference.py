@@ -1,4 +1,4 @@
-"""Pairwise preference multileaving (O17): lists uniform among all considerate ones, credit for agreeing with the clicks.
+"""Pairwise preference multileaving (O17): lists uniform among all considerate ones, credit for agreeing with clicks.
 
 At rank x any unshown document of the choice set Omega(x), the union of all top x, is equally likely. A click prefers
 its document to unclicked ones; a ranker gets 1/w for each such pair it orders so, -1/w if the other way, where w is

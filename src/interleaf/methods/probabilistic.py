@@ -1,9 +1,9 @@
 """Probabilistic interleaving (H11) and multileaving (Schuth et al. 2015; O17): every ranker is a softmax over ranks.
 
 At each rank a ranker is drawn uniformly, with replacement, and a document from its softmax over the unshown ones,
-P(d) proportional to rank^-tau. A document that a ranking lacks counts as tied at its length + 1. Given the list, the owners of
-different ranks are independent, q_r(j) = P_j(L_r) / sum_i P_i(L_r), so the exact expectation over all assignments needs no
-enumeration: expected clicks are sums of q, and the expected sign is a small dynamic programme over the clicks.
+P(d) proportional to rank^-tau. A document that a ranking lacks counts as tied at its length + 1. Given the list, the
+owners of different ranks are independent, q_r(j) = P_j(L_r) / sum_i P_i(L_r), so the exact expectation over all
+assignments needs no enumeration: expected clicks are sums of q, and the expected sign is a small dynamic programme.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOST = 1e-6  # a running denominator below this share of its last full sum has l
 
 
 class Settings(NamedTuple):
-    """`powers[rank]` is rank^-tau, `sums[rank]` the total down to that rank; `scratch` is room for a ranking's weights."""
+    """`powers[rank]` is rank^-tau, `sums[rank]` the total down to that rank; `scratch` holds a ranking's weights."""
 
     powers: Array
     sums: Array
@@ -237,7 +237,7 @@ def credit_batch(
 
 @kernel
 def expected_sign(impression: Impression, clicks: Array, preference: Array, settings: Settings) -> None:
-    """The marginalised outcome of H11: for each pair the exact expectation of sgn(clicks of one - clicks of the other)."""
+    """The marginalised outcome of H11: for each pair the exact expectation of the sign of their clicks' difference."""
     rankers, count = impression.ranks.shape
     lowest = _lowest(clicks, count)
     shares = np.zeros((rankers, lowest + 1), settings.powers.dtype)

@@ -11,8 +11,8 @@ A row names the module that holds the method's kernels; `Method.kernels` loads i
   above it, and returns whether it can tell.
 * optional `expected_sign(impression, clicks, preference, settings)`, and its batch, where the binary scheme is not the
   sign of credit.
-* optional `prepare(problem, names, given, size, parameters, exact)`: the settings of `compose` that depend on the rankings;
-  with `prepared_probability(settings, shown)` if that is what tells how likely the list was.
+* optional `prepare(problem, names, given, size, parameters, exact)`: the settings of `compose` where they depend on
+  the rankings; with `prepared_probability(settings, shown)` if that is what tells how likely the list was.
 
 With `exact`, settings hold fractions and kernels run in plain Python, so that everything is enumerated exactly.
 """
@@ -27,7 +27,8 @@ from typing import Any
 
 from interleaf import spec
 from interleaf.errors import MethodError, SchemeError, listed
-from interleaf.spec import Parameter, Value
+from interleaf.spec import Parameter as Parameter
+from interleaf.spec import Value
 
 FORMS = ("binary", "click", "normalized")
 VARIANTS = ("", "direct", "deduped")
@@ -86,7 +87,8 @@ class Method:
     def kernels(self) -> Kernels:
         """The method's functions; the first use imports their module, and the compiler with it."""
         module = import_module(self.module_name or f"interleaf.methods.{self.name}")
-        return Kernels(**{field.name: getattr(module, field.name, None) for field in fields(Kernels)})
+        functions: dict[str, Any] = {field.name: getattr(module, field.name, None) for field in fields(Kernels)}
+        return Kernels(**functions)
 
     def schemes_for(self, rankers: int) -> tuple[str, ...]:
         """The schemes on offer for this many rankers, the default first."""
@@ -95,7 +97,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Scheme:
-    """How credit becomes a score: `binary` (sign), `click` (difference) or `normalized` (a share of the clicks), in a variant."""
+    """How credit becomes a score: its sign, its difference, or its share of the clicks; in a variant of counting."""
 
     name: str
     form: int
@@ -196,7 +198,7 @@ METHODS: dict[str, Method] = {
                 Parameter(
                     "constraints",
                     1,
-                    "clicked over skipped above (1), also over the next (2), the next unclicked (3), or below the lowest click",
+                    "a click over skipped ones above (1), also the next (2), next unclicked (3), or the lowest's next",
                     (1, 2, 3, "lowest"),
                 ),
             ),
@@ -212,7 +214,7 @@ METHODS: dict[str, Method] = {
                 Parameter(
                     "fill",
                     "fair",
-                    "who owns positions after the shortest ranking: nobody (fair), the drafter (owned), or none are shown (stop)",
+                    "after the shortest ranking's length: nobody owns (fair), the drafter does (owned), or end (stop)",
                     ("fair", "owned", "stop"),
                 ),
                 Parameter(
@@ -249,7 +251,7 @@ METHODS: dict[str, Method] = {
                 Parameter(
                     "credit",
                     "inverse",
-                    "credit of a document: one over its rank, minus its rank, or the sign of the difference (two rankers)",
+                    "what a document's rank is worth: 1/rank, -rank, or the sign of the difference (two rankers)",
                     ("inverse", "linear", "binary"),
                     for_two=("binary",),
                 ),
