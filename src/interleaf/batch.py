@@ -47,23 +47,42 @@ def compose(
 def credit(
     chosen: Chosen, scheme: Scheme, impressions: Impression, counts: Array, clicks: Array, threads: int = 0
 ) -> tuple[Array, Array]:
-    """Each ranker's credit, `[row, ranker]`, and the preference of each pair, `[row, ranker, ranker]`."""
+    """Each ranker's credit, `[row, ranker]`, and how many clicks were credited; the cost grows with the rankers."""
     rows, rankers, _ = impressions.ranks.shape
-    credits, preferences = np.zeros((rows, rankers)), np.zeros((rows, rankers, rankers))
-    credited = np.zeros(rows, np.int64)
-    kernels = chosen.method.kernels
-    settings = kernels.settings((int(impressions.lengths.max()),), chosen.parameters, False)
+    credits, credited = np.zeros((rows, rankers)), np.zeros(rows, np.int64)
+    kernel, settings = chosen.method.kernels.credit_batch, _settings(chosen, impressions)
 
     def run(part: slice) -> None:
-        own, some = _own(settings), Impression(*(array[part] for array in impressions))
-        kernels.credit_batch(some, counts[part], clicks[part], scheme.variant, credits[part], credited[part], own)
-        if scheme.form == forms.BINARY and kernels.expected_sign_batch is not None:
-            kernels.expected_sign_batch(some, counts[part], clicks[part], preferences[part], own)
-        else:
-            forms.prefer_batch(credits[part], credited[part], scheme.form, forms.TOLERANCE, preferences[part])
+        some = Impression(*(array[part] for array in impressions))
+        kernel(some, counts[part], clicks[part], scheme.variant, credits[part], credited[part], _own(settings))
 
     _in_threads(run, rows, threads)
-    return credits, preferences
+    return credits, credited
+
+
+def preferences(
+    chosen: Chosen, scheme: Scheme, impressions: Impression, counts: Array, clicks: Array, threads: int = 0
+) -> Array:
+    """The preference of each pair of rankers, `[row, ranker, ranker]`; the cost grows with their square."""
+    rows, rankers, _ = impressions.ranks.shape
+    found = np.zeros((rows, rankers, rankers))
+    kernel, settings = chosen.method.kernels.expected_sign_batch, _settings(chosen, impressions)
+    if scheme.form != forms.BINARY or kernel is None:
+        credits, credited = credit(chosen, scheme, impressions, counts, clicks, threads)
+
+    def run(part: slice) -> None:
+        if scheme.form == forms.BINARY and kernel is not None:
+            some = Impression(*(array[part] for array in impressions))
+            kernel(some, counts[part], clicks[part], found[part], _own(settings))
+        else:
+            forms.prefer_batch(credits[part], credited[part], scheme.form, forms.TOLERANCE, found[part])
+
+    _in_threads(run, rows, threads)
+    return found
+
+
+def _settings(chosen: Chosen, impressions: Impression) -> Any:
+    return chosen.method.kernels.settings((int(impressions.lengths.max()),), chosen.parameters, False)
 
 
 def _own(settings: Any) -> Any:

@@ -72,11 +72,10 @@ def _probabilities(lists: Array, worth: Array, exact: bool) -> tuple[Array, Any]
     values = list_values(lists, worth)
     if exact or len(worth) == 2:
         probabilities = np.zeros(len(lists), constraints.dtype)
-        form = plain if exact else ready
         zero, tolerance = (Fraction(0), 0) if exact else (0.0, TOLERANCE)
-        violation = form(solve)(constraints, values, zero, tolerance, probabilities)
+        violation = (plain if exact else ready)(solve)(constraints, values, zero, tolerance, probabilities)
         left = np.abs(constraints @ probabilities).sum()
-        if violation >= 0 and abs(left - violation) <= tolerance and abs(probabilities.sum() - 1) <= tolerance:
+        if abs(left - violation) <= tolerance and abs(probabilities.sum() - 1) <= tolerance:
             return probabilities, violation
     return highs(constraints, values)
 
@@ -177,19 +176,35 @@ def _some_lists(given: Given, lists: Array, chance: Chance) -> None:
 
 
 def highs(constraints: Array, values: Array) -> tuple[Array, float]:
-    """The same programme by scipy's HiGHS: least violation first, then the best value among what reaches it."""
+    """The same programme by scipy's HiGHS, in two stages.
+
+    The least violation min sum_i |A_i p| is solved as its dual, max t with (A' y)_j >= t and |y_i| <= 1, which has a
+    row for each list instead of one for each constraint. By complementary slackness y tells which p reach the minimum:
+    only lists with (A' y)_j = t, with A_i p = 0 where |y_i| < 1 and the sign of y_i elsewhere. The second stage looks
+    for the best value among them.
+    """
     from scipy.optimize import linprog
 
     rows, lists = constraints.shape
-    slack = np.hstack([np.eye(rows), -np.eye(rows)])
-    equal = np.vstack([np.hstack([constraints, slack]), np.r_[np.ones(lists), np.zeros(2 * rows)]])
-    right = np.r_[np.zeros(rows), 1.0]
-    violation = np.r_[np.zeros(lists), np.ones(2 * rows)]
-    least = linprog(violation, A_eq=equal, b_eq=right, method="highs")
-    allowed = least.fun * (1 + TOLERANCE) + TOLERANCE
-    best = linprog(
-        np.r_[-values, np.zeros(2 * rows)], A_ub=violation[None], b_ub=[allowed], A_eq=equal, b_eq=right, method="highs"
+    dual = linprog(
+        np.r_[np.zeros(rows), -1.0],
+        A_ub=np.c_[-constraints.T, np.ones(lists)],
+        b_ub=np.zeros(lists),
+        bounds=[(-1, 1)] * rows + [(None, None)],
+        method="highs",
     )
-    found = best.x if best.x is not None else least.x
-    probabilities = np.where(found[:lists] > TOLERANCE, found[:lists], 0.0)
-    return probabilities / probabilities.sum(), float(least.fun)
+    signs, shares = dual.x[:rows], -dual.ineqlin.marginals
+    alive = dual.ineqlin.residual <= TOLERANCE
+    loose = np.abs(signs) >= 1 - TOLERANCE
+    best = linprog(
+        -values[alive],
+        A_ub=-(np.sign(signs)[:, None] * constraints)[np.ix_(loose, alive)],
+        b_ub=np.zeros(loose.sum()),
+        A_eq=np.r_[constraints[np.ix_(~loose, alive)], np.ones((1, alive.sum()))],
+        b_eq=np.r_[np.zeros(rows - loose.sum()), 1.0],
+        method="highs",
+    )
+    if best.x is not None:
+        shares[alive] = best.x
+    probabilities = np.where(shares > TOLERANCE, shares, 0.0)
+    return probabilities / probabilities.sum(), float(-dual.fun)

@@ -1,0 +1,20 @@
+"""Print every table: `python -m benchmarks [ROWS]`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from itertools import chain
+
+from benchmarks import calls, kernels
+
+
+def main(rows: int) -> None:
+    """Batch first, then single calls."""
+    print(f"{rows:,} rows a batch, {os.cpu_count()} cores; rankers order the same documents, with noise")
+    for line in chain(kernels.tables(rows), calls.tables()):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200_000)

@@ -1,0 +1,84 @@
+"""Rankings to measure on: rankers that order the same documents, each with some noise, as on a learning-to-rank set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from interleaf import batch
+from interleaf.methods.arrays import Array, Given, Impression
+from interleaf.methods.call import Composing
+from interleaf.methods.table import Chosen, resolve
+from interleaf.problem import Problem
+
+QUERIES = 64
+CLICK = 0.3  # the probability of a click at each rank
+
+
+@dataclass
+class World:
+    """One method, some queries with their rankings encoded, and rows of impressions with keys and clicks."""
+
+    chosen: Chosen
+    problems: list[Problem]
+    given: Given
+    settings: Any
+    queries: Array
+    keys: Array
+    clicks: Array
+    k: int
+
+
+def world(method: str, rankers: int, documents: int, rows: int, k: int = 10, queries: int = QUERIES) -> World:
+    """The same world for the same numbers."""
+    generator = np.random.default_rng((rankers, documents, k))
+    chosen = resolve(method)
+    orders = np.argsort(np.arange(documents) + generator.normal(0, documents / 4, (queries, rankers, documents)))
+    problems = [Problem.of(order.tolist(), chosen) for order in orders]
+    works = [Composing(chosen, problem, k, exact=False) for problem in problems]
+    return World(
+        chosen,
+        problems,
+        Given(
+            np.stack([work.given.rankings for work in works]),
+            np.stack([work.given.depths for work in works]),
+            np.array([work.given.documents for work in works]),
+        ),
+        _stacked([work.settings for work in works]),
+        generator.integers(0, queries, rows),
+        generator.integers(0, 2**63, (rows, 2)).astype(np.uint64),
+        generator.random((rows, k)) < CLICK,
+        k,
+    )
+
+
+def _stacked(settings: list[Any]) -> Any:
+    """The settings of all queries: the same for each, but for optimized, whose solutions are padded and stacked."""
+    if not hasattr(settings[0], "lists"):
+        return settings[0]
+    most = max(len(one.weights) for one in settings)
+    lists = np.stack([np.pad(one.lists, ((0, most - len(one.lists)), (0, 0))) for one in settings])
+    weights = np.stack([np.pad(one.weights, (0, most - len(one.weights))) for one in settings])
+    return settings[0]._replace(lists=lists, weights=weights)
+
+
+def impressions(world: World, lists: batch.Lists) -> Impression:
+    """The rank matrices and the rest of what credit needs, by looking documents up in a table."""
+    places = np.stack([problem.ranks_of(range(world.problems[0].union)) for problem in world.problems])
+    depth = None if world.chosen.method.whole_rankings else world.k
+    named = [problem.encode(depth)[0] for problem in world.problems]
+    names = np.array([name + [0] * (world.problems[0].union - len(name)) for name in named])
+    documents = names[world.queries[:, None], lists.shown]
+    ranks = places[world.queries[:, None], :, documents].transpose(0, 2, 1)
+    lengths = np.array([problem.lengths for problem in world.problems], np.int32)
+    choices = np.array([problem.choices(world.k) for problem in world.problems], np.int16)
+    unions = np.array([problem.union for problem in world.problems])
+    return Impression(
+        np.ascontiguousarray(ranks, np.int16),
+        lists.teams,
+        lengths[world.queries],
+        unions[world.queries],
+        choices[world.queries],
+    )
