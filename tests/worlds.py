@@ -1,6 +1,6 @@
 """Small worlds for the tests: rankings and cuts, clicks, every spec of every method, and the oracle of each."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from importlib import import_module
 from itertools import chain, combinations, product
@@ -8,12 +8,8 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from interleaf.chance import Tree
-from interleaf.compiled import plain
-from interleaf.interleaving import Interleaving
-from interleaf.methods.call import Composing
+from interleaf import Interleaving
 from interleaf.methods.table import METHODS, Chosen, Method, resolve
-from interleaf.problem import Problem
 
 Ranking = tuple[str, ...]
 Rankings = tuple[Ranking, ...]
@@ -95,8 +91,7 @@ def worlds(draw: st.DrawFn, most_rankers: int = 4, most_documents: int = 4) -> W
 def worlds_for(spec: str, most_rankers: int = 4, most_documents: int = 4) -> st.SearchStrategy[World]:
     """Worlds with as many rankers as the spec takes."""
     chosen = resolve(spec)
-    two = chosen.method.rankers[1] == 2 or chosen.parameters.get("credit") == "binary"
-    return worlds(2 if two else most_rankers, most_documents)
+    return worlds(chosen.rankers[1] or most_rankers, most_documents)
 
 
 @st.composite
@@ -116,18 +111,6 @@ def click_sets(count: int) -> Iterator[Clicks]:
 def clicks_on(count: int) -> st.SearchStrategy[list[int]]:
     """Clicks on a list of so many documents, some of them twice."""
     return st.lists(st.integers(1, count), max_size=count + 1) if count else st.just([])
-
-
-def exact_distribution(rankings: Rankings, spec: str, k: int) -> Distribution:
-    """Every list with its teams and exact probability, from the plain form of the kernel that serves."""
-    chosen = resolve(spec)
-    work = Composing(chosen, Problem.of(rankings, chosen), k, exact=True)
-    compose = plain(chosen.method.kernels.compose)
-    found: Distribution = {}
-    for probability, (documents, teams, _) in Tree().branches(lambda chance: work.run(compose, chance)):
-        outcome = tuple(map(str, documents)), teams
-        found[outcome] = found.get(outcome, Fraction(0)) + probability
-    return found
 
 
 class Oracle(NamedTuple):
@@ -158,5 +141,3 @@ def shown_of(rankings: Rankings, outcome: tuple[Ranking, Teams], spec: str) -> I
     """A composed list as an impression; where a method lists no teams, there are none to give."""
     documents, teams = outcome
     return Interleaving.of(rankings, documents, spec, teams)
-
-

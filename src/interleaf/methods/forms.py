@@ -33,7 +33,7 @@ def _prefer(credit: Array, credited: int, form: int, tolerance: Any, preference:
             if form == BINARY:
                 difference = sign(difference, tolerance)
             preference[one, other] = difference
-            preference[other, one] = -difference
+            preference[other, one] = 0 - difference
 
 
 @part

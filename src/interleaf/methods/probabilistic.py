@@ -65,7 +65,7 @@ def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, se
     row_of, ranker_of = np.full(len(depths), -1, np.int64), np.empty(most, np.int64)
     weights = np.zeros((most, rankings.shape[1] + 1), powers.dtype)
     totals, trusted = np.zeros(most, powers.dtype), np.zeros(most, powers.dtype)
-    lacking, top = np.zeros(most, np.int64), np.zeros(most, np.int64)
+    lacking = np.zeros(most, np.int64)
     places = np.zeros((most, documents), np.int32)
     taken = np.zeros(documents, np.bool_)
     rows = 0
@@ -82,9 +82,7 @@ def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, se
             weights[row, length] = int(lacking[row]) * powers[length + 1]
         if totals[row] <= LOST * trusted[row]:
             totals[row] = trusted[row] = _sum(weights[row], length + 1, powers[0])
-        while top[row] < length and weights[row, top[row]] == 0:
-            top[row] += 1
-        place = top[row] + pick_from(chance, weights[row, top[row] :], length + 1 - top[row], totals[row])
+        place = pick_from(chance, weights[row], length + 1, totals[row])
         if place < length:
             document = rankings[ranker, place]
         else:
@@ -249,7 +247,7 @@ def expected_sign(impression: Impression, clicks: Array, preference: Array, sett
         for other in range(one):
             value = _sign_of_pair(shares[one], shares[other], clicks, lowest, chances, settings.powers[0])
             preference[one, other] = value
-            preference[other, one] = -value
+            preference[other, one] = 0 - value
 
 
 @part
