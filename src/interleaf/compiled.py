@@ -7,7 +7,8 @@ plain-Python form with the plain generator instead: slower, same lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from interleaf import chance as plain_chance
 from interleaf.chance import Chance, Keyed, bytes_of
 from interleaf.methods.arrays import Array, Given, Impression
 
+_compiling = False
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _GOLDEN = np.uint64(plain_chance.GOLDEN)
@@ -49,15 +51,25 @@ def plain(function: Function) -> Function:
 
 def ready(function: Function) -> Function:
     """The form of a kernel that can answer now: compiled where it is, or can be kept; else plain."""
-    if not is_compiled(function):
-        return plain(function)
-    return function
+    return function if is_compiled(function) else plain(function)
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:
     """Whether `ready` gives the compiled form of this kernel."""
-    keeps = getattr(getattr(function, "_cache", None), "cache_path", None) is not None
-    return keeps or bool(getattr(function, "signatures", ()))
+    if not hasattr(function, "py_func"):
+        return False
+    return _compiling or function._cache.cache_path is not None or bool(function.signatures)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Inside, kernels are compiled even where that cannot be kept: `interleaf.warm` asks for it."""
+    global _compiling
+    before, _compiling = _compiling, True
+    try:
+        yield
+    finally:
+        _compiling = before
 
 
 def start(key: str, function: Callable[..., Any]) -> Chance:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -91,14 +91,12 @@ class Interleaving:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Interleaving:
         """Read back what `to_dict` wrote, checking everything; `rankings` in place of `ranks` will do."""
+        if not isinstance(data, Mapping):
+            raise ListError(f"a stored list is a mapping, as to_dict gives it, not {data!r}")
         chosen = resolve(data.get("method", "team_draft"))
         if "ranks" not in data and "rankings" in data:
-            rankings = data["rankings"]
-            names = data.get("rankers")
-            named = (
-                rankings if names is None or isinstance(rankings, Mapping) else dict(zip(names, rankings, strict=True))
-            )
-            return cls.of(named, data.get("documents", ()), chosen.text, data.get("teams"))
+            shown = cls.of(*stored.rankings_and_documents(data), chosen.text, data.get("teams"))
+            return replace(shown, key=stored.check_key(data.get("key")))
         return cls(**stored.checked(data, chosen))
 
     def __eq__(self, other: object) -> bool:
@@ -167,10 +165,11 @@ def warm(method: str = "team_draft", rankers: int = 2) -> None:
     """Compile a method's kernels now, so that the first request does not wait for it."""
     chosen = resolve(method)
     rankings = [[0, 1, 2], [1, 0, 2], *([[2, 0, 1]] * (rankers - 2))]
-    shown = interleave(rankings, method, k=2, key="warm")
-    shown.to_dict()
-    for scheme in chosen.method.schemes_for(len(rankings)):
-        credit(shown, [1], scheme)
+    with _kernels().compiling():
+        shown = interleave(rankings, method, k=2, key="warm")
+        shown.to_dict()
+        for scheme in chosen.method.schemes_for(len(rankings)):
+            credit(shown, [1], scheme)
 
 
 @cache

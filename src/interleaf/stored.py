@@ -12,7 +12,7 @@ from interleaf.chance import is_key
 from interleaf.errors import ListError
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import Chosen
-from interleaf.problem import Document, check_rankers
+from interleaf.problem import Document, Rankings, check_rankers
 
 if TYPE_CHECKING:
     from interleaf.interleaving import Interleaving
@@ -70,10 +70,21 @@ def checked(data: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
         "lengths": lengths,
         "union": union,
         "choices": None if choices is None else _choices(data, len(documents), union),
-        "key": _key(data.get("key")),
+        "key": check_key(data.get("key")),
         "relaxed": relaxed,
         "known_log_probability": log_probability,
     }
+
+
+def rankings_and_documents(data: Mapping[str, Any]) -> tuple[Rankings, Sequence[Any]]:
+    """What a list without ranks can be derived from: the input rankings, by name, and the shown documents."""
+    rankings, names = data["rankings"], data.get("rankers")
+    if not isinstance(rankings, Mapping) and names is not None:
+        rankings, names = _sequence(data, "rankings"), _sequence(data, "rankers")
+        if len(rankings) != len(names):
+            raise ListError(f"{len(rankings)} rankings for {len(names)} rankers; give a ranking a ranker")
+        rankings = dict(zip(map(str, names), rankings, strict=True))
+    return rankings, _sequence(data, "documents")
 
 
 def check_documents(documents: Sequence[Document]) -> None:
@@ -88,8 +99,10 @@ def check_documents(documents: Sequence[Document]) -> None:
 
 def check_teams(teams: Any, count: int, rankers: int, chosen: Chosen) -> tuple[int, ...] | None:
     """Teams that fit the list: an owner for each position, -1 for nobody; or None where the method has none."""
-    if teams is None or not chosen.method.has_teams:
-        if teams is None and "teams" in chosen.method.needs:
+    if teams is not None and not chosen.method.has_teams:
+        raise ListError(f"{chosen.method.name} has no teams, but {teams!r} were given; leave them out")
+    if teams is None:
+        if "teams" in chosen.method.needs:
             raise ListError(
                 f"{chosen.method.name} credits teams: give the owner of each shown document (0, 1, ...; -1 nobody)"
             )
@@ -145,7 +158,8 @@ def _choices(data: Mapping[str, Any], count: int, union: int) -> tuple[int, ...]
     return choices
 
 
-def _key(key: Any) -> str | None:
+def check_key(key: Any) -> str | None:
+    """The name of a chance key, or None."""
     if key is not None and not is_key(key):
         raise ListError(f"key is {key!r}; it is 'k1:' and 32 hexadecimal digits, or null")
     return None if key is None else str(key)

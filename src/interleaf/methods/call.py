@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interleaf.chance import Chance
+from interleaf.compiled import compiling as compiling
 from interleaf.compiled import plain, ready, start
 from interleaf.methods import forms
 from interleaf.methods.arrays import Array, Impression, exactly
