@@ -42,7 +42,7 @@ def expectation(
     """The exact expected preference matrix, in fractions; a function (rank, document) gives independent clicks.
 
     >>> expectation([["a", "b"], ["b", "a"]], "team_draft", 2, lambda rank, document: document == "a")[0, 1]
-    Fraction(0, 1)
+    Fraction(1, 1)
     """
     chosen = resolve(method)
     problem = Problem.of(rankings, chosen)
