@@ -14,7 +14,7 @@ $(READY): pyproject.toml
 	@touch $@
 
 test: $(READY) ## run the tests
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(READY) ## lint, format, types
 	$(BIN)/ruff check
@@ -24,7 +24,7 @@ check: $(READY) ## lint, format, types
 bench: $(READY) ## measure speed
 	$(BIN)/python -m benchmarks
 
-demo: $(READY) ## a search engine, traffic and a live dashboard, on this machine
+demo: $(READY) ## two rankers, simulated people, a verdict
 	$(BIN)/interleaf demo
 
 docs: $(READY) ## build the documentation into site/

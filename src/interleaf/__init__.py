@@ -9,11 +9,12 @@ proves what each method claims, by enumerating the very code that serves.
 """
 
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from interleaf.errors import (
     ChanceError,
     ClickError,
+    DataError,
     InterleafError,
     ListError,
     MethodError,
@@ -23,10 +24,14 @@ from interleaf.errors import (
 from interleaf.interleaving import Interleaving, Outcome, credit, interleave, warm
 from interleaf.methods.table import methods
 
+if TYPE_CHECKING:
+    from interleaf import audit, clicks
+
 __version__ = "0.1.0"
 __all__ = [
     "ChanceError",
     "ClickError",
+    "DataError",
     "InterleafError",
     "Interleaving",
     "ListError",
@@ -43,7 +48,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     """Rooms that bring the compiler along are imported when they are asked for."""
     if name in ("audit", "clicks"):
         return import_module(f"interleaf.{name}")

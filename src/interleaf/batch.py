@@ -92,5 +92,9 @@ def _own(settings: Any) -> Any:
 
 def _in_threads(run: Callable[[slice], None], rows: int, threads: int) -> None:
     parts = [slice(start, start + CHUNK) for start in range(0, rows, CHUNK)]
+    if threads == 1 or len(parts) == 1:
+        for part in parts:
+            run(part)
+        return
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
         list(pool.map(run, parts))

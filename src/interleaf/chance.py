@@ -99,7 +99,7 @@ def _delimited(part: Any) -> bytes:
     if isinstance(part, tuple):
         return b"t%d:%s" % (len(part), b"".join([_delimited(inner) for inner in part]))
     if isinstance(part, int) and not isinstance(part, bool):
-        return b"i%d:" % part
+        return b"i%x:" % part
     raise ChanceError(
         f"a chance key is made of strings, integers and tuples of them, not {part!r} ({type(part).__name__}); "
         "turn it into a string first"
@@ -162,6 +162,11 @@ def _mix(word: int) -> int:
     return word ^ (word >> 31)
 
 
+def _exactly(number: Any) -> Fraction:
+    """A fraction of Python's integers: numpy's would overflow inside it."""
+    return number if type(number) is Fraction else Fraction(number.item() if hasattr(number, "item") else number)
+
+
 class Tree:
     """Walks every branch of a function of chance, with the exact probability of each.
 
@@ -190,17 +195,18 @@ class Tree:
             self._path[-1] = choices, taken + 1
 
     def pick(self, n: int) -> int:
-        return self._branch(lambda: [(i, Fraction(1, n)) for i in range(n)])
+        return self._branch(lambda: [(i, Fraction(1, int(n))) for i in range(n)])
 
     def pick_weighted(self, weights: Sequence[Any], n: int) -> int:
-        total = sum(Fraction(weights[i]) for i in range(n))
-        return self._branch(lambda: [(i, Fraction(weights[i]) / total) for i in range(n) if weights[i] > 0])
+        exact = [_exactly(weights[i]) for i in range(n)]
+        total = sum(exact)
+        return self._branch(lambda: [(i, weight / total) for i, weight in enumerate(exact) if weight > 0])
 
     def pick_from(self, weights: Sequence[Any], n: int, total: Any) -> int:
         return self.pick_weighted(weights, n)
 
     def toss(self, probability: Any) -> bool:
-        chances = [(1, Fraction(probability)), (0, 1 - Fraction(probability))]
+        chances = [(1, _exactly(probability)), (0, 1 - _exactly(probability))]
         return bool(self._branch(lambda: [choice for choice in chances if choice[1] > 0]))
 
     def _branch(self, choices_of: Callable[[], list[tuple[int, Fraction]]]) -> int:

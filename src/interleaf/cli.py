@@ -64,7 +64,9 @@ def _parser() -> _Parser:
     )  # fmt: skip
     made.add_argument("--method", default="team_draft", metavar="SPEC", help="such as 'probabilistic(tau=3)'")
     made.add_argument("-k", type=int, default=10, help="how many documents to show")
-    made.add_argument("--key", nargs="+", metavar="PART", help="the same key gives the same list; fresh if left out")
+    made.add_argument(
+        "--key", nargs="+", metavar="PART", help="the same key gives the same list; 'k1:...' is taken as it is"
+    )
     made.add_argument("--rankings", action="store_true", help="print the input rankings, too")
 
     made = verb(
@@ -104,10 +106,14 @@ def _methods(options: argparse.Namespace) -> int:
         cells.insert(1, ["---"] * len(columns))
         print("\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells))
         return 0
-    for row in rows:
+    for row, method in zip(rows, methods(), strict=True):
         print(f"{row['name']}: {row['title']} [{row['paper']}]")
-        for column in ("rankers", "parameters", "schemes", "claims"):
+        for column in ("rankers", "schemes", "claims"):
             print(f"    {column:<11} {_cell(row[column])}")
+        if method.many_schemes:
+            print(f"    of many     {', '.join(method.many_schemes)}")
+        for parameter in method.parameters:
+            print(f"    {parameter.name}={_range(parameter)}: {parameter.meaning}")
     return 0
 
 
@@ -120,6 +126,7 @@ def _described(row: Method) -> dict[str, Any]:
         "rankers": f"{fewest}" if fewest == most else f"{fewest} to {most}" if most else f"{fewest} or more",
         "parameters": {parameter.name: _range(parameter) for parameter in row.parameters},
         "schemes": list(row.schemes),
+        "schemes_of_many": list(row.schemes_for(3)) if most is None else [],
         "claims": asdict(row.claims),
     }
 
@@ -139,7 +146,8 @@ def _cell(value: Any) -> str:
 
 def _interleave(options: argparse.Namespace) -> int:
     rankings = _read_json(RankingError)
-    key = tuple(options.key) if options.key else None
+    parts = options.key or [None]
+    key = tuple(parts) if len(parts) > 1 else parts[0]
     _print_json(interleave(rankings, options.method, options.k, key).to_dict(options.rankings))
     return 0
 
@@ -184,11 +192,22 @@ def _progress(done: int, total: int) -> None:
 
 
 def _read_json(error: type[InterleafError]) -> Any:
+    if sys.stdin is None:
+        raise error("standard input is closed; give JSON there")
     try:
-        return json.load(sys.stdin)
-    except (json.JSONDecodeError, UnicodeDecodeError) as broken:
+        return json.load(sys.stdin, parse_constant=_refuse_constant)
+    except ValueError as broken:
         raise error(f"standard input is not JSON: {broken}") from None
 
 
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
+
+
 def _print_json(data: Any) -> None:
-    print(json.dumps(data, ensure_ascii=False))
+    text = json.dumps(data, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(data)
+    print(text)

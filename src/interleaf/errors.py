@@ -6,7 +6,8 @@
     ├── RankingError    input rankings: a duplicate, nothing to show, too few or too many rankers, k below 1
     ├── ListError       a shown list that does not fit its rankings, its teams, or its stored form
     ├── ClickError      a click at a rank that was not shown, or a click model that cannot be
-    └── ChanceError     a key part or a number of choices that chance cannot be keyed by
+    ├── ChanceError     a key part or a number of choices that chance cannot be keyed by
+    └── DataError       judged queries: a file that is not what it should be, a bad row, too few queries
 
 All of them are `ValueError`s too, so that `except ValueError` keeps its meaning.
 """
@@ -40,6 +41,10 @@ class ClickError(InterleafError):
 
 class ChanceError(InterleafError):
     """A key or a number of choices is not one that chance can work with."""
+
+
+class DataError(InterleafError):
+    """Judged queries cannot be read, or do not fit together; with the file and the line where there are such."""
 
 
 def listed(names: Iterable[object]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from interleaf import stored
 from interleaf.chance import Key, key_of
-from interleaf.errors import ClickError, ListError
+from interleaf.errors import ClickError, ListError, RankingError
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import Chosen, resolve
 from interleaf.problem import Document, Problem, Rankings, check_k
@@ -55,8 +55,7 @@ class Interleaving:
         """
         chosen = resolve(method)
         problem = Problem.of(rankings, chosen)
-        shown = tuple(documents)
-        stored.check_documents(shown)
+        shown = stored.check_documents(documents)
         ranks = problem.ranks_of(shown)
         for position, document in enumerate(shown):
             if not ranks[:, position].any():
@@ -96,7 +95,7 @@ class Interleaving:
         chosen = resolve(data.get("method", "team_draft"))
         if "ranks" not in data and "rankings" in data:
             shown = cls.of(*stored.rankings_and_documents(data), chosen.text, data.get("teams"))
-            return replace(shown, key=stored.check_key(data.get("key")))
+            return replace(shown, **stored.checked_extras(data))
         return cls(**stored.checked(data, chosen))
 
     def __eq__(self, other: object) -> bool:
@@ -164,6 +163,8 @@ def credit(shown: Interleaving, clicks: Iterable[int], scheme: str | None = None
 def warm(method: str = "team_draft", rankers: int = 2) -> None:
     """Compile a method's kernels now, so that the first request does not wait for it."""
     chosen = resolve(method)
+    if rankers < 2:
+        raise RankingError(f"there is nothing to warm for {rankers} rankers; give the number you compare, at least 2")
     rankings = [[0, 1, 2], [1, 0, 2], *([[2, 0, 1]] * (rankers - 2))]
     with _kernels().compiling():
         shown = interleave(rankings, method, k=2, key="warm")
@@ -207,6 +208,8 @@ def _interleaving(
 
 def _clicked(clicks: Iterable[int], count: int) -> list[bool]:
     clicked = [False] * count
+    if not isinstance(clicks, Iterable):
+        raise ClickError(f"clicks are ranks in the shown list, such as [1, 3], not {clicks!r}")
     for rank in clicks:
         if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)):
             raise ClickError(f"a click is a rank in the shown list, a whole number, not {rank!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING
@@ -136,6 +136,8 @@ def check_rankers(rankers: tuple[str, ...], chosen: Chosen) -> None:
 def _documents(ranker: str, ranking: Sequence[Document]) -> tuple[Document, ...]:
     if isinstance(ranking, (str, bytes)):
         raise RankingError(f"ranking {ranker!r} is one string, {ranking!r}; give a sequence of documents")
+    if isinstance(ranking, (Set, Mapping)):
+        raise RankingError(f"ranking {ranker!r} is a {type(ranking).__name__}, which has no order; give a sequence")
     try:
         return tuple(ranking)
     except TypeError:

@@ -6,8 +6,8 @@ defaults out. Values are numbers, True or False, and bare or quoted words.
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -49,7 +49,7 @@ class Parameter:
             if isinstance(value, str):
                 return value
             raise self._refused(value, method, "a name")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
             raise self._refused(value, method, "a finite number")
         if self.whole and (value != int(value) or value < 1):
             raise self._refused(value, method, "a whole number from 1 up")

@@ -17,6 +17,8 @@ from interleaf.problem import Document, Rankings, check_rankers
 if TYPE_CHECKING:
     from interleaf.interleaving import Interleaving
 
+LEAST_LOG = -1e300
+
 
 def to_dict(shown: Interleaving, rankings: bool) -> dict[str, Any]:
     """The columns of the log, as JSON-ready data; an impossible list has no probability to log."""
@@ -25,7 +27,7 @@ def to_dict(shown: Interleaving, rankings: bool) -> dict[str, Any]:
         "method": shown.method,
         "key": shown.key,
         "rankers": list(shown.rankers),
-        "documents": list(shown.documents),
+        "documents": [_plain(document) for document in shown.documents],
         "ranks": shown.ranks.tolist(),
         "teams": None if shown.teams is None else list(shown.teams),
         "lengths": list(shown.lengths),
@@ -35,14 +37,18 @@ def to_dict(shown: Interleaving, rankings: bool) -> dict[str, Any]:
         "relaxed": shown.relaxed,
     }
     if rankings and shown.rankings is not None:
-        data["rankings"] = [list(ranking) for ranking in shown.rankings]
+        data["rankings"] = [[_plain(document) for document in ranking] for ranking in shown.rankings]
     return data
+
+
+def _plain(document: Document) -> Any:
+    """A number of numpy's as Python's own, which JSON knows."""
+    return document.item() if isinstance(document, np.generic) else document
 
 
 def checked(data: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
     """The fields of an `Interleaving` from stored data, each checked against the others."""
-    documents = tuple(_sequence(data, "documents"))
-    check_documents(documents)
+    documents = check_documents(data.get("documents"))
     rankers = tuple(_sequence(data, "rankers"))
     check_rankers(rankers, chosen)
     lengths = _integers(data, "lengths", len(rankers), least=0)
@@ -51,29 +57,31 @@ def checked(data: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
         raise ListError(
             f"union is {union}, but rankings of lengths {lengths} hold {max(lengths)} to {sum(lengths)} documents"
         )
-    choices = data.get("choices")
-    teams = data.get("teams")
-    log_probability = data.get("log_probability")
-    relaxed = data.get("relaxed")
-    if log_probability is not None and not (
-        isinstance(log_probability, (int, float)) and -math.inf < log_probability <= 1e-9
-    ):
-        raise ListError(f"log_probability is {log_probability!r}; it is the log of a probability, at most 0, or null")
-    if relaxed is not None and not isinstance(relaxed, bool):
-        raise ListError(f"relaxed is {relaxed!r}; it is true, false or null")
     return {
         "documents": documents,
         "rankers": rankers,
         "method": chosen.text,
-        "teams": check_teams(teams, len(documents), len(rankers), chosen),
+        "teams": check_teams(data.get("teams"), len(documents), len(rankers), chosen),
         "ranks": _ranks(data, lengths, len(documents)),
         "lengths": lengths,
         "union": union,
-        "choices": None if choices is None else _choices(data, len(documents), union),
-        "key": check_key(data.get("key")),
-        "relaxed": relaxed,
-        "known_log_probability": log_probability,
+        "choices": None if data.get("choices") is None else _choices(data, len(documents), union),
+        **checked_extras(data),
     }
+
+
+def checked_extras(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What composing alone could tell: the key, how likely the list was, and whether its fairness was relaxed."""
+    log_probability, relaxed = data.get("log_probability"), data.get("relaxed")
+    if log_probability is not None:
+        if not isinstance(log_probability, (int, float)) or not LEAST_LOG <= log_probability <= 1e-9:
+            raise ListError(
+                f"log_probability is {log_probability!r}; it is the log of a probability, at most 0, or null"
+            )
+        log_probability = float(log_probability)
+    if relaxed is not None and not isinstance(relaxed, bool):
+        raise ListError(f"relaxed is {relaxed!r}; it is true, false or null")
+    return {"key": _key(data.get("key")), "relaxed": relaxed, "known_log_probability": log_probability}
 
 
 def rankings_and_documents(data: Mapping[str, Any]) -> tuple[Rankings, Sequence[Any]]:
@@ -87,14 +95,16 @@ def rankings_and_documents(data: Mapping[str, Any]) -> tuple[Rankings, Sequence[
     return rankings, _sequence(data, "documents")
 
 
-def check_documents(documents: Sequence[Document]) -> None:
-    """A shown list holds nothing twice."""
+def check_documents(documents: Any) -> tuple[Document, ...]:
+    """The shown documents; a list holds each of them once."""
+    shown = tuple(_sequence({"documents": documents}, "documents"))
     try:
-        repeated = [document for document in dict.fromkeys(documents) if documents.count(document) > 1]
+        repeated = [document for document in dict.fromkeys(shown) if shown.count(document) > 1]
     except TypeError:
-        raise ListError(f"the shown list {documents!r} holds something that is not a document id") from None
+        raise ListError(f"the shown list {shown!r} holds something that is not a document id") from None
     if repeated:
         raise ListError(f"document {repeated[0]!r} is shown twice; a list holds each document once")
+    return shown
 
 
 def check_teams(teams: Any, count: int, rankers: int, chosen: Chosen) -> tuple[int, ...] | None:
@@ -158,8 +168,7 @@ def _choices(data: Mapping[str, Any], count: int, union: int) -> tuple[int, ...]
     return choices
 
 
-def check_key(key: Any) -> str | None:
-    """The name of a chance key, or None."""
+def _key(key: Any) -> str | None:
     if key is not None and not is_key(key):
         raise ListError(f"key is {key!r}; it is 'k1:' and 32 hexadecimal digits, or null")
     return None if key is None else str(key)

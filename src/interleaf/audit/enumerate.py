@@ -13,6 +13,7 @@ import numpy as np
 from interleaf.chance import Tree
 from interleaf.clicks import ClickModel, Independent
 from interleaf.compiled import plain
+from interleaf.errors import ClickError
 from interleaf.methods import call, forms
 from interleaf.methods.arrays import Array, Impression, exactly
 from interleaf.methods.table import Chosen, Scheme, resolve
@@ -47,6 +48,8 @@ def expectation(
     chosen = resolve(method)
     problem = Problem.of(rankings, chosen)
     named = chosen.scheme(scheme, len(problem.rankers))
+    if not isinstance(clicks, ClickModel) and not callable(clicks):
+        raise ClickError(f"clicks are a click model or a function (rank, document) -> probability, not {clicks!r}")
     model = clicks if isinstance(clicks, ClickModel) else Independent(clicks)
     return Enumeration(chosen, problem, check_k(k)).expectation(model.distribution, named)
 

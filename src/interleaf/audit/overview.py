@@ -49,7 +49,8 @@ considerate: no document is shown above the best rank any ranker gave it
 unbiased:    clicks that depend on the rank only prefer nobody in expectation, whatever their pattern
 Pareto:      a ranker with every relevant document at least as high as all others, and one higher, is preferred
 fidelity:    unbiased and Pareto (O17);  reusable: every list can be shown, so old logs can be reweighted
-Proved by enumerating the serving kernels on all small worlds of rankings; [n]: the smallest counterexample, below."""
+Proved by enumerating the serving kernels on all small worlds of rankings (Pareto: for several ways to click);
+[n]: the smallest counterexample, below."""
 
 
 def overview(progress: Progress | None = None) -> Overview:

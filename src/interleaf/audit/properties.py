@@ -19,7 +19,7 @@ from interleaf.audit.evidence import Counterexample, Line, Verdict
 from interleaf.audit.worlds import World, dominated, worlds
 from interleaf.clicks import Cascade, ClickModel, Independent
 from interleaf.methods.forms import BINARY
-from interleaf.methods.table import Claims, Scheme, resolve
+from interleaf.methods.table import Claims, Scheme, resolve, scheme_of
 from interleaf.problem import Document, Problem, letter
 
 Walk = list[tuple[World, Enumeration]]
@@ -89,8 +89,7 @@ def check(method: str, progress: Progress | None = None) -> Check:
     walk = list(zip(every_world, found, strict=True))
     same = [(world, enumeration) for world, enumeration in walk if not world.is_ragged]
     cut = [(world, enumeration) for world, enumeration in same if world.k < len(world.documents)]
-    schemes = dict.fromkeys(s for n in (2, 3) for s in chosen.method.schemes_for(n))
-    named = {name: chosen.scheme(name, 2) for name in schemes}
+    named = {name: scheme_of(name) for rankers in (2, 3) for name in chosen.method.schemes_for(rankers)}
     sign = {Scheme("binary", BINARY, 0)} - set(named.values()) if named else set()
     default = next(iter(named.values()), None)
     return Check(
@@ -106,6 +105,8 @@ def check(method: str, progress: Progress | None = None) -> Check:
 
 def _settle(walk: Walk, cases: Callable[[World, Enumeration], Iterable[Counterexample | None]]) -> Verdict:
     """Look at every world, smallest first; the first case that speaks against the property refutes it there."""
+    if not walk:
+        return Verdict(None, 0, note="the audit has no world of so many rankers")
     refuted: dict[World, Counterexample] = {}
     for world, enumeration in walk:
         against = next((case for case in cases(world, enumeration) if case is not None), None)
@@ -223,7 +224,8 @@ def _patterns(name: str, relevant: tuple[bool, ...]) -> Mapping[Ranks, Fraction]
 
 
 def _all_hold(verdicts: Mapping[str, Verdict]) -> bool | None:
-    return all(verdict.holds for verdict in verdicts.values()) if verdicts else None
+    answers = {verdict.holds for verdict in verdicts.values()}
+    return None if not answers or None in answers else answers == {True}
 
 
 def _by_scheme(what: str, verdicts: Mapping[str, Verdict]) -> list[tuple[str, Verdict]]:

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from interleaf.chance import Chance, toss
-from interleaf.clicks.model import ClickModel, check_probabilities, grades_of, numbers
-from interleaf.compiled import kernel
+from interleaf.clicks.model import ClickModel, check_table, grades_of, numbers
+from interleaf.compiled import kernel, seat
 from interleaf.errors import ClickError
 from interleaf.methods.arrays import Array
 from interleaf.problem import Document
@@ -37,6 +39,18 @@ def click(inputs: Inputs, chance: Chance, clicks: Array) -> None:
             break
 
 
+@kernel
+def click_batch(
+    grades: Array, counts: Array, keys: Array, click_by: Array, stop_by: Array, needs: bool, clicks: Array
+) -> None:
+    """One person a row of grades, by the chance of the row's key."""
+    chance: Any = np.zeros(3, np.uint64)
+    for row in range(len(counts)):
+        seat(chance, keys, row)
+        count = counts[row]
+        click(Inputs(grades[row, :count], click_by, stop_by, needs), chance, clicks[row, :count])
+
+
 @dataclass(frozen=True)
 class Cascade(ClickModel):
     """Click and stop probabilities by grade 0, 1, 2, ...; a document without a grade has grade 0.
@@ -53,13 +67,22 @@ class Cascade(ClickModel):
     grades: Mapping[Any, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_probabilities(self.click, "click")
-        check_probabilities(self.stop, "stop")
+        check_table(self.click, "click")
+        check_table(self.stop, "stop")
         if len(self.click) != len(self.stop):
-            raise ClickError(
-                f"click knows {len(self.click)} grades and stop {len(self.stop)}; give both the same grades"
-            )
+            raise ClickError(f"click knows {len(self.click)} grades and stop {len(self.stop)}; give both the same")
 
     def inputs(self, documents: Sequence[Document], exact: bool) -> Inputs:
         grades = grades_of(documents, self.grades, len(self.click))
         return Inputs(grades, numbers(self.click, exact), numbers(self.stop, exact), self.stop_needs_click)
+
+    def sample_batch(self, grades: Array, counts: Array, keys: Array) -> Array:
+        """Clicks `[row, position]` on lists whose documents have these grades, one key a row."""
+        if grades.max(initial=0) >= len(self.click):
+            raise ClickError(
+                f"a document has grade {grades.max()}, but the click model knows grades 0 to {len(self.click) - 1}"
+            )
+        clicks = np.zeros(grades.shape, np.bool_)
+        tables = numbers(self.click, False), numbers(self.stop, False)
+        click_batch(grades, counts, keys, *tables, self.stop_needs_click, clicks)
+        return clicks

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interleaf.chance import Chance, toss
-from interleaf.clicks.model import ClickModel, by_rank, check_probabilities, grades_of, numbers
+from interleaf.clicks.model import ClickModel, by_rank, check_probabilities, check_table, grades_of, numbers
 from interleaf.compiled import kernel
 from interleaf.methods.arrays import Array
 from interleaf.problem import Document
@@ -54,8 +54,8 @@ class PositionBased(ClickModel):
     grades: Mapping[Any, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_probabilities(self.examination, "examination")
-        check_probabilities(self.attraction, "attraction")
+        check_table(self.examination, "examination")
+        check_table(self.attraction, "attraction")
 
     def inputs(self, documents: Sequence[Document], exact: bool) -> Array:
         grades = grades_of(documents, self.grades, len(self.attraction))

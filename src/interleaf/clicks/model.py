@@ -57,19 +57,26 @@ def _ranks(clicks: Array) -> tuple[int, ...]:
 
 
 def check_probabilities(values: Sequence[Any], what: str) -> None:
-    """Each value must lie between 0 and 1, and there must be one."""
-    if not len(values):
-        raise ClickError(f"{what} is empty; give at least one probability")
+    """Each value must lie between 0 and 1."""
     for value in values:
         if not 0 <= value <= 1:
             raise ClickError(f"{what} holds {value!r}, which is not a probability; give numbers from 0 to 1")
+
+
+def check_table(values: Sequence[Any], what: str) -> None:
+    """A table by rank or by grade: at least one probability."""
+    if not len(values):
+        raise ClickError(f"{what} is empty; give at least one probability")
+    check_probabilities(values, what)
 
 
 def numbers(values: Sequence[Any], exact: bool) -> Array:
     """Numbers as kernels take them; a float counts as the decimal it prints, so 0.1 is a tenth exactly."""
     if not exact:
         return np.array([float(value) for value in values])
-    return np.array([Fraction(repr(float(v))) if isinstance(v, float) else Fraction(v) for v in values], object)
+    plain_values = [value.item() if isinstance(value, np.generic) else value for value in values]
+    exact_values = [Fraction(repr(value)) if isinstance(value, float) else Fraction(value) for value in plain_values]
+    return np.array(exact_values, object)
 
 
 def grades_of(documents: Sequence[Document], grades: Mapping[Any, int], count: int) -> Array:

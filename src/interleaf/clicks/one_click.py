@@ -18,13 +18,19 @@ from interleaf.problem import Document
 
 @kernel
 def click_by_weight(inputs: Array, chance: Chance, clicks: Array) -> None:
-    """Exactly one rank."""
-    clicks[pick_weighted(chance, inputs, len(clicks))] = True
+    """Exactly one rank, if any of the shown ones has a weight."""
+    is_clickable = False
+    for position in range(len(clicks)):
+        is_clickable = is_clickable or inputs[position] > 0
+    if is_clickable:
+        clicks[pick_weighted(chance, inputs, len(clicks))] = True
 
 
 @dataclass(frozen=True)
 class OneClick(ClickModel):
-    """One click whatever is shown, at a rank drawn by weight; the last weight holds for all ranks below it.
+    """One click, at a rank drawn by weight; the last weight holds for all ranks below it.
+
+    No click where every shown rank has weight 0.
 
     >>> OneClick().distribution(["a", "b"])
     {(1,): Fraction(1, 2), (2,): Fraction(1, 2)}

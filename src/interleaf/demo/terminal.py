@@ -32,9 +32,8 @@ def run(people: int, seed: int) -> None:
         if person < EXAMPLES:
             print(f"\n  person {person + 1} sees")
             for rank, (document, owner) in enumerate(zip(shown.documents, shown.teams or (), strict=True), 1):
-                print(
-                    f"    {rank}. {document:<13} from {shown.rankers[owner]:<11}{'<- click' if rank in clicks else ''}"
-                )
+                click = "  <- click" if rank in clicks else ""
+                print(f"    {rank}. {document:<13} from {shown.rankers[owner]}{click}")
         silent += not clicks
         ties += bool(clicks) and score == 0
         losses += score == 1

@@ -63,7 +63,7 @@ def _worth(places: Array, kind: int, exact: bool) -> Array:
     ranks = places.astype(object if exact else np.float64)
     if kind == BINARY:
         return np.where(places < places[::-1], one, 0 * one)
-    return one / ranks if kind == INVERSE else -ranks
+    return one / ranks if kind == INVERSE else -one * ranks
 
 
 def _probabilities(lists: Array, worth: Array, exact: bool) -> tuple[Array, Any]:

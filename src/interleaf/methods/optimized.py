@@ -49,6 +49,26 @@ def prepare(
     return Settings(*solution, kind, Fraction(1) if exact else 1.0)
 
 
+def prepare_batch(given: Given, ranks: Array, queries: Array, k: int, parameters: Mapping[str, Any]) -> Settings:
+    """The solutions of some queries of a batch, at their numbers; padded with -1 and with weight zero."""
+    kind = CREDITS.index(parameters["credit"])
+    solutions = {}
+    for query in queries:
+        size = given.documents[query]
+        one = Given(given.rankings[query], given.depths[query], size)
+        solutions[query] = fairness.solution_of(
+            one, ranks[query, :, :size], min(k, size), kind, parameters["samples"], exact=False
+        )
+    most = max(len(weights) for _, weights, _ in solutions.values())
+    lists = np.full((len(given.documents), most, k), -1, np.int32)
+    weights = np.zeros((len(given.documents), most))
+    for query, (found, shares, _) in solutions.items():
+        lists[query, : len(found), : found.shape[1]] = found
+        weights[query, : len(shares)] = shares
+    relaxed = any(relaxed for _, _, relaxed in solutions.values())
+    return Settings(lists, weights, relaxed, kind, 1.0)
+
+
 def prepared_probability(prepared: Settings, shown: Array) -> float:
     """How likely the shown list was."""
     return float(prepared.weights[(prepared.lists == shown).all(axis=1)].sum())
@@ -63,6 +83,8 @@ def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, se
 def _draw(lists: Array, weights: Array, chance: Chance, shown: Array) -> int:
     drawn = pick_weighted(chance, weights, len(weights))
     for position in range(lists.shape[1]):
+        if lists[drawn, position] < 0:
+            return position
         shown[position] = lists[drawn, position]
     return lists.shape[1]
 

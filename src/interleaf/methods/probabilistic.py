@@ -8,6 +8,7 @@ assignments needs no enumeration: expected clicks are sums of q, and the expecte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
@@ -17,9 +18,13 @@ import numpy as np
 
 from interleaf.chance import Chance, pick, pick_from
 from interleaf.compiled import given_at, impression_at, kernel, part, seat
+from interleaf.errors import MethodError
 from interleaf.methods.arrays import Array, Given, Impression, Lengths
 
-LOST = 1e-6  # a running denominator below this share of its last full sum has lost too many digits
+LOST = 1e-3  # a running denominator below this share of its last full sum is summed afresh: digits were lost
+
+
+MOST_DIGITS = 290  # a float can hold 10^-307
 
 
 class Settings(NamedTuple):
@@ -38,6 +43,11 @@ def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Se
 
 def powers_of(tau: float, longest: int, exact: bool) -> Array:
     """rank^-tau for ranks up to `longest` + 1 and beyond, at index rank; as fractions where `exact`."""
+    if tau * math.log10(2 * longest + 4) > MOST_DIGITS:
+        raise MethodError(
+            f"tau={tau} is too steep for rankings of {longest} documents: rank^-tau falls below what a float can hold; "
+            f"give tau at most {MOST_DIGITS / math.log10(2 * longest + 4):.3g}"
+        )
     return _powers(tau, 1 << (longest + 2).bit_length(), exact)
 
 

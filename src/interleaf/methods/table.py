@@ -12,7 +12,8 @@ A row names the module that holds the method's kernels; `Method.kernels` loads i
 * optional `expected_sign(impression, clicks, preference, settings)`, and its batch, where the binary scheme is not the
   sign of credit.
 * optional `prepare(problem, names, given, size, parameters, exact)`: the settings of `compose` where they depend on
-  the rankings; with `prepared_probability(settings, shown)` if that is what tells how likely the list was.
+  the rankings; with `prepared_probability(settings, shown)` if that is what tells how likely the list was, and
+  `prepare_batch(given, ranks, queries, k, parameters)` for the queries of a batch, stacked.
 
 With `exact`, settings hold fractions and kernels run in plain Python, so that everything is enumerated exactly.
 """
@@ -64,6 +65,7 @@ class Kernels:
     expected_sign_batch: Callable[..., Any] | None = None
     prepare: Callable[..., Any] | None = None
     prepared_probability: Callable[..., Any] | None = None
+    prepare_batch: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class Chosen:
             known = name in ALL_SCHEMES
             problem = f"{self.method.name} does not offer scheme {name!r}" if known else f"unknown scheme {name!r}"
             raise SchemeError(f"{problem}; {self.method.name} offers {listed(offered)}")
-        return _scheme(name or offered[0])
+        return scheme_of(name or offered[0])
 
 
 def resolve(text: str | Chosen) -> Chosen:
@@ -162,7 +164,8 @@ def _resolve(text: str, method: Method | None) -> Chosen:
 
 
 @lru_cache(maxsize=64)
-def _scheme(name: str) -> Scheme:
+def scheme_of(name: str) -> Scheme:
+    """The scheme with this name, whoever offers it."""
     form, _, variant = name.partition("_")
     return Scheme(name, FORMS.index(form), VARIANTS.index(variant))
 

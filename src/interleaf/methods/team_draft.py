@@ -52,7 +52,7 @@ def draft(given: Given, k: int, chance: Chance, shown: Array, teams: Array, fill
             shown[position] = rankings[0, position]
             taken[shown[position]] = True
             teams[position] = -1
-    owned = k if fill == OWNED else min(k, depths.min())
+    owned = min(k, depths.min()) if fill == FAIR else k
     while count < k and drafting > 0:
         if fill == STOP and not _all_can_pick(rankings, depths, best, taken):
             break

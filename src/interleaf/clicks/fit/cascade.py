@@ -1,0 +1,195 @@
+"""The cascade, or dependent click model (Guo, Liu and Wang, WSDM 2009), fitted in closed form and then by EM.
+
+People read from the top, click what attracts them, and after a click read on with a probability that depends on the
+rank (`stop_needs_click=False`: after every document). Guo's closed form takes the last click for the end of reading.
+That is too early where clicks are rare, because who reads on mostly clicks nothing more; EM sums over all ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf.clicks.fit.fitted import Fitted, check_fittable, widened
+from interleaf.clicks.fit.pairs import Pairs
+from interleaf.clicks.fit.smoothing import Report, Tried, climb, log_prior, smoothed
+from interleaf.clicks.pages import Pages
+from interleaf.compiled import kernel
+from interleaf.methods.arrays import Array
+
+
+@kernel
+def read(attraction: Array, clicks: Array, counts: Array, after_click: Array, after_skip: Array, looks: Array) -> Array:
+    """How likely each page's clicks are; and how likely each place was read, given the clicks, in `looks`."""
+    likelihoods = np.zeros(len(counts))
+    ends = np.zeros(clicks.shape[1])
+    for page in range(len(counts)):
+        count, reached, total, last = counts[page], 1.0, 0.0, 0
+        for rank in range(count):
+            if clicks[page, rank]:
+                reached, total, last = reached * attraction[page, rank], 0.0, rank  # nobody stopped before a click
+                onward = after_click[rank]
+            else:
+                reached *= 1 - attraction[page, rank]
+                onward = after_skip[rank]
+            ends[rank] = reached * (1 - onward) if rank + 1 < count else reached
+            total += ends[rank]
+            reached *= onward
+        likelihoods[page] = total if count else 1.0
+        below = 0.0
+        for rank in range(count - 1, -1, -1):
+            if rank > last:
+                below += ends[rank]
+                looks[page, rank] = below / total
+            else:
+                looks[page, rank] = 1.0
+    return likelihoods
+
+
+@dataclass(frozen=True)
+class FittedCascade(Fitted):
+    """Continuation by rank, attraction by pair, and the attraction by rank that a pair never seen falls back to."""
+
+    continuation: Array
+    attraction: Array
+    fallback: Array
+    stop_needs_click: bool
+    pairs: Pairs
+    report: Report
+
+    def attractions(self, pages: Pages) -> Array:
+        """The attraction of what is at each place, `[page, rank]`; 0 where nothing is shown."""
+        pair = self.pairs.on(pages)
+        known = np.where(pair >= 0, self.attraction[pair], widened(self.fallback, pages.documents.shape[1]))
+        return np.where(pages.shown, known, 0.0)
+
+    def click_probabilities(self, pages: Pages) -> Array:
+        attraction = self.attractions(pages)
+        after_click, after_skip = _onward(self.continuation, attraction.shape[1], self.stop_needs_click)
+        onward = (attraction * after_click + (1 - attraction) * after_skip)[:, :-1]
+        reached = np.concatenate([np.ones((len(pages), 1)), np.cumprod(onward, axis=1)], axis=1)
+        return np.asarray(reached * attraction)
+
+    def log_likelihoods(self, pages: Pages) -> Array:
+        onward = _onward(self.continuation, pages.documents.shape[1], self.stop_needs_click)
+        counts, looks = pages.shown.sum(axis=1), np.zeros(pages.documents.shape)
+        return np.asarray(np.log(read(self.attractions(pages), pages.clicks, counts, *onward, looks)))
+
+
+class _State(NamedTuple):
+    continuation: Array
+    attraction: Array
+
+
+def fit_cascade(
+    pages: Pages,
+    stop_needs_click: bool = True,
+    strength: float | None = None,
+    rounds: int = 1000,
+    tolerance: float = 1e-7,
+) -> FittedCascade:
+    """Fit by EM from Guo's closed form, which `rounds=0` leaves as it is.
+
+    The prior of a pair's attraction counts as `strength` times read; None chooses it by the likelihood of held-out
+    sessions. Its mean is that of the ranks where the pair was shown: if only clicks end reading, nothing else tells
+    lower ranks from higher ones. If reading ends anywhere, it is the click rate at the top, which everybody reads.
+    EM ends when a round gains at most `tolerance` a page.
+    """
+    check_fittable(pages)
+    return smoothed(pages, lambda part: _prepared(part, stop_needs_click, rounds, tolerance), strength)
+
+
+def _prepared(
+    pages: Pages, stop_needs_click: bool, rounds: int, tolerance: float
+) -> Callable[[float, Tried], FittedCascade]:
+    continuation, fallback = _start(pages, stop_needs_click, rounds, tolerance)
+    pairs, shown = Pairs.of(pages), pages.shown
+    units = pairs.on(pages)
+    by_rank = np.broadcast_to(widened(fallback, units.shape[1]), units.shape)
+    means = np.bincount(units[shown], by_rank[shown]) / np.bincount(units[shown])
+
+    def fit(strength: float, tried: Tried) -> FittedCascade:
+        problem = _Problem(pages, units, means, strength, stop_needs_click)
+        start = problem.closed_form()._replace(continuation=continuation)
+        state, reached, converged = climb(problem.round, start, rounds, tolerance * len(pages))
+        report = Report(strength, tried, reached, converged)
+        return FittedCascade(state.continuation, state.attraction, fallback, stop_needs_click, pairs, report)
+
+    return fit
+
+
+def _start(pages: Pages, stop_needs_click: bool, rounds: int, tolerance: float) -> _State:
+    """Continuation, and mean attraction by rank, of the cascade in which all documents at a rank are one.
+
+    Where reading ends anywhere, such a cascade cannot tell a rank that few reach from one that holds dull documents.
+    """
+    ranks = np.where(pages.shown, np.arange(pages.documents.shape[1]), -1)
+    depth = int(pages.shown.any(axis=0).sum())
+    problem = _Problem(pages, ranks, np.full(depth, 0.5), 1.0, stop_needs_click)
+    start = problem.closed_form()
+    if stop_needs_click:
+        return climb(problem.round, start, rounds, tolerance * len(pages))[0]
+    return start._replace(attraction=start.attraction[:1])
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Units (pairs, or ranks) at each place, the mean of the prior of each unit's attraction, and its strength."""
+
+    pages: Pages
+    units: Array
+    means: Array
+    strength: float
+    stop_needs_click: bool
+
+    @cached_property
+    def _counts(self) -> Array:
+        return np.asarray(self.pages.shown.sum(axis=1))
+
+    @cached_property
+    def _clicked(self) -> Array:
+        return self._by_unit(self.pages.clicks)
+
+    @cached_property
+    def _next_shown(self) -> Array:
+        """Where a stop coin is tossed, of which the outcome matters: there is a document below."""
+        depth = int(self.pages.shown.any(axis=0).sum())
+        return np.asarray(self.pages.shown[:, 1:depth])
+
+    def _by_unit(self, values: Array) -> Array:
+        """Sums over the places of each unit; what is summed is 0 where nothing is shown."""
+        places = np.where(self.units >= 0, self.units, len(self.means))
+        return np.bincount(places.ravel(), values.ravel(), len(self.means) + 1)[:-1]
+
+    def closed_form(self) -> _State:
+        """Guo's: everything down to the last click was read, and nothing below it."""
+        below = np.cumsum(self.pages.clicks[:, ::-1], axis=1)[:, ::-1]
+        looks = (below > 0) | ~self.pages.clicks.any(axis=1, keepdims=True)
+        return self._maximise((looks & self.pages.shown).astype(float))
+
+    def round(self, state: _State) -> tuple[_State, float]:
+        """What was read, in expectation; then the rates of clicking and of reading on."""
+        looks: Array = np.zeros(self.units.shape)
+        onward = _onward(state.continuation, looks.shape[1], self.stop_needs_click)
+        likelihoods = read(state.attraction[self.units], self.pages.clicks, self._counts, *onward, looks)
+        prior = log_prior(state.attraction, self.means, self.strength) + log_prior(state.continuation, 0.5, 1)
+        return self._maximise(looks), float(np.log(likelihoods).sum()) + prior
+
+    def _maximise(self, looks: Array) -> _State:
+        """Reading on is smoothed by half a yes and half a no, so that a rank without clicks stays possible."""
+        attraction = (self._clicked + self.strength * self.means) / (self._by_unit(looks) + self.strength)
+        coins, width = self._next_shown, self._next_shown.shape[1]
+        tossed = coins * (self.pages.clicks if self.stop_needs_click else looks)[:, :width]
+        went_on = tossed * looks[:, 1 : width + 1] if self.stop_needs_click else looks[:, 1 : width + 1]
+        rates = (went_on.sum(axis=0) + 0.5) / (tossed.sum(axis=0) + 1)
+        return _State(rates if width else np.array([0.5]), attraction)
+
+
+def _onward(continuation: Array, width: int, stop_needs_click: bool) -> tuple[Array, Array]:
+    """The probability of reading on at each rank, after a click and after none."""
+    after_click = widened(continuation, width)
+    return after_click, np.ones(width) if stop_needs_click else after_click
