@@ -19,6 +19,7 @@ Document = Hashable
 Rankings = Mapping[str, Sequence[Document]] | Sequence[Sequence[Document]]
 
 _NOTHING: Document = object()  # stands in for the documents that a shorter ranking does not have
+MOST_DOCUMENTS = 1_000_000
 MOST_RANKERS = 127  # teams are logged as 8-bit integers
 
 
@@ -47,6 +48,10 @@ class Problem:
                 ) from None
             if len(ranks) < len(documents):
                 _refuse_duplicate(ranker, documents)
+            if len(documents) > MOST_DOCUMENTS:
+                raise RankingError(
+                    f"ranking {ranker!r} holds {len(documents):,} documents; cut it at {MOST_DOCUMENTS:,}"
+                )
             checked.append(documents)
             places.append(ranks)
         if not any(checked):

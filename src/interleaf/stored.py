@@ -12,7 +12,7 @@ from interleaf.chance import is_key
 from interleaf.errors import ListError
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import Chosen
-from interleaf.problem import Document, Rankings, check_rankers
+from interleaf.problem import MOST_DOCUMENTS, Document, Rankings, check_rankers
 
 if TYPE_CHECKING:
     from interleaf.interleaving import Interleaving
@@ -52,6 +52,8 @@ def checked(data: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
     rankers = tuple(_sequence(data, "rankers"))
     check_rankers(rankers, chosen)
     lengths = _integers(data, "lengths", len(rankers), least=0)
+    if max(lengths) > MOST_DOCUMENTS:
+        raise ListError(f"lengths are {lengths}; a ranking holds at most {MOST_DOCUMENTS:,} documents")
     union = _integers({"union": [data.get("union")]}, "union", 1, least=len(documents))[0]
     if not max(lengths) <= union <= sum(lengths):
         raise ListError(
@@ -176,6 +178,8 @@ def _key(key: Any) -> str | None:
 
 def _sequence(data: Mapping[str, Any], name: str) -> Sequence[Any]:
     value = data.get(name)
+    if isinstance(value, np.ndarray):
+        return value.tolist()  # type: ignore[no-any-return]
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise ListError(f"{name} is {value!r}; give a list")
     return value

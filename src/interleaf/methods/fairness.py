@@ -33,7 +33,10 @@ def solution_of(
 
     `ranks[ranker, document]` counts a document that a ranking lacks as standing just below its last.
     """
-    return _solution(given.rankings.tobytes(), ranks.tobytes(), len(given.depths), size, kind, samples, exact)
+    tops = given.rankings[
+        :, : int(given.depths.max())
+    ]  # a batch pads to its longest ranking, and chance is keyed by this
+    return _solution(tops.tobytes(), ranks.tobytes(), len(given.depths), size, kind, samples, exact)
 
 
 @lru_cache(maxsize=CACHED_SOLUTIONS)

@@ -54,7 +54,7 @@ def prepare_batch(given: Given, ranks: Array, queries: Array, k: int, parameters
     kind = CREDITS.index(parameters["credit"])
     solutions = {}
     for query in queries:
-        size = given.documents[query]
+        size = int(given.documents[query])
         one = Given(given.rankings[query], given.depths[query], size)
         solutions[query] = fairness.solution_of(
             one, ranks[query, :, :size], min(k, size), kind, parameters["samples"], exact=False

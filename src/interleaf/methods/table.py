@@ -258,7 +258,9 @@ METHODS: dict[str, Method] = {
                     ("inverse", "linear", "binary"),
                     for_two=("binary",),
                 ),
-                Parameter("samples", 50, "how many lists are drawn where all of them are too many", whole=True),
+                Parameter(
+                    "samples", 50, "how many lists are drawn where all of them are too many", whole=True, most=10_000
+                ),
             ),
             schemes=("click", "normalized"),
             claims=Claims(considerate=True, unbiased=False, pareto=False, reusable=False),
