@@ -46,7 +46,7 @@ def test_balanced_lists_of_figure_one() -> None:
 @pytest.mark.parametrize("shown", ["abecdf", "baecfd"])
 def test_clicks_on_b_and_e_of_figure_one_are_one_to_two(shown: str) -> None:
     """C12 section 3.1: k is 2 for both lists, A has one of the clicked documents in its top 2, B both."""
-    outcome = credit(Interleaving.of(FIGURE_ONE, shown, "balanced"), ranks_of("be", tuple(shown)))
+    outcome = credit(Interleaving.of(FIGURE_ONE, list(shown), "balanced"), ranks_of("be", tuple(shown)))
     assert outcome.credit == {"A": 1, "B": 2}
     assert outcome.score == -1
     assert outcome.scheme == "binary"
@@ -58,7 +58,7 @@ def test_team_draft_columns_of_figure_one() -> None:
     lists = audit.distribution(FIGURE_ONE, "team_draft", 6)
     assert len(lists) == 8
     assert [lists[tuple(shown), teams] for shown, teams in columns.items()] == [EIGHTH] * 3
-    aaa = Interleaving.of(FIGURE_ONE, "abcedf", "team_draft", columns["abcedf"])
+    aaa = Interleaving.of(FIGURE_ONE, list("abcedf"), "team_draft", columns["abcedf"])
     assert credit(aaa, ranks_of("be", aaa.documents)).credit == {"A": 0, "B": 2}
     assert credit(aaa, ranks_of("be", aaa.documents), "click").score == -2
 
@@ -84,7 +84,9 @@ def test_an_ambiguous_query_does_not_mislead_probabilistic_and_pairwise_preferen
 @pytest.mark.parametrize("shown", ["abcd", "bacd"])
 def test_one_random_click_prefers_b_on_both_balanced_lists(shown: str, depth: str) -> None:
     """C12 section 3.1, H11 section 3.1: three of the four single clicks on each list go to B, one to A."""
-    scores = [credit(Interleaving.of(SHIFTED, shown, f"balanced(depth={depth})"), [rank]).score for rank in range(1, 5)]
+    scores = [
+        credit(Interleaving.of(SHIFTED, list(shown), f"balanced(depth={depth})"), [rank]).score for rank in range(1, 5)
+    ]
     assert sorted(scores, key=float) == [-1, -1, -1, 1]  # type: ignore[arg-type]
     assert audit.expectation(SHIFTED, f"balanced(depth={depth})", 4, OneClick())[0, 1] == -HALF
 
@@ -110,7 +112,7 @@ def test_random_clicks_on_shifted_rankings(method: str, value: Fraction) -> None
 
 def test_document_constraints_of_figure_three() -> None:
     """H11 section 3.1: clicks on ranks 2 and 3 of the first list violate two constraints for l1, and none for l2."""
-    shown = Interleaving.of(SHIFTED, "abcd", "document_constraint")
+    shown = Interleaving.of(SHIFTED, list("abcd"), "document_constraint")
     assert credit(shown, [2, 3], "click").score == -2
     assert credit(shown, [2, 3]).score == -1
 
@@ -156,12 +158,12 @@ def test_weights_of_pairwise_preference() -> None:
     Both can be shown from rank 1 on (a, b), 2 (a, c) and 3 (a, d); that a is not shown before has probability 1, 1/2
     and 1/2 * 1/2, for |Omega| = 2, 3, ...; the first ranker agrees with each pair, the second with none: 2 / w each.
     """
-    shown = Interleaving.of(SHIFTED, "bcad", "pairwise_preference")
+    shown = Interleaving.of(SHIFTED, list("bcad"), "pairwise_preference")
     assert shown.choices == (2, 3, 4, 4)
     outcome = credit(shown, [3])
     assert outcome.credit == {"A": 1 + 2 + 4, "B": -1 - 2 - 4}
     assert outcome.score == 2 + 4 + 8
-    too_early = Interleaving.of(SHIFTED, "abcd", "pairwise_preference")
+    too_early = Interleaving.of(SHIFTED, list("abcd"), "pairwise_preference")
     assert credit(too_early, [1]).score == 2  # of (a, b) only: a above its threshold says nothing of c and d
     assert credit(too_early, [3]).score == 0  # (c, b) divides nobody; (c, a) is not eligible; (c, d) divides nobody
 
