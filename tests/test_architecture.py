@@ -51,7 +51,7 @@ IMPURE = {
 }
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc", "base", "core"}
 MOST_LINES, MOST_FUNCTION_LINES = 350, 60
-PUBLIC = {"interleave", "credit", "Interleaving", "Outcome", "methods", "warm", "audit", "clicks"}
+PUBLIC = {"interleave", "credit", "Interleaving", "Outcome", "methods", "warm", "audit", "clicks", "simulate"}
 
 
 def name_of(path: Path) -> str:
@@ -184,9 +184,11 @@ def allowed(tree: ast.Module) -> Iterator[ast.AST]:
             yield from ast.walk(node)
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name != "methods.table"])
+@pytest.mark.parametrize(
+    "name", [name for name in MODULES if name != "methods.table" and not name.startswith("papers.")]
+)
 def test_no_method_is_named_outside_the_table(name: str) -> None:
-    """Not in a list, not in a condition: whatever needs to know the methods asks the table."""
+    """Not in a list, not in a condition: whatever needs to know the methods asks the table. Papers speak of some."""
     tree = tree_of(name)
     fine = {id(node) for node in allowed(tree)}
     typed = [

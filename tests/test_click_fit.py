@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from interleaf.adapters.yandex import read_yandex
 from interleaf.clicks.fit import Fitted, FittedCascade, fit_cascade, fit_position_based, rank_only
-from interleaf.clicks.pages import Pages, parse_yandex, read_yandex
+from interleaf.clicks.pages import Pages, parse_yandex
 from interleaf.errors import ClickError, DataError
 from interleaf.methods.arrays import Array
 from tests.oracles import clicks as oracle

@@ -25,7 +25,7 @@ from interleaf.interleaving import Interleaving, Outcome, credit, interleave, wa
 from interleaf.methods.table import methods
 
 if TYPE_CHECKING:
-    from interleaf import audit, clicks
+    from interleaf import audit, clicks, simulate
 
 __version__ = "0.1.0"
 __all__ = [
@@ -44,12 +44,13 @@ __all__ = [
     "credit",
     "interleave",
     "methods",
+    "simulate",
     "warm",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Rooms that bring the compiler along are imported when they are asked for."""
-    if name in ("audit", "clicks"):
+    if name in ("audit", "clicks", "simulate"):
         return import_module(f"interleaf.{name}")
     raise AttributeError(f"module 'interleaf' has no attribute {name!r}")

@@ -79,7 +79,10 @@ def key_of(key: Key | None) -> str:
         return "k1:" + secrets.token_hex(16)
     if is_key(key):
         return str(key)
-    return "k1:" + blake2b(_delimited(key), digest_size=16, person=b"interleaf key 1").hexdigest()
+    try:
+        return "k1:" + digest(delimited(key)).hex()
+    except RecursionError:
+        raise ChanceError("a chance key is nested too deeply; give a flat tuple of strings and integers") from None
 
 
 def is_key(key: object) -> bool:
@@ -92,12 +95,18 @@ def bytes_of(key: str) -> bytes:
     return bytes.fromhex(key[3:])
 
 
-def _delimited(part: Any) -> bytes:
+def digest(encoded: bytes) -> bytes:
+    """The 128 bits of a key from its delimited parts."""
+    return blake2b(encoded, digest_size=16, person=b"interleaf key 1").digest()
+
+
+def delimited(part: Any) -> bytes:
+    """A key's parts as bytes that no other key has; a tuple's are its count and then its parts, one after another."""
     if isinstance(part, str):
         text = part.encode("utf-8", "surrogatepass")
         return b"s%d:%s" % (len(text), text)
     if isinstance(part, tuple):
-        return b"t%d:%s" % (len(part), b"".join([_delimited(inner) for inner in part]))
+        return b"t%d:%s" % (len(part), b"".join([delimited(inner) for inner in part]))
     if isinstance(part, int) and not isinstance(part, bool):
         return b"i%x:" % part
     raise ChanceError(

@@ -9,13 +9,14 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from interleaf import __version__
 from interleaf.errors import InterleafError, ListError, RankingError
 from interleaf.interleaving import Interleaving, credit, interleave
 from interleaf.methods.table import Method, Parameter, methods
+from interleaf.papers import STUDIES
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,59 +41,86 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+@dataclass(frozen=True)
+class Verb:
+    """One command: what it does, an example that runs, its options, and the function that does it."""
+
+    name: str
+    does: str
+    example: str
+    options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
 def _parser() -> _Parser:
     parser = _Parser(prog="interleaf", description="Online evaluation of rankers by interleaving.")
     parser.add_argument("--version", action="version", version=f"interleaf {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
-
-    def verb(name: str, run: Callable[[argparse.Namespace], int], does: str, example: str) -> argparse.ArgumentParser:
+    for verb in VERBS:
         made = verbs.add_parser(
-            name, help=does, description=does[0].upper() + does[1:] + ".", epilog=f"Example:\n  {example}",
+            verb.name,
+            help=verb.does,
+            description=verb.does[0].upper() + verb.does[1:] + ".",
+            epilog=f"Example:\n  {verb.example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
-        made.set_defaults(run=run)
-        return made
+        )
+        verb.options(made)
+        made.set_defaults(run=verb.run)
+    return parser
 
-    made = verb("methods", _methods, "the table of comparison methods", "interleaf methods --json")
+
+def _methods_options(made: argparse.ArgumentParser) -> None:
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print a Markdown table")
 
-    made = verb(
-        "interleave", _interleave, "one list from rankings, as JSON on standard input",
-        """echo '{"production": ["d4", "d1"], "candidate": ["d1", "d9"]}' | interleaf interleave --key user-7""",
-    )  # fmt: skip
+
+def _method_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--method", default="team_draft", metavar="SPEC", help="such as 'probabilistic(tau=3)'")
     made.add_argument("-k", type=int, default=10, help="how many documents to show")
-    made.add_argument(
-        "--key", nargs="+", metavar="PART", help="the same key gives the same list; 'k1:...' is taken as it is"
-    )
+
+
+def _interleave_options(made: argparse.ArgumentParser) -> None:
+    _method_options(made)
+    made.add_argument("--key", nargs="+", metavar="PART", help="same key, same list; 'k1:...' is taken as it is")
     made.add_argument("--rankings", action="store_true", help="print the input rankings, too")
 
-    made = verb(
-        "credit", _credit, "whom clicks on a list prefer; the list as JSON on standard input",
-        """echo '{"rankings": {"A": ["a", "b"], "B": ["b", "a"]}, "documents": ["b", "a"], "teams": [1, 0]}'"""
-        " | interleaf credit --clicks 1",
-    )  # fmt: skip
+
+def _credit_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--clicks", nargs="*", type=int, default=[], metavar="RANK", help="clicked ranks, 1 = top")
     made.add_argument("--scheme", help="how clicks become a score; the method's default if left out")
 
-    made = verb(
-        "audit", _audit, "properties of methods: proved, or the smallest counterexample",
-        "interleaf audit 'team_draft(fill=owned)'",
-    )  # fmt: skip
+
+def _audit_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("method", nargs="?", metavar="METHOD", help="a spec; the table of all methods if left out")
     made.add_argument("--json", action="store_true", help="print JSON")
 
-    made = verb(
-        "demo",
-        _demo,
-        "two rankers, simulated people, a verdict: the whole idea in a terminal",
-        "interleaf demo --people 500",
-    )
+
+def _simulate_options(made: argparse.ArgumentParser) -> None:
+    made.add_argument("data", nargs="*", metavar="FILE", help="LETOR or SVMlight text; synthetic queries if left out")
+    made.add_argument("--rankers", nargs="+", type=int, default=[1, 2], metavar="FEATURE", help="features to rank by")
+    _method_options(made)
+    made.add_argument("--clicks", default="navigational", metavar="MODEL", help="such as 'informational'")
+    made.add_argument("--scheme", help="how clicks become a score; the method's default if left out")
+    made.add_argument("--impressions", type=int, default=10_000, help="of each run, or of the log")
+    made.add_argument("--runs", type=int, default=25)
+    made.add_argument("--seed", type=int, default=1)
+    made.add_argument("--log", metavar="FILE", help="write a log of people (.parquet, .jsonl) instead of runs")
+    made.add_argument("--taste", type=float, default=0.0, help="with --log: how far people lean to the first ranker")
+    made.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _reproduce_options(made: argparse.ArgumentParser) -> None:
+    made.add_argument("study", metavar="STUDY", help=", ".join(STUDIES))
+    made.add_argument("--data", metavar="DIR", help="a learning-to-rank set; synthetic queries if left out")
+    made.add_argument("--scale", default="quick", help="quick, or paper: as much as was published")
+    made.add_argument("--seed", type=int, default=1)
+    made.add_argument("--out", metavar="DIR", help="write tables (CSV, Markdown) and charts (PNG, SVG) there")
+
+
+def _demo_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--people", type=int, default=1000, help="how many people search")
     made.add_argument("--seed", type=int, default=1, help="another seed, other people")
-    return parser
 
 
 def _methods(options: argparse.Namespace) -> int:
@@ -176,6 +204,45 @@ def _audit(options: argparse.Namespace) -> int:
     return 1 if found.contradictions else 0
 
 
+def _simulate(options: argparse.Namespace) -> int:
+    from interleaf.simulate import People, World, read_letor, run, synthetic
+
+    features = max([20, *options.rankers])
+    data = (
+        read_letor(options.data, progress=_progress)
+        if options.data
+        else synthetic(features=features, seed=options.seed)
+    )
+    if options.log:
+        people = People(clicks=options.clicks, taste=options.taste)
+        world = World(data, options.rankers, people, options.method, options.k, options.seed)
+        rows = world.write(options.log, impressions=options.impressions)
+        print(f"{options.log}: {rows:,} impressions; the truth: {world.truth.reason}")
+        return 0
+    result = run(
+        data, options.rankers, options.method, options.clicks, options.impressions, options.runs, options.seed,
+        k=options.k, scheme=options.scheme, progress=_progress,
+    )  # fmt: skip
+    if options.json:
+        _print_json(result.to_dict())
+    else:
+        print(result)
+    return 130 if result.interrupted else 0
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from interleaf.papers import reproduce
+
+    folder = Path(options.data) if options.data else None
+    study = reproduce(options.study, folder, options.scale, options.seed, _progress)
+    print(study)
+    for path in study.write(Path(options.out)) if options.out else []:
+        print(path, file=sys.stderr)
+    return 0
+
+
 def _demo(options: argparse.Namespace) -> int:
     from interleaf.demo import terminal
 
@@ -196,7 +263,7 @@ def _read_json(error: type[InterleafError]) -> Any:
         raise error("standard input is closed; give JSON there")
     try:
         return json.load(sys.stdin, parse_constant=_refuse_constant)
-    except ValueError as broken:
+    except (ValueError, RecursionError) as broken:
         raise error(f"standard input is not JSON: {broken}") from None
 
 
@@ -211,3 +278,51 @@ def _print_json(data: Any) -> None:
     except UnicodeEncodeError:
         text = json.dumps(data)
     print(text)
+
+
+VERBS = (
+    Verb("methods", "the table of comparison methods", "interleaf methods --json", _methods_options, _methods),
+    Verb(
+        "interleave",
+        "one list from rankings, as JSON on standard input",
+        """echo '{"production": ["d4", "d1"], "candidate": ["d1", "d9"]}' | interleaf interleave --key user-7""",
+        _interleave_options,
+        _interleave,
+    ),
+    Verb(
+        "credit",
+        "whom clicks on a list prefer; the list as JSON on standard input",
+        """echo '{"rankings": {"A": ["a", "b"], "B": ["b", "a"]}, "documents": ["b", "a"], "teams": [1, 0]}'"""
+        " | interleaf credit --clicks 1",
+        _credit_options,
+        _credit,
+    ),
+    Verb(
+        "audit",
+        "properties of methods: proved, or the smallest counterexample",
+        "interleaf audit 'team_draft(fill=owned)'",
+        _audit_options,
+        _audit,
+    ),
+    Verb(
+        "simulate",
+        "a simulated study on a learning-to-rank file, or on synthetic data; can write a log",
+        "interleaf simulate --rankers 1 5 9 --method pairwise_preference --impressions 2000 --runs 5",
+        _simulate_options,
+        _simulate,
+    ),
+    Verb(
+        "reproduce",
+        "a published study, our numbers beside the published ones",
+        "interleaf reproduce fidelity --scale quick",
+        _reproduce_options,
+        _reproduce,
+    ),
+    Verb(
+        "demo",
+        "two rankers, simulated people, a verdict: the whole idea in a terminal",
+        "interleaf demo --people 500",
+        _demo_options,
+        _demo,
+    ),
+)

@@ -7,7 +7,7 @@
     ├── ListError       a shown list that does not fit its rankings, its teams, or its stored form
     ├── ClickError      a click at a rank that was not shown, or a click model that cannot be
     ├── ChanceError     a key part or a number of choices that chance cannot be keyed by
-    └── DataError       judged queries: a file that is not what it should be, a bad row, too few queries
+    └── DataError       judged queries and logs: a file that is not what it should be, a bad row, too few queries
 
 All of them are `ValueError`s too, so that `except ValueError` keeps its meaning.
 """
@@ -44,7 +44,7 @@ class ChanceError(InterleafError):
 
 
 class DataError(InterleafError):
-    """Judged queries cannot be read, or do not fit together; with the file and the line where there are such."""
+    """Judged queries or a log cannot be read, or do not fit together; with file and line where there are such."""
 
 
 def listed(names: Iterable[object]) -> str:

@@ -71,7 +71,10 @@ class Interleaving:
         """The log of the list's probability under its method; None where the method cannot tell, -inf if impossible."""
         if self.known_log_probability is not None:
             return self.known_log_probability
-        factors = _kernels().probability(resolve(self.method), self.impression())
+        chosen = resolve(self.method)
+        if any(getattr(self, need) is None for need in chosen.method.needs):
+            return None
+        factors = _kernels().probability(chosen, self.impression())
         if factors is None:
             return None
         return math.fsum(math.log(factor) for factor in factors) if (factors > 0).all() else -math.inf
@@ -94,7 +97,7 @@ class Interleaving:
             raise ListError(f"a stored list is a mapping, as to_dict gives it, not {data!r}")
         chosen = resolve(data.get("method", "team_draft"))
         if "ranks" not in data and "rankings" in data:
-            shown = cls.of(*stored.rankings_and_documents(data), chosen.text, data.get("teams"))
+            shown = cls.of(*stored.rankings_and_documents(data, chosen), chosen.text, data.get("teams"))
             return replace(shown, **stored.checked_extras(data))
         return cls(**stored.checked(data, chosen))
 
@@ -165,7 +168,8 @@ def warm(method: str = "team_draft", rankers: int = 2) -> None:
     chosen = resolve(method)
     if rankers < 2:
         raise RankingError(f"there is nothing to warm for {rankers} rankers; give the number you compare, at least 2")
-    rankings = [[0, 1, 2], [1, 0, 2], *([[2, 0, 1]] * (rankers - 2))]
+    names = [str(chosen.parameters.get("ranker") or "first"), *map(str, range(1, rankers))]
+    rankings = dict(zip(names, [[0, 1, 2], [1, 0, 2], *([[2, 0, 1]] * (rankers - 2))], strict=True))
     with _kernels().compiling():
         shown = interleave(rankings, method, k=2, key="warm")
         shown.to_dict()

@@ -69,7 +69,13 @@ def checked(data: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
         "union": union,
         "choices": None if data.get("choices") is None else _choices(data, len(documents), union),
         **checked_extras(data),
+        "rankings": _rankings(data.get("rankings")),
     }
+
+
+def _rankings(rankings: Any) -> tuple[tuple[Document, ...], ...] | None:
+    """Input rankings that were stored beside the ranks, in the order of the rankers."""
+    return None if rankings is None else tuple(tuple(_sequence({"rankings": one}, "rankings")) for one in rankings)
 
 
 def checked_extras(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,14 +92,17 @@ def checked_extras(data: Mapping[str, Any]) -> dict[str, Any]:
     return {"key": _key(data.get("key")), "relaxed": relaxed, "known_log_probability": log_probability}
 
 
-def rankings_and_documents(data: Mapping[str, Any]) -> tuple[Rankings, Sequence[Any]]:
+def rankings_and_documents(data: Mapping[str, Any], chosen: Chosen) -> tuple[Rankings, Sequence[Any]]:
     """What a list without ranks can be derived from: the input rankings, by name, and the shown documents."""
-    rankings, names = data["rankings"], data.get("rankers")
-    if not isinstance(rankings, Mapping) and names is not None:
-        rankings, names = _sequence(data, "rankings"), _sequence(data, "rankers")
-        if len(rankings) != len(names):
-            raise ListError(f"{len(rankings)} rankings for {len(names)} rankers; give a ranking a ranker")
-        rankings = dict(zip(map(str, names), rankings, strict=True))
+    rankings = data["rankings"]
+    if data.get("rankers") is not None:
+        names = tuple(_sequence(data, "rankers"))
+        check_rankers(names, chosen)
+        given = rankings if isinstance(rankings, Mapping) else dict(enumerate(_sequence(data, "rankings")))
+        known = set(names) if isinstance(rankings, Mapping) else set(range(len(names)))
+        if set(given) != known:
+            raise ListError(f"rankings are of {tuple(given)!r}, but rankers are {names!r}; give a ranking a ranker")
+        rankings = {name: given[name if isinstance(rankings, Mapping) else at] for at, name in enumerate(names)}
     return rankings, _sequence(data, "documents")
 
 
@@ -101,12 +110,12 @@ def check_documents(documents: Any) -> tuple[Document, ...]:
     """The shown documents; a list holds each of them once."""
     shown = tuple(_sequence({"documents": documents}, "documents"))
     try:
-        repeated = [document for document in dict.fromkeys(shown) if shown.count(document) > 1]
+        if len(set(shown)) == len(shown):
+            return shown
     except TypeError:
         raise ListError(f"the shown list {shown!r} holds something that is not a document id") from None
-    if repeated:
-        raise ListError(f"document {repeated[0]!r} is shown twice; a list holds each document once")
-    return shown
+    repeated = next(document for document in shown if shown.count(document) > 1)
+    raise ListError(f"document {repeated!r} is shown twice; a list holds each document once")
 
 
 def check_teams(teams: Any, count: int, rankers: int, chosen: Chosen) -> tuple[int, ...] | None:

@@ -6,7 +6,7 @@ Every parameter choice that is not the default is audited, too; it gets a row wh
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -85,14 +85,10 @@ def _row(check: Check, notes: list[str]) -> Iterator[str]:
     claims = check.claims
     yield check.method
     yield _mark(claims.considerate, "considerate", check, {"": check.considerate}, notes)
-    yield _mark(claims.unbiased, "unbiased", check, check.unbiased, notes)
-    yield _mark(claims.pareto, "Pareto-faithful", check, check.pareto, notes)
-    if claims.pareto and check.pareto_at_cut.holds is False:
-        _note(
-            notes, f"{check.method}, Pareto-faithful if people may click on the last shown rank: {check.pareto_at_cut}"
-        )
-    if claims.unbiased and check.sign.holds is False:
-        _note(notes, f"{check.method}, unbiased sign of the score (so no binary scheme is offered): {check.sign}")
+    sign = "unbiased sign of the score (so no binary scheme is offered)"
+    yield _mark(claims.unbiased, "unbiased", check, check.unbiased, notes, {sign: check.sign})
+    at_cut = "Pareto-faithful if people may click on the last shown rank"
+    yield _mark(claims.pareto, "Pareto-faithful", check, check.pareto, notes, {at_cut: check.pareto_at_cut})
     yield _fidelity(claims)
     yield MARKS[claims.reusable]
     yield resolve(check.method).method.paper
@@ -102,12 +98,24 @@ def _fidelity(claims: Claims) -> str:
     return MARKS[None if claims.unbiased is None or claims.pareto is None else claims.unbiased and claims.pareto]
 
 
-def _mark(holds: bool | None, what: str, check: Check, verdicts: Any, notes: list[str]) -> str:
-    if holds is not False:
-        return MARKS[holds]
-    scheme, verdict = next((name, verdict) for name, verdict in verdicts.items() if not verdict.holds)
-    of_scheme = f" ({scheme})" if scheme else ""
-    return f"no [{_note(notes, f'{check.method}, {what}{of_scheme}: {verdict}')}]"
+def _mark(
+    holds: bool | None,
+    what: str,
+    check: Check,
+    verdicts: Mapping[str, Verdict],
+    notes: list[str],
+    limits: Mapping[str, Verdict] | None = None,
+) -> str:
+    """The answer, with a footnote where it is no, and where a yes has a limit that one should know."""
+    if holds is False:
+        scheme, verdict = next((name, verdict) for name, verdict in verdicts.items() if not verdict.holds)
+        of_scheme = f" ({scheme})" if scheme else ""
+        return f"no [{_note(notes, f'{check.method}, {what}{of_scheme}: {verdict}')}]"
+    if holds:
+        for limit, verdict in (limits or {}).items():
+            if verdict.holds is False:
+                return f"yes [{_note(notes, f'{check.method}, {limit}: {verdict}')}]"
+    return MARKS[holds]
 
 
 def _note(notes: list[str], text: str) -> int:

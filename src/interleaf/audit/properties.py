@@ -108,11 +108,20 @@ def _settle(walk: Walk, cases: Callable[[World, Enumeration], Iterable[Counterex
     if not walk:
         return Verdict(None, 0, note="the audit has no world of so many rankers")
     refuted: dict[World, Counterexample] = {}
+    looked_at = 0
     for world, enumeration in walk:
-        against = next((case for case in cases(world, enumeration) if case is not None), None)
-        if against is not None:
-            refuted[world] = against
-    return Verdict(not refuted, len(walk), tuple(refuted), next(iter(refuted.values()), None))
+        found = list(_up_to_the_first(cases(world, enumeration)))
+        looked_at += bool(found)
+        if found and found[-1] is not None:
+            refuted[world] = found[-1]
+    return Verdict(not refuted, looked_at, tuple(refuted), next(iter(refuted.values()), None))
+
+
+def _up_to_the_first(cases: Iterable[Counterexample | None]) -> Iterator[Counterexample | None]:
+    for case in cases:
+        yield case
+        if case is not None:
+            return
 
 
 def _unbiased(walk: Walk, scheme: Scheme) -> Verdict:

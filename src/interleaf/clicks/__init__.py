@@ -7,7 +7,7 @@ from interleaf.clicks.cascade import Cascade
 from interleaf.clicks.independent import Independent, PositionBased
 from interleaf.clicks.model import ClickModel
 from interleaf.clicks.one_click import Intents, OneClick
-from interleaf.clicks.tables import TABLES, Table, named
+from interleaf.clicks.tables import TABLES, Table, named, scale_of
 
 __all__ = [  # noqa: RUF022, as `sorted` sorts
     "Cascade",
@@ -19,4 +19,5 @@ __all__ = [  # noqa: RUF022, as `sorted` sorts
     "TABLES",
     "Table",
     "named",
+    "scale_of",
 ]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interleaf.chance import Chance, toss
-from interleaf.clicks.model import ClickModel, check_table, grades_of, numbers
+from interleaf.clicks.model import ClickModel, check_batch, check_table, grades_of, numbers
 from interleaf.compiled import kernel, seat
 from interleaf.errors import ClickError
 from interleaf.methods.arrays import Array
@@ -78,10 +78,7 @@ class Cascade(ClickModel):
 
     def sample_batch(self, grades: Array, counts: Array, keys: Array) -> Array:
         """Clicks `[row, position]` on lists whose documents have these grades, one key a row."""
-        if grades.max(initial=0) >= len(self.click):
-            raise ClickError(
-                f"a document has grade {grades.max()}, but the click model knows grades 0 to {len(self.click) - 1}"
-            )
+        check_batch(grades, counts, len(self.click))
         clicks = np.zeros(grades.shape, np.bool_)
         tables = numbers(self.click, False), numbers(self.stop, False)
         click_batch(grades, counts, keys, *tables, self.stop_needs_click, clicks)

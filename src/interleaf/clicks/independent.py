@@ -6,9 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from interleaf.chance import Chance, toss
-from interleaf.clicks.model import ClickModel, by_rank, check_probabilities, check_table, grades_of, numbers
-from interleaf.compiled import kernel
+from interleaf.clicks.model import (
+    ClickModel,
+    by_rank,
+    check_batch,
+    check_probabilities,
+    check_table,
+    grades_of,
+    numbers,
+)
+from interleaf.compiled import kernel, seat
 from interleaf.methods.arrays import Array
 from interleaf.problem import Document
 
@@ -18,6 +28,15 @@ def click(inputs: Array, chance: Chance, clicks: Array) -> None:
     """A coin a position."""
     for position in range(len(clicks)):
         clicks[position] = toss(chance, inputs[position])
+
+
+@kernel
+def click_batch(probabilities: Array, counts: Array, keys: Array, clicks: Array) -> None:
+    """One person a row of probabilities, by the chance of the row's key."""
+    chance: Any = np.zeros(3, np.uint64)
+    for row in range(len(counts)):
+        seat(chance, keys, row)
+        click(probabilities[row, : counts[row]], chance, clicks[row, : counts[row]])
 
 
 @dataclass(frozen=True)
@@ -61,3 +80,11 @@ class PositionBased(ClickModel):
         grades = grades_of(documents, self.grades, len(self.attraction))
         looks = numbers(by_rank(self.examination, len(documents)), exact)
         return looks * numbers(self.attraction, exact)[grades]
+
+    def sample_batch(self, grades: Array, counts: Array, keys: Array) -> Array:
+        """Clicks `[row, position]` on lists whose documents have these grades, one key a row."""
+        check_batch(grades, counts, len(self.attraction))
+        looks = numbers(by_rank(self.examination, grades.shape[1]), False)
+        clicks = np.zeros(grades.shape, np.bool_)
+        click_batch(looks * numbers(self.attraction, False)[np.maximum(grades, 0)], counts, keys, clicks)
+        return clicks

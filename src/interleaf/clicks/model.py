@@ -90,6 +90,16 @@ def grades_of(documents: Sequence[Document], grades: Mapping[Any, int], count: i
     return np.array(found, np.int64)
 
 
+def check_batch(grades: Array, counts: Array, count: int) -> None:
+    """Every grade of a batch, down to the end of each list, must be in the model's table: kernels do not look."""
+    inside = np.arange(grades.shape[1]) < np.asarray(counts)[:, None]
+    seen = grades[inside]
+    if len(counts) != len(grades) or not np.issubdtype(grades.dtype, np.integer) or seen.min(initial=0) < 0:
+        raise ClickError("a batch of clicks takes whole grades from 0 up, and how many documents each list shows")
+    if seen.max(initial=0) >= count:
+        raise ClickError(f"a document has grade {seen.max()}, but the click model knows grades 0 to {count - 1}")
+
+
 def by_rank(values: Sequence[Any], count: int) -> Sequence[Any]:
     """The value at each of `count` ranks; the last one holds for all ranks below it."""
     return [values[min(rank, len(values) - 1)] for rank in range(count)]

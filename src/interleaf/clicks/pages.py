@@ -6,8 +6,6 @@ A line of that format (the relevance-prediction challenge of 2011; PyClick reads
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +18,7 @@ from interleaf.errors import ClickError, DataError, listed
 from interleaf.methods.arrays import Array
 
 if TYPE_CHECKING:
-    from os import PathLike
+    pass
 
 
 @dataclass(frozen=True)
@@ -108,16 +106,6 @@ class Pages:
 def _check_numbers(values: Array, what: str, count: int) -> None:
     if values.size and not 0 <= values.min() <= values.max() < count:
         raise ClickError(f"a {what} has a number outside 0 .. {count - 1}; number them from 0, or raise {what}_count")
-
-
-def read_yandex(path: str | PathLike[str]) -> Pages:
-    """The pages of a log in the Yandex format, plain or gzip; `pages.reading` says where its clicks went."""
-    data = np.fromfile(path, np.uint8).tobytes()
-    try:
-        text = (gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data).decode()
-    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is neither text nor whole gzip of it: {error}") from error
-    return parse_yandex(text.split("\n"), str(path))
 
 
 def parse_yandex(lines: Iterable[str], source: str = "the log") -> Pages:

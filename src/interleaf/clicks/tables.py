@@ -79,6 +79,12 @@ def named(
     return Cascade(click, stop, stop_needs_click, judged or {})
 
 
+def scale_of(most_grade: int) -> int:
+    """How many grades judgments have whose highest seen one is this: a small sample may lack the best of a scale."""
+    known = [table.grades for table in TABLES if table.grades is not None and table.grades > most_grade]
+    return min(known, default=most_grade + 1)
+
+
 def _parsed(text: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     try:
         name, changed = spec.parse(text)

@@ -33,10 +33,10 @@ def solution_of(
 
     `ranks[ranker, document]` counts a document that a ranking lacks as standing just below its last.
     """
-    tops = given.rankings[
-        :, : int(given.depths.max())
-    ]  # a batch pads to its longest ranking, and chance is keyed by this
-    return _solution(tops.tobytes(), ranks.tobytes(), len(given.depths), size, kind, samples, exact)
+    # A batch pads to its longest ranking, but chance is keyed by the rankings alone.
+    tops = given.rankings[:, : int(given.depths.max())].astype(np.int32)
+    places = ranks.astype(np.int32)
+    return _solution(tops.tobytes(), places.tobytes(), len(given.depths), size, kind, samples, exact)
 
 
 @lru_cache(maxsize=CACHED_SOLUTIONS)
@@ -46,11 +46,10 @@ def _solution(
     places = np.frombuffer(ranks, np.int32).reshape(rankers, -1)
     encoded = np.frombuffer(rankings, np.int32).reshape(rankers, -1)
     given = Given(encoded, (encoded >= 0).sum(axis=1), places.shape[1])
-    most = MOST_LISTS_OF_TWO if rankers == 2 else MOST_LISTS_OF_MANY
-    if rankers**size <= most:
-        lists = np.empty((rankers**size, size), np.int32)
-        lists = lists[: ready(_all_lists)(given, lists)]
-    else:
+    lists = np.empty((min(rankers**size, MOST_LISTS_OF_TWO), size), np.int32)
+    count = ready(_all_lists)(given, lists) if rankers == 2 or rankers**size <= MOST_LISTS_OF_MANY else -1
+    lists = lists[:count]
+    if count < 0:
         key = key_of(("optimized", CREDITS[kind], samples, size, rankings.hex(), ranks.hex()))
         lists = np.empty((samples, size), np.int32)
         ready(_some_lists)(given, lists, start(key, _some_lists))
@@ -134,7 +133,7 @@ def _best(given: Given, taken: Array, ranker: int) -> int:
 
 @kernel
 def _all_lists(given: Given, lists: Array) -> int:
-    """Every allowed list, by walking down each ranker's best unshown document in turn."""
+    """Every allowed list, by walking down each ranker's best unshown document in turn; -1: there is no room for all."""
     size = lists.shape[1]
     taken = np.zeros(given.documents, np.bool_)
     ranker = np.zeros(size + 1, np.int64)
@@ -143,6 +142,8 @@ def _all_lists(given: Given, lists: Array) -> int:
     while depth >= 0:
         document = -1
         if depth == size:
+            if count == len(lists):
+                return -1
             lists[count] = current
             count += 1
         else:

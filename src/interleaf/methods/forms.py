@@ -2,7 +2,7 @@
 
 `click` is the difference of credit, `normalized` the same with credit divided by the number of credited clicks,
 `binary` the sign of the difference. Credit sums that are equal on paper may differ in their last digit, so a sign is
-only taken above a tolerance; exact arithmetic passes zero.
+only taken above a tolerance, a share of the credit itself; exact arithmetic passes zero.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _prefer(credit: Array, credited: int, form: int, tolerance: Any, preference:
         for other in range(one):
             difference = credit[one] - credit[other]
             if form == BINARY:
-                difference = sign(difference, tolerance)
+                difference = sign(difference, tolerance * max(abs(credit[one]), abs(credit[other])))
             preference[one, other] = difference
             preference[other, one] = 0 - difference
 

@@ -157,7 +157,7 @@ def compose_batch(
 
 
 @part
-def _shares(impression: Impression, last: int, settings: Settings, shares: Array) -> None:
+def write_shares(impression: Impression, last: int, settings: Settings, shares: Array) -> None:
     """P_j(L_r | L above r) for every ranker j and rank r down to position `last`."""
     ranks, lengths = impression.ranks, impression.lengths
     powers, sums = settings.powers, settings.sums
@@ -195,7 +195,7 @@ def _remaining(ranks: Array, position: int, length: int, union: int, settings: S
 @part
 def _posterior(impression: Impression, last: int, settings: Settings, shares: Array) -> None:
     """q_r(j): how likely each ranker is to own each rank, given the list."""
-    _shares(impression, last, settings, shares)
+    write_shares(impression, last, settings, shares)
     for position in range(last + 1):
         total = settings.powers[0]
         for ranker in range(shares.shape[0]):
@@ -298,7 +298,7 @@ def probability(impression: Impression, factors: Array, settings: Settings) -> b
     """At each rank the mean of the rankers' softmaxes."""
     rankers, count = impression.ranks.shape
     shares = np.zeros((rankers, count), settings.powers.dtype)
-    _shares(impression, count - 1, settings, shares)
+    write_shares(impression, count - 1, settings, shares)
     for position in range(count):
         factors[position] = settings.powers[0]
         for ranker in range(rankers):

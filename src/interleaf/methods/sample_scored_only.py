@@ -17,13 +17,15 @@ from interleaf.methods.arrays import Array, Given, Impression, Lengths
 from interleaf.methods.probabilistic import powers_of
 from interleaf.methods.team_draft import FAIR, draft, draft_probability
 
+FEW = 8  # clicks up to which looking at the whole list for each is faster than sorting it
+
 
 class Settings(NamedTuple):
     powers: Array
 
 
 def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
-    return Settings(powers_of(parameters["tau"], int(sum(lengths)), exact))
+    return Settings(powers_of(parameters["tau"], int(max(lengths)), exact))
 
 
 @kernel
@@ -44,13 +46,31 @@ def compose_batch(
 @kernel
 def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
     ranks = impression.ranks
+    rankers, count = ranks.shape
     credited = 0
-    for position in range(ranks.shape[1]):
+    for position in range(count):
         if clicks[position]:
             credited += 1
-            for ranker in range(ranks.shape[0]):
-                credit[ranker] += settings.powers[_subrank(ranks[ranker], ranks[ranker, position])]
+    for ranker in range(rankers):
+        if credited <= FEW:
+            for position in range(count):
+                if clicks[position]:
+                    credit[ranker] += settings.powers[_subrank(ranks[ranker], ranks[ranker, position])]
+        else:
+            _credit_all(ranks[ranker], clicks, credit, ranker, settings.powers)
     return credited
+
+
+@part
+def _credit_all(ranks: Array, clicks: Array, credit: Array, ranker: int, powers: Array) -> None:
+    """Many clicks: sort the shown documents once; those that the ranker lacks, rank 0, come after all it has."""
+    order = np.argsort(ranks)
+    lacking = 0
+    while lacking < len(order) and ranks[order[lacking]] == 0:
+        lacking += 1
+    for place in range(len(order)):
+        if clicks[order[place]]:
+            credit[ranker] += powers[place - lacking + 1 if place >= lacking else len(order) - lacking + 1]
 
 
 @part

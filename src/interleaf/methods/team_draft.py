@@ -213,10 +213,15 @@ def _by_positions(ranks: Array, factors: Array, start: int) -> None:
     ways = np.zeros(2**places, factors.dtype)
     ways[0] = factors[0]
     for ranker in range(rankers):
+        best = 0
+        for place in range(places):
+            if _is_best(ranks, ranker, start + place):
+                best |= 1 << place
         for filled in range(2**places - 1, -1, -1):
-            for place in range(places):
-                if not filled & (1 << place) and _is_best(ranks, ranker, start + place):
-                    ways[filled | (1 << place)] += ways[filled]
+            free = best & ~filled if ways[filled] > 0 else 0
+            while free:
+                ways[filled | (free & -free)] += ways[filled]
+                free &= free - 1
     for place in range(places):
         factors[start + place] = factors[start + place] / (rankers - place)
     if places > 0:

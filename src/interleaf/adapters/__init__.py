@@ -1,0 +1,1 @@
+"""Foreign formats at the door: one file each."""

@@ -1,0 +1,32 @@
+"""Published studies, run again: one file each, its published numbers beside ours.
+
+A study's module has `study(folder, scale, seed, progress) -> Study`; the table below is all that names them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from interleaf.errors import DataError, listed
+from interleaf.papers.study import Progress, Study
+
+STUDIES = {
+    "hofmann2011": "accuracy and convergence of interleaving methods (H11)",
+    "historical2012": "old clicks for new rankers (H12h)",
+    "oosterhuis2017": "binary error of multileaving methods (O17)",
+    "fidelity": "what every method gets wrong with unlimited clicks, and what people saw meanwhile",
+}
+SCALES = ("quick", "paper")
+
+
+def reproduce(
+    name: str, folder: Path | None = None, scale: str = "quick", seed: int = 1, progress: Progress | None = None
+) -> Study:
+    """Run a study on a learning-to-rank set in a folder, or on synthetic data."""
+    if name not in STUDIES:
+        raise DataError(f"unknown study {name!r}; known are {listed(STUDIES)}")
+    if scale not in SCALES:
+        raise DataError(f"unknown scale {scale!r}; give {listed(SCALES)}")
+    made: Study = import_module(f"interleaf.papers.{name}").study(folder, scale, seed, progress)
+    return made

@@ -1,0 +1,180 @@
+"""H11's comparisons of two rankers at a time: all rankers rank once, and any pair of them then meets on any queries.
+
+A row of its Table 3 is a `Rule`: which method composes the lists, which one judges the clicks on them. Rules that share
+their lists are judged on the same clicks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeVar
+
+import numpy as np
+
+from interleaf import batch
+from interleaf.clicks import TABLES, Cascade, named, scale_of
+from interleaf.compiled import kernel
+from interleaf.methods.arrays import Array, Given, Impression
+from interleaf.methods.table import resolve, scheme_of
+from interleaf.simulate.data import Judged
+from interleaf.simulate.draws import streams, words_of
+from interleaf.simulate.rankers import rank, scores_of
+from interleaf.simulate.truth import ndcg_by_query
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+BALANCED, DRAFTED, PROBABILISTIC = "balanced(depth=lowest)", "team_draft(fill=fair)", "probabilistic(tau=3)"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How lists are composed and clicks judged; with `cut`, by ranks no lower than the last that is shown.
+
+    `published` is the paper's figure for the method, whatever the variant.
+    """
+
+    label: str
+    lists: str
+    judge: str
+    cut: bool = False
+    published: float | None = None
+
+
+# In the order of the lists they share. Ranks below the cut make a difference to BI (clicked) and to DC only: team draft
+# needs no ranks, and C12's depth is never below the list. PI's observed owners are teams like those of team draft.
+RULES = (
+    Rule("PI-MA", PROBABILISTIC, PROBABILISTIC, published=91.4),
+    Rule("PI", PROBABILISTIC, DRAFTED),
+    Rule("TD", DRAFTED, DRAFTED, published=89.8),
+    Rule("BI (lowest)", BALANCED, BALANCED, published=88.1),
+    Rule("BI (clicked)", BALANCED, "balanced(depth=clicked)", published=88.1),
+    Rule("BI (clicked), cut", BALANCED, "balanced(depth=clicked)", cut=True, published=88.1),
+    Rule("DC", BALANCED, "document_constraint(constraints=1)", published=85.7),
+    Rule("DC, cut", BALANCED, "document_constraint(constraints=1)", cut=True, published=85.7),
+)
+SCHEME = scheme_of("binary")
+
+
+def sharing_lists(rules: Iterable[Rule] = RULES) -> list[tuple[Rule, ...]]:
+    """Rules by the lists they judge."""
+    return [tuple(group) for _, group in groupby(rules, key=lambda rule: rule.lists)]
+
+
+class Rankings:
+    """Every ranker's ranking of every query: `orders[ranker, row]` are documents best first, `places` their ranks.
+
+    The rows of a query are those of the data. `ndcg[query, ranker]` is without cut, as in the paper; `scale` is how
+    many grades there are.
+    """
+
+    def __init__(self, data: Judged, features: Sequence[int], k: int, key: Any) -> None:
+        self.k, self.features, self.grades, self.offsets = k, tuple(features), data.grades, data.offsets
+        self.sizes, self.scale = np.diff(data.offsets), scale_of(data.most_grade)
+        self.inside = np.arange(self.sizes.max()) < self.sizes[:, None]
+        starts = np.repeat(data.offsets[:-1], self.sizes)
+        self.orders = np.empty((len(features), len(starts)), np.int32)
+        self.places = np.empty((len(features), len(starts)), np.int32)
+        self.tops = np.full((len(data), len(features), k), -1, np.int32)
+        self.ndcg = np.empty((len(data), len(features)))
+        for ranker, feature in enumerate(features):
+            ranking = rank(data, [scores_of(data, int(feature))], (key, int(feature)))
+            self.ndcg[:, ranker] = ndcg_by_query(data, ranking, None)[:, 0]
+            self.orders[ranker] = ranking[:, 0][self.inside]
+            self.tops[:, ranker, : ranking.shape[2]] = ranking[:, 0, :k]
+            self.places[ranker, starts + self.orders[ranker]] = np.arange(len(starts)) - starts + 1
+
+    def given(self, pair: tuple[int, int], whole: bool) -> Given:
+        """What a method composes from: the two rankings of every query, whole or down to what can be shown."""
+        rankings, depths = self.tops[:, list(pair)], np.minimum(self.sizes, self.k)
+        if whole:
+            rankings, depths = np.full((len(self.sizes), 2, self.inside.shape[1]), -1, np.int32), self.sizes
+            for side, ranker in enumerate(pair):
+                rankings[:, side][self.inside] = self.orders[ranker]
+        return Given(np.ascontiguousarray(rankings), _twice(depths), self.sizes)
+
+    def clickable(self, model: Cascade) -> Array:
+        """The queries with a document that can be clicked: of the others, none is ever counted."""
+        can = np.array([float(probability) > 0 for probability in model.click])
+        return np.flatnonzero(np.add.reduceat(can[self.grades], self.offsets[:-1]) > 0)
+
+
+class Meeting:
+    """Two rankers on lists of one method, judged by one or more rules; positive outcomes are for the first ranker."""
+
+    def __init__(self, rankings: Rankings, pair: tuple[int, int], rules: Sequence[Rule], model: Cascade) -> None:
+        self._rankings, self._rules, self._model = rankings, rules, model
+        self._chosen = resolve(rules[0].lists)
+        self._given = rankings.given(pair, self._chosen.method.whole_rankings)
+        self._places = rankings.places[list(pair)]
+        longest = rankings.inside.shape[1]
+        self._settings = self._chosen.method.kernels.settings((longest,), self._chosen.parameters, False)
+
+    def outcomes(self, queries: Array, numbers: Array, key: Any) -> tuple[Array, Array]:
+        """`[rule, impression]` for numbered impressions of queries, and which of these were clicked at all."""
+        keys = streams(words_of((key, "lists")), numbers)
+        lists = batch.compose(self._chosen, self._given, self._settings, queries, keys, self._rankings.k, 1)
+        ranks = np.zeros((len(queries), 2, self._rankings.k), np.int16)
+        grades = np.full((len(queries), self._rankings.k), -1, np.int8)
+        starts = self._rankings.offsets[queries]
+        _look_up(self._places, self._rankings.grades, starts, lists.shown, lists.counts, ranks, grades)
+        clicks = self._model.sample_batch(grades, lists.counts, streams(words_of((key, "clicks")), numbers))
+        sizes = self._rankings.sizes[queries]
+        shown = Impression(ranks, lists.teams, _twice(sizes), sizes, np.zeros(grades.shape, np.int16))
+        found = np.empty((len(self._rules), len(queries)))
+        for number, rule in enumerate(self._rules):
+            judged = self._cut(shown) if rule.cut else shown
+            found[number] = batch.preferences(resolve(rule.judge), SCHEME, judged, lists.counts, clicks, 1)[:, 0, 1]
+        return found, np.asarray(clicks.any(axis=1))
+
+    def _cut(self, shown: Impression) -> Impression:
+        k = self._rankings.k
+        ranks = np.where(shown.ranks > k, 0, shown.ranks).astype(np.int16)
+        return shown._replace(ranks=ranks, lengths=np.minimum(shown.lengths, k).astype(np.int32))
+
+
+def _twice(lengths: Array) -> Array:
+    """The same length for both rankers: each ranks all documents."""
+    return np.repeat(lengths[:, None], 2, axis=1).astype(np.int32)
+
+
+@kernel
+def _look_up(
+    places: Array, judged: Array, starts: Array, shown: Array, counts: Array, ranks: Array, grades: Array
+) -> None:
+    for row in range(len(counts)):
+        for position in range(counts[row]):
+            document = starts[row] + shown[row, position]
+            grades[row, position] = judged[document]
+            for ranker in range(len(places)):
+                ranks[row, ranker, position] = places[ranker, document]
+
+
+def perfect(grades: int) -> Cascade:
+    """Clicks rise with the grade and nobody stops; for grades that no table knows, they rise evenly."""
+    known = {table.grades for table in TABLES if table.name == "perfect"}
+    return named("perfect" if grades in known else "perfect_linear", grades=grades)
+
+
+def realistic(grades: int) -> Cascade:
+    """H11's noisy people: clicks from .05 to .8 by equal factors, stops from 0 to .8 by equal steps (unverified)."""
+    levels = [grade / (grades - 1) for grade in range(grades)]
+    return Cascade([round(0.05 * 16**level, 12) for level in levels], [round(0.8 * level, 12) for level in levels])
+
+
+def in_threads(
+    work: Callable[[Item], Found], items: Sequence[Item], done: Callable[[int], None] | None = None
+) -> list[Found]:
+    """What the work gives for each item, in their order; an interrupt leaves the rest undone."""
+    pool, found = ThreadPoolExecutor(os.cpu_count() or 1), list[Found]()
+    try:
+        for one in pool.map(work, items):
+            found.append(one)
+            if done is not None:
+                done(len(found))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return found

@@ -1,0 +1,86 @@
+"""Charts: rows of plain data in, an Altair specification out; nothing is computed here.
+
+A specification is a plain dictionary: the same object in a notebook, in a static report and on a page. Drawing needs
+the extra: pip install 'interleaf[plots]'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from interleaf.errors import InterleafError
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def lines(
+    rows: Rows,
+    x: str,
+    y: str,
+    colour: str,
+    title: str,
+    *,
+    facet: str | None = None,
+    band: tuple[str, str] | None = None,
+    logarithmic: bool = True,
+) -> dict[str, Any]:
+    """Lines of y over x, one a colour, with a band around each and a panel a facet where asked."""
+    altair = _altair()
+    scale = altair.Scale(type="log" if logarithmic else "linear", nice=False)
+    base = altair.Chart(altair.Data(values=list(rows))).encode(
+        x=altair.X(f"{x}:Q", scale=scale, title=x), color=altair.Color(f"{colour}:N", title=colour)
+    )
+    drawn = base.mark_line(point=True).encode(y=altair.Y(f"{y}:Q", title=y, scale=altair.Scale(zero=False)))
+    if band is not None:
+        around = base.mark_area(opacity=0.15).encode(y=altair.Y(f"{band[0]}:Q", title=y), y2=f"{band[1]}:Q")
+        drawn = around + drawn
+    drawn = drawn.properties(width=280, height=220)
+    if facet is not None:
+        drawn = drawn.facet(column=altair.Column(f"{facet}:N", title=None, sort=None))
+    return dict(drawn.properties(title=title).to_dict())
+
+
+def bars(rows: Rows, x: str, y: str, colour: str, title: str, *, facet: str | None = None) -> dict[str, Any]:
+    """Bars of y, side by side for each colour."""
+    altair = _altair()
+    drawn = (
+        altair.Chart(altair.Data(values=list(rows)))
+        .mark_bar()
+        .encode(
+            x=altair.X(f"{x}:N", title=None, sort=None),
+            xOffset=altair.XOffset(f"{colour}:N", sort=None),
+            y=altair.Y(f"{y}:Q", title=y),
+            color=altair.Color(f"{colour}:N", title=colour, sort=None),
+        )
+        .properties(width=280, height=220)
+    )
+    if facet is not None:
+        drawn = drawn.facet(column=altair.Column(f"{facet}:N", title=None, sort=None))
+    return dict(drawn.properties(title=title).to_dict())
+
+
+def to_svg(chart: Mapping[str, Any]) -> str:
+    """Draw without a browser or a network."""
+    return str(_converter().vegalite_to_svg(dict(chart)))
+
+
+def to_png(chart: Mapping[str, Any]) -> bytes:
+    """Draw without a browser or a network, twice the size for sharp screens."""
+    return bytes(_converter().vegalite_to_png(dict(chart), scale=2))
+
+
+def _altair() -> Any:
+    try:
+        import altair
+    except ImportError:
+        raise InterleafError("charts need altair; pip install 'interleaf[plots]'") from None
+    return altair
+
+
+def _converter() -> Any:
+    try:
+        import vl_convert
+    except ImportError:
+        raise InterleafError("drawing charts needs vl-convert; pip install 'interleaf[plots]'") from None
+    return vl_convert

@@ -1,0 +1,258 @@
+"""Simulated comparisons: people click on lists of known relevance, and the method's verdict is held against the truth.
+
+A run draws its own tie orders, queries, lists and clicks from the key (seed, run), so that results do not depend on
+threads, and a run can be repeated alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from interleaf import batch
+from interleaf.clicks import Cascade, PositionBased, named, scale_of
+from interleaf.errors import ClickError, DataError
+from interleaf.methods import forms
+from interleaf.methods.arrays import Array
+from interleaf.methods.table import Chosen, Scheme, resolve
+from interleaf.problem import check_k, check_rankers, letter
+from interleaf.simulate.data import Judged
+from interleaf.simulate.draws import streams, words_of
+from interleaf.simulate.rankers import Ranker, generator_of, rank, scores_of
+from interleaf.simulate.stage import Stage
+from interleaf.simulate.truth import ndcg
+
+CHUNK = 2048
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every run has in common; `truth` are the judged queries the rankers' NDCG is taken on."""
+
+    data: Judged
+    rankers: Sequence[Ranker] | Callable[[int], Sequence[Ranker]]
+    chosen: Chosen
+    clicks: Cascade | PositionBased
+    scheme: str | None
+    impressions: int
+    checkpoints: tuple[int, ...]
+    k: int
+    seed: int
+    truth: Judged
+    cut: int | None
+    ties: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """One method under one click model; arrays have a row a run and a column a checkpoint.
+
+    `binary_error` is the share of ordered pairs of rankers whose preference has another sign than the difference of
+    their NDCG; `own_errors` the same with the NDCG on the queries of the impressions; `preferences[run]` is the mean
+    preference matrix at the end; `shown_ndcg[run]` is what people saw.
+    """
+
+    method: str
+    scheme: str
+    clicks: str
+    data: str
+    ties: str
+    checkpoints: tuple[int, ...]
+    errors: Array
+    own_errors: Array
+    preferences: Array
+    truths: Array
+    shown_ndcg: Array
+    interrupted: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        head = f"{self.method} ({self.scheme}), {self.clicks} clicks, on {self.data}; "
+        head += f"{len(self.errors)} runs, ties: {self.ties}"
+        lines = [f"{point:>12,}  {mean:.4f}  ({spread:.4f})" for point, (mean, spread) in self.binary_error.items()]
+        cut = "\ninterrupted: only the runs that were finished" if self.interrupted else ""
+        return "\n".join([head + cut, f"{'impressions':>12}  binary error (standard deviation over runs)", *lines])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        lists = {
+            name: getattr(self, name).tolist()
+            for name in ("errors", "own_errors", "preferences", "truths", "shown_ndcg")
+        }
+        words = {name: getattr(self, name) for name in ("method", "scheme", "clicks", "data", "ties", "interrupted")}
+        return {**words, **self.settings, "checkpoints": list(self.checkpoints), **lists}
+
+    @property
+    def binary_error(self) -> dict[int, tuple[float, float]]:
+        """By checkpoint: mean over runs, and standard deviation (nan for a single run)."""
+        spread = self.errors.std(axis=0, ddof=1) if len(self.errors) > 1 else np.full(self.errors.shape[1], np.nan)
+        return {
+            point: (float(mean), float(deviation))
+            for point, mean, deviation in zip(self.checkpoints, self.errors.mean(axis=0), spread, strict=True)
+        }
+
+
+def run(
+    data: Judged,
+    rankers: Sequence[Ranker] | Callable[[int], Sequence[Ranker]],
+    method: str = "team_draft",
+    clicks: str | Cascade | PositionBased = "navigational",
+    impressions: int = 10_000,
+    runs: int = 25,
+    seed: int = 0,
+    *,
+    k: int = 10,
+    scheme: str | None = None,
+    checkpoints: Sequence[int] | None = None,
+    truth: Judged | None = None,
+    cut: int | None = 10,
+    ties: str = "own",
+    threads: int = 0,
+    progress: Progress | None = None,
+) -> Result:
+    """Compare rankers with one method, `runs` times; a function in place of rankers gives each run its own.
+
+    `truth` are other queries to take the NDCG on; `cut` its depth, None for all of the ranking. An interrupt keeps the
+    runs that are finished.
+    """
+    model = named(clicks, scale_of(data.most_grade)) if isinstance(clicks, str) else clicks
+    plan = Plan(
+        data, rankers, resolve(method), model, scheme, impressions, _checkpoints(checkpoints, impressions), k, seed,
+        truth or data, cut, ties,
+    )  # fmt: skip
+    check_k(k)
+    if cut is not None and cut < 1:
+        raise DataError(f"NDCG cannot be cut at {cut}; give a rank from 1 up, or None for all of the ranking")
+    if not isinstance(model, (Cascade, PositionBased)):
+        raise ClickError(f"clicks are a named table, a Cascade or a PositionBased model, not {clicks!r}")
+    if runs < 1 or impressions < 1:
+        raise DataError(f"{runs} runs of {impressions} impressions is nothing to simulate; give at least 1 of each")
+    outcomes, interrupted = _all_runs(plan, runs, threads, progress)
+    return Result(
+        method=plan.chosen.text,
+        scheme=outcomes[0].scheme,
+        clicks=clicks if isinstance(clicks, str) else repr(clicks),
+        data=data.name,
+        ties=ties,
+        checkpoints=plan.checkpoints,
+        errors=np.array([outcome.errors for outcome in outcomes]),
+        own_errors=np.array([outcome.own_errors for outcome in outcomes]),
+        preferences=np.array([outcome.preference for outcome in outcomes]),
+        truths=np.array([outcome.truth for outcome in outcomes]),
+        shown_ndcg=np.array([outcome.shown_ndcg for outcome in outcomes]),
+        interrupted=interrupted,
+        settings={"impressions": impressions, "k": k, "seed": seed, "truth": plan.truth.name, "cut": cut},
+    )
+
+
+def _checkpoints(given: Sequence[int] | None, impressions: int) -> tuple[int, ...]:
+    if given is None:
+        given = [step * 10**power for power in range(1, 12) for step in (1, 2, 5)]
+    inside = sorted({int(point) for point in given if 0 < point < impressions})
+    return (*inside, impressions)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    scheme: str
+    errors: Array
+    own_errors: Array
+    preference: Array
+    truth: Array
+    shown_ndcg: float
+
+
+def _all_runs(plan: Plan, runs: int, threads: int, progress: Progress | None) -> tuple[list[_Outcome], bool]:
+    """Runs in threads, in the order of their numbers; after an interrupt, those that are finished."""
+    done: dict[int, _Outcome] = {}
+    pool = ThreadPoolExecutor(threads or os.cpu_count() or 1)
+    waiting = {pool.submit(_run_once, plan, number): number for number in range(runs)}
+    try:
+        for future in as_completed(waiting):
+            done[waiting[future]] = future.result()
+            if progress is not None:
+                progress(len(done), runs)
+    except KeyboardInterrupt:
+        if not done:
+            raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return [done[number] for number in sorted(done)], len(done) < runs
+
+
+def _run_once(plan: Plan, number: int) -> _Outcome:
+    rankers = plan.rankers(number) if callable(plan.rankers) else plan.rankers
+    check_rankers(tuple(letter(place) for place in range(len(rankers))), plan.chosen)
+    key = (plan.seed, number)
+    rankings = _rankings(plan, plan.data, rankers, (*key, "impressions"))
+    own_truth = truth = ndcg(plan.data, rankings, plan.cut)
+    if plan.truth is not plan.data:
+        truth = ndcg(plan.truth, _rankings(plan, plan.truth, rankers, (*key, "truth")), plan.cut)
+    stage = Stage(plan.data, rankings, plan.chosen, plan.k)
+    scheme = plan.chosen.scheme(plan.scheme, len(rankers))
+    queries = generator_of((*key, "queries")).integers(0, len(plan.data), plan.impressions)
+    tally = _Tally(plan, stage, scheme, (truth, own_truth), queries, key)
+    start = 0
+    for point in plan.checkpoints:
+        while start < point:
+            stop = min(start + CHUNK, point)
+            tally.add(slice(start, stop))
+            start = stop
+        tally.note()
+    errors, own_errors = np.array(tally.errors).T
+    shown = tally.gain / plan.impressions
+    return _Outcome(scheme.name, errors, own_errors, tally.preference() / plan.impressions, truth, shown)
+
+
+def _rankings(plan: Plan, data: Judged, rankers: Sequence[Ranker], key: tuple[Any, ...]) -> Array:
+    return rank(data, [scores_of(data, ranker) for ranker in rankers], key, plan.ties)
+
+
+class _Tally:
+    """The sums of one run: credit per ranker where the scheme is linear, preferences of pairs where it is a sign."""
+
+    def __init__(
+        self, plan: Plan, stage: Stage, scheme: Scheme, truths: tuple[Array, Array], queries: Array, key: Any
+    ) -> None:
+        rankers = len(truths[0])
+        self._plan, self._stage, self._scheme, self._queries = plan, stage, scheme, queries
+        self._settings = stage.settings(queries)
+        self._lists, self._people = words_of((*key, "lists")), words_of((*key, "clicks"))
+        self._credit, self._pairs = np.zeros(rankers), np.zeros((rankers, rankers))
+        self._truths = [np.sign(truth[:, None] - truth[None, :]) for truth in truths]
+        self.errors: list[list[float]] = []
+        self.gain = 0.0
+
+    def add(self, rows: slice) -> None:
+        """Show, click and credit a chunk of impressions."""
+        queries = self._queries[rows]
+        numbers = np.arange(rows.start, rows.stop, dtype=np.uint64)
+        lists = self._stage.compose(queries, streams(self._lists, numbers), self._settings)
+        impressions, grades = self._stage.look_up(queries, lists)
+        clicks = self._plan.clicks.sample_batch(grades, lists.counts, streams(self._people, numbers))
+        self.gain += self._stage.ndcg_of(queries, grades).sum()
+        arguments = (self._plan.chosen, self._scheme, impressions, lists.counts, clicks, 1)
+        if self._scheme.form == forms.BINARY:
+            self._pairs += batch.preferences(*arguments).sum(axis=0)
+        else:
+            credits, credited = batch.credit(*arguments)
+            if self._scheme.form == forms.NORMALIZED:
+                credits /= np.maximum(credited, 1)[:, None]
+            self._credit += credits.sum(axis=0)
+
+    def preference(self) -> Array:
+        """The summed preference of each pair."""
+        return self._pairs + (self._credit[:, None] - self._credit[None, :])
+
+    def note(self) -> None:
+        """The binary errors so far: pairs whose sum has another sign than each truth."""
+        found = self.preference()
+        signs = np.sign(np.where(np.abs(found) <= forms.TOLERANCE * max(1.0, np.abs(found).max()), 0.0, found))
+        off_diagonal = ~np.eye(len(signs), dtype=bool)
+        self.errors.append([float((signs != truth)[off_diagonal].mean()) for truth in self._truths])

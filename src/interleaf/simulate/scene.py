@@ -1,0 +1,133 @@
+"""What stays the same from page to page: the rankings of each query, and what its documents are to people.
+
+Documents are numbered within their query in the order of first appearance, ranker by ranker, as `Problem.encode` does:
+a list composed here is then the very list that `interleave` composes from the logged rankings and key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf.compiled import kernel
+from interleaf.methods.arrays import Array, Given
+from interleaf.methods.table import Chosen
+from interleaf.simulate.captions import attraction, draw_levels
+from interleaf.simulate.data import Judged
+from interleaf.simulate.people import People, side
+from interleaf.simulate.rankers import generator_of
+from interleaf.simulate.stage import Stage
+
+
+class Scene:
+    """The stage of a world, and the documents on it: `rows[query, document]` is the document's row in the data.
+
+    In a relabelled world every query is there twice, the second time with the first two rankers' names exchanged.
+    """
+
+    def __init__(
+        self, data: Judged, rankings: Array, chosen: Chosen, k: int, people: People, key: Any, relabel: bool
+    ) -> None:
+        self.data, self.queries, self.chosen = data, len(data), chosen
+        sizes = np.diff(data.offsets).astype(np.int32)
+        if relabel:
+            swapped = rankings[:, [1, 0, *range(2, rankings.shape[1])]]
+            rankings, sizes = np.concatenate([rankings, swapped]), np.concatenate([sizes, sizes])
+        depth = rankings.shape[2] if chosen.method.whole_rankings else k
+        self.rankings, order, tops = renumber(rankings, sizes, depth)
+        starts = np.resize(data.offsets[:-1], len(sizes))
+        self.rows = np.where(order < 0, -1, starts[:, None] + order)
+        self.staged = _staged(data, self.rows, sizes)
+        self.stage = Stage(self.staged, self.rankings, chosen, k)
+        self.stage.given = self.stage.given._replace(documents=tops)
+        self.settings, self.relaxed = _settings(self.stage)
+        self.levels = draw_levels(generator_of((*key, "captions")), self._sides(), people.captions_lean)
+        self.attractions = people.captions * attraction(self.levels)
+        self.intents = generator_of((*key, "intents")).integers(0, people.intents, len(data.grades)).astype(np.int8)
+
+    @property
+    def names(self) -> pa.Array:
+        """The names of all documents, by row of the data."""
+        queries = np.repeat(np.array(self.data.queries, object), np.diff(self.data.offsets))
+        numbers = np.arange(len(queries)) - np.repeat(self.data.offsets[:-1], np.diff(self.data.offsets)) + 1
+        return pa.array([f"q{query}-d{number}" for query, number in zip(queries, numbers.tolist(), strict=True)])
+
+    def named_rankings(self) -> pa.Array:
+        """The rankings of every query, by ranker, as the log holds them."""
+        queries, rankers, longest = self.rankings.shape
+        sizes = self.stage.sizes.astype(np.int64)
+        inside = np.broadcast_to(np.arange(longest) < sizes[:, None, None], self.rankings.shape)
+        rows = self.rows[np.arange(queries)[:, None, None], self.rankings]
+        inner = np.concatenate([[0], np.cumsum(np.repeat(sizes, rankers))]).astype(np.int32)
+        documents = pa.ListArray.from_arrays(pa.array(inner), self.names.take(pa.array(rows[inside])))
+        outer = np.arange(queries + 1, dtype=np.int32) * np.int32(rankers)
+        return pa.ListArray.from_arrays(pa.array(outer), documents)
+
+    def _sides(self) -> Array:
+        """Whose document each row of the data is, by its ranks in the first two rankings, as they are named."""
+        rows, places = self.rows[: self.queries], self.stage.places[: self.queries]
+        inside = rows >= 0
+        sides = np.zeros(len(self.data.grades))
+        sides[rows[inside]] = side(places[:, 0][inside], places[:, 1][inside])
+        return sides
+
+
+def _staged(data: Judged, rows: Array, sizes: Array) -> Judged:
+    """The data with documents in their new order; the stage looks at no features."""
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    names = tuple(map(str, range(len(sizes))))
+    features = np.zeros((int(offsets[-1]), 0), np.float32)
+    return replace(data, features=features, grades=data.grades[rows[rows >= 0]], offsets=offsets, queries=names)
+
+
+def _settings(stage: Stage) -> tuple[Any, Array | None]:
+    """What composing needs, and for each query whether its programme had to be relaxed, where the method has one."""
+    method, parameters = stage.chosen.method, stage.chosen.parameters
+    if method.kernels.prepare_batch is None:
+        return stage.settings(np.arange(len(stage.sizes))), None
+    solved = []
+    for query in range(len(stage.sizes)):
+        alone = Given(*(values[query : query + 1] for values in stage.given))
+        width = alone.depths.max()  # padding would make another programme of it, and so would another kind of integer
+        alone = alone._replace(rankings=alone.rankings[:, :, :width], documents=alone.documents.tolist())
+        solved.append(method.kernels.prepare_batch(alone, stage.places[query : query + 1], [0], stage.k, parameters))
+    lists, weights = ([getattr(one, name)[0] for one in solved] for name in ("lists", "weights"))
+    stacked = solved[0]._replace(lists=_stacked(lists, -1), weights=_stacked(weights, 0))
+    return stacked, np.array([one.relaxed for one in solved])
+
+
+def _stacked(arrays: list[Array], padding: int) -> Array:
+    stacked = np.full((len(arrays), max(map(len, arrays)), *arrays[0].shape[1:]), padding, arrays[0].dtype)
+    for row, values in zip(stacked, arrays, strict=True):
+        row[: len(values)] = values
+    return stacked
+
+
+@kernel
+def renumber(rankings: Array, sizes: Array, depth: int) -> tuple[Array, Array, Array]:
+    """Documents numbered by first appearance in the tops of the rankings, down to a depth, and then below it.
+
+    The rankings in new numbers, the old number of each document, and how many documents the tops hold.
+    """
+    queries, rankers, longest = rankings.shape
+    renumbered, order = np.full_like(rankings, -1), np.full((queries, longest), -1, np.int64)
+    tops = np.zeros(queries, np.int64)
+    for query in range(queries):
+        size = sizes[query]
+        number, count = np.full(size, -1, np.int64), 0
+        for whole in range(2):
+            for ranker in range(rankers):
+                for place in range(size if whole else min(depth, size)):
+                    document = rankings[query, ranker, place]
+                    if number[document] < 0:
+                        number[document], order[query, count] = count, document
+                        count += 1
+            if not whole:
+                tops[query] = count
+        for ranker in range(rankers):
+            for place in range(size):
+                renumbered[query, ranker, place] = number[rankings[query, ranker, place]]
+    return renumbered, order, tops

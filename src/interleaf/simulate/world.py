@@ -1,0 +1,204 @@
+"""A world: judged queries, rankers, people and a method; its truth, and the log that its people leave behind.
+
+Everything in it is drawn from chance keyed by the seed and the numbers of unit, visit and page, so a world's log is the
+same whatever the batches and threads, and the first thousand units are those of any larger population.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf import log
+from interleaf.errors import DataError
+from interleaf.methods.table import Chosen, resolve
+from interleaf.problem import check_k, check_rankers, letter
+from interleaf.simulate.appeal import Truth, truth_of
+from interleaf.simulate.arms import Arm, arms_of
+from interleaf.simulate.captions import texts
+from interleaf.simulate.data import Judged
+from interleaf.simulate.people import People
+from interleaf.simulate.rankers import Ranker, rank, scores_of
+from interleaf.simulate.reading import Habits, habits_of
+from interleaf.simulate.rows import Constants, to_batch
+from interleaf.simulate.scene import Scene
+from interleaf.simulate.traffic import Traffic
+from interleaf.simulate.visits import Units
+
+CHUNK = 16_384  # sessions: small enough for the caches, large enough that a wave is worth its overhead
+MOST_UNITS = 2**31
+TRUTH = "interleaf.truth"
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """People in front of interleaved rankings of judged documents.
+
+    `rankers` as `simulate.run` takes them, named A, B, ... or by a mapping. `arms` gives shares of the units to a
+    `holdout` (the first ranker's list unchanged) and to A/B buckets (a ranker's name); the rest sees interleaved lists.
+    With `relabel`, the names of the first two rankers are exchanged for half of the units, by a coin each: if the mean
+    taste is 0, nobody is preferred on average, whatever the rankers.
+
+    >>> from interleaf.simulate.synthetic import synthetic
+    >>> world = World(synthetic(queries=20, seed=1), rankers=[1, 15], people=People(units=50), seed=7)
+    >>> world.truth.preferred
+    'A'
+    """
+
+    data: Judged
+    rankers: Sequence[Ranker] | Mapping[str, Ranker]
+    people: People = field(default_factory=People)
+    method: str = field(default="team_draft")
+    k: int = 10
+    seed: int = 0
+    arms: Mapping[str, float] = field(default_factory=dict)
+    relabel: bool = False
+    ties: str = "own"
+    experiment: str = "simulated"
+
+    def __post_init__(self) -> None:
+        check_k(self.k)
+        check_rankers(self.names, self.chosen)
+        if not self.chosen.method.schemes:
+            raise DataError(f"{self.chosen} compares nothing; give a method that does, and A/B buckets by arms=")
+        arms_of(self.arms, self.names, self.chosen, None)
+        habits_of(self.people, self.data.most_grade + 1)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the rankers."""
+        if isinstance(self.rankers, Mapping):
+            return tuple(self.rankers)
+        return tuple(letter(number) for number in range(len(self.rankers)))
+
+    @cached_property
+    def chosen(self) -> Chosen:
+        """The method."""
+        return resolve(self.method)
+
+    @property
+    def salt(self) -> str:
+        """The first part of every list's chance key: `key_of((salt, unit, query))`."""
+        return f"{self.experiment}-{self.seed}"
+
+    @cached_property
+    def truth(self) -> Truth:
+        """Whom people should prefer here, and why."""
+        return truth_of(self._scene, self.people, self._habits, self.names)
+
+    def batches(
+        self,
+        impressions: int | None = None,
+        units: int | None = None,
+        *,
+        chunk: int = CHUNK,
+        threads: int = 0,
+        rankings: bool = False,
+        captions: bool = False,
+        log_probability: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """The log in record batches of about `chunk` sessions, unit by unit, each unit's pages in the order of time.
+
+        So many `impressions`, with as many units as it takes; or those of so many `units`; or those of all people.
+        `rankings`, `captions` and `log_probability` are columns that cost time and space: null unless asked for.
+        """
+        for name, value in (("impressions", impressions), ("units", units), ("chunk", chunk)):
+            if value is not None and value < 1:
+                raise DataError(f"{name} is {value!r}; give a whole number from 1 up")
+        constants = self._constants(rankings, captions)
+        if impressions is not None:
+            chunk, units = min(chunk, impressions), units or MOST_UNITS
+        parts = self._parts(units or self.people.units, chunk)
+        return _cut(_ordered(parts, lambda part: self._batch(part, constants, log_probability), threads), impressions)
+
+    def write(self, path: str | Path, impressions: int | None = None, units: int | None = None, **options: Any) -> int:
+        """Write the log, options as for `batches`; returns how many impressions it holds.
+
+        A Parquet file carries the truth in its metadata, as JSON under `interleaf.truth`.
+        """
+        metadata = {TRUTH: json.dumps(self.truth.to_dict())}
+        return log.write_batches(path, self.batches(impressions, units, **options), metadata)
+
+    @cached_property
+    def _scene(self) -> Scene:
+        rankers = list(self.rankers.values()) if isinstance(self.rankers, Mapping) else self.rankers
+        key = ("world", self.seed)
+        rankings = rank(self.data, [scores_of(self.data, ranker) for ranker in rankers], key, self.ties)
+        return Scene(self.data, rankings, self.chosen, self.k, self.people, key, self.relabel)
+
+    @cached_property
+    def _habits(self) -> Habits:
+        return habits_of(self.people, self.data.most_grade + 1)
+
+    @cached_property
+    def _arms(self) -> tuple[Arm, ...]:
+        return arms_of(self.arms, self.names, self.chosen, self._scene.settings)
+
+    @cached_property
+    def _traffic(self) -> Traffic:
+        return Traffic(self._scene, self.people, self._habits, self._arms, self.seed, self.salt, self.relabel)
+
+    def _constants(self, rankings: bool, captions: bool) -> Constants:
+        scene = self._scene
+        return Constants(
+            experiment=self.experiment,
+            version=1,
+            arms=[arm.name for arm in self._arms],
+            methods=[arm.chosen.text for arm in self._arms],
+            has_teams=np.array([arm.chosen.method.has_teams for arm in self._arms]),
+            has_choices=np.array(["choices" in arm.chosen.method.needs for arm in self._arms]),
+            rankers=self.names,
+            queries=pa.array(self.data.queries),
+            documents=scene.names,
+            rankings=scene.named_rankings() if rankings else None,
+            captions=texts(self.data, scene.levels) if captions else None,
+        )
+
+    def _parts(self, units: int, chunk: int) -> Iterator[Units]:
+        """Units in parts that make about `chunk` visits together; a unit is never split."""
+        first = 0
+        while first < units:
+            window = self._traffic.units(first, min(chunk, units - first))
+            count = max(1, int(np.searchsorted(np.cumsum(window.visits), chunk, side="right")))
+            yield Units(*(values[:count] for values in window))
+            first += count
+
+    def _batch(self, units: Units, constants: Constants, log_probability: bool) -> pa.RecordBatch:
+        names = self._traffic.names(units)
+        return to_batch(self._traffic.rows(units, names, log_probability), units, names, constants)
+
+
+def _ordered(parts: Iterator[Units], make: Callable[[Units], pa.RecordBatch], threads: int) -> Iterator[pa.RecordBatch]:
+    """The batches of the parts, made in threads a little ahead, in the order of the parts."""
+    workers = threads or os.cpu_count() or 1
+    waiting: deque[Future[pa.RecordBatch]] = deque()
+    pool = ThreadPoolExecutor(workers)
+    try:
+        for part in parts:
+            waiting.append(pool.submit(make, part))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _cut(batches: Iterator[pa.RecordBatch], impressions: int | None) -> Iterator[pa.RecordBatch]:
+    """All batches, or the first so many impressions of them."""
+    left = impressions
+    for found in batches:
+        yield found if left is None else found.slice(0, left)
+        left = None if left is None else left - found.num_rows
+        if left is not None and left <= 0:
+            return
