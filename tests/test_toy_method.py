@@ -113,7 +113,7 @@ def test_it_is_in_the_table_for_people_programs_and_the_documentation(capsys: py
     assert ROW in interleaf.methods()
     assert "toy: A toy of the tests [T26]" in run(capsys, "methods").splitlines()
     (told,) = [row for row in json.loads(run(capsys, "methods", "--json")) if row["name"] == "toy"]
-    assert told["parameters"] == {"worth": "1"}
+    assert [(parameter["name"], parameter["default"]) for parameter in told["parameters"]] == [("worth", 1)]
     assert told["claims"] == {"considerate": True, "unbiased": True, "pareto": False, "reusable": False}
     lines = run(capsys, "methods", "--markdown").splitlines()
     assert (

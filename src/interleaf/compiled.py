@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ from interleaf import chance as plain_chance
 from interleaf.chance import Chance, Keyed, bytes_of
 from interleaf.methods.arrays import Array, Given, Impression
 
-_compiling = False
+_compiling, _counting = 0, Lock()
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _GOLDEN = np.uint64(plain_chance.GOLDEN)
@@ -58,23 +59,25 @@ def is_compiled(function: Callable[..., Any]) -> bool:
     """Whether `ready` gives the compiled form of this kernel."""
     if not hasattr(function, "py_func"):
         return False
-    return _compiling or function._cache.cache_path is not None or bool(function.signatures)  # type: ignore[attr-defined]
+    return _compiling > 0 or function._cache.cache_path is not None or bool(function.signatures)  # type: ignore[attr-defined]
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
     """Inside, kernels are compiled even where that cannot be kept: `interleaf.warm` asks for it."""
     global _compiling
-    before, _compiling = _compiling, True
+    with _counting:
+        _compiling += 1
     try:
         yield
     finally:
-        _compiling = before
+        with _counting:
+            _compiling -= 1
 
 
-def start(key: str, function: Callable[..., Any]) -> Chance:
-    """Chance for one call of a kernel, in the form that `ready(function)` understands."""
-    if is_compiled(function):
+def start(key: str, form: Callable[..., Any]) -> Chance:
+    """Chance for one call of a kernel, as the form of it that `ready` gave understands it."""
+    if hasattr(form, "py_func"):
         return cast(Chance, np.frombuffer(bytearray(bytes_of(key) + bytes(8)), dtype="<u8"))
     return Keyed(key)
 

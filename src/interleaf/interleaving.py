@@ -156,6 +156,10 @@ def credit(shown: Interleaving, clicks: Iterable[int], scheme: str | None = None
     >>> credit(shown, clicks=[2]).credit
     {'A': 0.0, 'B': 1.0}
     """
+    if not isinstance(shown, Interleaving):
+        raise ListError(
+            f"a shown list is an Interleaving, not {type(shown).__name__}; Interleaving.from_dict reads one"
+        )
     chosen = resolve(shown.method)
     named = chosen.scheme(scheme, len(shown.rankers))
     stored.check_needs(shown, chosen)

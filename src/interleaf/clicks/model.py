@@ -32,9 +32,9 @@ class ClickModel(ABC):
 
     def sample(self, documents: Sequence[Document], key: Key | None = None) -> tuple[int, ...]:
         """The ranks that one person clicks; the same key gives the same clicks."""
-        kernel = type(self).kernel
+        kernel = ready(type(self).kernel)
         clicks = np.zeros(len(documents), np.bool_)
-        ready(kernel)(self.inputs(documents, exact=False), start(key_of(key), kernel), clicks)
+        kernel(self.inputs(documents, exact=False), start(key_of(key), kernel), clicks)
         return _ranks(clicks)
 
     def distribution(self, documents: Sequence[Document]) -> dict[tuple[int, ...], Fraction]:

@@ -34,7 +34,8 @@ def compose(chosen: Chosen, problem: Problem, k: int, key: str) -> Composed:
     """The list for a key, by the form of the kernel that can answer now."""
     kernels = chosen.method.kernels
     work = Composing(chosen, problem, k, exact=False)
-    documents, teams, shown = work.run(ready(kernels.compose), start(key, kernels.compose))
+    kernel = ready(kernels.compose)
+    documents, teams, shown = work.run(kernel, start(key, kernel))
     if kernels.prepared_probability is None:
         return Composed(documents, teams, None, None)
     probability = kernels.prepared_probability(work.settings, shown)

@@ -52,7 +52,8 @@ def _solution(
     if count < 0:
         key = key_of(("optimized", CREDITS[kind], samples, size, rankings.hex(), ranks.hex()))
         lists = np.empty((samples, size), np.int32)
-        ready(_some_lists)(given, lists, start(key, _some_lists))
+        kernel = ready(_some_lists)
+        kernel(given, lists, start(key, kernel))
         lists = np.unique(lists, axis=0)
     probabilities, violation = _probabilities(lists, _worth(places, kind, exact), exact)
     kept = probabilities > 0

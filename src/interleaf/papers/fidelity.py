@@ -75,6 +75,14 @@ class Compared:
         after = int(above[-1]) + 1 if len(above) else 0
         return self.result.checkpoints[after] if after < len(self.result.checkpoints) else None
 
+    def largest_wrong(self) -> float | None:
+        """The largest difference of NDCG of two rankers that are judged wrongly at the end; None where none are."""
+        preferences, truths = self.result.preferences, self.result.truths
+        gaps = truths[:, :, None] - truths[:, None, :]
+        judged = np.sign(np.where(np.abs(preferences) <= TOLERANCE, 0.0, preferences))
+        wrong = np.abs(gaps[judged != np.sign(gaps)])
+        return float(wrong.max()) if len(wrong) else None
+
     def seen(self, runs: int) -> dict[str, float]:
         """Over the first runs: the NDCG of the lists shown, of the first ranker's own, and of the best ranker's own."""
         truths = self.result.truths[:runs]
@@ -128,15 +136,20 @@ def _table(found: Sequence[Compared], shared: Mapping[int, int]) -> Table:
         seen = [f"{value:.3f}" for value in one.seen(shared[one.rankers]).values()]
         reached = [None if (point := one.reached(level)) is None else f"{point:,}" for level in LEVELS]
         named_as = (one.rankers, one.clicks, one.method, one.result.scheme, len(one.error))
-        rows.append((*named_as, *_left(one), *reached, *seen))
+        rows.append((*named_as, *_left(one), _gap(one.largest_wrong()), *reached, *seen))
     points = found[0].earlier[0], found[0].result.checkpoints[-1]
     columns = (
         *("rankers", "clicks", "method", "scheme", "runs", f"error at {points[0]:,}", f"at {points[1]:,}", "falls"),
+        "largest gap wrong",
         *[f"impressions to {level}" for level in LEVELS],
         *("NDCG@10 shown", "control's", "best ranker's"),
     )
     title = "Binary error that remains (standard error over runs), impressions to lesser errors, and what people saw"
     return Table("methods", title, columns, tuple(rows))
+
+
+def _gap(gap: float | None) -> str | None:
+    return None if gap is None else f"{gap:.3f}"
 
 
 def _left(one: Compared) -> tuple[str, str, str]:
@@ -188,6 +201,6 @@ def _notes(size: Scale) -> list[str]:
         "truth: NDCG@10 on the queries of the impressions.",
         "Where each query has to be prepared, a method has fewer runs; what people saw is taken over the runs that all "
         f"methods share ({shared}), because those have the same rankers.",
-        "falls: the mean error fell between the two columns by more than twice its standard error. Impressions to an "
-        "error: the first checkpoint from which on the mean over runs stays there. The control is the first ranker.",
+        "falls: the mean error fell between the two columns by more than twice its standard error. Largest gap wrong: "
+        "of all pairs of rankers judged wrongly at the end, the largest difference of NDCG. Impressions to an error: the first checkpoint from which on the mean over runs stays there. The control is the first ranker.",
     ]

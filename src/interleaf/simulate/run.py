@@ -75,7 +75,8 @@ class Result:
     def __str__(self) -> str:
         head = f"{self.method} ({self.scheme}), {self.clicks} clicks, on {self.data}; "
         head += f"{len(self.errors)} runs, ties: {self.ties}"
-        lines = [f"{point:>12,}  {mean:.4f}  ({spread:.4f})" for point, (mean, spread) in self.binary_error.items()]
+        errors = self.binary_error.items()
+        lines = [f"{p:>12,}  {mean:.4f}" + ("" if np.isnan(sd) else f"  ({sd:.4f})") for p, (mean, sd) in errors]
         cut = "\ninterrupted: only the runs that were finished" if self.interrupted else ""
         return "\n".join([head + cut, f"{'impressions':>12}  binary error (standard deviation over runs)", *lines])
 

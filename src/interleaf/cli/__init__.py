@@ -1,0 +1,120 @@
+"""The command line: parse, one public call, print.
+
+Exit status: 0 done; 1 the data says no; 2 wrong use, with one line saying what is wrong and what would be right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from interleaf import __version__
+from interleaf.cli import lists, studies
+from interleaf.errors import InterleafError
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line and status 2, without the usage block."""
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except InterleafError as error:
+        print(f"interleaf {options.verb}: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One command: what it does, an example that runs, its options, and the function that does it."""
+
+    name: str
+    does: str
+    example: str
+    options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="interleaf", description="Online evaluation of rankers by interleaving.")
+    parser.add_argument("--version", action="version", version=f"interleaf {__version__}")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    for verb in VERBS:
+        made = verbs.add_parser(
+            verb.name,
+            help=verb.does,
+            description=verb.does[0].upper() + verb.does[1:] + ".",
+            epilog=f"Example:\n  {verb.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        verb.options(made)
+        made.set_defaults(run=verb.run)
+    return parser
+
+
+VERBS = (
+    Verb(
+        "methods",
+        "the table of comparison methods",
+        "interleaf methods --json",
+        lists.methods_options,
+        lists.run_methods,
+    ),
+    Verb(
+        "interleave",
+        "one list from rankings, as JSON on standard input",
+        """echo '{"production": ["d4", "d1"], "candidate": ["d1", "d9"]}' | interleaf interleave --key user-7""",
+        lists.interleave_options,
+        lists.run_interleave,
+    ),
+    Verb(
+        "credit",
+        "whom clicks on a list prefer; the list as JSON on standard input",
+        """echo '{"rankings": {"A": ["a", "b"], "B": ["b", "a"]}, "documents": ["b", "a"], "teams": [1, 0]}'"""
+        " | interleaf credit --clicks 1",
+        lists.credit_options,
+        lists.run_credit,
+    ),
+    Verb(
+        "audit",
+        "properties of methods: proved, or the smallest counterexample",
+        "interleaf audit 'team_draft(fill=owned)'",
+        lists.audit_options,
+        lists.run_audit,
+    ),
+    Verb(
+        "simulate",
+        "a simulated study on a learning-to-rank file, or on synthetic data; can write a log",
+        "interleaf simulate --rankers 1 5 9 --method pairwise_preference --impressions 2000 --runs 5",
+        studies.simulate_options,
+        studies.run_simulate,
+    ),
+    Verb(
+        "reproduce",
+        "a published study, our numbers beside the published ones",
+        "interleaf reproduce fidelity --scale quick",
+        studies.reproduce_options,
+        studies.run_reproduce,
+    ),
+    Verb(
+        "demo",
+        "two rankers, simulated people, a verdict: the whole idea in a terminal",
+        "interleaf demo --people 500",
+        studies.demo_options,
+        studies.run_demo,
+    ),
+)

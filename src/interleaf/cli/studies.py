@@ -1,0 +1,86 @@
+"""Commands that simulate: simulate, reproduce, demo."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from interleaf.cli.lists import method_options
+from interleaf.cli.show import print_json, progress
+from interleaf.papers import STUDIES
+
+
+def simulate_options(made: argparse.ArgumentParser) -> None:
+    """Data, rankers, method, clicks, size."""
+    made.add_argument("data", nargs="*", metavar="FILE", help="LETOR or SVMlight text; synthetic queries if left out")
+    made.add_argument("--rankers", nargs="+", type=int, default=[1, 2], metavar="FEATURE", help="features to rank by")
+    method_options(made)
+    made.add_argument("--clicks", default="navigational", metavar="MODEL", help="such as 'informational'")
+    made.add_argument("--scheme", help="how clicks become a score; the method's default if left out")
+    made.add_argument("--impressions", type=int, default=10_000, help="of each run, or of the log")
+    made.add_argument("--runs", type=int, default=25)
+    made.add_argument("--seed", type=int, default=1)
+    made.add_argument("--log", metavar="FILE", help="write a log of people (.parquet, .jsonl) instead of runs")
+    made.add_argument("--taste", type=float, default=0.0, help="with --log: how far people lean to the first ranker")
+    made.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run_simulate(options: argparse.Namespace) -> int:
+    """Run a study, or write a log of people."""
+    from interleaf.simulate import People, World, read_letor, run, synthetic
+
+    features = max([20, *options.rankers])
+    data = (
+        read_letor(options.data, progress=progress) if options.data else synthetic(features=features, seed=options.seed)
+    )
+    if options.log:
+        people = People(clicks=options.clicks, taste=options.taste)
+        world = World(data, options.rankers, people, options.method, options.k, options.seed)
+        rows = world.write(options.log, impressions=options.impressions)
+        print(f"{options.log}: {rows:,} impressions; the truth: {world.truth.reason}")
+        return 0
+    result = run(
+        data, options.rankers, options.method, options.clicks, options.impressions, options.runs, options.seed,
+        k=options.k, scheme=options.scheme, progress=progress,
+    )  # fmt: skip
+    if options.json:
+        print_json(result.to_dict())
+    else:
+        print(result)
+    return 130 if result.interrupted else 0
+
+
+def reproduce_options(made: argparse.ArgumentParser) -> None:
+    """Which study, on what, how large."""
+    made.add_argument("study", metavar="STUDY", help=", ".join(STUDIES))
+    made.add_argument("--data", metavar="DIR", help="a learning-to-rank set; synthetic queries if left out")
+    made.add_argument("--scale", default="quick", help="quick, or paper: as much as was published")
+    made.add_argument("--seed", type=int, default=1)
+    made.add_argument("--out", metavar="DIR", help="write tables (CSV, Markdown) and charts (PNG, SVG) there")
+
+
+def run_reproduce(options: argparse.Namespace) -> int:
+    """Run a published study again."""
+    from interleaf.papers import reproduce
+
+    folder = Path(options.data) if options.data else None
+    study = reproduce(options.study, folder, options.scale, options.seed, progress)
+    print(study)
+    for path in study.write(Path(options.out)) if options.out else []:
+        print(path, file=sys.stderr)
+    return 0
+
+
+def demo_options(made: argparse.ArgumentParser) -> None:
+    """How many people, and which."""
+    made.add_argument("--people", type=int, default=1000, help="how many people search")
+    made.add_argument("--seed", type=int, default=1, help="another seed, other people")
+
+
+def run_demo(options: argparse.Namespace) -> int:
+    """The idea in a terminal."""
+    from interleaf.demo import terminal
+
+    terminal.run(options.people, options.seed)
+    return 0
