@@ -321,6 +321,7 @@ def test_fidelity_reads_results_right() -> None:
     assert compared(np.ones((2, 1)), (5,)).reached(0.3) is None
     assert one.earlier[0] == 20
     assert fidelity._left(one) == ("0.150 (0.150)", "0.000", "no")
+    assert one.largest_wrong() == pytest.approx(0.2)  # nobody is preferred
     assert one.seen(1) == pytest.approx({"shown": 0.6, "control": 0.5, "best": 0.7})
 
 

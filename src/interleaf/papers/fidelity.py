@@ -202,5 +202,6 @@ def _notes(size: Scale) -> list[str]:
         "Where each query has to be prepared, a method has fewer runs; what people saw is taken over the runs that all "
         f"methods share ({shared}), because those have the same rankers.",
         "falls: the mean error fell between the two columns by more than twice its standard error. Largest gap wrong: "
-        "of all pairs of rankers judged wrongly at the end, the largest difference of NDCG. Impressions to an error: the first checkpoint from which on the mean over runs stays there. The control is the first ranker.",
+        "of all pairs of rankers judged wrongly at the end, the largest difference of NDCG. Impressions to an error: "
+        "the first checkpoint from which on the mean over runs stays there. The control is the first ranker.",
     ]
