@@ -29,7 +29,7 @@ def lines(
     altair = _altair()
     scale = altair.Scale(type="log" if logarithmic else "linear", nice=False)
     base = altair.Chart(altair.Data(values=list(rows))).encode(
-        x=altair.X(f"{x}:Q", scale=scale, title=x), color=altair.Color(f"{colour}:N", title=colour)
+        x=altair.X(f"{x}:Q", scale=scale, title=x), color=_colour(altair, rows, colour)
     )
     drawn = base.mark_line(point=True).encode(y=altair.Y(f"{y}:Q", title=y, scale=altair.Scale(zero=False)))
     if band is not None:
@@ -37,7 +37,7 @@ def lines(
         drawn = around + drawn
     drawn = drawn.properties(width=280, height=220)
     if facet is not None:
-        drawn = drawn.facet(column=altair.Column(f"{facet}:N", title=None, sort=None))
+        drawn = drawn.facet(column=altair.Column(f"{facet}:N", title=None, sort=_order(rows, facet)))
     return dict(drawn.properties(title=title).to_dict())
 
 
@@ -51,13 +51,23 @@ def bars(rows: Rows, x: str, y: str, colour: str, title: str, *, facet: str | No
             x=altair.X(f"{x}:N", title=None, sort=None),
             xOffset=altair.XOffset(f"{colour}:N", sort=None),
             y=altair.Y(f"{y}:Q", title=y),
-            color=altair.Color(f"{colour}:N", title=colour, sort=None),
+            color=_colour(altair, rows, colour),
         )
         .properties(width=280, height=220)
     )
     if facet is not None:
-        drawn = drawn.facet(column=altair.Column(f"{facet}:N", title=None, sort=None))
+        drawn = drawn.facet(column=altair.Column(f"{facet}:N", title=None, sort=_order(rows, facet)))
     return dict(drawn.properties(title=title).to_dict())
+
+
+def _colour(altair: Any, rows: Rows, field: str) -> Any:
+    """Colours in the order of the rows; the legend's marks are solid, whatever the bands are."""
+    legend = altair.Legend(symbolOpacity=1)
+    return altair.Color(f"{field}:N", title=field, sort=_order(rows, field), legend=legend)
+
+
+def _order(rows: Rows, field: str) -> list[Any]:
+    return list(dict.fromkeys(row[field] for row in rows))
 
 
 def to_svg(chart: Mapping[str, Any]) -> str:

@@ -131,6 +131,8 @@ def _cell(
         runs = size.optimized_runs if label == "OM" else size.runs
         drawn = _drawn(features, count, (seed, fold))
         found.append(run(impressions, drawn, method, model, size.impressions, runs, seed, scheme=scheme, truth=test))
+        if found[-1].interrupted:
+            raise KeyboardInterrupt
     return found
 
 
