@@ -1,5 +1,6 @@
 """Simulated runs: rankings with ties, NDCG, batches of clicks, and results that depend on the seed alone."""
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from interleaf import ClickError, DataError, RankingError
 from interleaf.chance import bytes_of, key_of
 from interleaf.clicks import Cascade, OneClick, PositionBased, named
 from interleaf.methods.table import METHODS
-from interleaf.simulate import Judged, run, synthetic
+from interleaf.simulate import Judged, run, sweep, synthetic
 from interleaf.simulate.degrade import at_random, shuffled_top, swapped
 from interleaf.simulate.rankers import Ranker, rank, scores_of
 from interleaf.simulate.score_files import read_run, read_scores
@@ -115,6 +116,24 @@ def test_rankers_may_differ_from_run_to_run_and_truth_may_be_elsewhere() -> None
     assert result.truths.shape == (2, 2)
     assert (result.truths[0] != result.truths[1]).any()
     assert result.settings["truth"] == test.name
+
+
+def test_a_sweep_is_every_combination_and_each_is_what_a_run_alone_gives() -> None:
+    sets = {"strong": [1, 2], "far apart": [1, 6]}
+    found = sweep(DATA, sets, ["team_draft", "pairwise_preference"], ["perfect", "random"], 200, 2, seed=3)
+    told = [(result.settings["rankers"], result.method, result.clicks) for result in found]
+    assert told == list(product(sets, ("team_draft", "pairwise_preference"), ("perfect", "random")))
+    alone = run(DATA, [1, 6], "pairwise_preference", "random", 200, 2, seed=3)
+    assert (found[-1].preferences_at == alone.preferences_at).all()
+
+
+def test_preferences_are_kept_at_every_checkpoint() -> None:
+    short = run(DATA, [1, 3], "team_draft", "perfect", 50, 2, seed=3)
+    long = run(DATA, [1, 3], "team_draft", "perfect", 200, 2, seed=3, checkpoints=[50])
+    assert long.checkpoints == (50, 200)
+    assert long.preferences_at.shape == (2, 2, 2, 2)
+    assert (long.preferences_at[:, -1] == long.preferences).all()
+    assert short.preferences.shape == (2, 2, 2)
 
 
 def test_impossible_studies_are_refused() -> None:

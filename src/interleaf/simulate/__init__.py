@@ -3,8 +3,8 @@
 from interleaf.simulate.data import Judged
 from interleaf.simulate.letor import read_letor
 from interleaf.simulate.people import People
-from interleaf.simulate.run import Result, run
+from interleaf.simulate.run import Result, run, sweep
 from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 
-__all__ = ["Judged", "People", "Result", "World", "read_letor", "run", "synthetic"]
+__all__ = ["Judged", "People", "Result", "World", "read_letor", "run", "sweep", "synthetic"]

@@ -7,9 +7,10 @@ threads, and a run can be repeated alone.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,9 @@ class Result:
     """One method under one click model; arrays have a row a run and a column a checkpoint.
 
     `binary_error` is the share of ordered pairs of rankers whose preference has another sign than the difference of
-    their NDCG; `own_errors` the same with the NDCG on the queries of the impressions; `preferences[run]` is the mean
-    preference matrix at the end; `shown_ndcg[run]` is what people saw.
+    their NDCG, a preference of zero counting as wrong unless the truth is zero, too; `errors` are those of each run,
+    `own_errors` the same with the NDCG on the queries of the impressions; `preferences_at[run, checkpoint]` is the mean
+    preference matrix so far, `preferences[run]` the last one; `shown_ndcg[run]` is what people saw.
     """
 
     method: str
@@ -66,7 +68,7 @@ class Result:
     checkpoints: tuple[int, ...]
     errors: Array
     own_errors: Array
-    preferences: Array
+    preferences_at: Array
     truths: Array
     shown_ndcg: Array
     interrupted: bool = False
@@ -84,10 +86,16 @@ class Result:
         """JSON-ready."""
         lists = {
             name: getattr(self, name).tolist()
-            for name in ("errors", "own_errors", "preferences", "truths", "shown_ndcg")
+            for name in ("errors", "own_errors", "preferences_at", "truths", "shown_ndcg")
         }
         words = {name: getattr(self, name) for name in ("method", "scheme", "clicks", "data", "ties", "interrupted")}
         return {**words, **self.settings, "checkpoints": list(self.checkpoints), **lists}
+
+    @property
+    def preferences(self) -> Array:
+        """The mean preference matrix of each run after its last impression."""
+        last: Array = self.preferences_at[:, -1]
+        return last
 
     @property
     def binary_error(self) -> dict[int, tuple[float, float]]:
@@ -144,12 +152,38 @@ def run(
         checkpoints=plan.checkpoints,
         errors=np.array([outcome.errors for outcome in outcomes]),
         own_errors=np.array([outcome.own_errors for outcome in outcomes]),
-        preferences=np.array([outcome.preference for outcome in outcomes]),
+        preferences_at=np.array([outcome.preferences for outcome in outcomes]),
         truths=np.array([outcome.truth for outcome in outcomes]),
         shown_ndcg=np.array([outcome.shown_ndcg for outcome in outcomes]),
         interrupted=interrupted,
         settings={"impressions": impressions, "k": k, "seed": seed, "truth": plan.truth.name, "cut": cut},
     )
+
+
+def sweep(
+    data: Judged,
+    rankers: Mapping[str, Sequence[Ranker] | Callable[[int], Sequence[Ranker]]],
+    methods: Sequence[str],
+    clicks: Sequence[str],
+    *args: Any,
+    progress: Progress | None = None,
+    **options: Any,
+) -> list[Result]:
+    """Every method under every click model on every named set of rankers; an interrupt keeps what is finished.
+
+    What else `run` takes is the same for all; `result.settings["rankers"]` names the set.
+    """
+    cells = list(product(rankers.items(), methods, clicks))
+    results: list[Result] = []
+    for number, ((name, chosen), method, model) in enumerate(cells, 1):
+        result = run(data, chosen, method, model, *args, **options)
+        result.settings["rankers"] = name
+        results.append(result)
+        if progress is not None:
+            progress(number, len(cells))
+        if result.interrupted:
+            break
+    return results
 
 
 def _checkpoints(given: Sequence[int] | None, impressions: int) -> tuple[int, ...]:
@@ -164,7 +198,7 @@ class _Outcome:
     scheme: str
     errors: Array
     own_errors: Array
-    preference: Array
+    preferences: Array
     truth: Array
     shown_ndcg: float
 
@@ -208,7 +242,8 @@ def _run_once(plan: Plan, number: int) -> _Outcome:
         tally.note()
     errors, own_errors = np.array(tally.errors).T
     shown = tally.gain / plan.impressions
-    return _Outcome(scheme.name, errors, own_errors, tally.preference() / plan.impressions, truth, shown)
+    means = np.array(tally.preferences) / np.array(plan.checkpoints)[:, None, None]
+    return _Outcome(scheme.name, errors, own_errors, means, truth, shown)
 
 
 def _rankings(plan: Plan, data: Judged, rankers: Sequence[Ranker], key: tuple[Any, ...]) -> Array:
@@ -228,6 +263,7 @@ class _Tally:
         self._credit, self._pairs = np.zeros(rankers), np.zeros((rankers, rankers))
         self._truths = [np.sign(truth[:, None] - truth[None, :]) for truth in truths]
         self.errors: list[list[float]] = []
+        self.preferences: list[Array] = []
         self.gain = 0.0
 
     def add(self, rows: slice) -> None:
@@ -254,6 +290,7 @@ class _Tally:
     def note(self) -> None:
         """The binary errors so far: pairs whose sum has another sign than each truth."""
         found = self.preference()
+        self.preferences.append(found)
         signs = np.sign(np.where(np.abs(found) <= forms.TOLERANCE * max(1.0, np.abs(found).max()), 0.0, found))
         off_diagonal = ~np.eye(len(signs), dtype=bool)
         self.errors.append([float((signs != truth)[off_diagonal].mean()) for truth in self._truths])
