@@ -223,7 +223,8 @@ def test_settled_is_from_where_on_the_share_stays() -> None:
 def test_the_realistic_people_of_five_grades_are_those_of_the_click_table() -> None:
     assert tuple(realistic(5).click) == named("realistic").click
     assert tuple(realistic(5).stop) == pytest.approx(named("realistic").stop)
-    assert realistic(3).click == [0.05, 0.2, 0.8]
+    assert tuple(realistic(3).click) == named("realistic", 3).click
+    assert realistic(4).click == pytest.approx([0.05, 0.05 * 16 ** (1 / 3), 0.05 * 16 ** (2 / 3), 0.8])
 
 
 def test_fixed_queries_come_from_all_folds_alike() -> None:

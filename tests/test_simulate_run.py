@@ -198,6 +198,8 @@ def test_scores_and_runs_are_read_from_files(tmp_path: Path) -> None:
         ("9 Q0 1 1 2 t", "line 1: .* no query '9'"),
         ("0 Q0 3 1 2 t", "documents 1 to 2, not '3'"),
         ("", "ranks nothing"),
+        ("0 Q0 1 1 2 t\n\n0 Q0 q0-d1 2 1 t", "line 3: document 'q0-d1' of query '0' is there twice"),
+        ("0 Q0 clueweb09-en0000-00-00001 1 2 t", "documents 1 to 2, not 'clueweb09"),
     ],
 )
 def test_a_broken_run_is_refused_with_file_and_line(tmp_path: Path, text: str, message: str) -> None:

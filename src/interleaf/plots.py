@@ -80,6 +80,12 @@ def to_png(chart: Mapping[str, Any]) -> bytes:
     return bytes(_converter().vegalite_to_png(dict(chart), scale=2))
 
 
+def check_drawing() -> None:
+    """Whether charts can be made and drawn here; an error with the pip command if not."""
+    _altair()
+    _converter()
+
+
 def _altair() -> Any:
     try:
         import altair

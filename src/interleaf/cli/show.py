@@ -12,7 +12,7 @@ from interleaf.errors import InterleafError
 
 def progress(done: int, total: int) -> None:
     """A bar on a terminal, nothing in a pipe."""
-    if sys.stderr.isatty():
+    if total > 0 and sys.stderr.isatty():
         filled = 30 * done // total
         end = "\r" + " " * 50 + "\r" if done == total else ""
         print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {done}/{total}{end}", end="", file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from interleaf.cli.lists import method_options
 from interleaf.cli.show import print_json, progress
+from interleaf.errors import DataError
 from interleaf.papers import STUDIES
 
 
@@ -65,11 +66,28 @@ def run_reproduce(options: argparse.Namespace) -> int:
     from interleaf.papers import reproduce
 
     folder = Path(options.data) if options.data else None
+    if options.out:
+        _check_writable(Path(options.out))
     study = reproduce(options.study, folder, options.scale, options.seed, progress)
     print(study)
     for path in study.write(Path(options.out)) if options.out else []:
         print(path, file=sys.stderr)
     return 0
+
+
+def _check_writable(folder: Path) -> None:
+    """Find out before the study runs, not after, that its files have no place to go, or charts cannot be drawn."""
+    from interleaf import plots
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".interleaf").touch()
+        (folder / ".interleaf").unlink()
+    except OSError as error:
+        raise DataError(
+            f"cannot write to {folder}: {error.strerror}; give --out a folder that can be written"
+        ) from None
+    plots.check_drawing()
 
 
 def demo_options(made: argparse.ArgumentParser) -> None:

@@ -48,6 +48,8 @@ TABLES = (
     Table("perfect", 2, (0, 1), (0, 0), _OLDER),
     Table("perfect_linear", None, (0, 1), (0, 0), 'H12h, in words: clicks rise "linearly" with the grade, no stop'),
     Table("realistic", 5, (0.05, 0.1, 0.2, 0.4, 0.8), (0, 0.2, 0.4, 0.6, 0.8), _H11),
+    Table("realistic", 3, (0.05, 0.2, 0.8), (0, 0.4, 0.8), _H11),
+    Table("realistic", 2, (0.05, 0.8), (0, 0.8), _H11),
     Table("navigational", 5, (0.05, 0.3, 0.5, 0.7, 0.95), (0.2, 0.3, 0.5, 0.7, 0.9), f"O17, Table 2; {_RELEASED}"),
     Table("navigational", 3, (0.05, 0.5, 0.95), (0.2, 0.5, 0.9), _OLDER),
     Table("navigational", 2, (0.05, 0.95), (0.2, 0.9), _OLDER),

@@ -15,7 +15,7 @@ from interleaf.simulate.rankers import generator_of
 from interleaf.simulate.synthetic import synthetic
 
 # Names that a folder or file may carry, and what the papers call the set.
-KNOWN = {"mq2007": "MQ2007", "mq2008": "MQ2008", "mslr": "MSLR-WEB10k", "ohsumed": "OHSUMED"}
+KNOWN = {"mq2007": "MQ2007", "mq2008": "MQ2008", "web10k": "MSLR-WEB10k", "mslr": "MSLR", "ohsumed": "OHSUMED"}
 FOLDS = 5
 
 
@@ -51,6 +51,8 @@ def find(folder: Path | None, seed: int, queries: int = 400) -> Folds:
     if not files:
         raise DataError(f"{folder} holds no S1 .. S5, no Fold1 .. Fold5 and no .txt file; give a LETOR set")
     data = read_letor(files)
+    if len(data) < FOLDS:
+        raise DataError(f"{folder} has {len(data)} queries; a study makes {FOLDS} folds of them, give more")
     return Folds(name, f"{folder.name}, split in {FOLDS} by keyed chance", list(data.folds(FOLDS, seed)))
 
 

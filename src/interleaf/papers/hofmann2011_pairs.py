@@ -160,7 +160,12 @@ def perfect(grades: int) -> Cascade:
 
 
 def realistic(grades: int) -> Cascade:
-    """H11's noisy people: clicks from .05 to .8 by equal factors, stops from 0 to .8 by equal steps (unverified)."""
+    """H11's noisy people; for grades that no table knows, by the rule of the tables.
+
+    Clicks go from .05 to .8 by equal factors, stops from 0 to .8 by equal steps (unverified).
+    """
+    if grades in {table.grades for table in TABLES if table.name == "realistic"}:
+        return named("realistic", grades=grades)
     levels = [grade / (grades - 1) for grade in range(grades)]
     return Cascade([round(0.05 * 16**level, 12) for level in levels], [round(0.8 * level, 12) for level in levels])
 

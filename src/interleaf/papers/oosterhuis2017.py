@@ -17,6 +17,7 @@ import numpy as np
 
 from interleaf import plots
 from interleaf.clicks import named, scale_of
+from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.papers.folds import Folds, find
 from interleaf.papers.study import Cell, Progress, Study, Table
@@ -36,6 +37,7 @@ CLICKS = ("perfect", "navigational", "informational")
 FEATURES = {
     "MQ2007": [*range(11, 16), *range(21, 41)],
     "MQ2008": [*range(11, 16), *range(21, 41)],
+    "MSLR": [*range(71, 91), *range(106, 126)],
     "MSLR-WEB10k": [*range(71, 91), *range(106, 126)],
     "OHSUMED": [*range(9, 13), *range(15, 29)],
 }
@@ -108,6 +110,10 @@ def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | N
     varying = set[int].intersection(*[set(impressions.varying_features().tolist()) for impressions, _ in folds.pairs])
     known = sorted(varying.intersection(FEATURES.get(folds.name, varying)))
     counts = [count for count in size.rankers if count <= len(known)]
+    if not counts:
+        raise DataError(
+            f"{folds.described} has {len(known)} features that vary; the study compares {min(size.rankers)}"
+        )
     results: dict[tuple[int, str, str], list[Result]] = {}
     cells = [(count, clicks, label) for count in counts for clicks in CLICKS for label in METHODS]
     for number, (count, clicks, label) in enumerate(cells):
@@ -117,7 +123,7 @@ def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | N
     tables = [_table(results, count, folds.name, own) for count in counts for own in (False, True)]
     tables += [_tests(results, counts)]
     charts = {"error": _chart(results, counts)}
-    return Study(NAME, TITLE, folds.described, scale, tuple(tables), charts, _notes(folds, size))
+    return Study(NAME, TITLE, folds.described, scale, tuple(tables), charts, _notes(folds, size, counts, len(known)))
 
 
 def _cell(
@@ -187,8 +193,11 @@ def _chart(results: Mapping[Any, list[Result]], counts: list[int]) -> dict[str, 
     return plots.lines(rows, "impressions", "binary error", "method", f"Binary error, {count} rankers", facet="clicks")
 
 
-def _notes(folds: Folds, size: Scale) -> list[str]:
+def _notes(folds: Folds, size: Scale, counts: list[int], features: int) -> list[str]:
+    missing = [str(count) for count in size.rankers if count not in counts]
+    left_out = [f"No table for {' and '.join(missing)} rankers: only {features} features vary."] if missing else []
     return [
+        *left_out,
         f"{size.runs} runs a fold ({size.optimized_runs} of OM), {len(folds.pairs)} folds, {size.impressions:,} "
         "impressions a run, k = 10; rankers are single features drawn anew for each run; ties: an order of its own for "
         "each ranker; the stop coin is tossed after every document read; truth: NDCG@10.",

@@ -119,7 +119,7 @@ class Judged:
     def folds(self, count: int, seed: Key) -> Folds:
         """Cross-validation by query: pairs (train, test), every query in one test set."""
         if not 2 <= count <= len(self):
-            raise DataError(f"{self.name} has {len(self)} queries; ask for 2 to {len(self)} folds, not {count}")
+            raise DataError(f"{self.name} has {len(self)} queries; {count} folds need 2 or more, at most one a query")
         order = shuffled(len(self), ("folds", seed))
         return Folds(self, tuple(tuple(sorted(order[fold::count])) for fold in range(count)))
 

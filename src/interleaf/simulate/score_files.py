@@ -13,37 +13,48 @@ from interleaf.simulate.data import Judged
 
 def read_scores(path: str | Path, data: Judged) -> Array:
     """One number a line, a line a row of the data, in its order."""
-    lines = [line.split() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = _lines(path)
     if len(lines) != len(data.grades):
-        raise DataError(
-            f"{path} holds {len(lines)} scores, but {data.name} has {len(data.grades)} rows; give one a row"
-        )
-    return np.array([_number(words[0], path, number) for number, words in enumerate(lines, 1)])
+        raise DataError(f"{path} holds {len(lines)} scores; {data.name} has {len(data.grades)} rows, give one a row")
+    return np.array([_number(line.strip(), path, number) for number, line in lines])
 
 
 def read_run(path: str | Path, data: Judged) -> Array:
     """A TREC run, `qid Q0 docid rank score tag`: sorted by score, documents that it lacks come after all it has.
 
-    A document's id is its number in its query, from 1, alone or after anything and a dash: `7`, or `q12-d7`.
+    A document's id is its number in its query, from 1: `7`, or as simulated logs name it, `q12-d7` in query 12.
     """
     starts = dict(zip(data.queries, data.offsets[:-1].tolist(), strict=True))
     sizes = dict(zip(data.queries, np.diff(data.offsets).tolist(), strict=True))
     scores = np.full(len(data.grades), np.nan)
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
-        words = line.split()
+    for number, line in _lines(path):
+        words, where = line.split(), f"{path}, line {number}"
         if len(words) != 6:
-            raise DataError(f"{path}, line {number}: {line!r} is not 'qid Q0 docid rank score tag'")
-        query, document = words[0], words[2].rpartition("-")[2].lstrip("d")
+            raise DataError(f"{where}: {line!r} is not 'qid Q0 docid rank score tag'")
+        query, document = words[0], words[2].removeprefix(f"q{words[0]}-d")
         if query not in starts:
-            raise DataError(f"{path}, line {number}: {data.name} has no query {query!r}")
+            raise DataError(f"{where}: {data.name} has no query {query!r}")
         if not document.isdecimal() or not 1 <= int(document) <= sizes[query]:
-            raise DataError(
-                f"{path}, line {number}: query {query!r} has documents 1 to {sizes[query]}, not {words[2]!r}"
-            )
-        scores[starts[query] + int(document) - 1] = _number(words[4], path, number)
+            raise DataError(f"{where}: query {query!r} has documents 1 to {sizes[query]}, not {words[2]!r}")
+        row = starts[query] + int(document) - 1
+        if not np.isnan(scores[row]):
+            raise DataError(f"{where}: document {words[2]!r} of query {query!r} is there twice; keep one")
+        scores[row] = _number(words[4], path, number)
     if np.isnan(scores).all():
         raise DataError(f"{path} ranks nothing; give a TREC run with at least one line")
-    return np.where(np.isnan(scores), np.nanmin(scores) - 1, scores)
+    below_all = np.nextafter(np.nanmin(scores), -np.inf)
+    return np.where(np.isnan(scores), below_all, scores)
+
+
+def _lines(path: str | Path) -> list[tuple[int, str]]:
+    """The lines that hold something, with their numbers."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}; give a file of scores") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not text; give a file of scores") from None
+    return [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
 def _number(text: str, path: str | Path, line: int) -> float:
