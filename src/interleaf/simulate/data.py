@@ -84,6 +84,11 @@ class Judged:
             varies |= (self.features[start : start + _BLOCK] != self.features[0]).any(axis=0)
         return self.feature_ids[varies]
 
+    def where(self, row: int) -> str:
+        """A row of the set in words: its query and its number there."""
+        query = int(np.searchsorted(self.offsets, row, side="right")) - 1
+        return f"{self.name}, query {self.queries[query]!r}, document {row - int(self.offsets[query]) + 1}"
+
     def rows(self, query: int) -> slice:
         """Where the documents of a query are, by its number from 0."""
         return slice(int(self.offsets[query]), int(self.offsets[query + 1]))
@@ -119,7 +124,10 @@ class Judged:
     def folds(self, count: int, seed: Key) -> Folds:
         """Cross-validation by query: pairs (train, test), every query in one test set."""
         if not 2 <= count <= len(self):
-            raise DataError(f"{self.name} has {len(self)} queries; {count} folds need 2 or more, at most one a query")
+            raise DataError(
+                f"cannot make {count} folds of the {len(self)} queries of {self.name}; "
+                "ask for at least 2, at most one a query"
+            )
         order = shuffled(len(self), ("folds", seed))
         return Folds(self, tuple(tuple(sorted(order[fold::count])) for fold in range(count)))
 

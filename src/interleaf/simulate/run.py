@@ -130,7 +130,7 @@ def run(
     `truth` are other queries to take the NDCG on; `cut` its depth, None for all of the ranking. An interrupt keeps the
     runs that are finished.
     """
-    model = named(clicks, scale_of(data.most_grade)) if isinstance(clicks, str) else clicks
+    model = _model(data, clicks)
     plan = Plan(
         data, rankers, resolve(method), model, scheme, impressions, _checkpoints(checkpoints, impressions), k, seed,
         truth or data, cut, ties,
@@ -138,8 +138,6 @@ def run(
     check_k(k)
     if cut is not None and cut < 1:
         raise DataError(f"NDCG cannot be cut at {cut}; give a rank from 1 up, or None for all of the ranking")
-    if not isinstance(model, (Cascade, PositionBased)):
-        raise ClickError(f"clicks are a named table, a Cascade or a PositionBased model, not {clicks!r}")
     if runs < 1 or impressions < 1:
         raise DataError(f"{runs} runs of {impressions} impressions is nothing to simulate; give at least 1 of each")
     outcomes, interrupted = _all_runs(plan, runs, threads, progress)
@@ -158,6 +156,22 @@ def run(
         interrupted=interrupted,
         settings={"impressions": impressions, "k": k, "seed": seed, "truth": plan.truth.name, "cut": cut},
     )
+
+
+def _model(data: Judged, clicks: str | Cascade | PositionBased) -> Cascade | PositionBased:
+    """The click model, which must know every grade of the data."""
+    row = int(np.argmax(data.grades))
+    highest = f"{data.where(row)} has grade {data.grades[row]}"
+    try:
+        model = named(clicks, scale_of(data.most_grade)) if isinstance(clicks, str) else clicks
+    except ClickError as error:
+        raise ClickError(f"{error} (the best grade: {highest})") from None
+    if not isinstance(model, (Cascade, PositionBased)):
+        raise ClickError(f"clicks are a named table, a Cascade or a PositionBased model, not {clicks!r}")
+    known = len(model.click if isinstance(model, Cascade) else model.attraction)
+    if data.most_grade >= known:
+        raise ClickError(f"{highest}, but the click model knows 0 to {known - 1}; give it a probability for each grade")
+    return model
 
 
 def sweep(
