@@ -101,7 +101,7 @@ class Scale:
     optimized_runs: int
 
 
-SCALES = {"quick": Scale(4, 10_000, (5, 15), 1), "paper": Scale(25, 10_000, (5, 15, 40), 25)}
+SCALES = {"quick": Scale(8, 10_000, (5, 15), 2), "paper": Scale(25, 10_000, (5, 15, 40), 25)}
 
 
 def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None) -> Study:

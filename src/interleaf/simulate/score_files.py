@@ -42,8 +42,8 @@ def read_run(path: str | Path, data: Judged) -> Array:
         scores[row] = _number(words[4], path, number)
     if np.isnan(scores).all():
         raise DataError(f"{path} ranks nothing; give a TREC run with at least one line")
-    below_all = np.nextafter(np.nanmin(scores), -np.inf)
-    return np.where(np.isnan(scores), below_all, scores)
+    lowest = np.nanmin(scores)
+    return np.where(np.isnan(scores), lowest - max(1.0, 1e-9 * abs(lowest)), scores)
 
 
 def _lines(path: str | Path) -> list[tuple[int, str]]:
