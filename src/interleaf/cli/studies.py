@@ -35,6 +35,10 @@ def run_simulate(options: argparse.Namespace) -> int:
     data = (
         read_letor(options.data, progress=progress) if options.data else synthetic(features=features, seed=options.seed)
     )
+    if options.log and (options.scheme or options.json):
+        raise DataError(
+            "--log writes what people did, which has no scheme and no result; leave out --scheme and --json"
+        )
     if options.log:
         people = People(clicks=options.clicks, taste=options.taste)
         world = World(data, options.rankers, people, options.method, options.k, options.seed)
