@@ -69,13 +69,18 @@ def checked(data: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
         "union": union,
         "choices": None if data.get("choices") is None else _choices(data, len(documents), union),
         **checked_extras(data),
-        "rankings": _rankings(data.get("rankings")),
+        "rankings": None if data.get("rankings") is None else _rankings(data, lengths),
     }
 
 
-def _rankings(rankings: Any) -> tuple[tuple[Document, ...], ...] | None:
+def _rankings(data: Mapping[str, Any], lengths: tuple[int, ...]) -> tuple[tuple[Document, ...], ...]:
     """Input rankings that were stored beside the ranks, in the order of the rankers."""
-    return None if rankings is None else tuple(tuple(_sequence({"rankings": one}, "rankings")) for one in rankings)
+    rankings = tuple(tuple(_sequence({"rankings": one}, "rankings")) for one in _sequence(data, "rankings"))
+    if tuple(map(len, rankings)) != lengths:
+        raise ListError(
+            f"rankings hold {tuple(map(len, rankings))} documents, but lengths are {lengths}; store the same"
+        )
+    return rankings
 
 
 def checked_extras(data: Mapping[str, Any]) -> dict[str, Any]:
