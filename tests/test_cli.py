@@ -15,7 +15,7 @@ import interleaf
 from interleaf import Interleaving, cli
 from interleaf.methods.table import METHODS
 
-VERBS = ("methods", "interleave", "credit", "audit", "simulate", "reproduce", "demo")
+VERBS = ("methods", "interleave", "credit", "audit", "simulate", "reproduce", "analyze", "plan", "demo")
 RANKINGS = {"production": ["d4", "d1", "d7"], "candidate": ["d1", "d9", "d4"]}
 HEAVY = ("numba", "llvmlite", "scipy", "pyarrow")
 Said = pytest.CaptureFixture[str]
@@ -62,12 +62,12 @@ def test_the_help_names_every_verb(capsys: Said) -> None:
 @pytest.mark.parametrize(
     "verb", [pytest.param(verb, marks=pytest.mark.slow if verb == "reproduce" else ()) for verb in VERBS]
 )
-def test_the_help_of_a_verb_ends_with_an_example_that_runs(verb: str, capsys: Said) -> None:
+def test_the_help_of_a_verb_ends_with_an_example_that_runs(verb: str, capsys: Said, tmp_path: Path) -> None:
     text = help_of(verb, capsys)
     heading, example = text.rstrip().splitlines()[-2:]
     assert heading == "Example:"
     assert f"interleaf {verb}" in example
-    done = shell(example)
+    done = shell(example, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     if verb in ("interleave", "credit") or "--json" in example:

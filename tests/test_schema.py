@@ -29,7 +29,7 @@ TABLE: list[tuple[str, Any, bool]] = [
     ("query", pa.string(), True),
     ("arm", pa.string(), False),
     ("method", pa.string(), False),
-    ("key", pa.string(), False),
+    ("key", pa.string(), True),
     ("page", pa.int16(), True),
     ("log_probability", pa.float64(), True),
     ("relaxed", pa.bool_(), True),
@@ -125,6 +125,7 @@ def test_nullable_columns_may_be_missing_and_unknown_ones_be_there() -> None:
         ("documents", pa.list_(pa.string(), 10)),
         ("ranks", pa.large_list(pa.large_list(pa.int64()))),
         ("attributes", pa.map_(pa.large_string(), pa.large_string())),
+        ("attributes", pa.large_list(pa.struct([("key", pa.string_view()), ("value", pa.string())]))),
         (
             "events",
             pa.list_(pa.struct([("kind", pa.string()), ("rank", pa.int64()), ("time", TIME), ("colour", pa.int8())])),
@@ -160,6 +161,12 @@ def test_a_wrong_type_is_named_with_the_column_and_what_is_expected(column: sche
         ("ranks", pa.list_(pa.int16()), "an item of column 'ranks' is of type int16"),
         ("ranks", pa.list_(pa.list_(pa.string())), "an item of an item of column 'ranks' is of type string"),
         ("attributes", pa.map_(pa.string(), pa.int8()), "a value of column 'attributes' is of type int8"),
+        (
+            "attributes",
+            pa.list_(pa.struct([("key", pa.string()), ("value", pa.int8())])),
+            "a value of column 'attributes'",
+        ),
+        ("attributes", pa.list_(pa.struct([("key", pa.string())])), "should be map<string, string>, or at least a map"),
         ("events", pa.list_(pa.struct([("kind", pa.string())])), "column 'events' has no field 'rank'"),
         (
             "events",

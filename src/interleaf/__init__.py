@@ -2,10 +2,11 @@
 
     rankings ──compose──▶ shown ──people──▶ clicks ──credit──▶ outcome
                  ▲                                   (methods/ again)
-              chance
+              chance                ──log──▶ decode ──▶ score ──▶ tally ──▶ stats ──▶ report
 
-`interleave` mixes rankings into one list, fairly; people click; `credit` says whom the clicks prefer. `audit`
-proves what each method claims, by enumerating the very code that serves.
+`interleave` mixes rankings into one list, fairly; people click; `credit` says whom the clicks prefer. `LogWriter` keeps
+both, and `analyze` makes of a log a report with a verdict; `plan` says how many people that takes. `audit` proves what
+each method claims, by enumerating the very code that serves; `simulate` makes worlds whose truth is known.
 """
 
 from importlib import import_module
@@ -26,6 +27,11 @@ from interleaf.methods.table import methods
 
 if TYPE_CHECKING:
     from interleaf import audit, clicks, simulate
+    from interleaf.analysis import analyze, tally_log
+    from interleaf.log import LogWriter
+    from interleaf.planning import plan
+    from interleaf.report.report import Report
+    from interleaf.tally import Tally
 
 __version__ = "0.1.0"
 __all__ = [
@@ -35,22 +41,40 @@ __all__ = [
     "InterleafError",
     "Interleaving",
     "ListError",
+    "LogWriter",
     "MethodError",
     "Outcome",
     "RankingError",
+    "Report",
     "SchemeError",
+    "Tally",
+    "analyze",
     "audit",
     "clicks",
     "credit",
     "interleave",
     "methods",
+    "plan",
     "simulate",
+    "tally_log",
     "warm",
 ]
 
 
+_LATER = {
+    "LogWriter": "interleaf.log",
+    "Report": "interleaf.report.report",
+    "Tally": "interleaf.tally",
+    "analyze": "interleaf.analysis",
+    "plan": "interleaf.planning",
+    "tally_log": "interleaf.analysis",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Rooms that bring the compiler along are imported when they are asked for."""
+    """What brings the compiler or Arrow along is imported when it is asked for."""
     if name in ("audit", "clicks", "simulate"):
         return import_module(f"interleaf.{name}")
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'interleaf' has no attribute {name!r}")

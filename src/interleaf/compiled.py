@@ -109,7 +109,8 @@ def impression_at(impressions: Impression, row: int, count: int) -> Impression:
 
 
 @part
-def _mix(word: Any) -> Any:
+def mix(word: Any) -> Any:
+    """The finaliser of SplitMix64."""
     word = (word ^ (word >> _30)) * _MIX_1
     word = (word ^ (word >> _27)) * _MIX_2
     return word ^ (word >> _31)
@@ -118,7 +119,7 @@ def _mix(word: Any) -> Any:
 @part
 def _bits(state: Any) -> Any:
     state[2] += _ONE
-    return _mix(_mix(state[0] + state[2] * _GOLDEN) ^ state[1])
+    return mix(mix(state[0] + state[2] * _GOLDEN) ^ state[1])
 
 
 @overload(plain_chance.pick)

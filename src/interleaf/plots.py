@@ -13,6 +13,24 @@ from interleaf.errors import InterleafError
 
 Rows = Sequence[Mapping[str, Any]]
 
+# Colours of a middle lightness, to be told apart on white and on black; text takes the colour of the page around it.
+BLUE, ORANGE, GREY = "#3d85d6", "#dd7a1f", "#8b929c"
+SERIES = (BLUE, ORANGE, "#2fa37c", "#b565c4", "#a88a1d", "#d65a6a")
+WIDTH = 420
+_INK = "currentColor"
+_STYLE: dict[str, Any] = {
+    "aria": False,  # a page gives the drawing one title and one description, and a table beside it
+    "background": "transparent",
+    "view": {"stroke": None},
+    "axis": {
+        **{f"{part}Color": _INK for part in ("label", "title", "grid", "domain", "tick")},
+        **{"gridOpacity": 0.12, "domainOpacity": 0.4, "tickOpacity": 0.4, "labelFontSize": 12, "titleFontSize": 12},
+        **{"titleFontWeight": "normal", "labelLimit": 260, "labelFlush": False},
+    },
+    # Letters of the reader's font may be wider than those the labels were measured with.
+    "padding": {"left": 24, "right": 12, "top": 5, "bottom": 5},
+}
+
 
 def lines(
     rows: Rows,
@@ -58,6 +76,141 @@ def bars(rows: Rows, x: str, y: str, colour: str, title: str, *, facet: str | No
     if facet is not None:
         drawn = drawn.facet(column=altair.Column(f"{facet}:N", title=None, sort=_order(rows, facet)))
     return dict(drawn.properties(title=title).to_dict())
+
+
+def intervals(
+    rows: Rows,
+    label: str,
+    estimate: str,
+    wide: tuple[str, str],
+    *,
+    narrow: tuple[str, str] | None = None,
+    colour: str | None = None,
+    colours: Mapping[str, str] | None = None,
+    shapes: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """A forest plot: a point a row in its interval, with a narrower one inside; colours and shapes as given."""
+    altair = _altair()
+    base, shape = altair.Chart(altair.Data(values=list(rows))).encode(y=_labels(altair, label)), {}
+    base = base.encode(color=_painted(altair, colour, colours))
+    if colour is not None and shapes is not None:
+        drawn = altair.Scale(domain=list(shapes), range=list(shapes.values()))
+        shape = {"shape": altair.Shape(f"{colour}:N", scale=drawn, legend=None)}
+    parts = [_zero(altair, "x")]
+    for ends, thickness in ((wide, 2), (narrow, 6)):
+        if ends is not None:
+            rule = base.mark_rule(strokeWidth=thickness, opacity=0.55, strokeCap="round")
+            start = altair.X(f"{ends[0]}:Q", title=estimate, axis=altair.Axis(tickCount=5))
+            parts.append(rule.encode(x=start, x2=f"{ends[1]}:Q"))
+    parts.append(base.mark_point(filled=True, size=110, opacity=1).encode(x=altair.X(f"{estimate}:Q"), **shape))
+    return _finished(altair.layer(*parts).properties(width=WIDTH, height=altair.Step(_step(rows, label))))
+
+
+def over_time(
+    rows: Rows, time: str, y: str, band: tuple[str, str], *, format: str, limits: tuple[float, float] | None = None
+) -> dict[str, Any]:
+    """A line over the days in UTC with the band around it, and the line of no difference."""
+    altair = _altair()
+    scale = altair.Undefined if limits is None else altair.Scale(domain=list(limits), nice=True)
+    days = altair.X(
+        f"{time}:T", scale=altair.Scale(type="utc"), axis=altair.Axis(title=None, tickCount=6, format=format)
+    )
+    base = altair.Chart(altair.Data(values=list(rows))).encode(x=days)
+    heights = altair.Y(f"{band[0]}:Q", title=y, scale=scale)
+    parts = [
+        base.mark_area(color=BLUE, opacity=0.22).encode(y=heights, y2=f"{band[1]}:Q"),
+        _zero(altair, "y"),
+        base.mark_line(color=BLUE, strokeWidth=2.5, point=altair.MarkConfig(color=BLUE)).encode(y=f"{y}:Q"),
+    ]
+    return _finished(altair.layer(*parts).properties(width=WIDTH, height=200))
+
+
+def stacked(
+    rows: Rows, label: str, part: str, number: str, place: str, text: str, *, colours: Mapping[str, str]
+) -> dict[str, Any]:
+    """A bar a label, filled by its parts in the order of their places; `text` is written into each part."""
+    altair = _altair()
+    lengths = altair.X(f"{number}:Q", stack="normalize", axis=altair.Axis(format="%", title=None, tickCount=5))
+    base = altair.Chart(altair.Data(values=list(rows))).encode(
+        x=lengths, y=_labels(altair, label), order=altair.Order(f"{place}:Q")
+    )
+    fill = _painted(altair, part, colours)
+    middle = altair.X(f"{number}:Q", stack="normalize", bandPosition=0.5)
+    inside = base.mark_text(fontSize=12, fontWeight="bold", color="#10141a").encode(x=middle, text=f"{text}:N")
+    drawn = altair.layer(base.mark_bar(size=0.6 * _step(rows, label)).encode(color=fill), inside)
+    return _finished(drawn.properties(width=WIDTH, height=altair.Step(_step(rows, label))))
+
+
+def heat(
+    rows: Rows,
+    row: str,
+    column: str,
+    strength: str,
+    text: str,
+    *,
+    colour: str | None = None,
+    colours: Mapping[str, str] | None = None,
+    cell: tuple[int, int],
+) -> dict[str, Any]:
+    """A heat map: the stronger, the less of the page shines through, so that it works on white and on black."""
+    altair = _altair()
+    order = [*_order(rows, row), *_order(rows, column)]  # rankers against rankers: the same order down and across
+    plain = {"title": None, "labelLimit": 160, "ticks": False, "domain": False, "labelFontSize": min(12, cell[1] - 5)}
+    room = cell[0] / max(len(str(name)) for name in _order(rows, column))
+    angle = 0 if room > 10 else -45 if cell[0] >= 40 else -90
+    few, across = altair.Axis(**plain), altair.Axis(**plain, orient="top", labelAngle=angle)
+    base = altair.Chart(altair.Data(values=list(rows))).encode(
+        x=altair.X(f"{column}:N", sort=order, axis=across), y=altair.Y(f"{row}:N", sort=order, axis=few)
+    )
+    faint = altair.Opacity(f"{strength}:Q", scale=altair.Scale(range=[0.08, 0.95], zero=True), legend=None)
+    cells = base.mark_rect(stroke=_INK, strokeOpacity=0.15).encode(
+        color=_painted(altair, colour, colours), opacity=faint
+    )
+    words = base.mark_text(color=_INK, fontSize=11 if cell[0] >= 40 else 9).encode(text=f"{text}:N")
+    return _finished(altair.layer(cells, words).properties(width=altair.Step(cell[0]), height=altair.Step(cell[1])))
+
+
+def shares(rows: Rows, x: str, y: str, expected: str, colour: str) -> dict[str, Any]:
+    """Bars of shares side by side, each with a tick where it is expected."""
+    altair = _altair()
+    order = _order(rows, colour)
+    base = altair.Chart(altair.Data(values=list(rows))).encode(
+        x=altair.X(f"{x}:O", axis=altair.Axis(title=x, labelAngle=0)), xOffset=altair.XOffset(f"{colour}:N", sort=order)
+    )
+    fill = _painted(altair, colour, dict(zip(order, SERIES, strict=False)))
+    heights = altair.Y(f"{y}:Q", axis=altair.Axis(format="%", title=y))
+    ticks = base.mark_tick(color=_INK, thickness=2.5).encode(y=f"{expected}:Q")
+    drawn = altair.layer(base.mark_bar().encode(y=heights, color=fill), ticks)
+    return _finished(drawn.properties(width=WIDTH, height=200))
+
+
+def _labels(altair: Any, field: str) -> Any:
+    """Labels down the side, in the order of the rows; each may have several lines."""
+    axis = altair.Axis(title=None, labelExpr="split(datum.label, '\\n')", grid=False, ticks=False, domain=False)
+    return altair.Y(f"{field}:N", sort=None, axis=axis)
+
+
+def _step(rows: Rows, label: str) -> int:
+    """The height of a row: labels may have two lines."""
+    return 40 if any("\n" in str(row[label]) for row in rows) else 26
+
+
+def _zero(altair: Any, axis: str) -> Any:
+    """The line of no difference."""
+    rule = altair.Chart(altair.Data(values=[{"zero": 0}])).mark_rule(color=_INK, opacity=0.6, strokeDash=[4, 3])
+    return rule.encode(**{axis: "zero:Q"})
+
+
+def _painted(altair: Any, field: str | None, colours: Mapping[str, str] | None) -> Any:
+    """One colour, or that of each value; the page draws the key, in letters that wrap."""
+    if field is None or colours is None:
+        return altair.value(BLUE)
+    scale = altair.Scale(domain=list(colours), range=list(colours.values()))
+    return altair.Color(f"{field}:N", scale=scale, legend=None)
+
+
+def _finished(drawn: Any) -> dict[str, Any]:
+    return dict(drawn.configure(**_STYLE).to_dict())
 
 
 def _colour(altair: Any, rows: Rows, field: str) -> Any:

@@ -3,6 +3,7 @@
 `COLUMNS` is the one list of columns: the schema, the checks, the writers and the documentation follow from it. A file
 carries `interleaf.schema = 1` in its metadata. Files written by other tools are welcome: a missing nullable column, a
 column that is not known here, or another width of the same kind (int64 ranks, large strings, milliseconds) is no error.
+Nor is a map written as a list of structs of a key and a value, by libraries that have no maps.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ COLUMNS = (
     ),
     Column("method", pa.string(), False, "spec string of the method that composed the list"),
     Column(
-        "key", pa.string(), False, "`k1:` and digest of the chance key; with `rankings`, it composes the list again"
+        "key",
+        pa.string(),
+        True,
+        "`k1:` and digest of the chance key; with `rankings`, it composes the list again; null: not ours",
     ),
     Column("page", pa.int16(), True, "how many pages were asked for; ranks go on over pages"),
     Column("log_probability", pa.float64(), True, "log of the list's probability under its method, where it has one"),
@@ -147,6 +151,8 @@ def _check_type(found: pa.DataType, wanted: pa.DataType, where: str) -> None:
     found = found.value_type if pa.types.is_dictionary(found) else found
     if pa.types.is_null(found):
         return
+    if pa.types.is_map(wanted):
+        found = _as_map(found)
     kind, name = next((kind, name) for kind, name in _KINDS if kind(wanted))
     if not kind(found):
         raise DataError(f"{where} is of type {found}; it should be {wanted}, or at least {name}")
@@ -170,6 +176,14 @@ def _check_fields(found: pa.DataType, wanted: pa.DataType, where: str) -> None:
             _check_type(found.field(place).type, field.type, f"field {field.name!r} of {where}")
         elif not field.nullable:
             raise DataError(f"{where} has no field {field.name!r} ({field.type}); it may not be left out")
+
+
+def _as_map(kind: pa.DataType) -> pa.DataType:
+    """A list of structs of `key` and `value` is a map; anything else stays what it is."""
+    if not _is_list(kind) or not pa.types.is_struct(kind.value_type):
+        return kind
+    types = {field.name: field.type for field in kind.value_type}
+    return pa.map_(types["key"], types["value"]) if set(types) == {"key", "value"} else kind
 
 
 def _is_string(kind: pa.DataType) -> bool:

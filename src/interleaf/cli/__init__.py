@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from interleaf import __version__
-from interleaf.cli import lists, studies
+from interleaf.cli import lists, logs, studies
 from interleaf.errors import InterleafError
 
 
@@ -109,6 +109,20 @@ VERBS = (
         "interleaf reproduce fidelity --scale quick",
         studies.reproduce_options,
         studies.run_reproduce,
+    ),
+    Verb(
+        "analyze",
+        "a log to a verdict",
+        "interleaf simulate --impressions 5000 --log world.parquet && interleaf analyze world.parquet --by device",
+        logs.analyze_options,
+        logs.run_analyze,
+    ),
+    Verb(
+        "plan",
+        "how many units an experiment needs, from a pilot log or from numbers",
+        "interleaf plan --effect 0.02 --impressions-per-unit 3 --correlation 0.1",
+        logs.plan_options,
+        logs.run_plan,
     ),
     Verb(
         "demo",

@@ -70,7 +70,13 @@ class Kernels:
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the table; `schemes` with the default first, `many_schemes` where more than two rankers differ."""
+    """One row of the table; `schemes` with the default first, `many_schemes` where more than two rankers differ.
+
+    `needs` is what credit needs besides ranks; `rankless_schemes` need no ranks either. Of the lists: `composes_as` is
+    the method whose lists it shows, if another's, and `composing` are the parameters that have a part in them;
+    `even_owners` says that every position is owned by each ranker alike, whatever is shown there, and `even_tops` that
+    the top document of each is shown first as often. `unfair` are values of parameters that make all this untrue.
+    """
 
     name: str
     title: str
@@ -83,6 +89,12 @@ class Method:
     has_teams: bool = False
     whole_rankings: bool = False
     many_schemes: tuple[str, ...] | None = None
+    rankless_schemes: tuple[str, ...] = ()
+    composes_as: str = ""
+    composing: tuple[str, ...] = ()
+    even_owners: bool = False
+    even_tops: bool = False
+    unfair: tuple[Value, ...] = ()
     module_name: str = ""
 
     @cached_property
@@ -191,6 +203,8 @@ METHODS: dict[str, Method] = {
             ),
             schemes=tuple(form + variant for variant in ("", "_direct") for form in FORMS),
             claims=Claims(considerate=True, unbiased=False, pareto=False, reusable=False),
+            composing=("fill",),
+            even_tops=True,
         ),
         Method(
             name="document_constraint",
@@ -207,6 +221,8 @@ METHODS: dict[str, Method] = {
             ),
             schemes=("binary", "click"),
             claims=Claims(considerate=True, unbiased=False, pareto=False, reusable=False),
+            composes_as="balanced",
+            even_tops=True,
         ),
         Method(
             name="team_draft",
@@ -231,6 +247,10 @@ METHODS: dict[str, Method] = {
             claims=Claims(considerate=True, unbiased=True, pareto=False, reusable=False),
             needs=("teams",),
             has_teams=True,
+            rankless_schemes=FORMS,
+            composing=("fill", "prefix"),
+            even_owners=True,
+            unfair=("owned", "stop"),
         ),
         Method(
             name="probabilistic",
@@ -244,6 +264,8 @@ METHODS: dict[str, Method] = {
             needs=("lengths", "union"),
             has_teams=True,
             whole_rankings=True,
+            composing=("tau",),
+            even_owners=True,
         ),
         Method(
             name="optimized",
@@ -265,6 +287,7 @@ METHODS: dict[str, Method] = {
             schemes=("click", "normalized"),
             claims=Claims(considerate=True, unbiased=False, pareto=False, reusable=False),
             needs=("lengths",),
+            composing=("credit", "samples"),
         ),
         Method(
             name="sample_scored_only",
@@ -275,6 +298,7 @@ METHODS: dict[str, Method] = {
             schemes=("binary", "click"),
             claims=Claims(considerate=True, unbiased=False, pareto=False, reusable=False),
             has_teams=True,
+            composing=("tau",),
         ),
         Method(
             name="pairwise_preference",
@@ -292,6 +316,7 @@ METHODS: dict[str, Method] = {
             schemes=("click", "normalized"),
             claims=Claims(considerate=True, unbiased=True, pareto=True, reusable=False),
             needs=("choices",),
+            even_tops=True,
         ),
         Method(
             name="single",

@@ -13,6 +13,7 @@ from interleaf.papers.study import Progress, Study
 
 STUDIES = {
     "hofmann2011": "accuracy and convergence of interleaving methods (H11)",
+    "chapelle2012": "interleaving, absolute metrics and judges: agreement, and the data each takes (C12)",
     "historical2012": "old clicks for new rankers (H12h)",
     "oosterhuis2017": "binary error of multileaving methods (O17)",
     "fidelity": "what every method gets wrong with unlimited clicks, and what people saw meanwhile",

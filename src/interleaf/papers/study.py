@@ -9,31 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-Cell = str | int | float | None
+from interleaf.tables import Cell, Table
+
+__all__ = ["Cell", "Progress", "Study", "Table"]
+
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table with a title; a cell that could not be computed is None."""
-
-    name: str
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-    def to_markdown(self) -> str:
-        """A Markdown table under its title."""
-        lines = [self.columns, ["---"] * len(self.columns), *[[_cell(cell) for cell in row] for row in self.rows]]
-        return f"**{self.title}**\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-    def __str__(self) -> str:
-        cells = [list(self.columns), *[[_cell(cell) for cell in row] for row in self.rows]]
-        widths = [max(len(line[column]) for line in cells) for column in range(len(self.columns))]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
-        ]
-        return "\n".join([self.title, lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
 @dataclass(frozen=True)
@@ -84,9 +64,3 @@ def _csv(table: Table) -> bytes:
     writer = csv.writer(text)
     writer.writerows([table.columns, *table.rows])
     return text.getvalue().encode()
-
-
-def _cell(cell: Cell) -> str:
-    if cell is None:
-        return "-"
-    return f"{cell:.3g}" if isinstance(cell, float) else str(cell)

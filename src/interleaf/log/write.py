@@ -10,7 +10,7 @@ import gzip
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from itertools import chain
@@ -24,8 +24,6 @@ from interleaf import schema
 from interleaf.errors import DataError, listed
 
 ROW_GROUP = 65_536  # rows: small enough to hold with captions and rankings, large enough to compress and to skip
-EMPTY: dict[str, Any] = {"events": [], "attributes": {}}  # the only defaults: nothing happened, nothing is known
-_IDS = ("documents", "rankings")
 
 
 def write_batches(
@@ -39,93 +37,6 @@ def write_batches(
     write = _writer_for(path)
     with _whole_or_not_at_all(path) as file:
         return write(file, *_of_one_schema(batches, metadata or {}))
-
-
-def rows_to_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
-    """A record batch from impressions as dictionaries: `Interleaving.to_dict()` and the fields of the impression.
-
-    Times are `datetime`s with a time zone, or ISO 8601 text; document ids become text. Nullable columns may be left
-    out, and so may `events` and `attributes` where there are none; unknown names are kept as columns of their own.
-
-    >>> from interleaf import interleave
-    >>> shown = interleave([["a", "b"], ["b", "c"]], key=("example", "user-7"))
-    >>> row = {"experiment": "example", "version": 1, "impression": "i-1", "time": "2026-11-15T12:00:00Z"}
-    >>> batch = rows_to_batch([shown.to_dict() | row | {"arm": "interleaved", "unit": "user-7"}])
-    >>> batch.num_rows, batch.schema.equals(schema.SCHEMA)
-    (1, True)
-    """
-    rows = list(rows)
-    known = {column.name for column in schema.COLUMNS}
-    columns = {column.name: _array(column, rows) for column in schema.COLUMNS}
-    for name in dict.fromkeys(name for row in rows for name in row if name not in known):
-        columns[name] = _converted([row.get(name) for row in rows], None, name)
-    fields = [*schema.SCHEMA, *(pa.field(name, columns[name].type) for name in columns if name not in known)]
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields, schema.SCHEMA.metadata))
-
-
-def _array(column: schema.Column, rows: Sequence[Mapping[str, Any]]) -> pa.Array:
-    values = [row.get(column.name) for row in rows]
-    if column.name in EMPTY:
-        values = [EMPTY[column.name] if value is None else value for value in values]
-    for number, value in enumerate(values):
-        if value is None and not column.nullable:
-            raise DataError(
-                f"row {number + 1} has no {column.name!r} ({column.type}: {column.meaning}); it may not be left out"
-            )
-    try:
-        for value in values:
-            _refuse_text(value, column.type)
-        values = [_prepared(column.name, value) for value in values]
-    except (TypeError, ValueError, AttributeError) as problem:
-        raise _refusal(column.name, column.type, problem) from None
-    return _converted(values, column.type, column.name)
-
-
-def _refuse_text(value: Any, kind: pa.DataType) -> None:
-    """Text in place of a list: pyarrow would take it for a list of letters."""
-    if value is not None and pa.types.is_list(kind):
-        if isinstance(value, (str, bytes)):
-            raise ValueError(f"{value!r} is one text; give a list")
-        for item in value if pa.types.is_list(kind.value_type) else ():
-            _refuse_text(item, kind.value_type)
-
-
-def _prepared(name: str, value: Any) -> Any:
-    """A value in the form that pyarrow takes: times in UTC, document ids as text."""
-    if value is None:
-        return None
-    if name == "time":
-        return _time(value)
-    if name == "events":
-        return [{**event, "time": _time(event["time"]) if event.get("time") is not None else None} for event in value]
-    if name in _IDS:
-        return [_text(item) if name == "documents" else [_text(document) for document in item] for item in value]
-    return value
-
-
-def _text(document: Any) -> Any:
-    """A document's id as the log holds it: integers are ids, too."""
-    return str(document) if isinstance(document, int) else document
-
-
-def _time(value: Any) -> datetime:
-    if not isinstance(value, (str, datetime)):
-        raise ValueError(f"{value!r} is no time; give a datetime or ISO 8601 text")
-    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-    if moment.tzinfo is None:
-        raise ValueError(f"the time {value!r} does not say its zone; give it one, such as UTC")
-    return moment.astimezone(UTC)
-
-
-def _converted(values: list[Any], kind: pa.DataType | None, name: str) -> pa.Array:
-    try:
-        return pa.array(values, kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
-        raise _refusal(name, kind, problem) from None
-
-
-def _refusal(name: str, kind: pa.DataType | None, problem: Exception) -> DataError:
-    return DataError(f"column {name!r} cannot be written as {kind or 'one type'}: {problem}")
 
 
 def _of_one_schema(
@@ -173,16 +84,20 @@ def _write_lines(file: IO[bytes] | gzip.GzipFile, columns: pa.Schema, batches: I
     count = 0
     for batch in batches:
         for row in _rows(batch):
-            row |= {name: dict(row[name]) for name in maps if row[name] is not None}
-            try:
-                line = json.dumps(_stripped(row), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-            except ValueError:
-                raise DataError(
-                    f"impression {row.get('impression')!r} holds a number that JSON cannot: {row}"
-                ) from None
-            file.write(line.encode() + b"\n")
+            file.write(line_of(row | {name: dict(row[name]) for name in maps if row[name] is not None}))
             count += 1
     return count
+
+
+def line_of(row: Mapping[str, Any]) -> bytes:
+    """A line of JSON, its newline included: without nulls, times as ISO 8601 in UTC."""
+    try:
+        text = json.dumps(_stripped(dict(row)), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode() + b"\n"
+    except UnicodeEncodeError:
+        raise DataError(f"impression {row.get('impression')!r} holds text that is not Unicode: {row}") from None
+    except ValueError:
+        raise DataError(f"impression {row.get('impression')!r} holds a number that JSON cannot: {row}") from None
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,97 @@
+"""A log to a verdict: read, decode, score, tally, report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from interleaf.decode import Counting
+from interleaf.decode.attributes import Exclusion
+from interleaf.engines import local
+from interleaf.engines.work import Task
+from interleaf.errors import DataError
+from interleaf.log import Progress
+from interleaf.report.build import report
+from interleaf.report.compare import Settings
+from interleaf.report.report import Report
+from interleaf.score import Scoring
+from interleaf.tally import Tally
+
+TALLY = ".tally"
+
+
+def tally_log(
+    log: Any,
+    scheme: str | None = None,
+    by: Sequence[str] = (),
+    *,
+    method: str | None = None,
+    events: str | Mapping[str, float] = "click",
+    dwell: float | None = None,
+    first: bool = False,
+    window: float | None = None,
+    sessions: float | None = None,
+    experiment: str | None = None,
+    version: int | None = None,
+    exclude: Exclusion | None = None,
+    threads: int = 0,
+    progress: Progress | None = None,
+) -> Tally:
+    """The sums of a log that every report is made of; tallies of its parts add up to that of the whole.
+
+    `log` is whatever `analyze` takes, and so are the options.
+    """
+    if isinstance(by, str):
+        raise DataError(f"by is {by!r}, one text; give a list of attributes, such as [{by!r}]")
+    if sessions is not None and (by or sessions <= 0):
+        raise DataError(f"sessions={sessions!r} takes seconds above 0, and cannot be split by attributes")
+    counting = Counting(events, dwell, first, window)
+    task = Task(Scoring(scheme, method, counting, sessions), tuple(by), exclude or Exclusion(), experiment, version)
+    return local.tally_log(log, task, threads=threads, progress=progress)
+
+
+def analyze(
+    log: Any,
+    scheme: str | None = None,
+    by: Sequence[str] = (),
+    *,
+    control: str | None = None,
+    confidence: float = 0.95,
+    planned_units: int = 2000,
+    correction: str = "holm",
+    look: tuple[int, int] | None = None,
+    aa: bool = False,
+    holdout: float | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Report:
+    """A log to a verdict, with health checks before it and every number behind it.
+
+    `log` is a path, a glob or a folder, or several (Parquet, JSON lines, kept tallies); a table or stream of Arrow, a
+    data frame; or a `Tally`. `scheme`, `method`: how clicks become scores, by default as the lists were composed.
+    `events`: the kinds that count, with weights; `dwell`, `first`, `window`: which of them. `by`: attributes to split
+    by. `control`: whom the others are compared with. `look=(2, 5)`: this is the second of five planned looks; without,
+    the verdict rests on intervals that hold however often one looks, narrowest at `planned_units`.
+    """
+    settings = Settings(control, confidence, planned_units, correction, look, aa, holdout, seed=seed)
+    return report(analyzed_tally(log, scheme, by, **options), settings)
+
+
+def analyzed_tally(log: Any, scheme: str | None = None, by: Sequence[str] = (), **options: Any) -> Tally:
+    """The tally of a log, or of kept tallies."""
+    if isinstance(log, Tally):
+        return log
+    paths = [log] if isinstance(log, (str, PathLike)) else log
+    if isinstance(paths, list | tuple) and any(_is_tally(path) for path in paths):
+        if not all(_is_tally(path) for path in paths):
+            raise DataError("tallies and logs cannot be mixed; tally the logs first, then give tallies alone")
+        kept = [path if isinstance(path, Tally) else Tally.load(Path(path)) for path in paths]
+        return reduce(Tally.__add__, kept)
+    return tally_log(log, scheme, by, **options)
+
+
+def _is_tally(given: Any) -> bool:
+    return isinstance(given, Tally) or (isinstance(given, (str, PathLike)) and str(given).endswith(TALLY))

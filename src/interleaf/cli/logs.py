@@ -1,0 +1,171 @@
+"""Commands on logs: analyze, plan."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from interleaf.cli.show import print_json, progress
+from interleaf.errors import DataError
+
+
+def analyze_options(made: argparse.ArgumentParser) -> None:
+    """Which log, how to score it, how to show it."""
+    made.add_argument("log", nargs="+", metavar="LOG", help="Parquet or JSON lines: files, globs, folders; or tallies")
+    log_options(made)
+    made.add_argument("--control", help="the ranker that others are compared with")
+    made.add_argument("--confidence", type=float, default=0.95)
+    made.add_argument("--planned-units", type=int, default=2000, help="where the anytime interval is narrowest")
+    made.add_argument("--look", metavar="K/N", help="this is look K of N planned ones (O'Brien-Fleming); 1/1: one look")
+    made.add_argument("--correction", default="holm", help="for many pairs: holm, or max_t")
+    made.add_argument("--aa", action="store_true", help="nothing should be found: an A/A, plain or relabelled")
+    made.add_argument("--holdout", type=float, metavar="SHARE", help="the share of units planned for the holdout")
+    made.add_argument("--json", action="store_true", help="print the report as JSON")
+    made.add_argument("--markdown", metavar="FILE", help="write the report as Markdown")
+    made.add_argument("--html", metavar="FILE", help="write the report as a page with charts, in one file")
+    made.add_argument("--tally", metavar="FILE", help="keep the sums (.tally): such files can be analysed and added up")
+    made.add_argument("--strict", action="store_true", help="exit with status 1 if a health check failed")
+
+
+def log_options(made: argparse.ArgumentParser) -> None:
+    """How a log is read and scored."""
+    made.add_argument("--scheme", help="how clicks become a score; the method's default if left out")
+    made.add_argument("--method", help="score by another method than the one that composed the lists")
+    made.add_argument("--by", nargs="+", default=[], metavar="ATTRIBUTE", help="split by device, country, ...")
+    made.add_argument(
+        "--events", nargs="+", default=["click"], metavar="KIND[=WEIGHT]", help="such as click purchase=5"
+    )
+    made.add_argument("--dwell", type=float, metavar="SECONDS", help="count events with at least this dwell time")
+    made.add_argument("--first", action="store_true", help="count the first event of an impression only")
+    made.add_argument("--window", type=float, metavar="SECONDS", help="count events up to this long after the list")
+    made.add_argument("--sessions", type=float, metavar="SECONDS", help="score queries of a unit less apart as one")
+    made.add_argument("--experiment", help="which one, where the log holds several")
+    made.add_argument("--version", type=int, help="which one; the latest if left out")
+    made.add_argument("--exclude", nargs="+", default=[], metavar="ATTRIBUTE=VALUE", help="leave rows out, and count")
+    made.add_argument("--most-impressions", type=int, metavar="N", help="leave out units with more: crawlers")
+
+
+def run_analyze(options: argparse.Namespace) -> int:
+    """A log to a verdict."""
+    from interleaf.analysis import analyze
+
+    tally = _tally(options)
+    if options.tally:
+        tally.save(options.tally)
+    report = analyze(
+        tally,
+        control=options.control,
+        confidence=options.confidence,
+        planned_units=options.planned_units,
+        correction=options.correction,
+        look=_look(options.look),
+        aa=options.aa,
+        holdout=options.holdout,
+    )
+    if options.markdown:
+        write_text(options.markdown, report.to_markdown())
+    if options.html:
+        report.to_html(options.html)
+    if options.json:
+        print_json(report.to_dict())
+    else:
+        report.show(sys.stdout)
+    return 1 if options.strict and not report.verdict.trusted else 0
+
+
+def _tally(options: argparse.Namespace) -> Any:
+    """The sums of the log, or of kept tallies."""
+    from interleaf.analysis import TALLY, analyzed_tally
+
+    if any(path.endswith(TALLY) for path in options.log):
+        return analyzed_tally(options.log)
+    return analyzed_tally(options.log, options.scheme, options.by, **log_settings(options))
+
+
+def log_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The options as `tally_log` takes them."""
+    from interleaf.decode.attributes import Exclusion
+
+    attributes: dict[str, list[str]] = {}
+    for rule in options.exclude:
+        name, separator, value = rule.partition("=")
+        if not separator:
+            raise DataError(f"cannot exclude {rule!r}; give ATTRIBUTE=VALUE, such as device=bot")
+        attributes.setdefault(name, []).append(value)
+    return {
+        "method": options.method,
+        "events": dict(map(_weighted, options.events)),
+        "dwell": options.dwell,
+        "first": options.first,
+        "window": options.window,
+        "sessions": options.sessions,
+        "experiment": options.experiment,
+        "version": options.version,
+        "exclude": Exclusion(attributes, most_impressions=options.most_impressions),
+        "progress": lambda done, total: progress(done, total or 0),
+    }
+
+
+def _weighted(text: str) -> tuple[str, float]:
+    kind, separator, weight = text.partition("=")
+    try:
+        return kind, float(weight) if separator else 1.0
+    except ValueError:
+        raise DataError(f"the weight of {kind!r} is {weight!r}; give a number, such as {kind}=5") from None
+
+
+def _look(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    which, _, of = text.partition("/")
+    if not (which.isdecimal() and of.isdecimal()):
+        raise DataError(f"--look is {text!r}; give which look of how many, such as 2/5")
+    return int(which), int(of)
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file, or say why that cannot be done."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}") from None
+
+
+def plan_options(made: argparse.ArgumentParser) -> None:
+    """The effect to find, and what is known of people."""
+    made.add_argument("log", nargs="*", metavar="LOG", help="a pilot log or tallies: how much people differ, from data")
+    log_options(made)
+    made.add_argument(
+        "--effect", type=float, help="the score to be found, such as 0.02; the one of the log if left out"
+    )
+    made.add_argument("--units", type=int, help="instead: what so many units can show")
+    made.add_argument("--power", type=float, default=0.8, help="the chance to find it")
+    made.add_argument("--confidence", type=float, default=0.95)
+    made.add_argument("--variance", type=float, default=0.5, help="without a log: of one impression's score")
+    made.add_argument("--correlation", type=float, default=0.0, help="without a log: between scores of a unit")
+    made.add_argument("--impressions-per-unit", type=float, default=1.0, help="without a log: with an event")
+    made.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run_plan(options: argparse.Namespace) -> int:
+    """How many units are needed."""
+    from interleaf.planning import plan
+
+    pilot = _tally(options) if options.log else None
+    made = plan(
+        options.effect,
+        pilot,
+        units=options.units,
+        power=options.power,
+        confidence=options.confidence,
+        variance=options.variance,
+        correlation=options.correlation,
+        impressions_per_unit=options.impressions_per_unit,
+    )
+    if options.json:
+        print_json(made.to_dict())
+    else:
+        print(made)
+    return 0

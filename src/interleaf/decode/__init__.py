@@ -1,0 +1,152 @@
+"""Record batches in, padded integer arrays out; every dropped row has a counted reason.
+
+columns.py      Arrow columns as flat arrays
+designs.py      which rows belong together
+impressions.py  what credit needs to know of a row, as logged or as the rankings say; ranks.py: its kernels
+events.py       clicks, and what became of every event
+counting.py     which events count
+reasons.py      why a row is dropped
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf import buckets
+from interleaf.decode import reasons
+from interleaf.decode.columns import Texts, codes, column, microseconds, texts, there
+from interleaf.decode.counting import Counting as Counting
+from interleaf.decode.designs import INTERLEAVED as INTERLEAVED
+from interleaf.decode.designs import Design as Design
+from interleaf.decode.designs import designs
+from interleaf.decode.events import Clicks as Clicks
+from interleaf.decode.events import flat_events, read_events
+from interleaf.decode.impressions import Shown
+from interleaf.methods.arrays import Array, Impression
+
+CELLS = 2**18  # ranks held at a time: rows x rankers x positions; small enough for the caches
+
+COLUMNS = (
+    *("experiment", "version", "impression", "time", "unit", "arm", "method", "rankers"),
+    *("ranks", "lengths", "union", "teams", "choices", "relaxed", "latency", "fallback_reason"),
+    *("events.event", "events.kind", "events.rank", "events.time"),
+)
+RELAXED = "relaxed lists"
+LARGE = ("documents", "rankings")  # read only where something else is missing
+
+
+class Decoded(NamedTuple):
+    """Rows of one design as arrays.
+
+    `has` says by row which of ranks, teams, sizes (lengths and union) and choices are known; `unit` is a hash, and
+    `alone` says where the impression is its own unit.
+    """
+
+    design: Design
+    rows: Array
+    impressions: Impression
+    counts: Array
+    clicks: Clicks
+    has: dict[str, Array]
+    unit: Array
+    alone: Array
+    time: Array
+    dropped: Counter[str]
+    events: Counter[str]
+
+    @property
+    def clicked(self) -> Array:
+        """Which positions got an event that counts."""
+        kinds = self.clicks.clicks
+        return np.asarray(kinds[0] if len(kinds) == 1 else kinds.any(axis=0))
+
+    @property
+    def has_event(self) -> Array:
+        """Which rows got an event that counts."""
+        return np.asarray(self.clicks.first >= 0)
+
+    def only(self, keep: Array) -> Decoded:
+        """The rows that a mask keeps; what was counted stays."""
+        if keep.all():
+            return self
+        return self._replace(
+            rows=self.rows[keep],
+            impressions=Impression(*(values[keep] for values in self.impressions)),
+            counts=self.counts[keep],
+            clicks=Clicks(self.clicks.clicks[:, keep], *(values[keep] for values in self.clicks[1:])),
+            has={name: values[keep] for name, values in self.has.items()},
+            unit=self.unit[keep],
+            alone=self.alone[keep],
+            time=self.time[keep],
+        )
+
+
+class Decoding:
+    """A record batch on its way to arrays: iterate over its parts; `dropped` counts rows that belong to no design."""
+
+    def __init__(
+        self,
+        batch: pa.RecordBatch,
+        counting: Counting,
+        wanted: Callable[[Design], bool] = lambda design: True,
+        repeated: Array | None = None,
+    ) -> None:
+        self._batch, self._counting, self._wanted = batch, counting, wanted
+        self.dropped: Counter[str] = Counter()
+        ids = texts(batch.column("impression"))
+        self.unit, self._alone = _units(column(batch, "unit"), ids)
+        self._time = microseconds(batch.column("time"))
+        self._marks = np.zeros(batch.num_rows, np.int8)
+        self._marks[~there(batch.column("time"))] = reasons.NO_TIME
+        self._marks[~ids.there] = reasons.NO_ID
+        if repeated is not None:
+            self._marks[repeated] = reasons.REPEATED
+        self._shown = Shown(batch)
+        self._events = flat_events(batch.column("events"), counting)
+
+    def __iter__(self) -> Iterator[Decoded]:
+        for design, rows in designs(self._batch):
+            if design is None:
+                self.dropped[reasons.REASONS[reasons.NO_RANKERS]] += len(rows)
+            if design is None or not self._wanted(design):
+                continue
+            width = self._shown.width(rows)
+            step = max(1, CELLS // (len(design.rankers) * width))
+            for start in range(0, len(rows), step):
+                yield self._part(design, rows[start : start + step], width)
+
+    def _part(self, design: Design, rows: Array, width: int) -> Decoded:
+        marks, time = self._marks[rows], self._time[rows]
+        found, counts, has = self._shown.find(len(design.rankers), rows, width, marks)
+        clicks, fates = read_events(self._events, self._counting, rows, counts, time, width, marks)
+        decoded = Decoded(
+            design, rows, found, counts, clicks, has, self.unit[rows], self._alone[rows], time,
+            reasons.counted(marks), fates,
+        )  # fmt: skip
+        return decoded.only(marks == 0)
+
+
+def identities(batch: pa.RecordBatch) -> Array:
+    """A hash of each impression: of its id, within its experiment."""
+    ids = texts(batch.column("impression"))
+    places, names = codes(batch.column("experiment"))
+    salts = [buckets.hash_of(buckets.IMPRESSION, name or "") for name in names]
+    found = buckets.hashes(buckets.IMPRESSION, ids.offsets, ids.data)
+    return found ^ np.array([*salts, 0], np.uint64)[places]
+
+
+def _units(array: pa.Array | None, ids: Texts) -> tuple[Array, Array]:
+    """The hash of each row's unit; where there is none, the impression is its own."""
+    if array is None:
+        return buckets.hashes(buckets.UNIT, ids.offsets, ids.data), np.ones(len(ids.there), np.bool_)
+    names = texts(array)
+    found = buckets.hashes(buckets.UNIT, names.offsets, names.data)
+    if not names.there.all():
+        own = buckets.hashes(buckets.UNIT, ids.offsets, ids.data)
+        found = np.where(names.there, found, own)
+    return found, ~names.there

@@ -1,0 +1,78 @@
+"""Attributes of rows: what a report can be split by, and what leaves rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf import buckets
+from interleaf.compiled import kernel
+from interleaf.decode.columns import codes, column
+from interleaf.errors import DataError
+from interleaf.methods.arrays import Array
+
+ABSENT = "(none)"
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Rows to leave out, and count: by attribute values, by unit, or of units that come more often than people do.
+
+    `most_impressions` is how many a unit may have in the whole log, of all experiments; one with more is a crawler.
+    """
+
+    attributes: Mapping[str, Collection[str]] = field(default_factory=dict)
+    units: Collection[str] = ()
+    most_impressions: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, values in self.attributes.items():
+            if isinstance(values, str):
+                raise DataError(f"exclude {name!r} by a collection of values, such as [{values!r}], not by one text")
+        if self.most_impressions is not None and self.most_impressions < 1:
+            raise DataError(f"most_impressions is {self.most_impressions!r}; give a whole number from 1 up")
+
+    def __bool__(self) -> bool:
+        return bool(self.attributes or self.units or self.most_impressions is not None)
+
+
+def attribute(batch: pa.RecordBatch, name: str) -> tuple[Array, list[str]]:
+    """A number for each row's value of an attribute, and the values; rows without it have one of their own."""
+    array = column(batch, "attributes")
+    if array is None:
+        return np.zeros(batch.num_rows, np.int32), [ABSENT]
+    keys, names = codes(array.keys)
+    numbers, values = codes(array.items)
+    found = np.full(batch.num_rows, len(values), np.int32)
+    if name in names:
+        _find(np.asarray(array.offsets), keys, numbers, names.index(name), found)
+    found[found < 0] = len(values)
+    return found, [*values, ABSENT]
+
+
+@kernel
+def _find(offsets: Array, keys: Array, numbers: Array, wanted: int, found: Array) -> None:
+    for row in range(len(found)):
+        for place in range(offsets[row], offsets[row + 1]):
+            if keys[place] == wanted:
+                found[row] = numbers[place]
+
+
+def excluded(batch: pa.RecordBatch, unit: Array, exclusion: Exclusion, crawlers: Array) -> dict[str, Array]:
+    """Which rows each rule leaves out; `crawlers` are the hashes of units that come too often, in order."""
+    found: dict[str, Array] = {}
+    for name, unwanted in exclusion.attributes.items():
+        numbers, values = attribute(batch, name)
+        for value in sorted(unwanted):
+            if value in values:
+                found[f"excluded: {name} = {value}"] = numbers == values.index(value)
+    listed: list[Any] = [buckets.hash_of(buckets.UNIT, name) for name in exclusion.units]
+    if listed:
+        found["excluded: listed units"] = np.isin(unit, np.array(listed, np.uint64))
+    if len(crawlers):
+        found[f"excluded: units of more than {exclusion.most_impressions:,} impressions"] = np.isin(unit, crawlers)
+    return found

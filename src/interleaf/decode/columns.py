@@ -1,0 +1,106 @@
+"""Arrow columns as flat arrays: offsets, values, and which rows are there, without copying where types allow."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaf.errors import DataError
+from interleaf.methods.arrays import Array
+
+
+class Lists(NamedTuple):
+    """A column of lists: row i holds values[offsets[i]:offsets[i + 1]], if it is there."""
+
+    offsets: Array
+    values: pa.Array
+    there: Array
+
+
+class Texts(NamedTuple):
+    """A column of texts: text i is data[offsets[i]:offsets[i + 1]] in UTF-8, if it is there."""
+
+    offsets: Array
+    data: Array
+    there: Array
+
+
+def column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    """The column, or None where the log has none, or nothing in it."""
+    place = batch.schema.get_field_index(name)
+    if place < 0 or batch.column(place).null_count == batch.num_rows:
+        return None
+    return batch.column(place)
+
+
+def there(array: pa.Array) -> Array:
+    """Which rows are not null."""
+    if array.null_count == 0:
+        return np.ones(len(array), np.bool_)
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+
+
+def lists(array: pa.Array) -> Lists:
+    """A list column of whatever width; a null row holds nothing."""
+    kind = array.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        array = _cast(array, pa.large_list(kind.value_type))
+    found = Lists(_numbers(array.offsets), array.values, there(array))
+    if np.diff(found.offsets)[~found.there].any():  # allowed by Arrow, and made by slicing tricks: write it out
+        return lists(array.take(pa.array(np.arange(len(array)))))
+    return found
+
+
+def texts(array: pa.Array) -> Texts:
+    """A string column; a dictionary is written out."""
+    array = _cast(array, pa.string()) if not pa.types.is_string(array.type) else array
+    _, offsets, data = array.buffers()
+    size = len(array)
+    if size == 0 or offsets is None:
+        return Texts(np.zeros(size + 1, np.int32), np.zeros(0, np.uint8), there(array))
+    marks = np.frombuffer(offsets, np.int32, size + 1, array.offset * 4)
+    return Texts(marks, np.frombuffer(data or b"", np.uint8), there(array))
+
+
+def numbers(array: pa.Array, missing: Any, kind: pa.DataType | None = None) -> Array:
+    """Numbers with a stand-in for null; in the type asked for, or as they are."""
+    if kind is not None and array.type != kind:
+        array = _cast(array, kind)
+    return _numbers(array.fill_null(missing) if array.null_count else array)
+
+
+def microseconds(array: pa.Array) -> Array:
+    """Times as microseconds since 1970; null rows as 0."""
+    array = _cast(array, pa.timestamp("us", "UTC")) if array.type != pa.timestamp("us", "UTC") else array
+    return numbers(array.view(pa.int64()), 0)
+
+
+def milliseconds(array: pa.Array | None, rows: Array, rankers: int) -> Array:
+    """Latencies `[row, ranker]`, nan where a row has none, or not one for each ranker."""
+    found = np.full((len(rows), rankers), np.nan, np.float32)
+    if array is not None:
+        offsets, values, _ = lists(array)
+        whole = np.flatnonzero(offsets[rows + 1] - offsets[rows] == rankers)
+        places = offsets[rows[whole]][:, None] + np.arange(rankers)
+        found[whole] = numbers(values, np.nan, pa.float32())[places]
+    return found
+
+
+def codes(array: pa.Array) -> tuple[Array, list[Any]]:
+    """A number for each different value, -1 for null, and the values."""
+    found = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    return numbers(found.indices, -1, pa.int32()), found.dictionary.to_pylist()
+
+
+def _numbers(array: pa.Array) -> Array:
+    return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return pc.cast(array, kind)
+    except pa.ArrowException as problem:
+        raise DataError(f"a column of type {array.type} holds what {kind} cannot: {problem}") from None

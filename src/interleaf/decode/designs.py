@@ -1,0 +1,88 @@
+"""Which rows of a batch belong together: the same experiment, version, arm, method and rankers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf.compiled import kernel
+from interleaf.decode.columns import Lists, codes, lists, numbers
+from interleaf.errors import DataError
+from interleaf.methods.arrays import Array
+from interleaf.problem import MOST_RANKERS
+
+INTERLEAVED = "interleaved"
+_PRIME = np.uint64(0x100000001B3)
+
+
+class Design(NamedTuple):
+    """What rows must share to be tallied together; rankers in the order that the log names them."""
+
+    experiment: str
+    version: int
+    arm: str
+    method: str
+    rankers: tuple[str, ...]
+
+
+def designs(batch: pa.RecordBatch) -> Iterator[tuple[Design | None, Array]]:
+    """The designs of a batch with their rows; None: one of the five is missing there."""
+    experiment, arm, method = (codes(batch.column(name)) for name in ("experiment", "arm", "method"))
+    version, rankers = _alike(batch.column("version")), _rankers(lists(batch.column("rankers")))
+    columns = (experiment, version, arm, method, rankers)
+    whole = np.zeros(batch.num_rows, np.int64)
+    for places, values in columns:
+        if len(values) > 1 or (places != 0).any():
+            whole = whole * (len(values) + 1) + places + 1
+    group, seen = _alike(pa.array(whole))
+    order = np.argsort(group, kind="stable") if len(seen) > 1 else np.arange(len(group))
+    for rows in np.split(order, np.cumsum(np.bincount(group, minlength=len(seen)))[:-1]):
+        if len(rows):
+            yield (
+                _design([values[places[rows[0]]] if places[rows[0]] >= 0 else None for places, values in columns]),
+                rows,
+            )
+
+
+def _design(values: list[Any]) -> Design | None:
+    if any(value is None for value in values) or not values[-1] or len(set(values[-1])) < len(values[-1]):
+        return None
+    return Design(*values)
+
+
+def _alike(array: pa.Array) -> tuple[Array, list[Any]]:
+    """As `codes`, of integers that are usually all the same, which is seen at once."""
+    if len(array) and array.null_count == 0:
+        found = numbers(array, 0)
+        if (found == found[0]).all():
+            return np.zeros(len(found), np.int32), [int(found[0])]
+    return codes(array)
+
+
+def _rankers(found: Lists) -> tuple[Array, list[Any]]:
+    """A number for each different list of names, and the lists."""
+    places, names = codes(found.values)
+    marks = np.zeros(len(found.there), np.uint64)
+    _mark_lists(found.offsets, places, marks)
+    group, seen = _alike(pa.array(marks, mask=None if found.there.all() else ~found.there))
+    tuples: list[Any] = []
+    for number in range(len(seen)):
+        row = int(np.argmax(group == number))
+        inner = places[found.offsets[row] : found.offsets[row + 1]].tolist()
+        if len(inner) > MOST_RANKERS:
+            raise DataError(f"a row names {len(inner)} rankers; a log compares at most {MOST_RANKERS}")
+        tuples.append(None if -1 in inner else tuple(names[code] for code in inner))
+    return group, tuples
+
+
+@kernel
+def _mark_lists(offsets: Array, places: Array, marks: Array) -> None:
+    """A hash of each list of numbers."""
+    for row in range(len(marks)):
+        mark = np.uint64(offsets[row + 1] - offsets[row])
+        for place in range(offsets[row], offsets[row + 1]):
+            mark = (mark ^ np.uint64(places[place] + 1)) * _PRIME
+        marks[row] = mark

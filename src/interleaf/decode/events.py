@@ -1,0 +1,153 @@
+"""The events of every row as a matrix of clicks; what is repeated, too early, too late or too short is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf.compiled import kernel, part
+from interleaf.decode import reasons
+from interleaf.decode.columns import codes, lists, microseconds, numbers, texts
+from interleaf.decode.counting import Counting
+from interleaf.methods.arrays import Array
+
+_EVENT, _CROWD, _MOST = reasons.EVENT, reasons.CROWD, reasons.MOST_EVENTS
+FATES = ("counted", "repeated", "before its impression", "past the window", "dwell too short", "of another kind")
+_COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER = range(len(FATES))
+
+
+class Flat(NamedTuple):
+    """All events of a batch: `kind` is a place in the counted kinds, or -1; ids as texts, `named` if they have one."""
+
+    offsets: Array
+    kind: Array
+    rank: Array
+    time: Array
+    dwell: Array
+    id_offsets: Array
+    id_data: Array
+    named: Array
+
+
+class Clicks(NamedTuple):
+    """By row: which positions were clicked, by kind; seconds to the first and last counted event, -1 for none; when
+    the row's last interaction was."""
+
+    clicks: Array
+    first: Array
+    last: Array
+    end: Array
+
+
+def flat_events(array: pa.Array, counting: Counting) -> Flat:
+    """The events of a batch as flat arrays."""
+    found = lists(array)
+    fields = {field.name: found.values.field(place) for place, field in enumerate(found.values.type)}
+    kind, names = codes(fields["kind"])
+    wanted = list(counting.weights)
+    table = np.array([*(wanted.index(name) if name in wanted else -1 for name in names), -1], np.int32)
+    size = len(found.values)
+    ids = texts(fields["event"]) if "event" in fields else None
+    dwell = numbers(fields["dwell"], np.nan, pa.float32()) if "dwell" in fields else np.full(size, np.nan, np.float32)
+    return Flat(
+        found.offsets,
+        table[kind],
+        numbers(fields["rank"], -1, pa.int32()),
+        microseconds(fields["time"]),
+        dwell if counting.dwell is not None else np.zeros(0, np.float32),
+        ids.offsets if ids else np.zeros(1, np.int32),
+        ids.data if ids else np.zeros(0, np.uint8),
+        ids.there if ids else np.zeros(size, np.bool_),
+    )
+
+
+def read_events(
+    flat: Flat, counting: Counting, rows: Array, counts: Array, times: Array, width: int, marks: Array
+) -> tuple[Clicks, Counter[str]]:
+    """The clicks of these rows, of which `counts` documents were shown at `times`."""
+    size, fates = len(rows), np.zeros(len(FATES), np.int64)
+    found = Clicks(
+        np.zeros((len(counting.weights), size, width), np.bool_),
+        np.full(size, -1, np.float32),
+        np.full(size, -1, np.float32),
+        times.copy(),
+    )
+    window = np.iinfo(np.int64).max if counting.window is None else round(counting.window * 1e6)
+    least = -1.0 if counting.dwell is None else float(counting.dwell)
+    _read_events(flat, rows, counts, times, window, least, counting.first, found, marks, fates)
+    return found, Counter({name: int(fates[fate]) for fate, name in enumerate(FATES) if fates[fate]})
+
+
+@kernel
+def _read_events(
+    flat: Flat,
+    rows: Array,
+    counts: Array,
+    times: Array,
+    window: int,
+    least: float,
+    only_first: bool,
+    found: Clicks,
+    marks: Array,
+    fates: Array,
+) -> None:
+    for place in range(len(rows)):
+        start, end = flat.offsets[rows[place]], flat.offsets[rows[place] + 1]
+        if end - start > _MOST:
+            marks[place] = _CROWD
+        for event in range(start, end):
+            if flat.rank[event] < 1 or flat.rank[event] > counts[place]:
+                marks[place] = _EVENT
+        if marks[place] or start == end:
+            continue
+        earliest, latest = -1, -1
+        for event in range(start, end):
+            delay = flat.time[event] - times[place]
+            fate = _fate(flat, start, event, delay, window, least)
+            fates[fate] += 1
+            if fate != _REPEATED and fate != _EARLY:
+                found.end[place] = max(found.end[place], flat.time[event])
+            if fate == _COUNTED:
+                if earliest < 0 or flat.time[event] < flat.time[earliest]:
+                    earliest = event
+                if latest < 0 or flat.time[event] > flat.time[latest]:
+                    latest = event
+                if not only_first:
+                    found.clicks[flat.kind[event], place, flat.rank[event] - 1] = True
+        if earliest >= 0:
+            found.first[place] = (flat.time[earliest] - times[place]) / 1e6
+            found.last[place] = (flat.time[earliest if only_first else latest] - times[place]) / 1e6
+            if only_first:
+                found.clicks[flat.kind[earliest], place, flat.rank[earliest] - 1] = True
+
+
+@part
+def _fate(flat: Flat, start: int, event: int, delay: int, window: int, least: float) -> int:
+    if flat.named[event]:
+        for before in range(start, event):
+            if flat.named[before] and _same_id(flat, before, event):
+                return _REPEATED
+    if delay < 0:
+        return _EARLY
+    if flat.kind[event] < 0:
+        return _OTHER
+    if delay > window:
+        return _LATE
+    if least >= 0 and not flat.dwell[event] >= least:
+        return _SHORT
+    return _COUNTED
+
+
+@part
+def _same_id(flat: Flat, one: int, other: int) -> bool:
+    start, begin = flat.id_offsets[one], flat.id_offsets[other]
+    size = flat.id_offsets[one + 1] - start
+    if flat.id_offsets[other + 1] - begin != size:
+        return False
+    last = size - 1  # ids mostly differ at their ends
+    while last >= 0 and flat.id_data[start + last] == flat.id_data[begin + last]:
+        last -= 1
+    return bool(last < 0)

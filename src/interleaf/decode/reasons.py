@@ -1,0 +1,42 @@
+"""Why a row of a log is dropped, in words that a report shows; rows are marked by number while kernels run."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from interleaf.methods.arrays import Array
+
+FINE, NO_ID, NO_TIME, NO_RANKERS, RANKERS, UNEVEN, RANK, TWICE, SIZES, TEAMS, CHOICES, EVENT, CROWD, LONG = range(14)
+NO_RANKS, NO_TEAMS, NO_SIZES, NO_CHOICES, EXCLUDED, REPEATED, CREDIT = range(14, 21)
+
+REASONS = {
+    NO_ID: "no impression id",
+    NO_TIME: "no time",
+    NO_RANKERS: "no rankers, or two of one name",
+    RANKERS: "ranks, lengths or rankings of more or fewer rankers than are named",
+    UNEVEN: "ranks, teams or documents of different length",
+    RANK: "a rank below 0, or null",
+    TWICE: "two documents at one rank of a ranker",
+    SIZES: "a rank beyond the length of its ranking, or lengths that do not fit the union",
+    TEAMS: "a position owned by a ranker that is not there",
+    CHOICES: "choices that cannot be",
+    EVENT: "an event at a rank that was not shown",
+    CROWD: "more than 1,000 events",
+    LONG: "more than 1,000 documents shown",
+    NO_RANKS: "neither ranks nor rankings",
+    NO_TEAMS: "no teams",
+    NO_SIZES: "no lengths or union, and no rankings",
+    NO_CHOICES: "no choices, and no rankings",
+    EXCLUDED: "excluded by rule",
+    REPEATED: "an impression that came before",
+    CREDIT: "credit too large to add up",
+}
+MOST_EVENTS = MOST_SHOWN = 1000
+
+
+def counted(marks: Array) -> Counter[str]:
+    """How many rows are marked with each reason."""
+    amounts = np.bincount(marks[marks > 0])
+    return Counter({REASONS[mark]: int(amounts[mark]) for mark in np.flatnonzero(amounts).tolist()})

@@ -1,0 +1,117 @@
+"""The flow on this machine: one thread reads, others decode, score and add up, each in a book of its own.
+
+Addition is exact, so the result does not depend on which thread got which batch. Impressions that came before are told
+by the thread that reads, in the order of the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from itertools import chain
+from queue import Full, Queue
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf import buckets, log
+from interleaf.decode import identities
+from interleaf.decode.columns import column, texts
+from interleaf.engines.book import Book
+from interleaf.engines.work import Task, work
+from interleaf.methods.arrays import Array
+from interleaf.tally import Tally
+from interleaf.tally.seen import Sample, Seen
+
+Batch = tuple[pa.RecordBatch, Array]  # with a mark for each row that came before
+
+
+def tally_log(source: Any, task: Task, *, threads: int = 0, progress: log.Progress | None = None) -> Tally:
+    """The tally of one experiment of a log, in memory that does not grow with it."""
+    if task.exclusion.most_impressions is not None:
+        task = replace(task, crawlers=_crawlers(source, task.exclusion.most_impressions))
+    reading = log.read(source, task.columns, spare=task.spare_columns, progress=progress)
+    sample = Sample()
+    workers = 1 if task.scoring.sessions is not None else threads or os.cpu_count() or 1
+    batches = _marked(reading, sample)
+    first = next(batches, None)
+    if first is not None and all(column(first[0], name) is None for name in ("ranks", "rankings")):
+        task = replace(task, scoring=replace(task.scoring, rankless=True))
+    book = _counted(chain([] if first is None else [first], batches), task, workers)
+    book.dropped += reading.dropped
+    book.events += reading.events
+    tally = book.close()
+    tally.sample = sample
+    return tally
+
+
+def _marked(reading: log.Reading, sample: Sample) -> Iterator[Batch]:
+    """Batches with their repeats marked."""
+    seen = Seen(expected=reading.rows or 0)
+    for batch in reading:
+        found = identities(batch)
+        sample.add(found)
+        yield batch, seen.repeats(found)
+
+
+def _counted(batches: Iterator[Batch], task: Task, workers: int) -> Book:
+    """All batches in one book."""
+    books = [Book(task) for _ in range(workers)]
+    if workers == 1:
+        for batch in batches:
+            _count(books[0], task, batch)
+        return books[0]
+    queue: Queue[Batch | None] = Queue(workers)
+    with ThreadPoolExecutor(workers) as pool:
+        running = [pool.submit(_serve, book, task, queue) for book in books]
+        try:
+            for batch in batches:
+                _put(queue, batch, running)
+        finally:
+            for _ in running:
+                _put(queue, None, running)
+        wait(running)
+    for future in running:
+        future.result()
+    for book in books[1:]:
+        books[0].merge(book)
+    return books[0]
+
+
+def _serve(book: Book, task: Task, queue: Queue[Batch | None]) -> None:
+    for batch in iter(queue.get, None):
+        _count(book, task, batch)
+
+
+def _count(book: Book, task: Task, batch: Batch) -> None:
+    for worked in work(batch[0], task, batch[1]):
+        book.add(worked)
+
+
+def _put(queue: Queue[Batch | None], item: Batch | None, running: list[Future[None]]) -> None:
+    """Hand a batch over; if a thread has failed, say so instead of waiting for it for ever."""
+    while True:
+        for future in running:
+            if future.done() and item is not None:
+                future.result()
+        if all(future.done() for future in running):
+            return
+        try:
+            return queue.put(item, timeout=0.2)
+        except Full:
+            continue
+
+
+def _crawlers(source: Any, most: int) -> Array:
+    """The hashes of units with more impressions than that, in order: a pass over the units alone."""
+    units, counts = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    for batch in log.read(source, ("unit",)):
+        names = texts(batch.column("unit"))
+        found = buckets.hashes(buckets.UNIT, names.offsets, names.data)[names.there]
+        units, places = np.unique(np.concatenate([units, found]), return_inverse=True)
+        amounts = np.concatenate([counts, np.ones(len(found), np.int64)])
+        counts = np.bincount(places, weights=amounts, minlength=len(units)).astype(np.int64)
+    return units[counts > most]

@@ -1,0 +1,28 @@
+"""Logs: one row an impression, its events inside; Parquet, or JSON lines with the same names.
+
+write.py         write_batches: record batches to a whole file
+rows.py          rows_to_batch: impressions as dictionaries to a record batch
+values.py        what a column may hold
+writer.py        LogWriter: a log that grows while people search
+appending.py     its files, safe against crashes, threads and forks
+reading.py       read: any log as record batches, with counts of what was not used
+files.py         paths, globs and folders to files
+projection.py    which columns are read
+parquet.py       Parquet files
+arrow.py         tables and streams in memory
+joining.py       files of JSON lines, the events joined to their impressions
+lines.py         a line of JSON to an impression or an event
+event_lines.py   events that wait for their impressions
+text.py          lines of text files, plain or gzip
+native.py        convert: any log to one file of the native schema
+"""
+
+from interleaf.log.native import convert as convert
+from interleaf.log.reading import Progress as Progress
+from interleaf.log.reading import Reading as Reading
+from interleaf.log.reading import read as read
+from interleaf.log.rows import rows_to_batch as rows_to_batch
+from interleaf.log.write import write_batches as write_batches
+from interleaf.log.writer import LogWriter as LogWriter
+
+__all__ = ["LogWriter", "Reading", "convert", "read", "rows_to_batch", "write_batches"]

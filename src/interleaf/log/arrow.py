@@ -1,0 +1,102 @@
+"""Logs that are in memory, or stream from another library: anything that speaks Arrow, as record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from interleaf import schema
+from interleaf.errors import DataError
+from interleaf.log.projection import Projection, is_wanted
+
+_PAIR = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
+
+
+def opened(source: Any) -> tuple[list[str], int | None, Iterator[pa.RecordBatch]]:
+    """The columns of a table, a stream or an iterator of record batches; how many rows it has, if it says; and it."""
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    if hasattr(source, "__arrow_c_stream__"):
+        try:
+            reader = pa.RecordBatchReader.from_stream(source)
+        except pa.ArrowException as problem:
+            raise DataError(
+                f"{type(source).__name__} is no table ({problem}); give one with a row an impression"
+            ) from None
+        rows = source.num_rows if isinstance(source, pa.Table) else None
+        return checked(reader.schema, "the given table").names, rows, _told(reader)
+    if not isinstance(source, Iterable):
+        raise DataError(
+            f"cannot read a log from {type(source).__name__}; give paths, an Arrow table or stream, or record batches"
+        )
+    batches = _each_checked(source)
+    first = next(batches, None)
+    return ([], 0, iter(())) if first is None else (first.schema.names, None, chain([first], batches))
+
+
+def _each_checked(source: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    known = None
+    for number, batch in enumerate(source):
+        if not isinstance(batch, pa.RecordBatch):
+            raise DataError(f"item {number + 1} of the log is of type {type(batch).__name__}; give record batches")
+        if known is None or not batch.schema.equals(known, check_metadata=True):
+            known = checked(batch.schema, f"batch {number + 1}")
+        yield batch
+
+
+def _told(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader
+    except (pa.ArrowException, OSError) as problem:
+        raise DataError(f"the given stream broke off: {problem}") from None
+
+
+def checked(found: pa.Schema, where: str) -> pa.Schema:
+    """The schema, if it is one of a log; the error says whose it is."""
+    try:
+        schema.validate(found)
+    except DataError as problem:
+        raise DataError(f"{where}: {problem}") from None
+    return found
+
+
+def cut(batches: Iterable[pa.RecordBatch], projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
+    """The wanted columns, in batches of at most so many rows; nothing is copied."""
+    for batch in batches:
+        names = projection.wanted(batch.schema.names)
+        places = [place for place, name in enumerate(batch.schema.names) if is_wanted(name, names)]
+        found = with_maps(batch.select(places))
+        for start in range(0, batch.num_rows, batch_size):
+            yield found.slice(start, batch_size)
+
+
+def gathered(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Small batches as larger ones, of at most so many rows."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        if waiting and sum(map(len, waiting)) + len(batch) > most:
+            yield from _as_one(waiting)
+            waiting = []
+        waiting.append(batch)
+    yield from _as_one(waiting)
+
+
+def _as_one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    if len(batches) < 2 or not batches[0].num_columns:
+        return batches
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()  # type: ignore[no-any-return]
+
+
+def with_maps(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Attributes as a map, also from libraries without maps: to them it is a list of objects with a key and a value."""
+    place = batch.schema.get_field_index("attributes")
+    if place < 0 or not pa.types.is_nested(kind := batch.schema.field(place).type) or pa.types.is_map(kind):
+        return batch
+    pairs = batch.column(place).cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
+    inner = pa.StructArray.from_arrays([pairs.values.field("key"), pairs.values.field("value")], fields=_PAIR)
+    # A map is laid out like a list of pairs, so its parts are the list's.
+    parts = pa.map_(pa.string(), pa.string()), len(pairs), pairs.buffers()[:2], pairs.null_count, pairs.offset
+    return batch.set_column(place, "attributes", pa.Array.from_buffers(*parts, [inner]))

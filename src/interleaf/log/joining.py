@@ -1,0 +1,170 @@
+"""The JSON-lines files of a log, read twice: first the events that are lines of their own, then the impressions.
+
+Events may stand in any of the files, before or after their impression, and more than once: with the same id they count
+once. They find impressions of JSON lines only; a Parquet file has its events inside.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from interleaf import schema
+from interleaf.errors import DataError
+from interleaf.log.arrow import gathered
+from interleaf.log.event_lines import EventLines
+from interleaf.log.files import File
+from interleaf.log.lines import (
+    LineError,
+    columns_of,
+    event_of,
+    is_event,
+    is_surely_impression,
+    parsed,
+    with_names_apart,
+)
+from interleaf.log.projection import Projection, is_wanted
+from interleaf.log.text import lines_of
+
+AT_ONCE = 512  # rows that are Python objects at a time: as many as the caches hold
+PROMISED = [column.name for column in schema.COLUMNS if not column.nullable]  # any other may be null in every line
+
+
+@dataclass(eq=False)
+class Counts:
+    """What was not used, by reason, with a first example of each; and what became of events."""
+
+    dropped: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def drop(self, file: File, number: int, problem: LineError) -> None:
+        """Count a line that cannot be used."""
+        self.dropped[problem.reason] += 1
+        self.examples.setdefault(problem.reason, f"{file.path}:{number}: {problem}")
+
+
+class JoinedLines:
+    """JSON-lines files with their events joined: collect events, read the batches of every file, finish."""
+
+    def __init__(self, files: Sequence[File], counts: Counts, kept: EventLines) -> None:
+        self._files, self._counts, self._kept = files, counts, kept
+        self._impressions = 0
+
+    def collect(self) -> None:
+        """Read all files for events that are lines of their own."""
+        events = self._events()
+        while some := list(islice(events, AT_ONCE)):
+            self._kept.add(some)
+
+    def _events(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for file in self._files:
+            for number, line in lines_of(file.path, file.size):
+                if is_surely_impression(line):
+                    continue
+                try:
+                    value = parsed(line)
+                except LineError:
+                    continue  # counted when impressions are read
+                if is_event(line, value):
+                    try:
+                        yield event_of(value)
+                    except LineError as problem:
+                        self._counts.drop(file, number, problem)
+
+    def batches(self, file: File, projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
+        """The impressions of a file, the wanted columns of them, with all their events."""
+        names = projection.wanted(PROMISED)
+        wanted = [column for column in schema.COLUMNS if is_wanted(column.name, names)]
+        said = {name: value.as_py() for name, value in file.said.items()}
+        objects = self._objects(file)
+
+        def small() -> Iterator[pa.RecordBatch]:
+            while some := list(islice(objects, min(batch_size, AT_ONCE))):
+                columns = self._columns(file, some, said)
+                if columns["impression"]:
+                    yield _batch(wanted, columns)
+
+        return gathered(small(), batch_size)
+
+    def _objects(self, file: File) -> Iterator[tuple[int, dict[str, Any]]]:
+        """What could be impressions, with the numbers of their lines."""
+        for number, line in lines_of(file.path, file.size):
+            if not line.strip():
+                continue
+            try:
+                value = parsed(line)
+                if not is_event(line, value):
+                    yield number, with_names_apart(value)
+            except LineError as problem:
+                self._counts.drop(file, number, problem)
+
+    def _columns(
+        self, file: File, objects: list[tuple[int, dict[str, Any]]], said: dict[str, Any]
+    ) -> dict[str, list[Any]]:
+        columns, faults = columns_of([value for _, value in objects], said)
+        if faults:
+            for place, problem in sorted(faults.items()):
+                self._counts.drop(file, objects[place][0], problem)
+            columns = {
+                name: [value for place, value in enumerate(values) if place not in faults]
+                for name, values in columns.items()
+            }
+        self._impressions += len(columns["impression"])
+        found = zip(columns["impression"], columns["events"], strict=True)
+        columns["events"] = [self._merged(events, self._kept.of(impression)) for impression, events in found]
+        return columns
+
+    def _merged(self, inside: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """All events of an impression by time, those with the id of another left out."""
+        if not lines and len(inside) < 2:
+            return inside
+        events = []
+        ids = set()
+        for event in inside + lines:
+            name = event.get("event")
+            if name is not None and name in ids:
+                self._counts.events["repeated"] += 1
+                continue
+            ids.add(name)
+            events.append(event)
+        return sorted(events, key=lambda event: event["time"]) if lines else events
+
+    def finish(self) -> None:
+        """Count the events without an impression; a log without a single good line is none."""
+        if unmatched := self._kept.unmatched:
+            self._counts.events["unmatched"] += unmatched
+        if self._counts.dropped and not self._impressions and not self._kept.count:
+            example = next(iter(self._counts.examples.values()))
+            raise DataError(f"no line can be used, of {self._counts.dropped.total():,}; the first: {example}")
+
+
+@contextmanager
+def joined(files: Sequence[File], counts: Counts) -> Iterator[JoinedLines]:
+    """JSON-lines files, ready to be read."""
+    try:
+        with closing(EventLines()) as kept:
+            lines = JoinedLines(files, counts, kept)
+            lines.collect()
+            yield lines
+            lines.finish()
+    except sqlite3.Error as problem:
+        raise DataError(
+            f"event lines cannot be kept aside ({problem}); set the variable TMPDIR to a folder with room"
+        ) from None
+
+
+def _batch(wanted: list[schema.Column], columns: dict[str, list[Any]]) -> pa.RecordBatch:
+    if not wanted:  # rows without columns can still be counted
+        return pa.RecordBatch.from_struct_array(pa.array([{} for _ in columns["impression"]], pa.struct([])))
+    arrays = [pa.array(columns[column.name], column.type) for column in wanted]
+    return pa.RecordBatch.from_arrays(
+        arrays, schema=pa.schema([column.field for column in wanted], schema.SCHEMA.metadata)
+    )

@@ -1,0 +1,145 @@
+"""JSON lines: from a line to the columns of an impression or to an event, or to the reason why it is neither.
+
+An impression is an object with the names of the columns. Three of them may be left out: `version` (1), `arm`
+(`interleaved`), and `rankers`, where `rankings` is an object `{ranker: [ids]}`. What follows from `rankings` (`ranks`,
+`lengths`, `union`, `choices`) stays null. An object with a `kind` and without `documents` is an event.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from reprlib import repr as short
+from typing import Any
+
+from interleaf import schema
+from interleaf.log.rows import EMPTY
+from interleaf.log.text import LONGEST
+from interleaf.log.values import EVENT_CHECK, RULES, of_field
+
+DEFAULTS: dict[str, Any] = {"version": 1, "arm": "interleaved", **EMPTY}
+_DOCUMENTS = re.compile(rb'"documents"\s*:\s*\[')
+
+
+class LineError(Exception):
+    """A line that is dropped: a short reason, to count by, and what exactly is wrong."""
+
+    def __init__(self, reason: str, message: str = "") -> None:
+        super().__init__(message or reason)
+        self.reason = reason
+
+
+def parsed(line: bytes) -> dict[str, Any]:
+    """The object of a line."""
+    is_whole = line.endswith(b"\n")
+    if len(line) >= LONGEST and not is_whole:
+        raise LineError("line is too long", f"the line has over {LONGEST:,} bytes")
+    try:
+        value = _decode(line.decode())
+        if b"\\ud" in line or b"\\uD" in line:  # half of a pair: the one thing that JSON can say and UTF-8 cannot
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise LineError("text is not Unicode") from None
+    except (ValueError, RecursionError) as problem:
+        reason = "line is not JSON" if is_whole else "line is cut off"
+        raise LineError(reason, f"{reason} ({problem}): {short(line)}") from None
+    if type(value) is not dict:
+        raise LineError("line is not an object", f"the line is {short(value)}; give an object")
+    return value
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_no_number).decode
+
+
+def is_surely_impression(line: bytes) -> bool:
+    """Whether an impression can be told without reading all of the line: `documents` is a list in the outermost object.
+
+    A name is in the outermost object if no other one was opened before it; a text with a brace only costs time.
+    """
+    found = _DOCUMENTS.search(line)
+    return found is not None and line.count(b"{", 0, found.start()) == 1
+
+
+def is_event(line: bytes, value: dict[str, Any]) -> bool:
+    """Whether a line is an event, which is a question of what it has, not of whether it is right."""
+    has_kind, has_documents = value.get("kind") is not None, value.get("documents") is not None
+    return has_kind and not has_documents and not is_surely_impression(line)
+
+
+def event_of(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The impression of an event line, and the event."""
+    for name in ("impression", "rank", "time"):
+        if value.get(name) is None:
+            raise LineError(f"event without {name!r}", f"the event has no {name!r}: {short(value)}")
+    try:
+        return of_field("impression", RULES["impression"].check, value["impression"]), EVENT_CHECK(value)
+    except ValueError as problem:
+        raise LineError("wrong event", f"the event cannot be used: {problem}") from None
+
+
+def with_names_apart(value: dict[str, Any]) -> dict[str, Any]:
+    """Rankings that come as an object, apart: the names are the rankers, and the rankings stand in their order."""
+    rankings = value.get("rankings")
+    if type(rankings) is not dict:
+        return value
+    names = list(rankings) if value.get("rankers") is None else value["rankers"]
+    if type(names) is not list or sorted(map(str, names)) != sorted(rankings):
+        message = (
+            f"'rankings' are of {short(list(rankings))}, and 'rankers' are {short(names)}; give a ranking a ranker"
+        )
+        raise LineError("wrong 'rankings'", message)
+    return value | {"rankers": names, "rankings": [rankings[str(name)] for name in names]}
+
+
+def columns_of(
+    values: Sequence[dict[str, Any]], said: Mapping[str, Any]
+) -> tuple[dict[str, list[Any]], dict[int, LineError]]:
+    """The columns of impressions, and by their places those that cannot be used.
+
+    Where an impression lacks a column, it is what the folder said, or the default.
+    """
+    columns: dict[str, list[Any]] = {}
+    faults: dict[int, LineError] = {}
+    for column in schema.COLUMNS:
+        found = [value.get(column.name) for value in values]
+        default = said.get(column.name, DEFAULTS.get(column.name))
+        if default is not None and None in found:
+            found = [default if value is None else value for value in found]
+        given = [value for value in found if value is not None]
+        is_right = RULES[column.name].all_ready(given) and (column.nullable or len(given) == len(found))
+        columns[column.name] = found if is_right else _each_checked(column, found, faults)
+    return columns, faults
+
+
+def _each_checked(column: schema.Column, found: list[Any], faults: dict[int, LineError]) -> list[Any]:
+    prepared = []
+    for place, value in enumerate(found):
+        try:
+            prepared.append(_checked(column, value))
+        except LineError as problem:
+            prepared.append(None)
+            faults.setdefault(place, problem)
+    return prepared
+
+
+def _checked(column: schema.Column, value: Any) -> Any:
+    if value is None:
+        if column.nullable:
+            return None
+        raise LineError(f"no {column.name!r}", f"the impression has no {column.name!r} ({column.meaning})")
+    try:
+        return RULES[column.name].check(_texts(value) if column.name == "attributes" else value)
+    except ValueError as problem:
+        raise LineError(f"wrong {column.name!r}", f"{column.name!r} should be {column.type}: {problem}") from None
+
+
+def _texts(attributes: Any) -> dict[str, Any]:
+    """Numbers, true and false as the text that they are in JSON."""
+    if type(attributes) is not dict:
+        raise ValueError(f"{short(attributes)} is no object of names and texts")
+    return {name: json.dumps(value) if isinstance(value, (int, float)) else value for name, value in attributes.items()}

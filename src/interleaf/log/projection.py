@@ -1,0 +1,81 @@
+"""Which columns are read: names of columns, and of fields inside them, such as `events.kind`.
+
+A field inside a column is a wish: from Parquet only such fields are read, which is faster; elsewhere it stands for the
+whole column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from interleaf import schema
+from interleaf.errors import DataError
+
+Wanted = tuple[str, ...] | None  # None: all there are
+
+
+class Projection(NamedTuple):
+    """The columns that are always read, and those that are read where a column that they stand in for is missing."""
+
+    names: Wanted
+    spare: dict[str, tuple[str, ...]]
+
+    def wanted(self, present: Collection[str]) -> Wanted:
+        """What to read of a file with these columns.
+
+        >>> of(["time", "ranks"], {"rankings": ["ranks"]}).wanted(["time", "rankings"])
+        ('time', 'ranks', 'rankings')
+        """
+        if self.names is None:
+            return None
+        return self.names + tuple(name for name, others in self.spare.items() if not set(others) <= set(present))
+
+
+def of(columns: Iterable[str] | None, spare: Mapping[str, Sequence[str]]) -> Projection:
+    """The columns that a reader asks for, checked: a name that no log has is a mistake."""
+    if isinstance(columns, str):
+        raise DataError(f"columns is {columns!r}, one text; give a list of names")
+    names = None if columns is None else tuple(columns)
+    known = set(_known())
+    for name in (*(names or ()), *spare):
+        if name not in known:
+            raise DataError(f"a log has no column {name!r}; the columns are {', '.join(schema.SCHEMA.names)}")
+    return Projection(names, {name: tuple(others) for name, others in spare.items()})
+
+
+def _known() -> Iterator[str]:
+    for field in schema.SCHEMA:
+        yield field.name
+        yield from (f"{field.name}.{inner}" for inner in _inner(field.type))
+
+
+def _inner(kind: pa.DataType) -> Iterator[str]:
+    kind = kind.value_type if pa.types.is_list(kind) else kind
+    for field in kind if pa.types.is_struct(kind) else ():
+        yield field.name
+        yield from (f"{field.name}.{inner}" for inner in _inner(field.type))
+
+
+def is_wanted(name: str, names: Wanted) -> bool:
+    """Whether a column is wanted, or a field inside it."""
+    return names is None or any(one.split(".")[0] == name for one in names)
+
+
+def leaves(paths: Sequence[str], names: Iterable[str]) -> list[str]:
+    """The Parquet columns, by their full paths, that hold these columns and fields.
+
+    Between a list and its items, each writer has names of its own: `events.list.element.kind`, `events.array.kind`,
+    `events.bag.array_element.kind`. So a path fits if it has the names in their order, with others between them.
+
+    >>> leaves(["time", "events.list.element.kind", "events.list.element.time"], ["time", "events.kind"])
+    ['time', 'events.list.element.kind']
+    """
+    return [path for path in paths if any(_fits(path.split("."), name.split(".")) for name in names)]
+
+
+def _fits(path: list[str], name: list[str]) -> bool:
+    rest = iter(path)
+    return path[0] == name[0] and all(part in rest for part in name)

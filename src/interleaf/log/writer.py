@@ -1,0 +1,156 @@
+"""A log that is written while people search: impressions and events, appended as JSON lines."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from interleaf.errors import DataError
+from interleaf.interleaving import Interleaving
+from interleaf.log.appending import AppendedFiles
+from interleaf.log.values import EVENT_CHECK, RULES, of_field
+from interleaf.log.write import line_of
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class LogWriter:
+    """Appends to the log in a folder, which any number of threads and processes may share; `log.read` reads it.
+
+    A file ends after `rotate_rows` lines or `rotate_seconds`, and a new one begins. A line that was appended survives
+    the end of the process, however it comes; after `flush`, also that of the machine.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from interleaf import interleave, log
+    >>> with TemporaryDirectory() as folder:
+    ...     with LogWriter(folder, experiment="example") as writer:
+    ...         shown = interleave([["a", "b"], ["b", "c"]], key=("example", "user-7"))
+    ...         name = writer.impression(shown, unit="user-7", query="shoes")
+    ...         _ = writer.event(name, rank=1)
+    ...     [[len(events) for events in batch["events"]] for batch in log.read(folder)]
+    [[1]]
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        experiment: str,
+        version: int = 1,
+        rotate_rows: int = 1_000_000,
+        rotate_seconds: float = 3600,
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
+        self._constant = {"experiment": _name("experiment", experiment), "version": _checked("version", version)}
+        self._clock = clock
+        self._files = AppendedFiles(Path(folder), rotate_rows, rotate_seconds, clock)
+
+    def impression(
+        self,
+        shown: Interleaving,
+        *,
+        unit: str | None = None,
+        session: str | None = None,
+        query: str | None = None,
+        arm: str = "interleaved",
+        page: int | None = None,
+        time: datetime | str | None = None,
+        impression: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        captions: Sequence[Mapping[str, Any] | None] | None = None,
+        grades: Sequence[int | None] | None = None,
+        latency: Sequence[float | None] | None = None,
+        fallback_reason: str | None = None,
+        rankings: bool = False,
+    ) -> str:
+        """Append a list that was shown, now unless a time is given; returns the impression's id, fresh or as given.
+
+        With `rankings`, the input rankings are logged too, for reuse and replay.
+        """
+        if not isinstance(shown, Interleaving):
+            raise DataError(f"a shown list is an Interleaving, not {type(shown).__name__}")
+        row = {
+            "impression": _fresh() if impression is None else _name("impression", impression),
+            "time": self._clock() if time is None else time,
+            "unit": unit,
+            "session": session,
+            "query": query,
+            "arm": _name("arm", arm),
+            "page": page,
+            **shown.to_dict(rankings),
+            "latency": latency,
+            "fallback_reason": fallback_reason,
+            "captions": captions,
+            "grades": grades,
+            "attributes": attributes,
+        }
+        row = self._constant | {name: _checked(name, value) for name, value in row.items() if value is not None}
+        if attributes is not None:
+            row["attributes"] = dict(row["attributes"])
+        self._files.append(line_of(row))
+        return str(row["impression"])
+
+    def event(
+        self,
+        impression: str,
+        kind: str = "click",
+        *,
+        rank: int,
+        time: datetime | str | None = None,
+        dwell: float | None = None,
+        value: float | None = None,
+        event: str | None = None,
+    ) -> str:
+        """Append what was done on a shown list, at a rank from 1; returns the event's id, fresh or as given.
+
+        An event that is appended again with the same id counts once.
+        """
+        fields = {"kind": _name("kind", kind), "rank": rank, "dwell": dwell, "value": value}
+        fields["event"] = _fresh() if event is None else _name("event", event)
+        try:
+            row = EVENT_CHECK(fields | {"time": self._clock() if time is None else time})
+        except ValueError as problem:
+            raise DataError(f"the event cannot be logged: {problem}") from None
+        if row["rank"] < 1:
+            raise DataError(f"an event at rank {rank!r} cannot be logged; ranks start at 1 at the top")
+        self._files.append(line_of({"impression": _name("impression", impression)} | row))
+        return str(row["event"])
+
+    def flush(self) -> None:
+        """Wait until the disk has all that was appended."""
+        self._files.flush()
+
+    def close(self) -> None:
+        """Flush, and append no more."""
+        self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _fresh() -> str:
+    return secrets.token_hex(16)
+
+
+def _name(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise DataError(f"{name} is {value!r}; give a text that is not empty")
+    return value
+
+
+def _checked(name: str, value: Any) -> Any:
+    try:
+        return of_field(name, RULES[name].check, value)
+    except ValueError as problem:
+        raise DataError(f"the impression cannot be logged: {problem}") from None

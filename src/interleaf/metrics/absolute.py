@@ -1,0 +1,206 @@
+"""The ten absolute metrics of C12 (section 6.1, Table V): what people do with the lists of one ranker.
+
+Every metric is a value a query, nan where the query does not count, and the mean or the median of these values; or,
+as C12 did on arXiv, that of every user first, and then the mean over users, which gives all users the same vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from interleaf.errors import DataError, listed
+from interleaf.methods.arrays import Array
+from interleaf.metrics.sessions import sessions
+
+MEAN, MEDIAN = "mean", "median"
+
+
+@dataclass(frozen=True, eq=False)
+class Pages:
+    """Queries of one bucket by row, and what people did with their results.
+
+    `clicked[query, position]`, top first; seconds from the query to its `first` and its `last` click, nan without one;
+    `units` and `times` say who asked, and when, in seconds.
+    """
+
+    clicked: Array
+    first: Array
+    last: Array
+    units: Array
+    times: Array
+
+    def __post_init__(self) -> None:
+        if self.clicked.ndim != 2 or not self.clicked.shape[1]:
+            raise DataError(f"clicked has the shape {self.clicked.shape}; give a row a query and a column a position")
+        lengths = {name: len(getattr(self, name)) for name in ("clicked", "first", "last", "units", "times")}
+        if len(set(lengths.values())) > 1:
+            raise DataError(f"the columns of pages have the lengths {lengths}; give one value a query in each")
+        without = ~self.any_click
+        for name in ("first", "last"):
+            wrong = np.flatnonzero(np.isnan(getattr(self, name)) != without)
+            if len(wrong):
+                has = "no click" if without[wrong[0]] else "a click"
+                value = getattr(self, name)[wrong[0]]
+                raise DataError(f"query {wrong[0]} has {has}, but {name!r} is {value}; it is nan where nobody clicked")
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    @property
+    def any_click(self) -> Array:
+        """Whether anything was clicked."""
+        return np.asarray(self.clicked.any(axis=1))
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A row of the table: `rises` says what C12 expects when quality drops, and `why`; `over` is what it is taken over.
+
+    The arrows of C12's Table V are lost; the directions follow from its rationale, and from its Table VI, where E over
+    B and B over A together make E over A with these directions and no others.
+    """
+
+    name: str
+    title: str
+    rises: bool
+    why: str
+    over: str
+    statistic: str
+    values: Callable[[Pages], Array]
+
+
+def _abandoned(pages: Pages) -> Array:
+    return (~pages.any_click).astype(np.float64)
+
+
+def _reformulated(pages: Pages) -> Array:
+    return (~sessions(pages.units, pages.times, _ends(pages)).is_last).astype(np.float64)
+
+
+def _session_lengths(pages: Pages) -> Array:
+    """A value a session, at its first query."""
+    found = sessions(pages.units, pages.times, _ends(pages))
+    return np.where(found.is_first, found.queries, np.nan)
+
+
+def _ends(pages: Pages) -> Array:
+    """When people last did something with the page."""
+    return pages.times + np.where(pages.any_click, pages.last, 0.0)
+
+
+def _clicks(pages: Pages) -> Array:
+    return np.asarray(pages.clicked.sum(axis=1), np.float64)
+
+
+def _clicked_first(pages: Pages) -> Array:
+    return pages.clicked[:, 0].astype(np.float64)
+
+
+def _skipped(pages: Pages) -> Array:
+    lowest = pages.clicked.shape[1] - np.argmax(pages.clicked[:, ::-1], axis=1)
+    return np.where(pages.any_click, 1 - pages.clicked.sum(axis=1) / lowest, np.nan)
+
+
+def _best_reciprocal_rank(pages: Pages) -> Array:
+    return np.where(pages.any_click, 1 / (np.argmax(pages.clicked, axis=1) + 1), np.nan)
+
+
+def _mean_reciprocal_rank(pages: Pages) -> Array:
+    gains = pages.clicked @ (1 / np.arange(1, pages.clicked.shape[1] + 1))
+    return np.where(pages.any_click, gains / np.maximum(pages.clicked.sum(axis=1), 1), np.nan)
+
+
+def _first(pages: Pages) -> Array:
+    return pages.first
+
+
+def _last(pages: Pages) -> Array:
+    return pages.last
+
+
+_QUERIES, _CLICKED, _SESSIONS = "queries", "queries with a click", "sessions"
+METRICS: dict[str, Metric] = {
+    row.name: row
+    for row in (
+        Metric("abandonment", "Abandonment rate", True, "more bad result sets", _QUERIES, MEAN, _abandoned),
+        Metric("reformulation", "Reformulation rate", True, "more need to reformulate", _QUERIES, MEAN, _reformulated),
+        Metric(
+            "session_queries",
+            "Queries per session",
+            True,
+            "more need to reformulate",
+            _SESSIONS,
+            MEAN,
+            _session_lengths,
+        ),
+        Metric("clicks", "Clicks per query", False, "fewer relevant results", _QUERIES, MEAN, _clicks),
+        Metric("clicks_at_1", "Clicks@1", False, "top result is worse", _QUERIES, MEAN, _clicked_first),
+        Metric("skipped", "pSkip", True, "more skipped results", _CLICKED, MEAN, _skipped),
+        Metric(
+            "max_reciprocal_rank",
+            "Max reciprocal rank",
+            False,
+            "top results are worse",
+            _CLICKED,
+            MEAN,
+            _best_reciprocal_rank,
+        ),
+        Metric(
+            "mean_reciprocal_rank",
+            "Mean reciprocal rank",
+            False,
+            "more need for many clicks",
+            _CLICKED,
+            MEAN,
+            _mean_reciprocal_rank,
+        ),
+        Metric("first_click", "Time to first click", True, "good results are lower", _CLICKED, MEDIAN, _first),
+        Metric("last_click", "Time to last click", False, "fewer relevant results", _CLICKED, MEDIAN, _last),
+    )
+}
+
+
+def metric_of(name: str) -> Metric:
+    """The metric with this name.
+
+    >>> metric_of("skipped").title
+    'pSkip'
+    """
+    if name not in METRICS:
+        raise DataError(f"unknown metric {name!r}; known are {listed(METRICS)}")
+    return METRICS[name]
+
+
+def by_user(values: Array, units: Array, statistic: str) -> tuple[Array, Array]:
+    """The users with values that count, and the mean or median of each.
+
+    >>> by_user(np.array([1.0, 2.0, 4.0, np.nan]), np.array([7, 7, 8, 9]), MEAN)
+    (array([7, 8]), array([1.5, 4. ]))
+    """
+    counted = ~np.isnan(values)
+    users, numbers, counts = np.unique(units[counted], return_inverse=True, return_counts=True)
+    if statistic == MEAN:
+        return users, np.bincount(numbers, values[counted]) / counts
+    ordered = values[counted][np.lexsort((values[counted], numbers))]
+    starts = np.cumsum(counts) - counts
+    return users, (ordered[starts + (counts - 1) // 2] + ordered[starts + counts // 2]) / 2
+
+
+def value(metric: Metric, pages: Pages, per_user: bool = False) -> float | None:
+    """The metric of a bucket: over all that it counts, or of every user first; None where nothing counts.
+
+    >>> clicked = np.array([[True, False], [False, True], [False, False]])
+    >>> seconds = np.array([2.0, 5.0, np.nan])
+    >>> pages = Pages(clicked, seconds, seconds, units=np.array([1, 1, 2]), times=np.array([0.0, 60.0, 0.0]))
+    >>> value(metric_of("clicks_at_1"), pages), value(metric_of("clicks_at_1"), pages, per_user=True)
+    (0.333..., 0.25)
+    """
+    values = metric.values(pages)
+    if np.isnan(values).all():
+        return None
+    if per_user:
+        return float(by_user(values, pages.units, metric.statistic)[1].mean())
+    return float(np.nanmean(values) if metric.statistic == MEAN else np.nanmedian(values))

@@ -1,0 +1,137 @@
+"""What judges say of rankings: NDCG, DCG and MAP of every judged query, through ir-measures, from TREC files.
+
+    DCG@k = sum over ranks r up to k of (2^grade - 1) / log2(r + 1),    NDCG@k = DCG@k / the largest DCG@k there can be
+
+The gain is 2^grade - 1: ir-measures takes the grade itself unless told, so it is told. It has no DCG; ours is its NDCG
+times the largest DCG. MAP follows C12: of five grades, 0 to 4, the upper two are relevant, and what is not in the top
+ten counts as not found. Documents without a judgement are not relevant; a judged query that a ranker does not answer
+has the value 0. Needs the extra: pip install 'interleaf[judged]'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interleaf.errors import DataError, InterleafError
+
+Qrels = Mapping[str, Mapping[str, int]]
+Rankings = Mapping[str, Sequence[str]]
+RELEVANT = 3  # of the grades 0 to 4: C12's upper two levels
+MOST_GRADE = 30  # its gain still fits trec_eval's integers
+
+
+def ndcg(qrels: Qrels, rankings: Rankings, cut: int = 5) -> dict[str, float]:
+    """NDCG of each judged query, cut at a rank; 0 for a query without a relevant document.
+
+    >>> ndcg({"q": {"a": 2, "b": 1}}, {"q": ["b", "a"]})  # (1 + 3 / log2(3)) / (3 + 1 / log2(3))
+    {'q': 0.7967...}
+    """
+    grades = {grade for judged in qrels.values() for grade in judged.values()}
+    measures = _measures()
+    return _by_query(measures.nDCG(gains={grade: gain(grade) for grade in sorted(grades)}) @ cut, qrels, rankings)
+
+
+def dcg(qrels: Qrels, rankings: Rankings, cut: int = 5) -> dict[str, float]:
+    """DCG of each judged query, cut at a rank.
+
+    >>> dcg({"q": {"a": 2, "b": 1}}, {"q": ["b", "a"]})
+    {'q': 2.8927...}
+    """
+    return {query: share * _ideal(qrels[query], cut) for query, share in ndcg(qrels, rankings, cut).items()}
+
+
+def average_precision(qrels: Qrels, rankings: Rankings, cut: int = 10, relevant: int = RELEVANT) -> dict[str, float]:
+    """Average precision of each judged query, whose mean is MAP; `relevant` is the lowest grade that is.
+
+    The sum of the precisions at the relevant documents down to the cut, divided by how many relevant ones there are.
+
+    >>> average_precision({"q": {"a": 4, "b": 3, "c": 1}}, {"q": ["c", "a"]})
+    {'q': 0.25}
+    """
+    return _by_query(_measures().AP(rel=relevant) @ cut, qrels, rankings)
+
+
+def gain(grade: int) -> int:
+    """What a grade is worth: 2^grade - 1.
+
+    >>> [gain(grade) for grade in range(5)]
+    [0, 1, 3, 7, 15]
+    """
+    if not 0 <= grade <= MOST_GRADE:
+        raise DataError(f"a judgement has the grade {grade}; grades are whole numbers from 0 to {MOST_GRADE}")
+    return int(2**grade - 1)
+
+
+def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
+    """Judgements of a TREC file, `qid 0 docid grade` a line; grades below 0 (spam, broken) are as good as 0."""
+    qrels: dict[str, dict[str, int]] = {}
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        if not line.strip():
+            continue
+        words, where = line.split(), f"{path}, line {number}"
+        if len(words) != 4:
+            raise DataError(f"{where}: {line!r} is not 'qid 0 docid grade'")
+        query, document, grade = words[0], words[2], _grade(words[3], where)
+        judged = qrels.setdefault(query, {})
+        if document in judged:
+            raise DataError(f"{where}: document {document!r} of query {query!r} is judged twice; keep one")
+        judged[document] = max(grade, 0)
+    if not qrels:
+        raise DataError(f"{path} judges nothing; give a TREC file with at least one line 'qid 0 docid grade'")
+    return qrels
+
+
+def _text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}; give a TREC file of judgements") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not text; give a TREC file of judgements, 'qid 0 docid grade' a line") from None
+
+
+def _grade(text: str, where: str) -> int:
+    try:
+        grade = int(text)
+    except ValueError:
+        raise DataError(f"{where}: the grade {text!r} is no whole number") from None
+    if grade > MOST_GRADE:
+        raise DataError(f"{where}: the grade {grade} is above {MOST_GRADE}; map grades to a smaller scale first")
+    return grade
+
+
+def _ideal(judged: Mapping[str, int], cut: int) -> float:
+    best = sorted((gain(grade) for grade in judged.values()), reverse=True)[:cut]
+    return float(np.array(best) @ (1 / np.log2(np.arange(2, len(best) + 2))))
+
+
+def _by_query(measure: Any, qrels: Qrels, rankings: Rankings) -> dict[str, float]:
+    """A value for each judged query, in the order of the judgements."""
+    judged = {query: dict(documents) for query, documents in qrels.items()}
+    found = dict.fromkeys(judged, 0.0)
+    for metric in _measures().iter_calc([measure], judged, _run(rankings)):
+        found[metric.query_id] = float(metric.value)
+    return found
+
+
+def _run(rankings: Rankings) -> dict[str, dict[str, float]]:
+    """Rankings as scores: trec_eval sorts by score, whatever order it is given."""
+    run = {}
+    for query, documents in rankings.items():
+        run[query] = {document: float(-rank) for rank, document in enumerate(documents)}
+        if len(run[query]) < len(documents):
+            twice = next(document for document in documents if documents.count(document) > 1)
+            raise DataError(f"the ranking of query {query!r} has document {twice!r} twice; keep one")
+    return run
+
+
+def _measures() -> Any:
+    try:
+        import ir_measures
+    except ImportError:
+        raise InterleafError("judged metrics need ir-measures; pip install 'interleaf[judged]'") from None
+    return ir_measures

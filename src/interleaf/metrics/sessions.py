@@ -1,0 +1,79 @@
+"""Sessions: what one unit does with less than a gap between one thing and the next (C12, sections 6.1 and 9.1)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf.errors import DataError
+from interleaf.methods.arrays import Array
+
+GAP = 30 * 60  # seconds, C12's
+
+
+class Sessions(NamedTuple):
+    """By query: the number of its session, whether it is the first or the last query there, and how many there are."""
+
+    number: Array
+    is_first: Array
+    is_last: Array
+    queries: Array
+
+
+def sessions(units: Array, times: Array, ends: Array | None = None, gap: float = GAP) -> Sessions:
+    """The sessions of queries that `units` asked at `times`; a query goes on until its last click, at `ends`.
+
+    A session goes on while less than `gap` passes between the last thing that its unit did and the next query; the
+    clicks of a query belong to it, however long they took. Without `ends`, time counts from query to query, as in
+    C12's Table XIII, where a gap of 0 makes every query a session. Times and gap are in one unit of time.
+
+    >>> sessions(np.array([7, 7, 8, 7]), np.array([0, 1700, 1750, 3600]), np.array([90, 1900, 1750, 3600])).number
+    array([0, 0, 1, 0])
+    >>> sessions(np.array([7, 7, 8, 7]), np.array([0, 1700, 1750, 3600])).number
+    array([0, 0, 2, 1])
+    """
+    ends = times if ends is None else ends
+    if not len(units) == len(times) == len(ends):
+        raise DataError(f"{len(units)} units, {len(times)} times and {len(ends)} ends; give one of each a query")
+    if (ends < times).any():
+        row = int(np.argmax(ends < times))
+        raise DataError(f"query {row} ends at {ends[row]}, before it was asked at {times[row]}")
+    if not len(units):
+        nothing = np.zeros(0, np.int64)
+        return Sessions(nothing, nothing.astype(bool), nothing.astype(bool), nothing)
+    order = np.lexsort((times, units))
+    starts = _starts(units[order], times[order], ends[order], gap)
+    number, is_first, is_last = np.empty(len(order), np.int64), np.empty_like(starts), np.empty_like(starts)
+    number[order], is_first[order], is_last[order] = np.cumsum(starts) - 1, starts, np.append(starts[1:], True)
+    return Sessions(number, is_first, is_last, np.bincount(number)[number])
+
+
+def _starts(units: Array, times: Array, ends: Array, gap: float) -> Array:
+    """Of queries in the order of units and times: whether a session starts.
+
+    The last thing a unit did need not be on its last page. The running maximum of the ends starts anew with each unit
+    because it is taken over (unit, rank of the end) as one number.
+    """
+    count = len(units)
+    other = np.append(False, units[1:] != units[:-1])
+    by_end = np.argsort(ends, kind="stable")
+    rank = np.empty(count, np.int64)
+    rank[by_end] = np.arange(count)
+    latest = ends[by_end[np.maximum.accumulate(np.cumsum(other) * count + rank) % count]]
+    starts = other
+    starts[0] = True
+    starts[1:] |= times[1:] - latest[:-1] >= gap
+    return starts
+
+
+def totals(number: Array, counts: Array) -> Array:
+    """Counts of queries summed over sessions, `[session, ...]`: C12 scores a session by the sums of its clicks.
+
+    >>> totals(np.array([0, 0, 1]), np.array([[1, 0], [2, 1], [0, 1]]))
+    array([[3, 1],
+           [0, 1]])
+    """
+    summed = np.zeros((int(number.max(initial=-1)) + 1, *counts.shape[1:]), counts.dtype)
+    np.add.at(summed, number, counts)
+    return summed

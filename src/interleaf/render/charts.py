@@ -1,0 +1,251 @@
+"""Charts of a report: for each, its rows, which are plain data, and the specification that draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from interleaf import plots
+from interleaf.render.figures import MOST_LETTERS, Names, count, share, signed
+from interleaf.render.scorecard import Labelled, followed, furthest, pair_label, shown
+from interleaf.report.record import Comparison, Findings, Point
+
+Row = dict[str, Any]
+
+FIRST, SECOND, NEITHER = "the first is preferred", "the second is preferred", "no difference shown"
+# What a colour and its sign mean; a key is drawn from these, so that colour is never the only sign.
+FOREST = {FIRST: (plots.BLUE, "▶"), NEITHER: (plots.GREY, "●"), SECOND: (plots.ORANGE, "◀")}
+SHAPES = {"▶": "triangle-right", "●": "circle", "◀": "triangle-left"}
+OUTCOMES = {
+    "wins of the first": (plots.BLUE, "■"),
+    "ties": (plots.GREY, "■"),
+    "wins of the second": (plots.ORANGE, "■"),
+}
+MATRIX = {"the row's ranker does better": (plots.BLUE, "■"), "the column's does": (plots.ORANGE, "■")}
+INK = "inherit"
+MANY = 12  # pairs: labels of two lines take too much room
+MOST_WRITTEN = 8  # rankers of a matrix with room for its numbers
+SLIVER = 0.08  # of a bar: too narrow for its number
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawing: its title, what it shows in a sentence, its specification, and what its colours and signs mean."""
+
+    title: str
+    described: str
+    spec: dict[str, Any]
+    key: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def charts(report: Findings) -> dict[str, list[Chart]]:
+    """The charts of each section that has any."""
+    names = Names(report.rankers)
+    made = {
+        "comparisons": _forest(forest_rows(report, names), report, "Which ranker people prefer"),
+        "over_time": _over_time(time_rows(report, names), report),
+        "outcomes": _outcomes(outcome_rows(report, names)),
+        "standing": [*_matrix(matrix_rows(report, names), report), *_strengths(strength_rows(report, names))],
+        "slots": _slots(slot_rows(report, names)),
+        "segments": _forest(segment_rows(report, names), report, "Which ranker people prefer, by segment"),
+    }
+    return {section: drawn for section, drawn in made.items() if drawn}
+
+
+def forest_rows(report: Findings, names: Names) -> list[Row]:
+    """The pairs that are shown and have an estimate, with both intervals."""
+    labelled = _labelled(shown(report), names)
+    return [_forest_row(label, pair, names) for label, pair in labelled if pair.estimate is not None]
+
+
+def segment_rows(report: Findings, names: Names) -> list[Row]:
+    """The same for each value of each attribute."""
+    every = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
+    return [
+        _forest_row(f"{names[segment.attribute]} = {names[segment.value]}\n{pair_label(pair, names)}", pair, names)
+        for segment, pair in furthest(every, lambda row: row[1])
+        if pair.estimate is not None
+    ]
+
+
+def _forest_row(label: str, pair: Comparison, names: Names) -> Row:
+    low, high = pair.interval or (None, None)
+    anytime_low, anytime_high = pair.anytime_interval or (None, None)
+    preferred = {pair.first: FIRST, pair.second: SECOND, None: NEITHER}[pair.winner]
+    return {
+        **{"label": label, "estimate": pair.estimate, "preferred": preferred, "second": names[pair.second]},
+        **{"low": low, "high": high, "anytime low": anytime_low, "anytime high": anytime_high},
+    }
+
+
+def time_rows(report: Findings, names: Names) -> list[Row]:
+    """The points that have an estimate, of the pairs that are followed."""
+    return [_time_row(point, names) for point in followed(report) if point.estimate is not None]
+
+
+def _time_row(point: Point, names: Names) -> Row:
+    low, high = point.anytime_interval or (None, None)
+    pair, time = pair_label(point, names), point.time.isoformat()
+    return {"time": time, "pair": pair, "estimate": point.estimate, "anytime low": low, "anytime high": high}
+
+
+def outcome_rows(report: Findings, names: Names) -> list[Row]:
+    """Three rows a pair: how many impressions prefer the first, neither, the second."""
+    rows: list[Row] = []
+    for label, pair in _labelled(shown(report), names):
+        if pair.wins is None or pair.ties is None or pair.losses is None:
+            continue
+        numbers = (pair.wins, pair.ties, pair.losses)
+        if not any(numbers):
+            continue
+        for place, (outcome, number) in enumerate(zip(OUTCOMES, numbers, strict=True)):
+            written = count(number) if number >= SLIVER * sum(numbers) else ""
+            named = {"label": label, "second": names[pair.second], "outcome": outcome}
+            rows.append({**named, "number": number, "written": written, "place": place})
+    return rows
+
+
+def matrix_rows(report: Findings, names: Names) -> list[Row]:
+    """A row for each ordered pair of rankers, the strongest ranker first; ▲ and ▼ where the adjusted p is small."""
+    if report.standing is None:
+        return []
+    order = [place.ranker for place in report.standing.strengths]
+    pairs = {(pair.first, pair.second): pair for pair in report.comparisons}
+    rows = []
+    for one in order:
+        for other in order:
+            pair, sign = pairs.get((one, other)), 1
+            if pair is None:
+                pair, sign = pairs.get((other, one)), -1
+            if pair is not None and pair.estimate is not None:
+                sure = pair.adjusted_p_value is not None and pair.adjusted_p_value <= 1 - report.confidence
+                cell = _matrix_cell(sign * pair.estimate, sure, len(order) <= MOST_WRITTEN)
+                rows.append({"row": names[one], "column": names[other], **cell})
+    return rows
+
+
+def _matrix_cell(estimate: float, sure: bool, roomy: bool) -> Row:
+    if estimate == 0:
+        better, mark = None, ""  # an even pair has no colour
+    else:
+        better, mark = (list(MATRIX)[estimate < 0], ("▲", "▼")[estimate < 0] if sure else "")
+    written = f"{signed(estimate)} {mark}".strip() if roomy else mark
+    return {"estimate": estimate, "strength": abs(estimate), "better": better, "written": written}
+
+
+def strength_rows(report: Findings, names: Names) -> list[Row]:
+    """The rankers that have a strength, with its interval."""
+    strengths = report.standing.strengths if report.standing is not None else ()
+    rows = []
+    for place in strengths:
+        low, high = place.interval or (None, None)
+        if place.strength is not None:
+            rows.append({"label": names[place.ranker], "strength": place.strength, "low": low, "high": high})
+    return rows
+
+
+def slot_rows(report: Findings, names: Names) -> list[Row]:
+    """A row for each position and ranker: its share there, and the expected one."""
+    return [
+        {"position": slot.position, "ranker": names[slot.ranker], "share": slot.share, "expected": slot.expected}
+        for slot in report.slots
+    ]
+
+
+def _forest(rows: list[Row], report: Findings, title: str) -> list[Chart]:
+    if not rows:
+        return []
+    level = f"{100 * report.confidence:g} %"
+    described = (
+        f"The thick line is the {level} interval, the thin line the anytime interval: once that leaves 0, one ranker "
+        "is preferred."
+    )
+    spec = plots.intervals(
+        rows, "label", "estimate", ("anytime low", "anytime high"),
+        narrow=("low", "high"), colour="preferred", shapes={name: SHAPES[sign] for name, (_, sign) in FOREST.items()},
+        colours=_colours(FOREST),
+    )  # fmt: skip
+    return [Chart(title + _over(rows), described, spec, FOREST)]
+
+
+def _over_time(rows: list[Row], report: Findings) -> list[Chart]:
+    ends = [row[end] for row in rows for end in ("anytime low", "anytime high", "estimate") if row[end] is not None]
+    limits = (min(0.0, *ends), max(0.0, *ends)) if ends else None
+    days = len({row["time"][:10] for row in rows})
+    described = f"The estimate, and around it the {100 * report.confidence:g} % anytime interval, by time."
+    panels: dict[str, list[Row]] = {}
+    for row in rows:
+        panels.setdefault(row["pair"], []).append(row)
+    return [
+        Chart(
+            pair,
+            described,
+            plots.over_time(
+                some, "time", "estimate", ("anytime low", "anytime high"),
+                format="%b %-d" if days > 3 else "%b %-d %H:%M", limits=limits,
+            ),
+        )
+        for pair, some in panels.items()
+    ]  # fmt: skip
+
+
+def _outcomes(rows: list[Row]) -> list[Chart]:
+    if not rows:
+        return []
+    spec = plots.stacked(rows, "label", "outcome", "number", "place", "written", colours=_colours(OUTCOMES))
+    return [Chart(f"Impressions with an event{_over(rows)}", "Which ranker of the pair they prefer.", spec, OUTCOMES)]
+
+
+def _matrix(rows: list[Row], report: Findings) -> list[Chart]:
+    if not rows:
+        return []
+    rankers = len({row["row"] for row in rows})
+    side = 64 if rankers <= MOST_WRITTEN else max(16, 600 // rankers)
+    spec = plots.heat(
+        rows, "row", "column", "strength", "written", colour="better", colours=_colours(MATRIX), cell=(side, side)
+    )  # fmt: skip
+    marked = f"by an adjusted p of at most {1 - report.confidence:.2g}"
+    key = {**MATRIX, f"the row's ranker is preferred {marked}": (INK, "▲"), "the column's is": (INK, "▼")}
+    return [Chart("Each ranker against each other", "The fuller the colour, the further apart.", spec, key)]
+
+
+def _strengths(rows: list[Row]) -> list[Chart]:
+    if not rows:
+        return []
+    spec = plots.intervals(rows, "label", "strength", ("low", "high"))
+    return [Chart("Strength of each ranker", "Bradley-Terry strengths with their intervals; higher is stronger.", spec)]
+
+
+def _slots(rows: list[Row]) -> list[Chart]:
+    if not rows:
+        return []
+    title, described = "Share of each ranker by position", "Each bar should end at its tick, the expected share."
+    rankers = list(dict.fromkeys(row["ranker"] for row in rows))
+    if len(rankers) <= len(plots.SERIES):
+        spec = plots.shares(rows, "position", "share", "expected", "ranker")
+        key = {ranker: (colour, "■") for ranker, colour in zip(rankers, plots.SERIES, strict=False)}
+        return [Chart(title, described, spec, key)]
+    written = [{**row, "position": str(row["position"]), "written": share(row["share"])} for row in rows]
+    spec = plots.heat(written, "ranker", "position", "share", "written", cell=(48, 20))
+    return [Chart(title, "The fuller the colour, the larger the share; a column should be of one colour.", spec)]
+
+
+def _colours(key: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    return {meaning: colour for meaning, (colour, _) in key.items()}
+
+
+def _over(rows: list[Row]) -> str:
+    """Whom all rows are compared with, if that is one ranker."""
+    seconds = {row["second"] for row in rows}
+    return f", over {seconds.pop()}" if len(seconds) == 1 else ""
+
+
+def _labelled(pairs: Sequence[Comparison], names: Names) -> list[Labelled]:
+    """The first alone if all pairs have the same second, else both on two lines; on one, if many would fit."""
+    if len({pair.second for pair in pairs}) == 1:
+        return [(names[pair.first], pair) for pair in pairs]
+    whole = [(pair_label(pair, names), pair) for pair in pairs]
+    if len(pairs) > MANY and max(len(label) for label, _ in whole) <= MOST_LETTERS:
+        return whole
+    return [(f"{names[pair.first]}\nover {names[pair.second]}", pair) for pair in pairs]

@@ -1,0 +1,123 @@
+"""How a report writes numbers, times and the names of strangers: the same in text, in tables and in charts."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from interleaf.report.record import Interval
+from interleaf.tables import one_line
+
+MOST_LETTERS = 32  # of a name: enough to know it by, few enough for the margin of a chart
+MOST_IN_SENTENCE = 600
+_ISOLATES = dict.fromkeys(range(0x2066, 0x206A))
+
+
+class Names(dict[str, str]):
+    """What a report calls each name: on one line, short, and never two of them alike.
+
+    >>> names = Names(["production", "a" * 50])
+    >>> names["production"], names["a" * 50]
+    ('production', 'aaaaaaaaaaaaaaaaaaa…aaaaaaaaaaaa')
+    >>> names["a" * 51]
+    'aaaaaaaaaaaaaaaaaaa…aaaaaaaaaaaa (2)'
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__()
+        for name in names:
+            self[name]
+
+    def __missing__(self, name: str) -> str:
+        label, taken = _short(name), set(self.values())
+        number = 1
+        while (tried := label if number == 1 else f"{label} ({number})") in taken:
+            number += 1
+        self[name] = tried
+        return tried
+
+    def within(self, text: str) -> str:
+        """A sentence in which long names are short, and which ends."""
+        for name in sorted(self, key=len, reverse=True):
+            if len(name) > MOST_LETTERS:
+                text = text.replace(name, self[name])
+        return one_line(text if len(text) <= MOST_IN_SENTENCE else f"{text[:MOST_IN_SENTENCE]}…")
+
+
+def _short(name: str) -> str:
+    """Both ends of a name; one that is written from the right does not turn what stands beside it."""
+    name = " ".join(one_line(name).translate(_ISOLATES).split()) or "(no name)"
+    if len(name) > MOST_LETTERS:
+        name = f"{name[:19]}…{name[-12:]}"
+    turns = any(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in name)
+    return f"\u2068{name}\u2069" if turns else name
+
+
+def signed(value: float) -> str:
+    """An estimate: its sign is its meaning.
+
+    >>> signed(0.0421), signed(-0.00012), signed(0.0), signed(1234.5)
+    ('+0.042', '-0.00012', '0.000', '+1,234')
+    """
+    if value == 0:
+        return "0.000"
+    if abs(value) >= 1000:
+        return f"{value:+,.0f}"
+    return f"{value:+.3f}" if abs(value) >= 0.001 else f"{value:+.2g}"
+
+
+def span(interval: Interval) -> str:
+    """An interval in words, so that no minus is taken for a dash.
+
+    >>> span((-0.01, 0.03))
+    '-0.010 to +0.030'
+    """
+    return f"{signed(interval[0])} to {signed(interval[1])}"
+
+
+def probability(value: float) -> str:
+    """A p-value; below one in a thousand its digits say nothing.
+
+    >>> probability(0.0312), probability(0.0004), probability(1.0)
+    ('0.031', '< 0.001', '1.000')
+    """
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def share(value: float) -> str:
+    """A share in per cent.
+
+    >>> share(0.5214)
+    '52.1 %'
+    """
+    return f"{100 * value:.1f} %"
+
+
+def count(value: float) -> str:
+    """A number of things.
+
+    >>> count(1234567), count(88.04)
+    ('1,234,567', '88')
+    """
+    return f"{value:,.0f}"
+
+
+def moment(time: datetime) -> str:
+    """A time to the minute, in UTC where it has a zone.
+
+    >>> moment(datetime(2026, 11, 15, 12, 30, tzinfo=UTC))
+    '2026-11-15 12:30'
+    """
+    return (time.astimezone(UTC) if time.tzinfo else time).strftime("%Y-%m-%d %H:%M")
+
+
+def several(things: Iterable[str], most: int = 3) -> str:
+    """Some of many, and how many more there are.
+
+    >>> several(["a", "b"]), several("abcdef")
+    ('a, b', 'a, b, c and 3 more')
+    """
+    listed = list(things)
+    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more

@@ -1,0 +1,152 @@
+"""What a report shows, in which order: the verdict, its health, then the numbers; every rendering draws this page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from interleaf.render import sections
+from interleaf.render.figures import Names, count, several, share
+from interleaf.render.grid import Grid
+from interleaf.render.sections import Section
+from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Check, Findings, Totals
+from interleaf.tables import Table
+
+WINNER, EVEN, UNTRUSTED = "winner", "even", "untrusted"
+HEADLINES = {WINNER: "✓ Winner", EVEN: "= No winner shown", UNTRUSTED: "✗ DO NOT TRUST THIS"}
+# The worst first. The mark and the word say it without the colour.
+MARKS = {FAILED: "✗ failed", WARNING: "! warning", OK: "✓ ok", SKIPPED: "○ skipped"}
+READING = (
+    "An estimate is the mean score of the impressions with an event. Above 0 people prefer the first ranker of a pair, "
+    "below 0 the second; the further from 0, the more.",
+    "An interval holds the values that the data allow. The plain one is for a single look at the planned time; the "
+    "anytime interval is wider and holds however often one looks: it is safe to watch, and to stop once it leaves 0.",
+    "Health comes first because a broken experiment gives confident wrong numbers: after a failed check, nothing below "
+    "it can be relied on.",
+    "A dash is a figure that could not be computed; the reason stands below its table.",
+)
+NUMBERS = (
+    sections.comparisons,
+    sections.over_time,
+    sections.outcomes,
+    sections.other_tests,
+    sections.standing,
+    sections.arms,
+    sections.slots,
+    sections.neutrality,
+    sections.segments,
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """The whole report in words and tables; `tone` is winner, even or untrusted."""
+
+    title: str
+    tone: str
+    sentence: str
+    why: tuple[str, ...]
+    facts: tuple[str, ...]
+    sections: tuple[Section, ...]
+
+    @property
+    def headline(self) -> str:
+        """The verdict in a word or two."""
+        return HEADLINES[self.tone]
+
+
+def lay_out(report: Findings, brief: bool = False) -> Page:
+    """Everything a report says, in the order in which one should read it; in brief, up to the comparisons."""
+    names = Names(report.rankers)
+    if brief:
+        parts = [_health(report, names, brief), sections.comparisons(report, names, brief)]
+    else:
+        numbers = [section for make in NUMBERS if (section := make(report, names)) is not None]
+        parts = [
+            _health(report, names),
+            *numbers,
+            _input(report, names),
+            Section("reading", "How to read this", READING),
+        ]
+    verdict = report.verdict
+    tone = UNTRUSTED if not verdict.trusted else WINNER if verdict.winner is not None else EVEN
+    reasons = tuple(map(names.within, verdict.why))
+    title = f"{names.within(report.experiment)}, version {report.version}"
+    return Page(title, tone, names.within(verdict.sentence), reasons, _facts(report), tuple(parts))
+
+
+def _facts(report: Findings) -> tuple[str, ...]:
+    totals = report.totals
+    units = f"{'' if totals.units_are_exact else 'about '}{count(totals.units)} of {count(report.planned_units)}"
+    return (
+        _days(totals),
+        f"{units} planned units",
+        f"{count(totals.impressions)} impressions",
+        f"{count(totals.clicked)} with an event",
+    )
+
+
+def _days(totals: Totals) -> str:
+    if totals.since is None or totals.until is None:
+        return "no times known"
+    days = (totals.until.date() - totals.since.date()).days + 1
+    return f"{count(days)} day{'s' * (days > 1)} ({totals.since:%Y-%m-%d} to {totals.until:%Y-%m-%d})"
+
+
+def _health(report: Findings, names: Names, brief: bool = False) -> Section:
+    """All checks, the worst first; in brief, only what is wrong, a line each, and that the rest is not."""
+    short, order = _health_in_short(report, names), list(MARKS)
+    checks = sorted(report.health, key=lambda check: order.index(check.status))
+    if brief:
+        wrong = [check for check in checks if check.status in (FAILED, WARNING)]
+        return Section("health", "Health", (short, *[_check_line(check, names) for check in wrong]), ())
+    return Section("health", "Health", (short,), (_check_table(checks, names),) if checks else ())
+
+
+def _check_line(check: Check, names: Names) -> str:
+    name, figure, remedy = map(names.within, (check.name, check.figure, check.remedy))
+    return f"{MARKS[check.status]}  {name}: {figure}" + (f"\n  To do: {remedy}" if remedy else "")
+
+
+def _health_in_short(report: Findings, names: Names) -> str:
+    found = {status: [names.within(c.name) for c in report.health if c.status == status] for status in MARKS}
+    made = len(report.health) - len(found[SKIPPED])
+    said = [f"{status.capitalize()}: {several(found[status])}." for status in (FAILED, WARNING) if found[status]]
+    if not made:
+        fine = "No check could be made." if report.health else "No check was made."
+    else:
+        fine = f"{len(found[OK])} of {made} checks are fine." if said else f"All {made} checks are fine."
+    skipped = [f"Skipped: {several(found[SKIPPED])}."] if found[SKIPPED] else []
+    return " ".join([*said, fine, *skipped])
+
+
+def _check_table(checks: Sequence[Check], names: Names) -> Table:
+    rows = tuple(
+        (MARKS[check.status], *map(names.within, (check.name, check.figure, check.remedy))) for check in checks
+    )
+    return Table("health", "", ("status", "check", "figure", "what to do"), rows)
+
+
+def _input(report: Findings, names: Names) -> Section:
+    settings = Grid("settings", "How it was analysed", ("setting", "value"), ())
+    for setting, value in (
+        ("method", report.method),
+        ("scored as", report.scored_as),
+        ("scheme", report.scheme),
+        ("events", report.events),
+        ("rankers", several((names[name] for name in report.rankers), most=10)),
+        ("control", "none" if report.control is None else names[report.control]),
+        ("confidence", share(report.confidence)),
+        ("planned units", count(report.planned_units)),
+        ("correction", report.correction),
+    ):
+        settings.add(setting, setting, names.within(value))
+    counted = Grid("events", "Events that were counted", ["event"], ["how many"])
+    for kind, number in report.totals.events.items():
+        counted.add(kind, names[kind], count(number))
+    dropped = Grid("dropped", "What was dropped", ["what"], ["how many"])
+    for what, number in report.totals.dropped.items():
+        dropped.add(what, names.within(what), count(number))
+    words = tuple(map(names.within, report.notes)) + (() if dropped.rows else ("Nothing was dropped.",))
+    tables = tuple(grid.table() for grid in (dropped, counted, settings) if grid.rows)
+    return Section("input", "Notes, and what went in", words, tables)

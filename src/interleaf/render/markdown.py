@@ -1,0 +1,38 @@
+"""A report as Markdown that also reads well as plain text."""
+
+from __future__ import annotations
+
+import re
+
+from interleaf.render.layout import UNTRUSTED, Page, lay_out
+from interleaf.render.sections import Section
+from interleaf.report.record import Findings
+from interleaf.tables import escape
+
+
+def to_markdown(report: Findings) -> str:
+    """The whole report as one Markdown page: the verdict, its health, then the numbers."""
+    page = lay_out(report)
+    # What has nothing to say without its chart is left out.
+    parts = [_section(section) for section in page.sections if section.tables or not section.folded]
+    return "\n\n".join([f"# {escape(page.title)}", _verdict(page), " · ".join(page.facts), *parts]) + "\n"
+
+
+def _verdict(page: Page) -> str:
+    """A quotation: bold if it can be trusted; if not, the warning is bold, and why comes before the sentence."""
+    if page.tone != UNTRUSTED:
+        return f"> **{escape(page.sentence)}**"
+    why = [f"> - {_line(reason)}" for reason in page.why]
+    return "\n".join([f"> **{page.headline}**", ">", *why, ">", f"> {_line(page.sentence)}"])
+
+
+def _section(section: Section) -> str:
+    parts = [f"## {section.title}", *map(_line, section.words), *[table.to_markdown() for table in section.tables]]
+    if section.reasons:
+        parts.append("\n".join(f"- {_line(reason)}" for reason in section.reasons))
+    return "\n\n".join(parts)
+
+
+def _line(text: str) -> str:
+    """Text that begins a line: it makes neither a heading, a quotation, a list nor a rule."""
+    return re.sub(r"^(\d*)(?=[#>+=.)-])", r"\1\\", escape(text.strip()))

@@ -1,0 +1,106 @@
+"""A report as one HTML file: no script, no network, no font but the reader's; light, dark, on paper and on a phone."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from interleaf import plots
+from interleaf.errors import DataError, InterleafError
+from interleaf.render.charts import Chart, charts
+from interleaf.render.layout import MARKS, lay_out
+from interleaf.render.text import to_text
+from interleaf.report.record import Findings
+
+WIDE = 640  # of a drawing, in pixels: too much for half a page or a phone
+NO_CHARTS = "This page has no charts: they need the extra, pip install 'interleaf[plots]'."
+
+
+def to_html(report: Findings, path: str | Path | None = None) -> str:
+    """The page; written to the path, too, if one is given. Charts are drawn where interleaf[plots] is installed."""
+    environment = _environment()
+    drawn, missing = _drawn(report)
+    sheet, template = (
+        files("interleaf.render").joinpath(name).read_text("utf-8") for name in ("page.css", "page.html")
+    )
+    page = lay_out(report)
+    html: str = environment.from_string(template).render(
+        page=page,
+        # What has nothing to say without its chart is left out.
+        sections=[part for part in page.sections if part.tables or not part.folded or part.name in drawn],
+        charts=drawn,
+        missing=missing,
+        marks={mark: status for status, mark in MARKS.items()},
+        sheet=_markup(sheet),
+    )
+    if path is not None:
+        _write(Path(path), html)
+    return html
+
+
+def to_notebook(report: Findings) -> str:
+    """The page in a frame of its own, so that its style stays inside; the plain text where no page can be made."""
+    from html import escape
+
+    try:
+        page = to_html(report)
+    except InterleafError:
+        return f"<pre>{escape(to_text(report))}</pre>"
+    style = "width:100%;height:46rem;border:1px solid #8886;border-radius:8px"
+    return f'<iframe sandbox title="report" style="{style}" srcdoc="{escape(page)}"></iframe>'
+
+
+def _drawn(report: Findings) -> tuple[dict[str, list[dict[str, Any]]], str]:
+    """The charts of each section as inline SVG, and a sentence where they cannot be drawn."""
+    try:
+        plots.check_drawing()
+    except InterleafError:
+        return {}, NO_CHARTS
+    made = charts(report)
+    return {name: [_inline(chart) for chart in found] for name, found in made.items()}, ""
+
+
+def _inline(chart: Chart) -> dict[str, Any]:
+    """A drawing that scales with the page, and that a screen reader names; a wide one has a row of its own."""
+    from markupsafe import escape
+
+    svg = plots.to_svg(chart.spec)
+    width, height = re.findall(r'(?:width|height)="(\d+(?:\.\d+)?)"', svg)[:2]
+    label = escape(f"{chart.title}. {chart.described}")
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" viewBox="0 0 {width} {height}" '
+        f'style="max-width:{1.25 * float(width):.0f}px"><title>{escape(chart.title)}</title>'
+    )
+    drawn = _markup(re.sub(r"^<svg[^>]*>", lambda _: head, svg, count=1))
+    return {"chart": chart, "svg": drawn, "wide": float(width) > WIDE}
+
+
+def _environment() -> Any:
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError:
+        raise InterleafError("an HTML page needs jinja2; pip install 'interleaf[report]'") from None
+    return Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_unbroken
+    )
+
+
+def _unbroken(value: Any) -> Any:
+    """No line ends between a number and its sign for per cent."""
+    return value.replace(" %", "\u00a0%") if isinstance(value, str) else value
+
+
+def _markup(text: str) -> Any:
+    """Text of ours, which is not escaped again."""
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+def _write(path: Path, html: str) -> None:
+    try:
+        path.write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write the page {path}: {error.strerror}; give a path that can be written") from None

@@ -1,0 +1,186 @@
+"""The parts of a report that hold numbers: each is words, tables, and the reasons for what is missing in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from interleaf.render.figures import Names, count, moment, probability, share, signed, span
+from interleaf.render.grid import UNKNOWN, Grid, why, written
+from interleaf.render.scorecard import (
+    MOST_ROWS,
+    brief_figures,
+    comparison_grid,
+    followed,
+    furthest,
+    left_out,
+    main_figures,
+    other_figures,
+    pair_label,
+    shown,
+)
+from interleaf.report.record import Findings
+from interleaf.tables import Table
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: words, then tables, then why figures are missing. `folded`: its tables may be."""
+
+    name: str
+    title: str
+    words: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    reasons: tuple[str, ...] = ()
+    folded: bool = False
+
+
+def _section(name: str, title: str, words: tuple[str, ...], grids: list[Grid], names: Names, folded: bool) -> Section:
+    reasons = why(missing for grid in grids for missing in grid.missing)
+    tables = tuple(grid.table() for grid in grids)
+    return Section(name, title, words, tables, tuple(map(names.within, reasons)), folded)
+
+
+def comparisons(report: Findings, names: Names, brief: bool = False) -> Section:
+    """The scorecard; in brief, as much of it as fits a terminal."""
+    rows = [(pair_label(pair, names), pair) for pair in shown(report)]
+    if not rows:
+        return Section("comparisons", "Comparisons", ("Nothing was compared.",))
+    words = left_out("Shown are", len(rows), len(report.comparisons), "comparisons")
+    grid = comparison_grid("comparisons", "", rows, brief_figures(report) if brief else main_figures(report))
+    return _section("comparisons", "Comparisons", words, [grid], names, folded=False)
+
+
+def other_tests(report: Findings, names: Names) -> Section | None:
+    """What other tests say of the same pairs."""
+    rows = [(pair_label(pair, names), pair) for pair in shown(report)]
+    if not rows:
+        return None
+    grid = comparison_grid("tests", "", rows, other_figures(report), drop_empty=True)
+    return _section("tests", "Other tests of the same pairs", (), [grid], names, folded=True)
+
+
+def over_time(report: Findings, names: Names) -> Section | None:
+    """The comparisons as they stood."""
+    if not report.over_time:
+        return None
+    points = followed(report)
+    pairs, every = ({(point.first, point.second) for point in some} for some in (points, report.over_time))
+    interval = f"{100 * report.confidence:g} % anytime interval"
+    grid = Grid("over_time", "", ("time (UTC)", "comparison"), ("estimate", interval, "impressions"))
+    for point in sorted(points, key=lambda point: point.time)[-MOST_ROWS:]:
+        pair, time = pair_label(point, names), moment(point.time)
+        figures = written(signed, point.estimate), written(span, point.anytime_interval)
+        grid.add(f"{pair} at {time}", time, pair, *figures, count(point.impressions))
+    words = (
+        "The estimate as it stood at each time, with its anytime interval: safe to watch, however often.",
+        *left_out("Followed are", len(pairs), len(every), "comparisons"),
+        *left_out("The table has the last", len(grid.rows), len(points), "points"),
+    )
+    return _section("over_time", "Over time", words, [grid], names, folded=True)
+
+
+def outcomes(report: Findings, names: Names) -> Section | None:
+    """A chart only: the counts are in the table of comparisons."""
+    if all(None in (pair.wins, pair.losses, pair.ties) for pair in report.comparisons):
+        return None
+    return Section("outcomes", "Wins, ties, losses", folded=True)
+
+
+def standing(report: Findings, names: Names) -> Section | None:
+    """Many rankers: who is ahead of all, who is how strong, and what goes round in a circle."""
+    found = report.standing
+    if found is None:
+        return None
+    if found.condorcet is not None:
+        words = [f"By the estimates, {names[found.condorcet]} is ahead of every other ranker."]
+    else:
+        reason = found.reasons.get("condorcet", UNKNOWN).rstrip(".")
+        words = [names.within(f"By the estimates, no ranker is ahead of every other one: {reason}.")]
+    for cycle in found.cycles:
+        steps = zip(cycle, (*cycle[1:], cycle[0]), strict=True)
+        words.append(f"A cycle: {', '.join(f'{names[one]} over {names[other]}' for one, other in steps)}.")
+    grid = Grid("standing", "", ["ranker"], ("Copeland score", "strength", "interval"))
+    strength = found.reasons.get("strength", "")  # without which there is no interval either
+    for place in found.strengths:
+        name, score = names[place.ranker], f"{place.copeland:+d}" if place.copeland else "0"
+        figures = score, written(signed, place.strength), written(span, place.interval)
+        grid.add(name, name, *figures, reasons=found.reasons, reason=strength)
+    return _section("standing", "Who is ahead of whom", tuple(words), [grid], names, folded=False)
+
+
+def arms(report: Findings, names: Names) -> Section | None:
+    """Who saw what, and the absolute metrics of each arm."""
+    if not report.arms:
+        return None
+    first = f"{names[report.arms[0].name]} is the arm that others are held against"
+    sizes = Grid("arms", "", ["arm"], ("impressions", "with an event", "units"))
+    metrics = Grid(
+        "metrics",
+        "Metrics, and differences to the first arm",
+        ("arm", "metric"),
+        ("value", "difference", "interval", "p"),
+        drop_empty=True,
+    )
+    for arm in report.arms:
+        name = names[arm.name]
+        sizes.add(name, name, count(arm.impressions), count(arm.clicked), written(count, arm.units))
+        for metric in arm.metrics:
+            metrics.add(
+                f"{names[metric.name]} of {name}",
+                name,
+                names[metric.name],
+                written(lambda value: f"{value:.4g}", metric.value),
+                written(signed, metric.difference),
+                written(span, metric.interval),
+                written(probability, metric.p_value),
+                reason=metric.reason or (first if arm is report.arms[0] else ""),
+            )
+    grids = [sizes, metrics] if metrics.rows else [sizes]
+    return _section("arms", "Arms and their metrics", (), grids, names, folded=False)
+
+
+def slots(report: Findings, names: Names) -> Section | None:
+    """Whose documents stood where."""
+    if not report.slots:
+        return None
+    grid = Grid("slots", "", ("position", "ranker"), ("share", "expected", "p"))
+    for slot in report.slots[:MOST_ROWS]:
+        figures = share(slot.share), share(slot.expected), written(probability, slot.p_value)
+        grid.add(f"{names[slot.ranker]} at {slot.position}", str(slot.position), names[slot.ranker], *figures)
+    words = (
+        "Whose documents stood where, before any click: each ranker's share should be the expected one.",
+        *left_out("The table has the first", len(grid.rows), len(report.slots), "slots"),
+    )
+    return _section("slots", "Team share by position", words, [grid], names, folded=True)
+
+
+def neutrality(report: Findings, names: Names) -> Section | None:
+    """How each ranker fared in the lists."""
+    if not report.neutrality:
+        return None
+    grid = Grid("neutrality", "", ["ranker"], ("documents shown", "shown first", "mean reciprocal rank"))
+    for row in report.neutrality:
+        mean = written(lambda value: f"{value:.3f}", row.mean_reciprocal_rank)
+        grid.add(names[row.ranker], names[row.ranker], f"{row.documents_shown:,.2f}", f"{row.shown_first:,.3f}", mean)
+    words = ("How each ranker fared in the lists, before any click: these figures should be flat.",)
+    return _section("neutrality", "Neutrality", words, [grid], names, folded=False)
+
+
+def segments(report: Findings, names: Names) -> Section | None:
+    """The comparisons for each value of an attribute, with the warning that they are many."""
+    if not report.segments:
+        return None
+    every = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
+    some = furthest(every, lambda row: row[1])
+    figures = [figure for figure in main_figures(report) if figure.title not in ("p", "with an event")]
+    grids = []
+    for attribute, rows in groupby(some, key=lambda row: row[0].attribute):
+        labelled = [(f"{names[segment.value]}: {pair_label(pair, names)}", pair) for segment, pair in rows]
+        grids.append(comparison_grid("segments", f"By {names[attribute]}", labelled, figures))
+    words = (
+        f"Comparisons made here: {count(len(every))}. Among many, some look different by chance alone: go by the "
+        "adjusted p, which is held against all of them, and take a surprise for a question to the next experiment.",
+        *left_out("Shown are", len(some), len(every), "comparisons"),
+    )
+    return _section("segments", "Segments", words, grids, names, folded=True)

@@ -1,0 +1,91 @@
+"""A report in a terminal: the verdict, what is wrong, and the comparisons; in colour where rich is installed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+from interleaf.render.layout import EVEN, MARKS, UNTRUSTED, WINNER, Page, lay_out
+from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Findings
+from interleaf.tables import Table
+
+COLOURS = {
+    WINNER: "green",
+    EVEN: "blue",
+    UNTRUSTED: "red",
+    MARKS[FAILED]: "bold red",
+    MARKS[WARNING]: "yellow",
+    MARKS[OK]: "green",
+    MARKS[SKIPPED]: "dim",
+}
+
+
+def to_text(report: Findings) -> str:
+    """The report in brief, as plain text."""
+    page = lay_out(report, brief=True)
+    parts = [page.title, *_verdict(page), ", ".join(page.facts)]
+    for section in page.sections:
+        parts += [*section.words, *map(str, section.tables), "\n".join(section.reasons)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def show(report: Findings, file: TextIO | None = None) -> None:
+    """Print the report in brief: in colour on a terminal, where rich is installed; as plain text elsewhere."""
+    file = sys.stdout if file is None else file
+    encoding = file.encoding or "utf-8"
+    if file.isatty() and encoding.lower().startswith("utf") and (console := _console(file)) is not None:
+        _show_in_colour(lay_out(report, brief=True), console)
+    else:
+        # A terminal without the marks shows question marks; the words beside them say the same.
+        file.write(to_text(report).encode(encoding, "replace").decode(encoding) + "\n")
+
+
+def _verdict(page: Page) -> list[str]:
+    """The sentence; before it, if it cannot be trusted, that and why."""
+    warning = ["\n".join([page.headline, *[f"  {reason}" for reason in page.why]])] if page.tone == UNTRUSTED else []
+    return [*warning, page.sentence]
+
+
+def _console(file: TextIO) -> Any:
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(file=file)
+
+
+def _show_in_colour(page: Page, console: Any) -> None:
+    """The same parts as in the plain text; names are never read as markup."""
+    from rich.panel import Panel
+    from rich.text import Text
+
+    verdict = Text("\n\n".join(_verdict(page)), style="dim" if page.tone == UNTRUSTED else "bold")
+    if page.tone == UNTRUSTED:
+        verdict.stylize("not dim bold red", 0, len(page.headline))
+    console.print(Text(page.title, style="bold"))
+    console.print(Panel(verdict, border_style=COLOURS[page.tone]))
+    console.print(Text(", ".join(page.facts), style="dim"))
+    for section in page.sections:
+        for words in section.words:
+            line = Text(words)
+            for mark in MARKS.values():
+                line.stylize(COLOURS[mark], 0, len(mark) if words.startswith(mark) else 0)
+            console.print(line)
+        for table in section.tables:
+            console.print(_rich_table(table))
+        for reason in section.reasons:
+            console.print(Text(reason, style="dim"))
+
+
+def _rich_table(table: Table) -> Any:
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    columns, *rows = table.lines()
+    for name in columns:
+        drawn.add_column(Text(name), justify="right" if name in table.right else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*[Text(cell, style=COLOURS.get(cell, "")) for cell in row])
+    return drawn

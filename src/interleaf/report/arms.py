@@ -1,0 +1,100 @@
+"""Arms beside each other: absolute metrics of interleaved lists, holdout, A/B buckets, and clustered differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf.decode import INTERLEAVED
+from interleaf.methods.arrays import Array
+from interleaf.metrics.absolute import METRICS
+from interleaf.report.compare import Settings
+from interleaf.report.record import Arm, Metric
+from interleaf.stats.compare import difference, estimate
+from interleaf.tally import Tally, pages
+from interleaf.tally.scores import ONE
+from interleaf.tally.units import ARMS
+
+HOLDOUT, FALLBACK = "holdout", "fallback"
+NO_SESSIONS = "sessions were not put together; ask for them (sessions=1800)"
+MEDIAN = "a median of a histogram, without an error"
+
+
+class Ratio(NamedTuple):
+    """A metric that is a ratio of sums by bucket."""
+
+    sums: Array
+    counts: Array
+
+
+def arms(tally: Tally, settings: Settings) -> tuple[Arm, ...]:
+    """Every arm with its metrics; differences are to the control's bucket, else to the holdout."""
+    base = baseline(tally, settings)
+    seen = tally.units.values[:, ARMS]
+    return tuple(
+        Arm(
+            name,
+            int(arm.measures[:, pages.QUERIES].sum()),
+            int(arm.measures[:, pages.CLICKED].sum()),
+            tally.units.count((seen >> place & 1) == 1),
+            tuple(_metrics(arm, tally.arms[base] if base and base != name else None, settings.confidence)),
+        )
+        for place, (name, arm) in enumerate(tally.arms.items())
+    )
+
+
+def baseline(tally: Tally, settings: Settings) -> str | None:
+    """The arm that others are compared with, if there is one."""
+    buckets = [ranker for ranker in tally.about.rankers if ranker in tally.arms]
+    if settings.control in buckets:
+        return settings.control
+    return buckets[0] if buckets else HOLDOUT if HOLDOUT in tally.arms else None
+
+
+def _metrics(arm: pages.Arm, base: pages.Arm | None, confidence: float) -> Iterator[Metric]:
+    for name in METRICS:
+        if name in ("first_click", "last_click"):
+            yield _median(name, arm.delays[0 if name == "first_click" else 1])
+            continue
+        mine = ratio(arm, name)
+        if not mine.counts.any():
+            of_sessions = name in ("reformulation", "session_queries") and not arm.sessions.any()
+            yield Metric(name, None, reason=NO_SESSIONS if of_sessions else f"no {METRICS[name].over}")
+        elif base is None:
+            yield Metric(name, estimate(*mine, confidence).value)
+        else:
+            found = difference(*mine, *ratio(base, name), confidence)
+            value = float(mine.sums.sum() / mine.counts.sum())
+            yield Metric(name, value, found.value, found.interval, found.p_value, found.reason)
+
+
+def ratio(arm: pages.Arm, name: str) -> Ratio:
+    """The sums that a metric is the ratio of."""
+    measures = arm.measures.T.astype(np.float64)
+    queries, clicked = measures[pages.QUERIES], measures[pages.CLICKED]
+    sessions = arm.sessions.T.astype(np.float64)
+    if name == "abandonment":
+        return Ratio(queries - clicked, queries)
+    if name == "reformulation":
+        return Ratio(sessions[pages.FOLLOWED], queries if sessions.any() else np.zeros_like(queries))
+    if name == "session_queries":
+        return Ratio(queries, sessions[pages.SESSIONS])
+    if name in ("clicks", "clicks_at_1"):
+        return Ratio(measures[pages.CLICKS if name == "clicks" else pages.AT_1], queries)
+    return Ratio(measures[pages.MEASURES.index(name)] / ONE, clicked)
+
+
+def _median(name: str, bins: Array) -> Metric:
+    if not bins.any():
+        return Metric(name, None, reason=f"no {METRICS[name].over}")
+    return Metric(name, pages.quantile(bins, 0.5), reason=MEDIAN)
+
+
+def interleaved_against_holdout(tally: Tally, name: str, confidence: float) -> Metric | None:
+    """Whether interleaving itself changes a metric: the difference of the interleaved arm to the holdout."""
+    if INTERLEAVED not in tally.arms or HOLDOUT not in tally.arms:
+        return None
+    found = difference(*ratio(tally.arms[INTERLEAVED], name), *ratio(tally.arms[HOLDOUT], name), confidence)
+    return Metric(name, None, found.value, found.interval, found.p_value, found.reason)

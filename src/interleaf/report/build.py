@@ -1,0 +1,166 @@
+"""A tally's report: comparisons, health, and a verdict that says no more than they do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interleaf.engines.book import OTHER
+from interleaf.errors import DataError, listed
+from interleaf.methods.table import resolve
+from interleaf.report.arms import arms
+from interleaf.report.compare import (
+    HOLM,
+    MAX_T,
+    Compared,
+    Pairs,
+    Settings,
+    compared,
+    estimates_of,
+    moment,
+    over_time,
+    segment_comparison,
+)
+from interleaf.report.health import health, neutrality, slots
+from interleaf.report.record import Segment, Standing, Strength, Totals
+from interleaf.report.report import Report
+from interleaf.report.verdict import verdict
+from interleaf.stats import ranking, strengths
+from interleaf.stats.multiplicity import holm
+from interleaf.tally import Tally
+
+
+def report(tally: Tally, settings: Settings) -> Report:
+    """All that a tally tells."""
+    _check(tally, settings)
+    about = tally.about
+    result = compared(tally, settings) if about.method else None
+    comparisons = result.comparisons if result else ()
+    measured = arms(tally, settings)
+    tested = slots(tally)
+    checks = health(tally, settings, comparisons, tested)
+    return Report(
+        experiment=about.experiment,
+        version=about.version,
+        method=about.composed,
+        scored_as=about.method,
+        scheme=about.scheme,
+        events=about.events,
+        rankers=about.rankers,
+        control=settings.control,
+        confidence=settings.confidence,
+        planned_units=settings.planned_units,
+        correction=settings.correction,
+        verdict=verdict(comparisons, checks, settings),
+        totals=_totals(tally),
+        health=checks,
+        comparisons=comparisons,
+        standing=_standing(tally, result, settings) if result else None,
+        arms=measured,
+        slots=tested,
+        neutrality=neutrality(tally),
+        over_time=over_time(tally, settings, result) if result else (),
+        segments=_segments(tally, settings, result) if result else (),
+        notes=_notes(tally, settings),
+    )
+
+
+def _check(tally: Tally, settings: Settings) -> None:
+    if settings.control is not None and settings.control not in tally.about.rankers:
+        known = listed(tally.about.rankers)
+        raise DataError(f"there is no ranker {settings.control!r} to be the control; there are {known}")
+    if settings.correction not in (HOLM, MAX_T):
+        raise DataError(f"unknown correction {settings.correction!r}; known are {listed((HOLM, MAX_T))}")
+    if not 0.5 <= settings.confidence < 1:
+        raise DataError(f"confidence is {settings.confidence!r}; give a share from 0.5 to below 1, such as 0.95")
+    if settings.planned_units < 1:
+        raise DataError(f"planned_units is {settings.planned_units!r}; give a whole number from 1 up")
+
+
+def _totals(tally: Tally) -> Totals:
+    return Totals(
+        impressions=sum(int(arm.measures[:, 0].sum()) for arm in tally.arms.values()),
+        clicked=sum(int(arm.measures[:, 1].sum()) for arm in tally.arms.values()),
+        units=tally.units.count(),
+        units_are_exact=tally.units.is_exact,
+        since=None if tally.since is None else moment(tally.since),
+        until=None if tally.until is None else moment(tally.until),
+        dropped=dict(sorted(tally.dropped.items())),
+        events=dict(sorted(tally.events.items())),
+    )
+
+
+def _standing(tally: Tally, result: Compared, settings: Settings) -> Standing | None:
+    """Where each of many rankers stands; pairs in the order that `stats` takes them."""
+    rankers = tally.about.rankers
+    if len(rankers) < 3:
+        return None
+    natural = Pairs.of(rankers, None)
+    back = np.argsort(result.pairs.order)
+    estimates = estimates_of(
+        natural.columns(tally.scores.sums, tally.about.linear), tally.scores.clicked, settings.confidence
+    )
+    adjusted = [result.comparisons[place].adjusted_p_value for place in back]
+    places = ranking.standing(rankers, estimates, adjusted, settings.confidence)
+    values = np.array([estimate.value or 0.0 for estimate in estimates])
+    means = result.means[:, back] * result.pairs.turn[back]
+    signed, clicked = not tally.about.linear, int(tally.scores.clicked.sum())
+    fitted = strengths.strengths(rankers, values, clicked, means, signed, settings.confidence)
+    strong = [None] * len(rankers) if fitted.values is None else fitted.values
+    ranges = [None] * len(rankers) if fitted.intervals is None else fitted.intervals
+    reasons = {"condorcet": places.reason, "strength": fitted.reason}
+    return Standing(
+        condorcet=places.condorcet,
+        strengths=tuple(map(Strength, rankers, places.copeland, strong, ranges)),
+        cycles=places.cycles,
+        reasons={name: reason for name, reason in reasons.items() if reason},
+    )
+
+
+def _segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segment, ...]:
+    """Each value of each attribute with its own comparisons; p-values are adjusted over all of them."""
+    keys = sorted(tally.segments)
+    found = []
+    for key in keys:
+        scores = tally.segments[key]
+        sums = result.pairs.columns(scores.sums, tally.about.linear)
+        found.append(estimates_of(sums, scores.clicked, settings.confidence))
+    adjusted = iter(holm([estimate.p_value for estimates in found for estimate in estimates]))
+    segments = []
+    for key, estimates in zip(keys, found, strict=True):
+        scores = tally.segments[key]
+        shown = int(scores.impressions.sum())
+        comparisons = tuple(
+            segment_comparison(result.pairs.names(pair), estimate, next(adjusted), shown, int(scores.clicked.sum()))
+            for pair, estimate in enumerate(estimates)
+        )
+        segments.append(Segment(*key, shown, comparisons))
+    return tuple(segments)
+
+
+def _notes(tally: Tally, settings: Settings) -> tuple[str, ...]:
+    """What a reader should know, and would not see."""
+    about = tally.about
+    notes = [
+        f"{name[0].upper()}{name[1:]}, left out: {number:,}."
+        for name, number in sorted(tally.facts.items())
+        if name.startswith(OTHER)
+    ]
+    if about.sessions is not None:
+        notes.append(
+            f"Impressions of a unit less than {about.sessions:g} s apart were scored as one (C12, section 9): counts "
+            "of impressions in comparisons are sessions. Such tallies add up if logs are split by unit."
+        )
+    if about.method and about.scheme in resolve(about.method).method.rankless_schemes and not tally.lists.seen.any():
+        notes.append(
+            f"The log has no ranks, so lists were scored by {about.scheme}: clicks on what all rankers show alike "
+            "count, and add noise. Log ranks or rankings to leave them out."
+        )
+    if tally.segments:
+        number = len(tally.segments)
+        notes.append(
+            f"{number} segments were looked at: one in twenty shows a difference at 95 % where there is none. Their "
+            "adjusted p-values hold for all of them together."
+        )
+    if not about.method:
+        notes.append("The log has no interleaved lists: arms are compared, rankers are not.")
+    return tuple(notes)

@@ -1,0 +1,308 @@
+"""Health, before any verdict: checks that a sound experiment passes, each with its figure and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from interleaf.decode import INTERLEAVED, RELAXED, reasons
+from interleaf.methods.table import resolve
+from interleaf.metrics.absolute import METRICS
+from interleaf.report.arms import FALLBACK, HOLDOUT, interleaved_against_holdout
+from interleaf.report.bias import bias
+from interleaf.report.compare import Settings
+from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Check, Comparison, Neutrality, Slot
+from interleaf.stats.multiplicity import holm
+from interleaf.stats.shares import share_test, share_tests
+from interleaf.tally import Tally
+from interleaf.tally.merge import SHARED
+from interleaf.tally.pages import quantile
+from interleaf.tally.scores import ONE
+from interleaf.tally.units import ARMS
+
+WARN_BELOW, FAIL_BELOW = 0.01, 0.001  # p-values
+FEW_UNITS = 20
+
+
+def health(
+    tally: Tally, settings: Settings, comparisons: Sequence[Comparison], slots: Sequence[Slot]
+) -> tuple[Check, ...]:
+    """All checks, in the order in which one would look."""
+    checks = [*_rows(tally), *_events(tally), *_units(tally, comparisons), *_arms(tally, settings)]
+    if tally.about.method:
+        checks += [*_lists(tally, slots), *_scoring(tally)]
+        checks += [*_aa(comparisons)] if settings.aa else []
+    return tuple(checks)
+
+
+def graded(share: float, warn: float, fail: float) -> str:
+    """By how large a share is: from 0 up."""
+    return FAILED if share > fail else WARNING if share > warn else OK
+
+
+def tested(p_value: float | None) -> str:
+    """By how unlikely a figure is in a sound experiment."""
+    if p_value is None:
+        return SKIPPED
+    return FAILED if p_value < FAIL_BELOW else WARNING if p_value < WARN_BELOW else OK
+
+
+def _rows(tally: Tally) -> Iterator[Check]:
+    kept = sum(int(arm.measures[:, 0].sum()) for arm in tally.arms.values())
+    repeated = tally.dropped.get(reasons.REASONS[reasons.REPEATED], 0)
+    excluded = sum(number for reason, number in tally.dropped.items() if reason.startswith("excluded"))
+    dropped = tally.dropped.total() - repeated - excluded
+    share = dropped / max(kept + dropped, 1)
+    yield Check(
+        "Rows used",
+        graded(share, 0.01, 0.1),
+        f"{kept:,} of {kept + dropped:,} rows; {share:.2%} could not be used",
+        "see what was dropped below, and mend the log's writer" if dropped else "",
+    )
+    share = repeated / max(kept + repeated, 1)
+    yield Check(
+        "Repeated impressions",
+        graded(share, 0.001, 0.01),
+        f"{repeated:,} rows had the id of an earlier one, and were left out",
+        "write every impression once, or give each its own id" if repeated else "",
+    )
+    shared = tally.facts.get(SHARED, 0)
+    if shared:
+        yield Check(
+            "Tallies overlap",
+            FAILED,
+            f"about {shared:,} impressions are in two of the tallies that were added, and count twice",
+            "add each day once",
+        )
+
+
+def _events(tally: Tally) -> Iterator[Check]:
+    total = tally.events.total()
+    for name, what in _LOST.items():
+        lost = tally.events.get(name, 0)
+        yield Check(
+            f"Events {name}",
+            graded(lost / max(total, 1), 0.01, 0.1) if name != "repeated" else graded(lost / max(total, 1), 0.1, 0.5),
+            f"{lost:,} of {total:,} events",
+            what if lost else "",
+        )
+
+
+_LOST = {
+    "unmatched": "their impressions are not in the log: send both, or wait for late files",
+    "before its impression": "mend the clocks, or the order in which impressions and events are written",
+    "past the window": "they came too late to count; make the window longer if people take that long",
+    "repeated": "they were sent twice and counted once",
+}
+
+
+def _units(tally: Tally, comparisons: Sequence[Comparison]) -> Iterator[Check]:
+    kept = sum(int(arm.measures[:, 0].sum()) for arm in tally.arms.values())
+    alone = tally.facts.get("impressions that are their own unit", 0)
+    yield Check(
+        "Units known",
+        WARNING if alone else OK,
+        f"{kept - alone:,} of {kept:,} impressions say whose they are",
+        "without a unit, repeat visits of a person are taken for those of many: log a user, client or session"
+        if alone
+        else "",
+    )
+    effective = next((one.effective_units for one in comparisons if one.effective_units is not None), None)
+    if effective is not None:
+        few = effective < FEW_UNITS
+        yield Check(
+            "Enough units",
+            WARNING if few else OK,
+            f"{effective:,.0f} effective units (units are counted in 1,024 buckets, so there are no more of them)",
+            f"below {FEW_UNITS} intervals are rough: wait for more people, or look for one who makes most visits"
+            if few
+            else "",
+        )
+
+
+def _arms(tally: Tally, settings: Settings) -> Iterator[Check]:
+    impressions = {name: int(arm.measures[:, 0].sum()) for name, arm in tally.arms.items()}
+    total = max(sum(impressions.values()), 1)
+    fallback = impressions.get(FALLBACK, 0)
+    causes = [name for name in tally.facts if name.startswith("fallback: ")]
+    yield Check(
+        "Fallbacks",
+        graded(fallback / total, 0.01, 0.1),
+        f"{fallback:,} of {total:,} lists were the control's, because a ranker failed"
+        + "".join(f"; {name.removeprefix('fallback: ')}: {tally.facts[name]:,}" for name in causes),
+        "a slow or failing ranker is not compared where it fails" if fallback else "",
+    )
+    for ranker, bins in zip(tally.about.rankers, tally.lists.latency, strict=True):
+        if bins.any():
+            middle, slow = quantile(bins, 0.5), quantile(bins, 0.95)
+            yield Check(f"Latency of {ranker}", OK, f"median {middle:,.0f} ms, 95 % below {slow:,.0f} ms")
+    randomised = [place for place, name in enumerate(tally.arms) if name != FALLBACK]
+    if len(randomised) > 1:
+        yield _crossing(tally, randomised)
+    if HOLDOUT in tally.arms and INTERLEAVED in tally.arms:
+        yield from _holdout(tally, settings)
+
+
+def _crossing(tally: Tally, arms: list[int]) -> Check:
+    seen = tally.units.values[:, ARMS]
+    several = sum((seen >> place & 1 for place in arms), start=np.zeros(len(seen), np.int64)) > 1
+    share = float(several.mean()) if len(several) else 0.0
+    return Check(
+        "Units in one arm",
+        graded(share, 0.001, 0.01),
+        f"{tally.units.count(several):,} of {tally.units.count():,} units were in several arms",
+        "arms are given by a hash of the unit, and a unit keeps its arm: check that the id is lasting" if share else "",
+    )
+
+
+def _holdout(tally: Tally, settings: Settings) -> Iterator[Check]:
+    """Whether interleaving itself changes what people do; and whether the holdout is as large as it should be."""
+    for name in ("clicks", "abandonment"):
+        found = interleaved_against_holdout(tally, name, settings.confidence)
+        if found is None or found.difference is None:
+            continue
+        yield Check(
+            f"Interleaving changes {METRICS[name].title.lower()}",
+            tested(found.p_value),
+            f"{found.difference:+.4f} against the holdout" + (f", p = {found.p_value:.2g}" if found.p_value else ""),
+            "people treat interleaved lists differently: look at latency and at how lists are shown"
+            if tested(found.p_value) in (WARNING, FAILED)
+            else "",
+        )
+    if settings.holdout is not None:
+        seen, names = tally.units.values[:, ARMS], list(tally.arms)
+        inside = seen >> names.index(HOLDOUT) & 1
+        found_share = share_test(inside, np.ones(len(inside), np.int64), settings.holdout)
+        yield Check(
+            "Holdout split",
+            tested(found_share.p_value),
+            f"{found_share.share or 0:.2%} of units, {settings.holdout:.2%} planned",
+            "units are lost or added on one side: look for redirects, bots and late joins"
+            if tested(found_share.p_value) in (WARNING, FAILED)
+            else "",
+        )
+
+
+def _lists(tally: Tally, slots: Sequence[Slot]) -> Iterator[Check]:
+    interleaved = max(int(tally.scores.impressions.sum()), 1)
+    if resolve(tally.about.composed).method.has_teams:
+        yield _fair_slots(slots)
+    else:
+        yield _fair_tops(tally)
+    with_ranks = int(tally.lists.seen[:, 0, 0].any()) and tally.about.sessions is None
+    if with_ranks:
+        share = int(tally.lists.differ[0]) / interleaved
+        yield Check(
+            "Rankings differ",
+            WARNING if share < 0.05 else OK,
+            f"in {share:.1%} of lists",
+            "the rankers show nearly the same: most impressions cannot tell them apart" if share < 0.05 else "",
+        )
+    relaxed = tally.facts.get(RELAXED, 0)
+    if relaxed:
+        yield Check(
+            "Constraints met",
+            graded(relaxed / interleaved, 0.01, 0.5),
+            f"{relaxed:,} of {interleaved:,} lists could not satisfy all constraints of {tally.about.composed}",
+            "credit on those lists may be biased: use team_draft or pairwise_preference for rankings like these",
+        )
+
+
+def _fair_slots(slots: Sequence[Slot]) -> Check:
+    worst = min(
+        (slot for slot in slots if slot.p_value is not None), key=lambda slot: slot.p_value or 0.0, default=None
+    )
+    if worst is None:
+        return Check("Fair lists", SKIPPED, "too few owned positions to test")
+    return Check(
+        "Fair lists",
+        tested(worst.p_value),
+        f"at position {worst.position}, {worst.ranker} owns {worst.share:.1%} ({worst.expected:.1%} expected), "
+        f"adjusted p = {worst.p_value:.2g}: the most unusual of {len(slots)} shares",
+        "lists are not drawn as the method says: check the composing side, caching, and lost impressions"
+        if tested(worst.p_value) in (WARNING, FAILED)
+        else "",
+    )
+
+
+def _fair_tops(tally: Tally) -> Check:
+    """Methods without teams: whose top document is shown first, where these differ, should be even."""
+    method, rankers = resolve(tally.about.composed).method, len(tally.about.rankers)
+    tops = tally.lists.tops
+    shown_first = tops[:, 1:].sum(axis=1)
+    if not method.even_tops:
+        return Check("Fair lists", SKIPPED, f"{method.name} promises no even shares of positions")
+    if not shown_first.any():
+        return Check("Fair lists", SKIPPED, "no list has ranks, and top documents that differ")
+    found = share_tests(tops[:, 1:], np.repeat(shown_first[:, None], rankers, axis=1), 1 / rankers)
+    adjusted = holm([share.p_value for share in found])
+    known = [(p_value, place) for place, p_value in enumerate(adjusted) if p_value is not None]
+    if not known:
+        return Check("Fair lists", SKIPPED, found[0].reason)
+    p_value, place = min(known)
+    return Check(
+        "Fair lists",
+        tested(p_value),
+        f"where top documents differ, that of {tally.about.rankers[place]} is first in {found[place].share:.1%} "
+        f"({1 / rankers:.1%} expected), adjusted p = {p_value:.2g}",
+        "lists are not drawn as the method says: check the composing side, caching, and lost impressions"
+        if tested(p_value) in (WARNING, FAILED)
+        else "",
+    )
+
+
+def _scoring(tally: Tally) -> Iterator[Check]:
+    relaxed = tally.facts.get(RELAXED, 0) > 0
+    problem = bias(tally.about.composed, tally.about.method, tally.about.scheme, relaxed)
+    yield Check(
+        "Unbiased scoring",
+        WARNING if problem else OK,
+        problem or f"{tally.about.method} by {tally.about.scheme}",
+        "score lists by the method that made them, and use a method that is proved unbiased" if problem else "",
+    )
+
+
+def _aa(comparisons: Sequence[Comparison]) -> Iterator[Check]:
+    for one in comparisons:
+        yield Check(
+            "A/A shows nothing",
+            tested(one.anytime_p_value),
+            f"{one.first} over {one.second}: {one.estimate if one.estimate is not None else float('nan'):+.4f}",
+            "rankers that should be alike are not: do not trust other comparisons of this set-up"
+            if tested(one.anytime_p_value) in (WARNING, FAILED)
+            else "",
+        )
+
+
+def slots(tally: Tally) -> tuple[Slot, ...]:
+    """Which share of the owned slots each ranker has, by position; p-values are adjusted over all of them."""
+    owned, rankers = tally.lists.owned, tally.about.rankers
+    used = np.flatnonzero(owned.any(axis=(0, 2)))
+    if not len(used):
+        return ()
+    tested_rankers = range(1) if len(rankers) == 2 else range(len(rankers))
+    hits = np.stack([owned[:, place, ranker] for place in used for ranker in tested_rankers], axis=1)
+    totals = np.stack([owned[:, place].sum(axis=1) for place in used for _ in tested_rankers], axis=1)
+    found = share_tests(hits, totals, 1 / len(rankers))
+    adjusted = iter(holm([share.p_value for share in found]))
+    rows = []
+    for place in used.tolist():
+        p_values = [next(adjusted) for _ in tested_rankers]
+        total = int(owned[:, place].sum())
+        for ranker, name in enumerate(rankers):
+            share = int(owned[:, place, ranker].sum()) / total
+            rows.append(Slot(place + 1, name, share, 1 / len(rankers), p_values[ranker if len(p_values) > 1 else 0]))
+    return tuple(rows)
+
+
+def neutrality(tally: Tally) -> tuple[Neutrality, ...]:
+    """How each ranker fared in the lists, a list on average."""
+    seen = tally.lists.seen.sum(axis=0)
+    lists = int(tally.arms[INTERLEAVED].measures[:, 0].sum()) if INTERLEAVED in tally.arms else 0
+    if not lists or not seen.any():
+        return ()
+    return tuple(
+        Neutrality(name, int(shown) / lists, int(first) / lists, int(total) / ONE / int(shown) if shown else None)
+        for name, (shown, first, total) in zip(tally.about.rankers, seen, strict=True)
+    )

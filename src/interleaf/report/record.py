@@ -1,0 +1,206 @@
+"""The report as plain data: every figure with its name; what could not be computed is None, and `reasons` says why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+Interval = tuple[float, float]
+
+OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A health check: `ok`, `warning`, `failed`, or `skipped` where the log cannot tell; its figure, and what to do."""
+
+    name: str
+    status: str
+    figure: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One pair of rankers, `first` over `second`: an estimate above 0 says that people prefer the first.
+
+    `estimate` is the mean score of impressions with an event; `interval` and `p_value` are clustered by unit and meant
+    for one look at a planned time; the `anytime` ones hold however often one looks. `adjusted_p_value` is held against
+    all pairs of the report. `delta` is C12's: (wins + ties / 2) / (wins + losses + ties) - 1/2.
+    """
+
+    first: str
+    second: str
+    estimate: float | None = None
+    error: float | None = None
+    interval: Interval | None = None
+    p_value: float | None = None
+    adjusted_p_value: float | None = None
+    anytime_interval: Interval | None = None
+    anytime_p_value: float | None = None
+    bootstrap_interval: Interval | None = None
+    sign_flip_p_value: float | None = None
+    look_p_value: float | None = None
+    delta: float | None = None
+    wins: int | None = None
+    losses: int | None = None
+    ties: int | None = None
+    sign_test_p_value: float | None = None
+    unit_wins: int | None = None
+    unit_losses: int | None = None
+    unit_sign_test_p_value: float | None = None
+    unit_sign_test_of: str = "units"
+    z_score: float | None = None
+    z_score_per_query: float | None = None
+    impressions: int = 0
+    clicked: int = 0
+    units: int | None = None
+    effective_units: float | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def winner(self) -> str | None:
+        """Whom the anytime interval prefers, if it lies on one side of zero."""
+        if self.anytime_interval is None:
+            return None
+        low, high = self.anytime_interval
+        return self.first if low > 0 else self.second if high < 0 else None
+
+
+@dataclass(frozen=True)
+class Strength:
+    """A ranker's place among many: Copeland score (pairs won less pairs lost), Bradley-Terry strength with interval."""
+
+    ranker: str
+    copeland: int
+    strength: float | None = None
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Many rankers: who beats everyone (Condorcet), the order, and every cycle by name."""
+
+    condorcet: str | None
+    strengths: tuple[Strength, ...]
+    cycles: tuple[tuple[str, ...], ...]
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """An absolute metric of one arm, and its difference to the first arm (A/B), clustered by unit."""
+
+    name: str
+    value: float | None
+    difference: float | None = None
+    interval: Interval | None = None
+    p_value: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm of the experiment: interleaved, holdout, fallback, or an A/B bucket, with its absolute metrics."""
+
+    name: str
+    impressions: int
+    clicked: int
+    units: int | None
+    metrics: tuple[Metric, ...] = ()
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A position of the shown list and one ranker: what share of the owned slots it owns, and the expected one."""
+
+    position: int
+    ranker: str
+    share: float
+    expected: float
+    p_value: float | None = None
+
+
+@dataclass(frozen=True)
+class Neutrality:
+    """How a ranker fared in the lists, before any click: these figures should be flat over rankers."""
+
+    ranker: str
+    documents_shown: float
+    shown_first: float
+    mean_reciprocal_rank: float | None
+
+
+@dataclass(frozen=True)
+class Point:
+    """The comparison as it stood at a time: estimate and confidence sequence of all data up to there."""
+
+    time: datetime
+    first: str
+    second: str
+    impressions: int
+    estimate: float | None
+    anytime_interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One value of an attribute, with its own comparisons; p-values are adjusted over all segments."""
+
+    attribute: str
+    value: str
+    impressions: int
+    comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer in a sentence; `winner` None: no difference shown. Not `trusted`: a health check failed, and `why`."""
+
+    sentence: str
+    winner: str | None
+    trusted: bool
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What went in."""
+
+    impressions: int
+    clicked: int
+    units: int
+    units_are_exact: bool
+    since: datetime | None
+    until: datetime | None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    events: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A log's answer: the verdict, its health, and every number with the reason where there is none."""
+
+    experiment: str
+    version: int
+    method: str
+    scored_as: str
+    scheme: str
+    events: str
+    rankers: tuple[str, ...]
+    control: str | None
+    confidence: float
+    planned_units: int
+    correction: str
+    verdict: Verdict
+    totals: Totals
+    health: tuple[Check, ...]
+    comparisons: tuple[Comparison, ...]
+    standing: Standing | None = None
+    arms: tuple[Arm, ...] = ()
+    slots: tuple[Slot, ...] = ()
+    neutrality: tuple[Neutrality, ...] = ()
+    over_time: tuple[Point, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,56 @@
+"""What `analyze` hands back: findings that show themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from interleaf.render import markdown, page, plain, text
+from interleaf.report.record import Findings
+
+
+class Report(Findings):
+    """A log's answer: `verdict` first, then `health`, `comparisons` and the rest; `print` shows it.
+
+    Every figure that could not be computed is None, and the `reasons` beside it say why.
+    """
+
+    def __str__(self) -> str:
+        return text.to_text(self)
+
+    def show(self, file: TextIO | None = None) -> None:
+        """Print it: in colour on a terminal, where the extra `report` is installed."""
+        text.show(self, file)
+
+    def to_markdown(self) -> str:
+        """All of it as Markdown."""
+        return markdown.to_markdown(self)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """All of it as a page with charts, in one file that needs no network; written to `path` if there is one."""
+        return page.to_html(self, path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return plain.to_dict(self)
+
+    def to_json(self, indent: int | None = None) -> str:
+        """JSON; `Report.from_dict(json.loads(...))` reads it back."""
+        return plain.to_json(self, indent)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Report:
+        """A report from its plain data, everything checked."""
+        found = plain.from_dict(data)
+        return cls(**{field.name: getattr(found, field.name) for field in fields(found)})
+
+    def to_frame(self) -> pa.Table:
+        """The comparisons as an Arrow table, which data frames of every library are made from."""
+        return plain.to_frame(self)
+
+    def _repr_html_(self) -> str:
+        return page.to_notebook(self)

@@ -1,0 +1,109 @@
+"""The answer in a sentence: who wins, by how much, how sure; or that it is too early; or that it cannot be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interleaf.report.compare import Settings
+from interleaf.report.record import FAILED, Check, Comparison, Verdict
+from interleaf.stats.multiplicity import holm
+
+
+def verdict(comparisons: Sequence[Comparison], checks: Sequence[Check], settings: Settings) -> Verdict:
+    """A failed check takes the trust away.
+
+    Without planned looks it rests on the anytime intervals, so that it may be read at any time; with them, on the look.
+    """
+    failed = tuple(f"{check.name}: {check.figure}" for check in checks if check.status == FAILED)
+    sentence, winner = _answer(comparisons, settings)
+    if failed:
+        sentence = f"Do not trust this yet: {len(failed)} health check{'s' * (len(failed) > 1)} failed. {sentence}"
+    return Verdict(sentence, winner, not failed, failed)
+
+
+def _answer(comparisons: Sequence[Comparison], settings: Settings) -> tuple[str, str | None]:
+    if not comparisons:
+        return "Nothing was interleaved, so no ranker is compared with another.", None
+    if len(comparisons) == 1:
+        return _of_two(comparisons[0], settings)
+    return _of_many(comparisons, settings)
+
+
+def _of_two(one: Comparison, settings: Settings) -> tuple[str, str | None]:
+    if one.clicked == 0:
+        return "Nobody has clicked yet: there is nothing to compare.", None
+    if one.estimate is None or one.anytime_interval is None:
+        reason = one.reasons.get("anytime_interval", "")
+        return f"It is too early to say whom people prefer: {reason}.", None
+    winner = _winner(one, settings)
+    if winner is None:
+        return (
+            f"No difference between {one.first} and {one.second} is shown yet: the score is {one.estimate:+.3f}, and "
+            f"anything from {one.anytime_interval[0]:+.3f} to {one.anytime_interval[1]:+.3f} fits "
+            f"what {one.units:,} units did.",
+            None,
+        )
+    loser = one.second if winner == one.first else one.first
+    shares = _shares(one, winner)
+    return f"People prefer {winner} to {loser}{shares}. Chance does not explain that: {_sure(one, settings)}.", winner
+
+
+def _winner(one: Comparison, settings: Settings) -> str | None:
+    if settings.look is None:
+        return one.winner
+    if one.estimate is None or one.look_p_value is None or one.look_p_value > 1 - settings.confidence:
+        return None
+    return one.first if one.estimate > 0 else one.second
+
+
+def _shares(one: Comparison, winner: str) -> str:
+    """What one can picture: of lists with a preference, how many went to the winner."""
+    if not one.wins and not one.losses:
+        return ""
+    decided, won = (one.wins or 0) + (one.losses or 0), one.wins if winner == one.first else one.losses
+    return f": of {decided:,} lists where clicks favoured one of the two, {(won or 0) / decided:.0%} favoured {winner}"
+
+
+def _sure(one: Comparison, settings: Settings) -> str:
+    if settings.look is not None:
+        which, of = settings.look
+        return f"the score is {one.estimate:+.3f}, p = {one.look_p_value:.2g} at look {which} of {of}"
+    low, high = one.anytime_interval or (0.0, 0.0)
+    return (
+        f"the score is {one.estimate:+.3f}, between {low:+.3f} and {high:+.3f} with {settings.confidence:.0%} "
+        "confidence, however often one looks"
+    )
+
+
+def _of_many(comparisons: Sequence[Comparison], settings: Settings) -> tuple[str, str | None]:
+    """The ranker that surely beats all others, if there is one; else who beats the control, or how many are decided."""
+    given = [one.anytime_p_value if settings.look is None else one.look_p_value for one in comparisons]
+    level, adjusted = 1 - settings.confidence, holm(given)
+    beats: dict[str, set[str]] = {}
+    for one, p_value in zip(comparisons, adjusted, strict=True):
+        beats.setdefault(one.first, set())
+        beats.setdefault(one.second, set())
+        if one.estimate and p_value is not None and p_value <= level:
+            winner, loser = (one.first, one.second) if one.estimate > 0 else (one.second, one.first)
+            beats[winner].add(loser)
+    best = [ranker for ranker, beaten in beats.items() if len(beaten) == len(beats) - 1]
+    if best:
+        return f"People prefer {best[0]} to each of the other {len(beats) - 1} rankers.", best[0]
+    decided = sum(map(len, beats.values()))
+    if settings.control is not None:
+        better = [ranker for ranker, beaten in beats.items() if settings.control in beaten]
+        if better:
+            return (
+                f"People prefer {_listed(better)} to the control {settings.control}; "
+                "among all rankers, none beats every other one.",
+                None,
+            )
+    return (
+        f"No ranker beats all others yet: {decided} of {len(comparisons)} pairs show a difference, "
+        "held against all of them together.",
+        None,
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(([", ".join(names[:-1])] if len(names) > 1 else []) + [names[-1]])

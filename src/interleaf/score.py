@@ -1,0 +1,163 @@
+"""Decoded impressions, a method and a scheme in; a score for each impression out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf import batch
+from interleaf.compiled import kernel
+from interleaf.decode import Counting, Decoded, reasons
+from interleaf.errors import MethodError, SchemeError
+from interleaf.methods import forms
+from interleaf.methods.arrays import Array
+from interleaf.methods.table import Chosen, Scheme, resolve, scheme_of
+
+_NEEDS = {"teams": ("teams", reasons.NO_TEAMS), "choices": ("choices", reasons.NO_CHOICES)} | dict.fromkeys(
+    ("lengths", "union"), ("sizes", reasons.NO_SIZES)
+)
+MOST_CREDIT = 4096.0  # of one impression; beyond it, sums of squares of a large log would not fit 64 bits
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How impressions are scored: by the method that composed them, or by another; None: each default.
+
+    `sessions`: impressions of a unit less than so many seconds apart are scored as one (C12, section 9). `rankless`:
+    the log has no ranks, so a method's default gives way to a scheme that needs none, if it has one.
+    """
+
+    scheme: str | None = None
+    method: str | None = None
+    counting: Counting = field(default_factory=Counting)
+    sessions: float | None = None
+    rankless: bool = False
+
+    def chosen(self, composed: str) -> Chosen:
+        """The method that gives credit for lists which `composed` names."""
+        return resolve(self.method or composed)
+
+    def scheme_of(self, composed: str, rankers: int) -> Scheme:
+        """The scheme for lists of so many rankers that `composed` names."""
+        chosen = self.chosen(composed)
+        stand_ins = chosen.method.rankless_schemes if self.rankless else ()
+        return chosen.scheme(self.scheme or next(iter(stand_ins), None), rankers)
+
+
+class Scored(NamedTuple):
+    """Impressions with their scores: a column a ranker where the scheme is linear in credit, else a column a pair.
+
+    Where sessions will be put together, the columns are credit, and `credited` is how many clicks it was given for.
+    """
+
+    decoded: Decoded
+    columns: Array
+    linear: bool
+    credited: Array
+
+
+def pairs_of(rankers: int) -> tuple[Array, Array]:
+    """The pairs in their order: 0 with 1, 0 with 2, ..., 1 with 2, ..."""
+    first, second = np.triu_indices(rankers, 1)
+    return first, second
+
+
+def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
+    """Score the impressions; those that lack what the method needs are dropped, and counted."""
+    chosen = scoring.chosen(decoded.design.method)
+    rankers = len(decoded.design.rankers)
+    scheme = scoring.scheme_of(decoded.design.method, rankers)
+    decoded = _usable(decoded, chosen, scheme)
+    linear = scheme.form != forms.BINARY
+    if not len(decoded.rows):
+        width = rankers if linear else rankers * (rankers - 1) // 2
+        return Scored(decoded, np.zeros((0, width)), linear, np.zeros(0))
+    if scheme.form == forms.BINARY and chosen.method.kernels.expected_sign_batch is not None:
+        if scoring.sessions is not None:
+            raise SchemeError(f"the expected sign of {chosen} cannot be put together to sessions; use scheme 'click'")
+        columns = _expected_signs(decoded, chosen, scheme, scoring.counting.weights, threads)
+        return Scored(decoded, columns, linear, np.zeros(len(decoded.rows)))
+    credits, credited = _credit(decoded, chosen, scheme, scoring.counting.weights, threads)
+    too_large = np.asarray((np.abs(credits) > MOST_CREDIT).any(axis=1))
+    if too_large.any():
+        decoded = dropping(decoded, too_large, reasons.CREDIT)
+        credits, credited = credits[~too_large], credited[~too_large]
+    if scoring.sessions is None:
+        credits = formed(credits, credited, scheme.name)
+    return Scored(decoded, credits, linear, credited)
+
+
+def dropping(decoded: Decoded, marked: Array, reason: int) -> Decoded:
+    """Without the marked rows, and their number under its reason."""
+    if not marked.any():
+        return decoded
+    kept = decoded.only(~marked)
+    kept.dropped[reasons.REASONS[reason]] += int(marked.sum())
+    return kept
+
+
+def formed(credits: Array, credited: Array, scheme: str) -> Array:
+    """Scores by the form of the scheme: credit, credit by click, or who got more, by pair."""
+    form = scheme_of(scheme).form
+    if form == forms.CLICK:
+        return credits
+    if form == forms.NORMALIZED:
+        shares: Array = credits / np.where(credited > 0, credited, 1)[:, None]
+        return shares
+    rankers = credits.shape[1]
+    found = np.zeros((len(credits), rankers * (rankers - 1) // 2))
+    _signs(credits, forms.TOLERANCE, found)
+    return found
+
+
+@kernel
+def _signs(credits: Array, tolerance: float, found: Array) -> None:
+    for row in range(len(credits)):
+        pair = 0
+        for one in range(credits.shape[1]):
+            for other in range(one + 1, credits.shape[1]):
+                first, second = credits[row, one], credits[row, other]
+                found[row, pair] = forms.sign(first - second, tolerance * max(abs(first), abs(second)))
+                pair += 1
+
+
+def _usable(decoded: Decoded, chosen: Chosen, scheme: Scheme) -> Decoded:
+    fewest, most = chosen.rankers
+    rankers = len(decoded.design.rankers)
+    if rankers < fewest or (most is not None and rankers > most):
+        raise MethodError(f"{chosen} cannot score lists of {rankers} rankers: {decoded.design.rankers!r}")
+    needs = [] if scheme.name in chosen.method.rankless_schemes else [("ranks", reasons.NO_RANKS)]
+    for known, reason in [*needs, *(_NEEDS[need] for need in chosen.method.needs)]:
+        decoded = dropping(decoded, ~decoded.has[known], reason)
+    return decoded
+
+
+def _credit(
+    decoded: Decoded, chosen: Chosen, scheme: Scheme, weights: Mapping[str, float], threads: int
+) -> tuple[Array, Array]:
+    """Credit of each kind of event as a click pattern of its own, added up by weight."""
+    credits: Array = np.zeros((len(decoded.rows), len(decoded.design.rankers)))
+    credited: Array = np.zeros(len(decoded.rows))
+    for clicks, weight in zip(decoded.clicks.clicks, weights.values(), strict=True):
+        some, number = batch.credit(chosen, scheme, decoded.impressions, decoded.counts, clicks, threads)
+        credits += weight * some
+        credited += abs(weight) * number
+    return credits, credited
+
+
+def _expected_signs(
+    decoded: Decoded, chosen: Chosen, scheme: Scheme, weights: Mapping[str, float], threads: int
+) -> Array:
+    (weight, *others) = weights.values()
+    if others or weight < 0:
+        raise SchemeError(
+            f"{chosen} knows the expected sign of one kind of event, not of {', '.join(weights)} together; "
+            "use scheme 'click', or one kind"
+        )
+    found = batch.preferences(chosen, scheme, decoded.impressions, decoded.counts, decoded.clicks.clicks[0], threads)
+    first, second = pairs_of(found.shape[1])
+    columns: Array = found[:, first, second]
+    return columns

@@ -1,0 +1,130 @@
+"""Do two ways to compare rankers agree: counts of right verdicts, correlation, transitivity, ratios of z-scores (C12).
+
+All differences are those of pairs of rankers, positive where the first, better one is preferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf.errors import DataError
+from interleaf.methods.arrays import Array
+from interleaf.stats.resampling import resampled_means
+from interleaf.stats.signs import z_score
+
+REPEATS = 1_000
+
+
+class Verdicts(NamedTuple):
+    """How many differences have the right sign, how many the wrong one; and of these, which are significant."""
+
+    right: int
+    wrong: int
+    significantly_right: int
+    significantly_wrong: int
+
+
+class Correlation(NamedTuple):
+    """Mean and standard deviation of a correlation over resamples."""
+
+    mean: float
+    deviation: float
+
+
+class Triple(NamedTuple):
+    """Three rankers, each preferred to those after it, and by how much."""
+
+    rankers: tuple[str, str, str]
+    first_third: float
+    first_second: float
+    second_third: float
+
+    @property
+    def is_strong(self) -> bool:
+        """Strong stochastic transitivity, C12's Eq. 7."""
+        return self.first_third >= max(self.first_second, self.second_third)
+
+
+def verdicts(differences: Sequence[float | None], significant: Sequence[bool]) -> Verdicts:
+    """C12's Tables VII and IX: no difference is neither right nor wrong, and so is one that could not be computed.
+
+    >>> verdicts([0.5, 0.1, -0.2, 0.0], [True, False, True, False])
+    Verdicts(right=2, wrong=1, significantly_right=1, significantly_wrong=1)
+    """
+    found = list(zip([difference or 0.0 for difference in differences], significant, strict=True))
+    right, wrong = ([sure for difference, sure in found if sign * difference > 0] for sign in (1, -1))
+    return Verdicts(len(right), len(wrong), sum(right), sum(wrong))
+
+
+def correlation(one: Sequence[float] | Array, other: Sequence[float] | Array) -> float | None:
+    """Pearson's correlation over pairs of rankers; None for fewer than two, or where one side does not vary.
+
+    >>> correlation([1, 2, 3], [2, 4, 7])
+    0.99...
+    """
+    if len(one) != len(other):
+        raise DataError(f"there are {len(one)} differences on one side and {len(other)} on the other; give pairs")
+    found = _correlations(np.atleast_2d(np.asarray(one, float)), np.atleast_2d(np.asarray(other, float)))
+    return None if np.isnan(found[0]) else float(found[0])
+
+
+def bootstrap_correlation(
+    judged: Array, scores: Sequence[Array], generator: np.random.Generator, repeats: int = REPEATS
+) -> Correlation | None:
+    """C12's Table III: the same over resamples, of the judged queries and of every pair's own scored impressions.
+
+    `judged[query, pair]` are differences of a judged metric: a query is drawn for all pairs at once. Resamples in which
+    one side does not vary are left out; None if all are.
+    """
+    queries, pairs = judged.shape
+    if pairs != len(scores):
+        raise DataError(f"there are judged differences of {pairs} pairs, and scores of {len(scores)}; give both")
+    counts = generator.multinomial(queries, np.full(queries, 1 / queries), repeats)
+    means = [resampled_means(np.asarray(some, float), len(some), repeats, generator) for some in scores]
+    found = _correlations(counts @ judged / queries, np.stack(means, axis=1))
+    found = found[~np.isnan(found)]
+    return Correlation(float(found.mean()), float(found.std())) if len(found) else None
+
+
+def _correlations(one: Array, other: Array) -> Array:
+    """A correlation a row; nan where one side does not vary."""
+    one, other = (values - values.mean(axis=1, keepdims=True) for values in (one, other))
+    scale = np.sqrt((one**2).sum(axis=1) * (other**2).sum(axis=1))
+    found: Array = np.divide((one * other).sum(axis=1), scale, out=np.full(len(one), np.nan), where=scale > 0)
+    return found
+
+
+def triples(preferences: Mapping[tuple[str, str], float]) -> list[Triple]:
+    """C12's Table IV: all triples of rankers, each preferred to those after it, from preferences of pairs.
+
+    >>> [triple.is_strong for triple in triples({("a", "b"): 0.04, ("b", "c"): 0.03, ("a", "c"): 0.05})]
+    [True]
+    """
+    both = {**{(other, one): -value for (one, other), value in preferences.items()}, **preferences}
+    rankers = dict.fromkeys(ranker for pair in preferences for ranker in pair)
+    found = []
+    for a, b, c in permutations(rankers, 3):
+        steps = [both.get(pair, 0.0) for pair in ((a, c), (a, b), (b, c))]
+        if min(steps[1:]) > 0 and (a, c) in both:
+            found.append(Triple((a, b, c), *steps))
+    return found
+
+
+def z_ratios(scores: Mapping[str, Array], baseline: str) -> dict[str, float | None]:
+    """C12's Tables XI to XIII: z-scores of several schemes as multiples of that of a baseline; None where none is.
+
+    >>> z_ratios({"binary": np.array([1, 1, 1, -1]), "click": np.array([2, 1, 1, -1])}, "binary")
+    {'binary': 1.0, 'click': 1.20...}
+    """
+    if baseline not in scores:
+        raise DataError(f"there are no scores of the baseline {baseline!r}; give them with the others")
+    found = {
+        scheme: z_score(float(values.sum()), float((values**2).sum()), len(values)).value
+        for scheme, values in scores.items()
+    }
+    base = found[baseline]
+    return {scheme: value / base if value is not None and base else None for scheme, value in found.items()}

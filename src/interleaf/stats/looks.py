@@ -1,0 +1,201 @@
+"""For planned looks: O'Brien-Fleming boundaries; for looks at free times: Lan-DeMets spending.
+
+After a share t of the planned information, z sqrt(t) is a Brownian motion B(t) if nothing is preferred. O'Brien and
+Fleming (1979) reject where |B(t)| >= c, with the c that is reached with probability alpha; Lan and DeMets (1983) spend
+
+    alpha(t) = 2 - 2 Phi(z_{alpha/2} / sqrt t)
+
+by the time t, whenever the looks are. Probabilities by recursive integration over the part that has not crossed yet
+(Armitage, McPherson and Rowe 1969).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from statistics import NormalDist
+
+import numpy as np
+
+from interleaf.errors import DataError
+from interleaf.methods.arrays import Array
+from interleaf.stats.compare import Estimate
+from interleaf.stats.sums import significance
+
+NEAREST = 1e-3  # of the planned information: looks nearer to each other are one look
+FAR = 9.0  # standard deviations, beyond which nothing is
+POINTS, PANEL = 12, 2.5  # Gauss-Legendre points a panel, and its width in steps of the motion: nine digits
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look: the deviate of the estimate, the boundary it is held against, and whether it is reached.
+
+    `p_value` (planned looks only) is the smallest alpha at which this look rejects, all planned looks counted.
+    """
+
+    fraction: float
+    deviate: float | None
+    boundary: float
+    rejects: bool
+    p_value: float | None = None
+    reason: str = ""
+
+
+def even(looks: int) -> tuple[float, ...]:
+    """The fractions of looks that are evenly spaced.
+
+    >>> even(4)
+    (0.25, 0.5, 0.75, 1.0)
+    """
+    return tuple(look / looks for look in range(1, looks + 1))
+
+
+def crossing(boundaries: Sequence[float], fractions: Sequence[float]) -> tuple[float, ...]:
+    """The probability that |z| has reached its boundary by each look, if nothing is preferred.
+
+    >>> crossing([2.413] * 5, even(5))[-1]  # Pocock's five looks
+    0.05
+    """
+    _check(fractions)
+    walk, crossed, total = _Walk(fractions), [], 0.0
+    for boundary, fraction in zip(boundaries, fractions, strict=True):
+        total += walk.beyond(boundary * math.sqrt(fraction))
+        walk.stop_at(boundary * math.sqrt(fraction))
+        crossed.append(total)
+    return tuple(crossed)
+
+
+def obrien_fleming(fractions: Sequence[float], confidence: float = 0.95) -> tuple[float, ...]:
+    """The boundaries of |z| at planned looks: c / sqrt(t).
+
+    >>> obrien_fleming(even(5))
+    (4.56, 3.23, 2.63, 2.28, 2.04)
+    """
+    _check(fractions)
+    constant = _constant(tuple(fractions), significance(confidence))
+    return tuple(constant / math.sqrt(fraction) for fraction in fractions)
+
+
+def spending(fractions: Sequence[float], confidence: float = 0.95) -> tuple[float, ...]:
+    """The boundaries of |z| at looks whenever they were, by the O'Brien-Fleming like spending of Lan and DeMets.
+
+    A boundary depends on no later look. It is infinite where nothing can be spent yet.
+
+    >>> spending([0.3, 0.55, 1.0])
+    (3.58, 2.65, 1.99)
+    """
+    _check(fractions)
+    edge = NormalDist().inv_cdf(1 - significance(confidence) / 2)
+    return spent_by([math.erfc(edge / math.sqrt(2 * fraction)) for fraction in fractions], fractions)
+
+
+def spent_by(spent: Sequence[float], fractions: Sequence[float]) -> tuple[float, ...]:
+    """The boundaries of |z| that are reached, by each look, with the probability spent by then."""
+    _check(fractions)
+    walk, boundaries = _Walk(fractions), []
+    for step, fraction in zip(pairwise([0.0, *spent]), fractions, strict=True):
+        bound = walk.bound_for(step[1] - step[0])
+        walk.stop_at(bound)
+        boundaries.append(bound / math.sqrt(fraction))
+    return tuple(boundaries)
+
+
+def planned_look(estimate: Estimate, look: int, fractions: Sequence[float], confidence: float = 0.95) -> Look:
+    """Decide at one of the planned looks, counted from 1.
+
+    >>> from interleaf.stats.compare import estimate
+    >>> found = estimate(np.tile([1, 1, 0, -1], 100), np.ones(400))
+    >>> planned_look(found, look=2, fractions=even(5)).rejects
+    True
+    """
+    if not 1 <= look <= len(fractions):
+        raise DataError(f"there is no look {look} among {len(fractions)} planned ones; give 1 to {len(fractions)}")
+    found = _look(estimate, obrien_fleming(fractions, confidence)[look - 1], fractions[look - 1])
+    if found.deviate is None:
+        return found
+    reached = abs(found.deviate) * math.sqrt(found.fraction)
+    p_value = crossing([reached / math.sqrt(fraction) for fraction in fractions], fractions)[-1]
+    return Look(found.fraction, found.deviate, found.boundary, found.rejects, min(1.0, p_value))
+
+
+def free_look(estimate: Estimate, fractions: Sequence[float], confidence: float = 0.95) -> Look:
+    """Decide at the last of the looks so far, whose times were free, but not chosen by what was seen."""
+    return _look(estimate, spending(fractions, confidence)[-1], fractions[-1])
+
+
+def _look(estimate: Estimate, boundary: float, fraction: float) -> Look:
+    reached = estimate.deviate
+    rejects = reached is not None and abs(reached) >= boundary
+    return Look(fraction, reached, boundary, rejects, reason=estimate.reason)
+
+
+@lru_cache(maxsize=256)
+def _constant(fractions: tuple[float, ...], alpha: float) -> float:
+    """The c that |B| reaches at one of the looks with probability alpha."""
+    from scipy.optimize import brentq
+
+    def excess(bound: float) -> float:
+        return crossing([bound / math.sqrt(fraction) for fraction in fractions], fractions)[-1] - alpha
+
+    single = NormalDist().inv_cdf(1 - alpha / 2) * math.sqrt(fractions[-1])
+    split = NormalDist().inv_cdf(1 - alpha / (2 * len(fractions))) * math.sqrt(fractions[-1])
+    return float(brentq(excess, single - 1e-6, split + 1e-6, xtol=1e-9))
+
+
+class _Walk:
+    """The motion at the current look, as far as it has not crossed: its density at points, ready to integrate."""
+
+    def __init__(self, fractions: Sequence[float]) -> None:
+        self.steps = iter([(now, math.sqrt(now - before)) for before, now in pairwise((0.0, *fractions))])
+        self.fraction, self.step = next(self.steps)
+        self.points, self.mass = np.zeros(1), np.ones(1)  # it starts at 0
+
+    def beyond(self, bound: float) -> float:
+        """The probability that this look is the first beyond the bound."""
+        from scipy.special import ndtr
+
+        tails = ndtr((self.points - bound) / self.step) + ndtr((-self.points - bound) / self.step)
+        return float(self.mass @ tails)
+
+    def bound_for(self, probability: float) -> float:
+        """The bound that this look is the first beyond with this probability, by bisection; infinite for none."""
+        low, high = 0.0, 40 * math.sqrt(self.fraction)
+        if self.beyond(high) >= probability:
+            return math.inf
+        while high - low > 1e-10:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.beyond(middle) > probability else (low, middle)
+        return high
+
+    def stop_at(self, bound: float) -> None:
+        """Leave out what is beyond the bound at this look, and go on to the next."""
+        following = next(self.steps, None)
+        if following is None:
+            return
+        fraction, step = following
+        points, weights = _grid(min(bound, FAR * math.sqrt(self.fraction)), min(step, self.step))
+        density = np.exp(-(((points[:, None] - self.points) / self.step) ** 2) / 2) @ self.mass
+        self.points, self.mass = points, weights * density / (self.step * math.sqrt(2 * math.pi))
+        self.fraction, self.step = fraction, step
+
+
+def _grid(bound: float, step: float) -> tuple[Array, Array]:
+    """Gauss-Legendre points and weights on [-bound, bound], in panels as fine as the motion's steps ask for."""
+    points, weights = np.polynomial.legendre.leggauss(POINTS)
+    panels = max(1, math.ceil(2 * bound / (PANEL * step)))
+    half = bound / panels
+    centres = -bound + half * (2 * np.arange(panels) + 1)
+    return (centres[:, None] + half * points).ravel(), np.tile(half * weights, panels)
+
+
+def _check(fractions: Sequence[float]) -> None:
+    near = any(now - before < NEAREST for before, now in pairwise((0.0, *fractions)))
+    if not fractions or near or fractions[-1] > 1 + 1e-12:
+        raise DataError(
+            f"looks at {list(fractions)} cannot be; give fractions of the planned information that rise to at most 1, "
+            f"each at least {NEAREST:g} after the last"
+        )

@@ -1,0 +1,65 @@
+"""Many pairs: p-values that keep the chance of any false positive among all of them at its level.
+
+In simulation with five equal rankers some pair is significant in 20 to 40 % of runs uncorrected, and in at most 6 %
+with either correction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from interleaf.errors import DataError
+from interleaf.methods.arrays import Array
+from interleaf.stats.compare import Estimate
+from interleaf.stats.sums import quotient
+
+
+def holm(p_values: Sequence[float | None]) -> tuple[float | None, ...]:
+    """Holm's step-down adjustment (1979), whatever the dependence; a test that could not be made counts for none.
+
+    The i-th smallest of m becomes the largest of (m - j + 1) p_(j) over j <= i, at most 1.
+
+    >>> holm([0.01, 0.04, None, 0.03])
+    (0.03, 0.06, None, 0.06)
+    """
+    places = [place for place, p_value in enumerate(p_values) if p_value is not None]
+    made = np.array([p_value for p_value in p_values if p_value is not None])
+    if not ((made >= 0) & (made <= 1)).all():
+        raise DataError(f"p-values must lie between 0 and 1, or be None: {list(p_values)}")
+    order = np.argsort(made, kind="stable")
+    grown = np.maximum.accumulate(made[order] * np.arange(len(made), 0, -1))
+    adjusted: list[float | None] = [None] * len(p_values)
+    for place, p_value in zip(order, grown, strict=True):
+        adjusted[places[place]] = min(1.0, float(p_value))
+    return tuple(adjusted)
+
+
+def max_t(estimates: Sequence[Estimate], means: Array) -> tuple[float | None, ...]:
+    """Step-down max-T (Westfall and Young 1993): p-values that know how pairs depend on each other.
+
+    `means[resample, pair]` come from `bootstrap.resample`, of the same pairs. A pair's resampled means, centred and
+    divided by their own deviation, say how large the largest of several deviates is by chance; estimates are held
+    against it by their deviates of t, which keep the level of few units. p = (1 + those as large) / (1 + resamples).
+
+    >>> from interleaf.stats import bootstrap, compare
+    >>> sums, counts = np.array([[1, 1], [1, -1], [2, 1], [1, 0], [2, -1]] * 20), np.full(100, 3)
+    >>> max_t(compare.estimates(sums, counts), bootstrap.resample(sums, counts, 999))
+    (0.001, 1.0)
+    """
+    if means.ndim != 2 or means.shape[1] != len(estimates):
+        raise DataError(f"resamples of shape {means.shape} are not of {len(estimates)} pairs; give them of the same")
+    found = [estimate.deviate for estimate in estimates]
+    places = [place for place, reached in enumerate(found) if reached is not None]
+    sizes = np.abs(np.array([reached for reached in found if reached is not None], np.float64))
+    order = np.argsort(sizes, kind="stable")  # the smallest first: each is held against those that are no larger
+    adjusted: list[float | None] = [None] * len(estimates)
+    largest, p_values = np.zeros(len(means)), []
+    for place in order:
+        resampled = means[:, places[place]] - means[:, places[place]].mean()
+        np.maximum(largest, quotient(np.abs(resampled), resampled.std()), out=largest)
+        p_values.append((1 + int((largest >= sizes[place]).sum())) / (1 + len(means)))
+    for place, p_value in zip(order[::-1], np.maximum.accumulate(p_values[::-1]), strict=True):
+        adjusted[places[place]] = float(p_value)
+    return tuple(adjusted)

@@ -1,0 +1,71 @@
+"""Whether a share is what it should be: slots of a team at a position, lists where a ranker picked first, a holdout.
+
+    t = (p - e) / sqrt(e (1 - e) deff / T),   deff = se^2 / (p (1 - p) / T), at least 1
+
+with p = hits / T, e the expected share, and se the jackknife error of p between buckets (Rao and Scott 1981). Repeated
+queries of a person repeat their coins, which deff counts: one by one, many healthy experiments would fail. Where all or
+nothing was hit, p (1 - p) is 0, and each bucket is taken for one coin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from interleaf.errors import DataError
+from interleaf.methods.arrays import Array
+from interleaf.stats.compare import ONE_BUCKET, jackknife
+from interleaf.stats.sums import columns, quotient
+
+FEWEST = 5  # effective hits, and misses, that must be expected: below, chance is too lopsided for this test
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share, the expected one, and the two-sided p-value that they are the same; None where `reason` says why."""
+
+    share: float | None
+    expected: float
+    p_value: float | None
+    reason: str = ""
+
+
+def share_test(hits: Array, totals: Array, expected: float) -> Share:
+    """One share, from `hits[bucket]` out of `totals[bucket]`.
+
+    >>> share_test(np.full(100, 2), np.full(100, 4), expected=0.5).p_value
+    1.0
+    >>> share_test(np.zeros(100), np.full(100, 4), expected=0.5).p_value < 1e-10
+    True
+    """
+    return share_tests(np.asarray(hits).reshape(-1, 1), np.asarray(totals).reshape(-1, 1), expected)[0]
+
+
+def share_tests(hits: Array, totals: Array, expected: Array | float) -> tuple[Share, ...]:
+    """Many shares at once: a column of `hits[bucket, cell]` each, with totals and expected shares of its own or not."""
+    from scipy.special import stdtr
+
+    hits, totals = columns(hits, totals)
+    wanted = np.broadcast_to(np.asarray(expected, np.float64), hits.shape[1])
+    if not ((wanted > 0) & (wanted < 1)).all() or (hits < 0).any() or (hits > totals).any():
+        raise DataError(f"hits must be between 0 and totals, and an expected share between 0 and 1, not {expected!r}")
+    found, total = jackknife(hits, totals), totals.sum(axis=0)
+    within = found.values * (1 - found.values)
+    alike = quotient(np.ones_like(total), found.effective)  # each bucket one coin
+    spread = np.where(within > 0, quotient(found.errors**2, within), alike)  # deff / T
+    deviation = np.sqrt(wanted * (1 - wanted) * np.maximum(spread, quotient(np.ones_like(total), total)))
+    statistics = np.abs(quotient(found.values - wanted, deviation))
+    p_values = 2 * stdtr(np.maximum(found.effective - 1, 1.0), -statistics)
+    figures = zip(found.values, wanted, p_values, found.buckets, found.effective, strict=True)
+    return tuple(_share(*map(float, cell)) for cell in figures)
+
+
+def _share(share: float, expected: float, p_value: float, buckets: float, effective: float) -> Share:
+    if not buckets:
+        return Share(None, expected, None, "nothing was counted")
+    if buckets == 1:
+        return Share(share, expected, None, ONE_BUCKET)
+    if effective * min(expected, 1 - expected) < FEWEST:
+        return Share(share, expected, None, f"fewer than {FEWEST} effective hits or misses are to be expected")
+    return Share(share, expected, min(1.0, p_value))

@@ -1,0 +1,124 @@
+"""What the literature reports beside the mean: Delta, sign test, sign flips, z-score (C12)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from interleaf.errors import DataError
+from interleaf.methods.arrays import Array
+from interleaf.stats.figure import Figure
+from interleaf.stats.sums import ROUNDING
+
+FEW_BUCKETS = 13  # up to here all flips are tried: 4,096, as the first sign may stay
+CHUNK = 1024  # flips at a time
+
+
+@dataclass(frozen=True)
+class ZScore:
+    """mean / deviation * sqrt(n), and `per_query` without the sqrt(n); None where `reason` says why."""
+
+    value: float | None
+    per_query: float | None
+    reason: str = ""
+
+
+def delta(wins: int, losses: int, ties: int) -> Figure:
+    """C12's Delta_AB = (wins + ties / 2) / (wins + losses + ties) - 1/2, half the mean of signs.
+
+    >>> delta(wins=6, losses=2, ties=2)
+    Figure(value=0.2, reason='')
+    """
+    _check(wins=wins, losses=losses, ties=ties)
+    if wins + losses + ties == 0:
+        return Figure(None, "no impression with an event")
+    return Figure((wins - losses) / (2 * (wins + losses + ties)))
+
+
+def sign_test(wins: int, losses: int) -> Figure:
+    """The two-sided exact binomial test that wins and losses are equally likely; ties are left out.
+
+    >>> sign_test(9, 1).value
+    0.021484375
+    """
+    _check(wins=wins, losses=losses)
+    if wins + losses == 0:
+        return Figure(None, "nothing was won or lost")
+    from scipy.special import betainc
+
+    # P(X <= fewer) of a binomial, as a beta integral: right for ten wins and for a thousand million.
+    fewer, more = min(wins, losses), max(wins, losses)
+    return Figure(min(1.0, 2 * float(betainc(more, fewer + 1, 0.5))))
+
+
+def z_score(total: float, squares: float, count: int) -> ZScore:
+    """C12's z from the sum of scores, the sum of their squares and their number; the deviation has the divisor n.
+
+    It takes impressions for independent, which those of one person are not: for comparison with published figures.
+
+    >>> z_score(total=2, squares=4, count=4).value
+    1.1547005
+    """
+    if count < 1:
+        return ZScore(None, None, "no impression with an event")
+    mean = total / count
+    variance = squares / count - mean**2
+    if variance <= ROUNDING * squares / count:
+        return ZScore(None, None, "all scores are the same")
+    per_query = mean / math.sqrt(variance)
+    return ZScore(per_query * math.sqrt(count), per_query)
+
+
+def sign_flip(sums: Array, flips: int = 9_999, seed: int = 0) -> Figure:
+    """The p-value of one pair's `sums[bucket]` among those with random signs.
+
+    >>> sign_flip(np.array([3, 1, 2, 2])).value  # only all signs as they are, or all turned, do as much: 2 of 16
+    0.125
+    """
+    return sign_flips(np.asarray(sums).reshape(-1, 1), flips, seed)[0]
+
+
+def sign_flips(sums: Array, flips: int = 9_999, seed: int = 0) -> tuple[Figure, ...]:
+    """For each pair of `sums[bucket, pair]`: how often random signs of the buckets make a sum at least as large.
+
+    All signs are tried where buckets are few, else p = (1 + those as large) / (1 + flips); all pairs share the signs.
+    It holds if a bucket is as likely to be for one ranker as for the other by as much.
+    """
+    sums = np.asarray(sums, np.float64)
+    if sums.ndim != 2 or not np.isfinite(sums).all() or flips < 1:
+        raise DataError(f"cannot flip sums of shape {sums.shape} {flips} times; give finite sums[bucket, pair]")
+    sums = sums[(sums != 0).any(axis=1)]
+    least = np.abs(sums.sum(axis=0)) - ROUNDING * np.abs(sums).sum(axis=0)
+    exact = len(sums) <= FEW_BUCKETS
+    tried = 0 if exact else 1  # random flips count what was observed as one of them
+    large = np.full(sums.shape[1], tried)
+    for signs in _all_signs(len(sums)) if exact else _random_signs(len(sums), flips, seed):
+        large += (np.abs(signs @ sums) >= least).sum(axis=0)
+        tried += len(signs)
+    some = (sums != 0).any(axis=0)
+    return tuple(
+        Figure(float(p_value)) if there else Figure(None, "no bucket prefers either")
+        for p_value, there in zip(large / tried, some, strict=True)
+    )
+
+
+def _all_signs(buckets: int) -> Iterator[Array]:
+    """The first sign stays: turning all of them changes no size."""
+    patterns = np.arange(2 ** max(buckets - 1, 0))
+    bits = (patterns[:, None] >> np.arange(max(buckets - 1, 0))) & 1
+    yield np.hstack([np.ones((len(bits), min(buckets, 1))), 1.0 - 2 * bits])
+
+
+def _random_signs(buckets: int, flips: int, seed: int) -> Iterator[Array]:
+    generator = np.random.default_rng(seed)
+    for start in range(0, flips, CHUNK):
+        yield 1.0 - 2 * generator.integers(0, 2, (min(CHUNK, flips - start), buckets), np.int8)
+
+
+def _check(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 0:
+            raise DataError(f"{count} {name} cannot be; give a count of at least 0")

@@ -1,0 +1,13 @@
+"""Mergeable sums of scored impressions, by user bucket: `Tally + Tally`, across chunks, days, threads and machines.
+
+scores.py   sums of scores by bucket, wins and losses
+units.py    units one by one, while they are few
+slices.py   sums over time
+pages.py    clicks by arm, slots by owner, how visible each ranker was
+seen.py     which impressions came before
+stored.py   a tally as a file
+"""
+
+from interleaf.tally.about import About as About
+from interleaf.tally.tally import Coded as Coded
+from interleaf.tally.tally import Tally as Tally

@@ -1,0 +1,114 @@
+"""A tally as a file: numpy's zipped arrays, and JSON for the rest; nothing in it is executed when it is read."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections import Counter
+from dataclasses import asdict
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from interleaf.errors import DataError
+from interleaf.tally.about import About
+from interleaf.tally.pages import Arm, Lists
+from interleaf.tally.scores import Scores
+
+if TYPE_CHECKING:
+    from interleaf.tally.tally import Tally
+
+VERSION = 1
+
+
+def save(tally: Tally, path: str | Path) -> None:
+    """Write the file under another name first: an interrupted run leaves no half tally."""
+    path = Path(path)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        unfinished.write_bytes(to_bytes(tally))
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def load(path: str | Path, kind: type[Tally]) -> Tally:
+    """Read the file, as a tally of this kind."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot read the tally {path}: {error.strerror}") from None
+    return from_bytes(data, kind, str(path))
+
+
+def to_bytes(tally: Tally) -> bytes:
+    """The content of the file."""
+    rest = {
+        "version": VERSION,
+        "about": asdict(tally.about),
+        "arms": list(tally.arms),
+        "segments": list(tally.segments),
+        "counters": {name: dict(getattr(tally, name)) for name in _COUNTERS},
+        "span": [tally.since, tally.until],
+        "slices": [tally.slices.step, tally.slices.first],
+        "levels": [tally.units.level, tally.sample.level],
+    }
+    arrays = {
+        "units": tally.units.hashes,
+        "unit_values": tally.units.values,
+        "sample": tally.sample.hashes,
+        "slices": tally.slices.counts,
+        "rest": np.frombuffer(json.dumps(rest).encode(), np.uint8),
+    }
+    parts: dict[str, Any] = {"scores": tally.scores, "lists": tally.lists}
+    parts |= {f"arm{number}": arm for number, arm in enumerate(tally.arms.values())}
+    parts |= {f"segment{number}": scores for number, scores in enumerate(tally.segments.values())}
+    for name, part in parts.items():
+        arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
+    file = BytesIO()
+    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def from_bytes(data: bytes, kind: type[Tally], name: str = "these bytes") -> Tally:
+    """What `to_bytes` made."""
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        rest = json.loads(arrays["rest"].tobytes())
+        version = rest["version"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{name} is no tally of interleaf: {error}") from None
+    if version != VERSION:
+        raise DataError(f"{name} is a tally of version {version}; this interleaf reads version {VERSION}: upgrade it")
+    return _tally(arrays, rest, kind)
+
+
+def _tally(arrays: dict[str, Any], rest: dict[str, Any], kind: type[Tally]) -> Tally:
+    about = rest["about"] | {"rankers": tuple(rest["about"]["rankers"])}
+    tally = kind.empty(About(**about))
+    tally.scores, tally.lists = _part(Scores, arrays, "scores"), _part(Lists, arrays, "lists")
+    tally.arms = {arm: _part(Arm, arrays, f"arm{number}") for number, arm in enumerate(rest["arms"])}
+    tally.segments = {
+        (attribute, value): _part(Scores, arrays, f"segment{number}")
+        for number, (attribute, value) in enumerate(rest["segments"])
+    }
+    for name in _COUNTERS:
+        setattr(tally, name, Counter(rest["counters"][name]))
+    tally.since, tally.until = rest["span"]
+    tally.slices.step, tally.slices.first = rest["slices"]
+    tally.slices.counts = arrays["slices"]
+    tally.units.merge(rest["levels"][0], arrays["units"], arrays["unit_values"])
+    tally.sample.raise_to(rest["levels"][1])
+    tally.sample.add(arrays["sample"])
+    return tally
+
+
+def _part(kind: Any, arrays: dict[str, Any], name: str) -> Any:
+    return kind(*(arrays[f"{name}.{field}"] for field in kind._fields))
+
+
+_COUNTERS = ("dropped", "events", "facts")

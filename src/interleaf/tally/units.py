@@ -1,0 +1,145 @@
+"""Units one by one, while they are few: their sums, when each came first, and which arms it saw.
+
+Above `room` units, only those whose hash ends in a zero bit are kept, then in two, and so on: always an even sample of
+units, the same whatever the order, and exact as long as `level` is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from interleaf.compiled import kernel
+from interleaf.methods.arrays import Array
+from interleaf.tally.scores import fixed, reordered_columns
+from interleaf.tally.seen import is_full, place_of
+
+SINCE, ARMS, CLICKED, SUMS = 0, 1, 2, 3  # columns of `values`
+ROOM = 2**21  # sums held, all units together
+_NEVER = np.iinfo(np.int64).max
+_ONE = np.uint64(1)
+
+
+class Units:
+    """A sample of units: `hashes`, and a row of `values` each; as large as the sums of a unit leave room for."""
+
+    def __init__(self, columns: int, room: int = 0) -> None:
+        self.columns, self.room = columns, room or max(1024, ROOM // (columns + SUMS - 1))
+        self.level, self.size = 0, 0
+        self._make(4096)
+
+    def _make(self, places: int) -> None:
+        self._keys = np.zeros(places, np.uint64)
+        self._values = np.zeros((places, SUMS + self.columns), np.int64)
+        self._values[:, SINCE] = _NEVER
+
+    @property
+    def hashes(self) -> Array:
+        """The units, in the order of their hashes."""
+        return np.sort(self._keys[self._keys != 0])
+
+    @property
+    def values(self) -> Array:
+        """Their rows, in the same order."""
+        there = self._keys != 0
+        found: Array = self._values[there][np.argsort(self._keys[there])]
+        return found
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every unit is held."""
+        return self.level == 0
+
+    def count(self, of: Array | None = None) -> int:
+        """How many units there are, or how many such as a mask over `values` picks; estimated where not exact."""
+        return (self.size if of is None else int(of.sum())) << self.level
+
+    def add(self, units: Array, arm: int, times: Array, clicked: Array, columns: Array) -> None:
+        """Count rows in; `columns` are their scores as the tally's sums hold them."""
+        done = 0
+        while done < len(units):
+            self._grow()
+            done, self.size = _add(
+                self._keys, self._values, self.size, self.level, done, units, arm, times, clicked, columns
+            )
+        self._grow()
+
+    def _put(self, hashes: Array, values: Array) -> None:
+        for start in range(0, len(hashes), 1024):
+            self._grow()
+            keep = start + np.flatnonzero(hashes[start : start + 1024] & np.uint64((1 << self.level) - 1) == 0)
+            self.size = _put(self._keys, self._values, self.size, hashes[keep], values[keep])
+        self._grow()
+
+    def _grow(self) -> None:
+        """Make room for a thousand more: a larger table, or a smaller share of units."""
+        while self.size > self.room:
+            self.level += 1
+            self._rebuild(len(self._keys), self._keys & np.uint64((1 << self.level) - 1) == 0)
+        if is_full(self.size + 1024, self._keys):
+            self._rebuild(2 * len(self._keys), np.ones(len(self._keys), np.bool_))
+
+    def _rebuild(self, places: int, keep: Array) -> None:
+        keep &= self._keys != 0
+        keys, values = self._keys[keep], self._values[keep]
+        self._make(places)
+        self.size = _put(self._keys, self._values, 0, keys, values)
+
+    def merge(self, level: int, hashes: Array, values: Array) -> None:
+        """Count another sample in: what both can keep."""
+        if level > self.level:
+            self.level = level
+            self._rebuild(len(self._keys), self._keys & np.uint64((1 << level) - 1) == 0)
+        self._put(hashes, values)
+
+    def reorder(self, order: Sequence[int], linear: bool) -> None:
+        """Sums with ranker order[i] in place i."""
+        self._values[:, SUMS:] = reordered_columns(self._values[:, SUMS:], order, linear)
+
+
+@kernel
+def _add(
+    keys: Array,
+    values: Array,
+    size: int,
+    level: int,
+    start: int,
+    units: Array,
+    arm: int,
+    times: Array,
+    clicked: Array,
+    columns: Array,
+) -> tuple[int, int]:
+    """Count rows in from `start`, until the table is full; where it stopped, and how many units it holds."""
+    below = (_ONE << np.uint64(level)) - _ONE
+    for row in range(start, len(units)):
+        if units[row] & below:
+            continue
+        if is_full(size, keys):
+            return row, size
+        place = place_of(keys, units[row])
+        if keys[place] == 0:
+            keys[place] = max(units[row], _ONE)
+            size += 1
+        values[place, SINCE] = min(values[place, SINCE], times[row])
+        values[place, ARMS] |= 1 << arm
+        if clicked[row]:
+            values[place, CLICKED] += 1
+            for column in range(columns.shape[1]):
+                values[place, SUMS + column] += fixed(columns[row, column])
+    return len(units), size
+
+
+@kernel
+def _put(keys: Array, values: Array, size: int, hashes: Array, rows: Array) -> int:
+    for row in range(len(hashes)):
+        place = place_of(keys, hashes[row])
+        if keys[place] == 0:
+            keys[place] = max(hashes[row], _ONE)
+            size += 1
+        values[place, SINCE] = min(values[place, SINCE], rows[row, SINCE])
+        values[place, ARMS] |= rows[row, ARMS]
+        for column in range(CLICKED, rows.shape[1]):
+            values[place, column] += rows[row, column]
+    return size

@@ -1,0 +1,164 @@
+"""Many looks: the confidence sequence as its page writes it, boundaries as the literature prints them."""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import multivariate_normal
+
+from interleaf import DataError
+from interleaf.stats.compare import Estimate, estimate, estimates
+from interleaf.stats.deviates import statistic
+from interleaf.stats.looks import crossing, even, free_look, obrien_fleming, planned_look, spending, spent_by
+from interleaf.stats.sequence import EARLY, anytime, anytime_p_value, anytimes, multiplier
+
+Rule = Callable[[Sequence[float], float], tuple[float, ...]]
+UNITS = st.integers(1, 10**7)
+
+
+def found(z: float, effective: float = 1e9) -> Estimate:
+    """An estimate z standard errors from zero."""
+    return Estimate(z, 1.0, (z - 2, z + 2), 0.5, effective, 100)
+
+
+@given(UNITS, UNITS, st.sampled_from([0.8, 0.95, 0.99]))
+def test_the_sequence_is_as_wide_as_its_formula(units: int, planned: int, confidence: float) -> None:
+    alpha = round(1 - confidence, 10)
+    rho = (-2 * math.log(alpha) + math.log(-2 * math.log(alpha) + 1)) / planned
+    inner = 2 * (units * rho + 1) / (units**2 * rho) * math.log(math.sqrt(units * rho + 1) / alpha)
+    expected = math.sqrt(units) * math.sqrt(inner)
+    assert float(multiplier(units, planned, confidence)) == pytest.approx(expected, rel=1e-9)
+
+
+@given(UNITS, UNITS, st.floats(0, 12), st.floats(3, 1e6))
+def test_the_anytime_p_value_is_small_where_the_interval_leaves_out_zero(
+    units: int, planned: int, z: float, effective: float
+) -> None:
+    result = anytime(found(z, effective), units, planned)
+    if result.interval is not None and result.p_value is not None and abs(result.p_value - 0.05) > 1e-9:
+        assert (result.interval[0] > 0) == (result.p_value < 0.05)
+
+
+@given(UNITS, UNITS, st.lists(st.floats(0, 30), min_size=2, max_size=8))
+def test_the_anytime_p_value_falls_as_the_deviate_grows(units: int, planned: int, sizes: list[float]) -> None:
+    p_values = anytime_p_value(np.array(sorted(sizes)), units, planned)
+    assert (np.diff(p_values) <= 0).all()
+    assert ((p_values >= 0) & (p_values <= 1)).all()
+
+
+def test_the_anytime_p_value_inverts_the_sequence_at_its_own_width() -> None:
+    for confidence in (0.8, 0.95, 0.999):
+        width = multiplier(500, 1_000, confidence)
+        assert float(anytime_p_value(width, 500, 1_000, confidence)) == pytest.approx(1 - confidence)
+
+
+def test_few_units_widen_the_sequence_by_t() -> None:
+    width = float(multiplier(500, 1_000))
+    for effective in (4.0, 30.0, 1e9):
+        low, high = anytime(found(1.0, effective), 500, 1_000).interval or (0, 0)
+        assert (high - low) / 2 == pytest.approx(float(statistic(width, effective - 1)))
+    low, high = anytime(found(1.0, 1e9), 500, 1_000).interval or (0, 0)
+    assert (high - low) / 2 == pytest.approx(width, rel=1e-6)
+
+
+def test_all_times_at_once_are_each_time_alone() -> None:
+    chance = np.random.default_rng(1)
+    counts = np.cumsum(chance.integers(0, 3, (50, 6)), axis=1)
+    several = estimates(np.cumsum(chance.integers(0, 2, (50, 6)), axis=1) * (counts > 0), counts)
+    units = np.arange(10, 70, 10)
+    assert anytimes(several, units, 60) == tuple(
+        anytime(one, float(unit), 60) for one, unit in zip(several, units, strict=True)
+    )
+
+
+def test_without_an_estimate_or_too_early_there_is_no_interval() -> None:
+    nothing = estimate(np.zeros(3), np.zeros(3))
+    assert anytime(nothing, 0, 100).reason == nothing.reason
+    early = anytime(found(3.0, 2.1), 1, 1e9)
+    assert (early.interval, early.reason) == (None, EARLY)
+    with pytest.raises(DataError, match="0 planned"):
+        multiplier(10, 0)
+
+
+@pytest.mark.parametrize(
+    ("looks", "constant"), [(1, 1.960), (2, 1.977), (3, 2.004), (4, 2.024), (5, 2.040), (10, 2.087), (20, 2.126)]
+)
+def test_the_constants_of_obrien_and_fleming_are_those_in_print(looks: int, constant: float) -> None:
+    """As the tables for evenly spaced looks have them, alpha 0.05."""
+    assert obrien_fleming(even(looks))[-1] == pytest.approx(constant, abs=6e-4)
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
+@pytest.mark.parametrize("fractions", [(0.25, 0.5, 0.75, 1.0), (0.1, 0.4, 0.55, 1.0)])
+@pytest.mark.parametrize("rule", [obrien_fleming, spending])
+def test_boundaries_are_reached_with_probability_alpha(rule: Rule, fractions: list[float], confidence: float) -> None:
+    """The probability of staying within, as one integral over a box."""
+    times, box = np.array(fractions), np.array(rule(fractions, confidence))
+    correlation = np.sqrt(np.minimum.outer(times, times) / np.maximum.outer(times, times))
+    within = multivariate_normal(cov=correlation, seed=1).cdf(box, lower_limit=-box)
+    assert 1 - within == pytest.approx(1 - confidence, abs=1e-4)
+
+
+@pytest.mark.parametrize(("looks", "constant"), [(2, 2.178), (5, 2.413), (10, 2.555), (20, 2.672)])
+def test_the_constants_of_pocock_are_reached_in_one_of_twenty(looks: int, constant: float) -> None:
+    assert crossing([constant] * looks, even(looks))[-1] == pytest.approx(0.05, abs=1e-4)
+
+
+def test_boundaries_of_spending_are_those_in_print() -> None:
+    """Each side spends 2 - 2 Phi(z_{.0125} / sqrt t): five looks as in the tables of Lan-DeMets boundaries."""
+    edge = NormalDist().inv_cdf(1 - 0.0125)
+    spent = [2 * math.erfc(edge / math.sqrt(2 * fraction)) for fraction in even(5)]
+    assert spent_by(spent, even(5)) == pytest.approx((4.877, 3.357, 2.680, 2.290, 2.031), abs=1e-3)
+
+
+def test_spending_comes_near_obrien_and_fleming_and_spends_all_of_alpha() -> None:
+    fractions = (0.1, 0.35, 0.4, 0.8, 1.0)
+    assert crossing(spending(fractions), fractions)[-1] == pytest.approx(0.05, abs=1e-8)
+    assert crossing(obrien_fleming(fractions), fractions)[-1] == pytest.approx(0.05, abs=1e-8)
+    assert spending(even(5)) == pytest.approx(obrien_fleming(even(5)), rel=0.04)
+    assert spending(fractions[:3]) == pytest.approx(spending(fractions)[:3])  # no later look is known
+    assert spending([0.001, 1.0])[0] > 30
+
+
+def test_crossing_agrees_with_simulated_walks() -> None:
+    fractions = (0.05, 0.3, 0.32, 0.7, 1.0)
+    boundaries = (2.8, 2.5, 2.0, 2.2, 1.9)
+    chance, walks = np.random.default_rng(3), 400_000
+    steps = np.sqrt(np.diff((0.0, *fractions)))
+    reached = np.abs(np.cumsum(chance.normal(size=(walks, 5)) * steps, axis=1)) >= boundaries * np.sqrt(fractions)
+    simulated = np.logical_or.accumulate(reached, axis=1).mean(axis=0)
+    assert crossing(boundaries, fractions) == pytest.approx(tuple(simulated), abs=5 * 0.5 / math.sqrt(walks))
+
+
+@pytest.mark.parametrize("look", [1, 2, 3, 4, 5])
+def test_a_planned_look_rejects_exactly_at_its_boundary(look: int) -> None:
+    boundary = obrien_fleming(even(5))[look - 1]
+    above, below = (planned_look(found(z), look, even(5)) for z in (boundary + 1e-4, boundary - 1e-4))
+    assert (above.rejects, below.rejects) == (True, False)
+    assert above.p_value is not None
+    assert below.p_value is not None
+    assert above.p_value <= 0.05 <= below.p_value
+    assert above.p_value == pytest.approx(0.05, abs=1e-4)
+    assert planned_look(found(-boundary - 1e-4), look, even(5)).rejects
+
+
+def test_a_free_look_is_held_against_what_is_left_to_spend() -> None:
+    fractions = (0.2, 0.5)
+    boundary = spending(fractions)[-1]
+    assert free_look(found(boundary + 1e-4), fractions).rejects
+    assert not free_look(found(boundary - 1e-4), fractions).rejects
+    assert not free_look(found(boundary + 1e-4, effective=10), fractions).rejects  # few units: t
+
+
+def test_looks_without_an_estimate_reject_nothing_and_impossible_looks_are_refused() -> None:
+    nothing = planned_look(estimate(np.zeros(2), np.zeros(2)), 1, even(3))
+    assert (nothing.rejects, nothing.p_value, nothing.reason) == (False, None, "no impression with an event")
+    for fractions in ([], [0.5, 0.5], [0.6, 0.3], [0.5, 1.2], [0.0, 1.0]):
+        with pytest.raises(DataError, match="rise to at most 1"):
+            spending(fractions)
+    with pytest.raises(DataError, match="no look 4"):
+        planned_look(found(2.0), 4, even(3))
