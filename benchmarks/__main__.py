@@ -6,13 +6,13 @@ import os
 import sys
 from itertools import chain
 
-from benchmarks import calls, kernels, letor, simulation
+from benchmarks import analysis, calls, kernels, letor, simulation
 
 
 def main(rows: int) -> None:
     """Batch first, then single calls."""
     print(f"{rows:,} rows a batch, {os.cpu_count()} cores; rankers order the same documents, with noise")
-    for line in chain(kernels.tables(rows), calls.tables(), simulation.tables(rows), letor.tables()):
+    for line in chain(kernels.tables(rows), calls.tables(), simulation.tables(rows), letor.tables(), analysis.tables()):
         print(line, flush=True)
 
 

@@ -13,7 +13,7 @@ from interleaf.compiled import kernel
 from interleaf.decode import Counting, Decoded, reasons
 from interleaf.errors import MethodError, SchemeError
 from interleaf.methods import forms
-from interleaf.methods.arrays import Array
+from interleaf.methods.arrays import Array, pairs
 from interleaf.methods.table import Chosen, Scheme, resolve, scheme_of
 
 _NEEDS = {"teams": ("teams", reasons.NO_TEAMS), "choices": ("choices", reasons.NO_CHOICES)} | dict.fromkeys(
@@ -57,12 +57,6 @@ class Scored(NamedTuple):
     columns: Array
     linear: bool
     credited: Array
-
-
-def pairs_of(rankers: int) -> tuple[Array, Array]:
-    """The pairs in their order: 0 with 1, 0 with 2, ..., 1 with 2, ..."""
-    first, second = np.triu_indices(rankers, 1)
-    return first, second
 
 
 def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
@@ -158,6 +152,6 @@ def _expected_signs(
             "use scheme 'click', or one kind"
         )
     found = batch.preferences(chosen, scheme, decoded.impressions, decoded.counts, decoded.clicks.clicks[0], threads)
-    first, second = pairs_of(found.shape[1])
+    first, second = pairs(found.shape[1])
     columns: Array = found[:, first, second]
     return columns

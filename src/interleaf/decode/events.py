@@ -94,60 +94,62 @@ def _read_events(
     marks: Array,
     fates: Array,
 ) -> None:
+    """All in one loop, because to hand records of arrays on costs more than what is done with an event."""
+    offsets, kinds, ranks, moments = flat.offsets, flat.kind, flat.rank, flat.time
+    clicks, ends = found.clicks, found.end
     for place in range(len(rows)):
-        start, end = flat.offsets[rows[place]], flat.offsets[rows[place] + 1]
+        start, end, count, shown_at = offsets[rows[place]], offsets[rows[place] + 1], counts[place], times[place]
         if end - start > _MOST:
             marks[place] = _CROWD
         for event in range(start, end):
-            if flat.rank[event] < 1 or flat.rank[event] > counts[place]:
+            if ranks[event] < 1 or ranks[event] > count:
                 marks[place] = _EVENT
         if marks[place] or start == end:
             continue
         earliest, latest = -1, -1
         for event in range(start, end):
-            delay = flat.time[event] - times[place]
-            fate = _fate(flat, start, event, delay, window, least)
+            delay = moments[event] - shown_at
+            fate = _COUNTED
+            if least >= 0 and not flat.dwell[event] >= least:
+                fate = _SHORT
+            if delay > window:
+                fate = _LATE
+            if kinds[event] < 0:
+                fate = _OTHER
+            if delay < 0:
+                fate = _EARLY
+            if (
+                event > start
+                and flat.named[event]
+                and _is_repeated(flat.id_offsets, flat.id_data, flat.named, start, event)
+            ):
+                fate = _REPEATED
             fates[fate] += 1
             if fate != _REPEATED and fate != _EARLY:
-                found.end[place] = max(found.end[place], flat.time[event])
+                ends[place] = max(ends[place], moments[event])
             if fate == _COUNTED:
-                if earliest < 0 or flat.time[event] < flat.time[earliest]:
+                if earliest < 0 or moments[event] < moments[earliest]:
                     earliest = event
-                if latest < 0 or flat.time[event] > flat.time[latest]:
+                if latest < 0 or moments[event] > moments[latest]:
                     latest = event
                 if not only_first:
-                    found.clicks[flat.kind[event], place, flat.rank[event] - 1] = True
+                    clicks[kinds[event], place, ranks[event] - 1] = True
         if earliest >= 0:
-            found.first[place] = (flat.time[earliest] - times[place]) / 1e6
-            found.last[place] = (flat.time[earliest if only_first else latest] - times[place]) / 1e6
+            found.first[place] = (moments[earliest] - shown_at) / 1e6
+            found.last[place] = (moments[earliest if only_first else latest] - shown_at) / 1e6
             if only_first:
-                found.clicks[flat.kind[earliest], place, flat.rank[earliest] - 1] = True
+                clicks[kinds[earliest], place, ranks[earliest] - 1] = True
 
 
 @part
-def _fate(flat: Flat, start: int, event: int, delay: int, window: int, least: float) -> int:
-    if flat.named[event]:
-        for before in range(start, event):
-            if flat.named[before] and _same_id(flat, before, event):
-                return _REPEATED
-    if delay < 0:
-        return _EARLY
-    if flat.kind[event] < 0:
-        return _OTHER
-    if delay > window:
-        return _LATE
-    if least >= 0 and not flat.dwell[event] >= least:
-        return _SHORT
-    return _COUNTED
-
-
-@part
-def _same_id(flat: Flat, one: int, other: int) -> bool:
-    start, begin = flat.id_offsets[one], flat.id_offsets[other]
-    size = flat.id_offsets[one + 1] - start
-    if flat.id_offsets[other + 1] - begin != size:
-        return False
-    last = size - 1  # ids mostly differ at their ends
-    while last >= 0 and flat.id_data[start + last] == flat.id_data[begin + last]:
-        last -= 1
-    return bool(last < 0)
+def _is_repeated(offsets: Array, data: Array, named: Array, start: int, event: int) -> bool:
+    """Whether an event of the row above has the same id; ids mostly differ at their ends."""
+    size = offsets[event + 1] - offsets[event]
+    for before in range(start, event):
+        if named[before] and offsets[before + 1] - offsets[before] == size:
+            last = size - 1
+            while last >= 0 and data[offsets[before] + last] == data[offsets[event] + last]:
+                last -= 1
+            if last < 0:
+                return True
+    return False

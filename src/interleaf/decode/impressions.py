@@ -69,7 +69,8 @@ class Shown:
         marks[(counts > width) & (marks == 0)] = reasons.LONG
         self._copy(rows, found, counts, has, marks)
         self._derive(rows, found, has, marks)
-        check(found, counts, has["sizes"], has["choices"], marks)
+        sizes = found.lengths, found.union, found.choices
+        check(found.ranks, *sizes, counts, has["sizes"], has["choices"], marks)
         return Found(found, counts, has)
 
     def _counts(self, rows: Array) -> Array:

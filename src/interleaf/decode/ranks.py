@@ -12,7 +12,9 @@ from interleaf.methods.arrays import Array, Impression
 
 _RANKERS, _UNEVEN, _RANK, _TWICE = reasons.RANKERS, reasons.UNEVEN, reasons.RANK, reasons.TWICE
 _SIZES, _TEAMS, _CHOICES = reasons.SIZES, reasons.TEAMS, reasons.CHOICES
-_64, _ONE = 64, np.uint64(1)
+_64, _ONE, _TWO, _FOUR, _TOP = 64, np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
+_PAIRS, _FOURS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
+_BYTES, _SUM = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 
 
 @kernel
@@ -26,12 +28,13 @@ def logged_ranks(
         if last - first != rankers:
             marks[place] = _RANKERS
             continue
+        count = counts[place]
         for ranker in range(rankers):
             start = inner[first + ranker]
-            if inner[first + ranker + 1] - start != counts[place]:
+            if inner[first + ranker + 1] - start != count:
                 marks[place] = _UNEVEN
                 break
-            for position in range(counts[place]):
+            for position in range(count):
                 ranks[place, ranker, position] = values[start + position]
 
 
@@ -89,15 +92,17 @@ def logged_rows(
 ) -> None:
     """Copy a list of a number a position (choices, or teams up to the last one); too large a number is no team."""
     for place in some:
-        start = offsets[rows[place]]
-        if offsets[rows[place] + 1] - start != counts[place]:
+        start, count = offsets[rows[place]], counts[place]
+        if offsets[rows[place] + 1] - start != count:
             marks[place] = _UNEVEN
             continue
-        for position in range(counts[place]):
+        wrong = False
+        for position in range(count):
             value = values[start + position]
-            if value < -1 or value > most:
-                marks[place] = _TEAMS
+            wrong |= (value < -1) | (value > most)
             into[place, position] = value
+        if wrong:
+            marks[place] = _TEAMS
 
 
 @kernel
@@ -113,46 +118,70 @@ def logged_lengths(some: Array, rows: Array, offsets: Array, values: Array, into
 
 
 @kernel
-def check(found: Impression, counts: Array, sized: Array, has_choices: Array, marks: Array) -> None:
-    """Mark rows that no rankings can have led to."""
+def check(
+    ranks: Array,
+    lengths: Array,
+    union: Array,
+    choices: Array,
+    counts: Array,
+    sized: Array,
+    has_choices: Array,
+    marks: Array,
+) -> None:
+    """Mark rows that no rankings can have led to.
+
+    Ranks are bits of a word: as many as there are ranks, or one came twice. All is in one loop, and the inner one is
+    such that it is vectorised: every rank of every log comes by.
+    """
     for place in range(len(counts)):
-        if not marks[place]:
-            marks[place] = _check_ranks(found, place, counts[place], sized[place])
-        if has_choices[place] and not marks[place]:
-            marks[place] = _check_choices(found.choices, place, counts[place])
+        count, total, longest, mark = counts[place], 0, 0, marks[place]
+        for ranker in range(ranks.shape[1]):
+            lowest = deepest = low = 0
+            seen = np.uint64(0)
+            for position in range(count):
+                rank = ranks[place, ranker, position]
+                is_low = (rank > 0) & (rank <= _64)
+                seen |= np.uint64(is_low) << np.uint64((rank - 1) & 63)
+                low += is_low
+                lowest, deepest = min(lowest, rank), max(deepest, rank)
+            if mark == 0 and lowest < 0:
+                mark = _RANK
+            if mark == 0 and (_ones(seen) != low or (deepest > _64 and _is_repeated(ranks, place, ranker, count))):
+                mark = _TWICE
+            if mark == 0 and sized[place] and deepest > lengths[place, ranker]:
+                mark = _SIZES
+            total += lengths[place, ranker]
+            longest = max(longest, lengths[place, ranker])
+        if mark == 0 and sized[place] and not longest <= union[place] <= total:
+            mark = _SIZES
+        if mark == 0 and has_choices[place] and not _is_rising(choices, place, count):
+            mark = _CHOICES
+        marks[place] = mark
 
 
 @part
-def _check_ranks(found: Impression, place: int, count: int, sized: bool) -> int:
-    ranks, total, longest = found.ranks, 0, 0
-    for ranker in range(ranks.shape[1]):
-        deepest, seen = 0, np.uint64(0)
-        for position in range(count):
-            rank = ranks[place, ranker, position]
-            deepest = max(deepest, rank)
-            if rank < 0:
-                return _RANK
-            if rank > _64:
-                for above in range(position):
-                    if ranks[place, ranker, above] == rank:
-                        return _TWICE
-            elif rank > 0:
-                bit = _ONE << np.uint64(rank - 1)
-                if seen & bit:
-                    return _TWICE
-                seen |= bit
-        length = found.lengths[place, ranker]
-        if sized and deepest > length:
-            return _SIZES
-        total += length
-        longest = max(longest, length)
-    return _SIZES if sized and not longest <= found.union[place] <= total else 0
-
-
-@part
-def _check_choices(choices: Array, place: int, count: int) -> int:
+def _is_rising(choices: Array, place: int, count: int) -> bool:
     for position in range(count):
-        above = choices[place, position - 1] if position > 0 else 1
-        if choices[place, position] < above:
-            return _CHOICES
-    return 0
+        if choices[place, position] < (choices[place, position - 1] if position > 0 else 1):
+            return False
+    return True
+
+
+@part
+def _ones(word: Any) -> int:
+    """How many bits are set: added up in pairs, fours and bytes."""
+    word = word - ((word >> _ONE) & _PAIRS)
+    word = (word & _FOURS) + ((word >> _TWO) & _FOURS)
+    word = (word + (word >> _FOUR)) & _BYTES
+    return int((word * _SUM) >> _TOP)
+
+
+@part
+def _is_repeated(ranks: Array, place: int, ranker: int, count: int) -> bool:
+    """Whether a rank beyond those that fit a word of bits comes twice."""
+    for position in range(count):
+        rank = ranks[place, ranker, position]
+        for above in range(position):
+            if rank > _64 and ranks[place, ranker, above] == rank:
+                return True
+    return False

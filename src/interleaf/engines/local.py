@@ -26,6 +26,7 @@ from interleaf.methods.arrays import Array
 from interleaf.tally import Tally
 from interleaf.tally.seen import Sample, Seen
 
+BATCH = 32_768  # rows read at a time: of forty rankers, they hold thirteen million ranks
 Batch = tuple[pa.RecordBatch, Array]  # with a mark for each row that came before
 
 
@@ -33,7 +34,7 @@ def tally_log(source: Any, task: Task, *, threads: int = 0, progress: log.Progre
     """The tally of one experiment of a log, in memory that does not grow with it."""
     if task.exclusion.most_impressions is not None:
         task = replace(task, crawlers=_crawlers(source, task.exclusion.most_impressions))
-    reading = log.read(source, task.columns, spare=task.spare_columns, progress=progress)
+    reading = log.read(source, task.columns, spare=task.spare_columns, batch_size=BATCH, progress=progress)
     sample = Sample()
     workers = 1 if task.scoring.sessions is not None else threads or os.cpu_count() or 1
     batches = _marked(reading, sample)

@@ -37,6 +37,16 @@ class Impression(NamedTuple):
     choices: Array
 
 
+def pairs(rankers: int) -> tuple[Array, Array]:
+    """The first and the second ranker of each pair: 0 with 1, 0 with 2, ..., 1 with 2, ...
+
+    >>> pairs(3)
+    (array([0, 0, 1]), array([1, 2, 2]))
+    """
+    first, second = np.triu_indices(rankers, 1)
+    return first, second
+
+
 def exactly(record: Record) -> Record:
     """The record with Python's integers in place of numpy's, which overflow inside a fraction."""
     values = [value.astype(object) if isinstance(value, np.ndarray) else value for value in record]

@@ -7,27 +7,24 @@ is made anew for each pair that it is in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interleaf import batch
+from interleaf.decode import INTERLEAVED, Counting, Decoded, Decoding
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import resolve, scheme_of
 from interleaf.metrics.absolute import Pages
-from interleaf.simulate.arms import INTERLEAVED
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World
 
 METHODS = ("balanced", "team_draft")
 K = 10
-CLICK = "click"
-COLUMNS = ("arm", "unit", "time", "ranks", "lengths", "union", "teams", "choices", "events")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,37 +103,39 @@ def traffic_of(data: Judged, rankers: Mapping[str, Array], pair: tuple[str, str]
 
 
 def impressions_of(batches: Iterable[pa.RecordBatch], k: int) -> Impressions:
-    """Record batches of the native log, whose impressions show up to k documents, as arrays."""
-    table = pa.Table.from_batches([found.select(COLUMNS) for found in batches])
-    column = {name: table[name].combine_chunks() for name in COLUMNS}
-    lengths = column["lengths"].flatten().to_numpy().reshape(table.num_rows, -1)
-    by_ranker = column["ranks"].flatten()
-    counts = pc.list_value_length(by_ranker).to_numpy().reshape(lengths.shape)[:, 0].astype(np.int64)
-    inside = np.arange(k) < counts[:, None]
-    ranks = np.zeros((*lengths.shape, k), np.int16)
-    ranks[np.broadcast_to(inside[:, None], ranks.shape)] = by_ranker.flatten().to_numpy()
-    teams, choices = _filled(column["teams"], inside, -1), _filled(column["choices"], inside, 0)
-    shown = Impression(ranks, teams, lengths, column["union"].to_numpy().astype(np.int64), choices)
-    return Impressions(column["arm"].to_numpy(zero_copy_only=False), _pages(column, k), shown, counts)
+    """Record batches of the native log, whose impressions show up to k documents, as arrays in the log's order."""
+    parts, places, seen = [], [], 0
+    for found in batches:
+        some = list(Decoding(found, Counting()))
+        parts += some
+        places += [seen + part.rows for part in some]
+        seen += found.num_rows
+    order = np.argsort(np.concatenate(places))
+
+    def column(of: Callable[[Decoded], Array], missing: int | None = None) -> Array:
+        values = [of(part) if missing is None else _wide(of(part), k, missing) for part in parts]
+        return np.concatenate(values)[order]
+
+    shown = Impression(
+        column(lambda part: part.impressions.ranks, 0),
+        column(lambda part: part.impressions.teams, -1),
+        column(lambda part: part.impressions.lengths),
+        column(lambda part: part.impressions.union),
+        column(lambda part: part.impressions.choices, 0),
+    )
+    first, last = column(lambda part: part.clicks.first), column(lambda part: part.clicks.last)
+    pages = Pages(
+        column(lambda part: part.clicked, 0),
+        np.where(first < 0, np.nan, first),
+        np.where(last < 0, np.nan, last),
+        column(lambda part: part.unit),
+        column(lambda part: part.time) / 1e6,
+    )
+    arms = column(lambda part: np.repeat(part.design.arm, len(part.rows)))
+    return Impressions(arms, pages, shown, column(lambda part: part.counts))
 
 
-def _filled(lists: pa.Array, inside: Array, missing: int) -> Array:
-    """Lists by position as a matrix, where some may be null."""
-    values = np.full(inside.shape, missing, lists.type.value_type.to_pandas_dtype())
-    values[inside & ~lists.is_null().to_numpy(zero_copy_only=False)[:, None]] = lists.flatten().to_numpy()
-    return values
-
-
-def _pages(column: Mapping[str, pa.Array], k: int) -> Pages:
-    asked = column["time"].cast(pa.int64()).to_numpy()
-    events = column["events"].flatten()
-    rows = np.repeat(np.arange(len(asked)), pc.list_value_length(column["events"]).to_numpy())
-    clicks = pc.equal(events.field("kind"), CLICK).to_numpy(zero_copy_only=False)
-    rows, ranks = rows[clicks], events.field("rank").to_numpy()[clicks]
-    delays = (events.field("time").cast(pa.int64()).to_numpy()[clicks] - asked[rows]) / 1e6
-    clicked, first, last = np.zeros((len(asked), k), bool), np.full(len(asked), np.inf), np.full(len(asked), -np.inf)
-    clicked[rows, ranks - 1] = True
-    np.minimum.at(first, rows, delays)
-    np.maximum.at(last, rows, delays)
-    first, last = (np.where(np.isinf(seconds), np.nan, seconds) for seconds in (first, last))
-    return Pages(clicked, first, last, column["unit"].dictionary_encode().indices.to_numpy(), asked / 1e6)
+def _wide(values: Array, k: int, missing: int) -> Array:
+    """Positions up to k, on the last axis."""
+    room = [(0, 0)] * (values.ndim - 1) + [(0, k - values.shape[-1])]
+    return np.pad(values, room, constant_values=missing)

@@ -8,16 +8,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
-
-
-def pairs(rankers: int) -> tuple[Array, Array]:
-    """The first and the second ranker of each pair.
-
-    >>> pairs(3)
-    (array([0, 0, 1]), array([1, 2, 2]))
-    """
-    first, second = np.triu_indices(rankers, 1)
-    return first, second
+from interleaf.methods.arrays import pairs as pairs
 
 
 def pair_sums(by_ranker: Array) -> Array:

@@ -79,9 +79,10 @@ class Lists(NamedTuple):
 
 @kernel
 def _add_clicks(buckets: Array, counts: Array, clicked: Array, delays: Array, into: Arm) -> None:
+    measures = into.measures
     for row in range(len(buckets)):
         bucket = buckets[row]
-        into.measures[bucket, QUERIES] += 1
+        measures[bucket, QUERIES] += 1
         lowest = clicks = 0
         highest, reciprocal = 0, 0.0
         for position in range(counts[row]):
@@ -92,12 +93,12 @@ def _add_clicks(buckets: Array, counts: Array, clicked: Array, delays: Array, in
                 reciprocal += 1 / (position + 1)
         if not clicks:
             continue
-        into.measures[bucket, CLICKED] += 1
-        into.measures[bucket, CLICKS] += clicks
-        into.measures[bucket, AT_1] += highest == 1
-        into.measures[bucket, SKIPPED] += fixed(1 - clicks / lowest)
-        into.measures[bucket, MAX_RR] += fixed(1 / highest)
-        into.measures[bucket, MEAN_RR] += fixed(reciprocal / clicks)
+        measures[bucket, CLICKED] += 1
+        measures[bucket, CLICKS] += clicks
+        measures[bucket, AT_1] += highest == 1
+        measures[bucket, SKIPPED] += fixed(1 - clicks / lowest)
+        measures[bucket, MAX_RR] += fixed(1 / highest)
+        measures[bucket, MEAN_RR] += fixed(reciprocal / clicks)
         for which in range(2):
             into.delays[which, _bin(delays[which, row])] += 1
 
@@ -128,11 +129,12 @@ def _add_latency(latency: Array, bins: Array) -> None:
 def _add_lists(buckets: Array, impressions: Impression, counts: Array, has_ranks: Array, into: Lists) -> None:
     """Arrays are indexed in full, row by row: to cut a row out of one costs as much as all that is done with it."""
     ranks, teams = impressions.ranks, impressions.teams
+    owned, seen, tops_of = into.owned, into.seen, into.tops
     for row in range(len(buckets)):
         bucket, count = buckets[row], counts[row]
         for position in range(min(count, POSITIONS)):
             if teams[row, position] >= 0:
-                into.owned[bucket, position, teams[row, position]] += 1
+                owned[bucket, position, teams[row, position]] += 1
         if not has_ranks[row] or count == 0:
             continue
         differ, tops = False, 0
@@ -146,11 +148,11 @@ def _add_lists(buckets: Array, impressions: Impression, counts: Array, has_ranks
                 reciprocal += RECIPROCALS[position] * inside
             is_top = ranks[row, ranker, 0] == 1
             tops += is_top
-            into.seen[bucket, ranker, 0] += shown
-            into.seen[bucket, ranker, 1] += is_top
-            into.seen[bucket, ranker, 2] += reciprocal
+            seen[bucket, ranker, 0] += shown
+            seen[bucket, ranker, 1] += is_top
+            seen[bucket, ranker, 2] += reciprocal
         into.differ[0] += differ
         if 0 < tops < ranks.shape[1]:  # the first document is the top of some rankers, and not of all
-            into.tops[bucket, 0] += 1
+            tops_of[bucket, 0] += 1
             for ranker in range(ranks.shape[1]):
-                into.tops[bucket, 1 + ranker] += ranks[row, ranker, 0] == 1
+                tops_of[bucket, 1 + ranker] += ranks[row, ranker, 0] == 1

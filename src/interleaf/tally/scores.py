@@ -14,9 +14,8 @@ import numpy as np
 
 from interleaf.buckets import BUCKETS
 from interleaf.compiled import kernel, part
-from interleaf.methods.arrays import Array
+from interleaf.methods.arrays import Array, pairs
 from interleaf.methods.forms import TOLERANCE, sign
-from interleaf.score import pairs_of
 
 ONE = 2**24
 _TOLERANCE = TOLERANCE
@@ -44,14 +43,6 @@ class Scores(NamedTuple):
         """Count rows in: columns are credit by ranker, or scores by pair."""
         _add(buckets, clicked, columns, linear, self)
 
-    def pair_sums(self, linear: bool) -> Array:
-        """`[bucket, pair]`, as numbers."""
-        columns = self.sums / ONE
-        if not linear:
-            return columns
-        first, second = pairs_of(columns.shape[1])
-        return columns[:, first] - columns[:, second]
-
     def reordered(self, order: Sequence[int], linear: bool) -> Scores:
         """The same with ranker order[i] in place i: pairs that are turned around change sides."""
         places, signs = turned(order)
@@ -66,7 +57,7 @@ class Scores(NamedTuple):
 
 def turned(order: Sequence[int]) -> tuple[Array, Array]:
     """Where each pair of reordered rankers was before, and -1 where it was the other way round."""
-    first, second = pairs_of(len(order))
+    first, second = pairs(len(order))
     number = np.zeros((len(order), len(order)), np.int64)
     number[first, second] = number[second, first] = np.arange(len(first))
     one, other = np.asarray(order)[first], np.asarray(order)[second]
