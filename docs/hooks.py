@@ -1,21 +1,29 @@
-"""Pages say what commands print: a line `<!-- $ interleaf methods --markdown -->` becomes that output in the site."""
+"""Pages say what the code says: commands in them become what they print, and tables come from the code's own data.
+
+A line `<!-- $ interleaf methods --markdown -->` becomes that output in the site, and `<!-- table: columns -->` one of
+`TABLES`.
+"""
 
 import re
 import shlex
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
 from mkdocs.exceptions import PluginError
 
+from interleaf import schema
 from interleaf.cli import main
+from interleaf.decode.reasons import REASONS
 
 COMMAND = re.compile(r"^<!-- \$ interleaf (.+) -->$", re.MULTILINE)
+TABLE = re.compile(r"^<!-- table: (.+) -->$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called by mkdocs with the text of each page."""
-    return COMMAND.sub(_printed, markdown)
+    return TABLE.sub(_table, COMMAND.sub(_printed, markdown))
 
 
 def _printed(command: re.Match[str]) -> str:
@@ -25,3 +33,25 @@ def _printed(command: re.Match[str]) -> str:
     if status:
         raise PluginError(f"interleaf {command[1]} ended with status {status}")
     return printed.getvalue()
+
+
+def _table(name: re.Match[str]) -> str:
+    if name[1] not in TABLES:
+        raise PluginError(f"there is no table {name[1]!r}; there are {', '.join(TABLES)}")
+    return TABLES[name[1]]()
+
+
+def _columns(columns: Iterable[schema.Column]) -> str:
+    lines = ["| name | type | may be null | meaning |", "| --- | --- | --- | --- |"]
+    for column in columns:
+        kind = re.sub(r"struct<.*?>(?=>$)", "struct", str(column.type).replace("item: ", ""))
+        lines.append(f"| `{column.name}` | {kind} | {'yes' if column.nullable else ''} | {column.meaning} |")
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "columns": lambda: _columns(schema.COLUMNS),
+    "fields of an event": lambda: _columns(schema.EVENT),
+    "fields of a caption": lambda: _columns(schema.CAPTION),
+    "reasons": lambda: "\n".join(f"- {reason}" for reason in REASONS.values()),
+}

@@ -34,12 +34,14 @@ FLOORS = (
     ("score",),
     ("tally",),
     ("store", "stats", "engines"),
-    ("metrics", "refine", "report.record"),
+    ("metrics", "refine.caption", "report.record"),
+    ("refine.learn",),
     ("render",),
     ("report",),
     ("analysis",),
     ("planning",),
     ("simulate",),
+    ("refine",),
     ("papers",),
     ("serve",),
     ("demo",),
@@ -56,7 +58,7 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc", "bas
 MOST_LINES, MOST_FUNCTION_LINES = 350, 60
 PUBLIC = {
     *("interleave", "credit", "Interleaving", "Outcome", "methods", "warm", "audit", "clicks", "simulate"),
-    *("analyze", "tally_log", "plan", "Tally", "Report", "LogWriter"),
+    *("analyze", "tally_log", "plan", "Tally", "Report", "LogWriter", "Exclusion"),
 }
 
 

@@ -15,7 +15,7 @@ import interleaf
 from interleaf import Interleaving, cli
 from interleaf.methods.table import METHODS
 
-VERBS = ("methods", "interleave", "credit", "audit", "simulate", "reproduce", "analyze", "plan", "demo")
+VERBS = ("methods", "interleave", "credit", "audit", "simulate", "reproduce", "analyze", "plan", "learn", "demo")
 RANKINGS = {"production": ["d4", "d1", "d7"], "candidate": ["d1", "d9", "d4"]}
 HEAVY = ("numba", "llvmlite", "scipy", "pyarrow")
 Said = pytest.CaptureFixture[str]

@@ -89,7 +89,10 @@ def test_strengths_and_slots_are_those_of_the_report() -> None:
 def test_points_over_time_are_those_with_an_estimate_of_six_pairs_at_most() -> None:
     points = (Point(SINCE, "a", "b", 1, None, None), Point(SINCE, "a", "b", 2, 0.1, None))
     assert rows_of(charts.time_rows, replace(three(), over_time=points)) == [
-        {"time": SINCE.isoformat(), "pair": "a over b", "estimate": 0.1, "anytime low": None, "anytime high": None}
+        {
+            **{"time": SINCE.isoformat(), "pair": "a over b", "impressions": 2, "estimate": 0.1},
+            **{"anytime low": None, "anytime high": None},
+        }
     ]
     rows = rows_of(charts.time_rows, with_cycle())
     assert len({row["pair"] for row in rows}) == 6

@@ -35,11 +35,12 @@ def test_the_text_of_a_healthy_report_is_short_and_says_the_verdict_first() -> N
     assert parts[:4] == [
         "search-2026-11, version 2",
         report.verdict.sentence,
-        "14 days (2026-11-01 to 2026-11-14), 2,100 of 2,000 planned units, 10,412 impressions, 5,000 with an event",
+        "14 days (2026-11-01 to 2026-11-14), 2,100 units (2,000 planned), 10,412 impressions, 5,000 with an event",
         "All 4 checks are fine. Skipped: holdout.",
     ]
     assert parts[4].split("\n")[2].split("  ")[0] == "candidate over production"
-    assert len(parts) == 5
+    assert len(parts) == 8
+    assert parts[7].startswith("Rows dropped: ")
 
 
 def test_only_what_is_wrong_is_listed() -> None:
@@ -48,7 +49,7 @@ def test_only_what_is_wrong_is_listed() -> None:
     assert "Failed: slots by position. Warning: late events. 3 of 5 checks are fine." in text
     assert "✗ failed  slots by position: " in text
     assert "✓ ok" not in text
-    assert "about 600 of 2,000 planned units" in to_text(undecided())
+    assert "about 600 units (2,000 planned)" in to_text(undecided())
 
 
 def test_a_dash_has_its_reason_below() -> None:

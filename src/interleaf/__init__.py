@@ -28,6 +28,7 @@ from interleaf.methods.table import methods
 if TYPE_CHECKING:
     from interleaf import audit, clicks, simulate
     from interleaf.analysis import analyze, tally_log
+    from interleaf.decode.attributes import Exclusion
     from interleaf.log import LogWriter
     from interleaf.planning import plan
     from interleaf.report.report import Report
@@ -38,6 +39,7 @@ __all__ = [
     "ChanceError",
     "ClickError",
     "DataError",
+    "Exclusion",
     "InterleafError",
     "Interleaving",
     "ListError",
@@ -62,6 +64,7 @@ __all__ = [
 
 
 _LATER = {
+    "Exclusion": "interleaf.decode.attributes",
     "LogWriter": "interleaf.log",
     "Report": "interleaf.report.report",
     "Tally": "interleaf.tally",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
+from glob import glob, has_magic
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,9 @@ from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
 from interleaf.engines import local
 from interleaf.engines.work import Task
-from interleaf.errors import DataError
+from interleaf.errors import DataError, listed
 from interleaf.log import Progress
+from interleaf.refine.learn.learned import Learned
 from interleaf.report.build import report
 from interleaf.report.compare import Settings
 from interleaf.report.report import Report
@@ -36,7 +40,8 @@ def tally_log(
     sessions: float | None = None,
     experiment: str | None = None,
     version: int | None = None,
-    exclude: Exclusion | None = None,
+    exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
+    credit: Learned | str | PathLike[str] | None = None,
     threads: int = 0,
     progress: Progress | None = None,
 ) -> Tally:
@@ -46,11 +51,26 @@ def tally_log(
     """
     if isinstance(by, str):
         raise DataError(f"by is {by!r}, one text; give a list of attributes, such as [{by!r}]")
-    if sessions is not None and (by or sessions <= 0):
+    if sessions is not None and (by or not 0 < sessions < math.inf):
         raise DataError(f"sessions={sessions!r} takes seconds above 0, and cannot be split by attributes")
     counting = Counting(events, dwell, first, window)
-    task = Task(Scoring(scheme, method, counting, sessions), tuple(by), exclude or Exclusion(), experiment, version)
+    scoring = Scoring(scheme, method, counting, sessions)
+    if credit is not None:
+        scoring = credited(scoring, credit if isinstance(credit, Learned) else Learned.load(credit))
+    exclusion = exclude if isinstance(exclude, Exclusion) else Exclusion(exclude or {})
+    task = Task(scoring, tuple(by), exclusion, experiment, version)
     return local.tally_log(log, task, threads=threads, progress=progress)
+
+
+def credited(scoring: Scoring, credit: Learned) -> Scoring:
+    """Scoring by learned credit: what counts, and whose a click is, are as they were when it was learned."""
+    if scoring.sessions is not None:
+        raise DataError("learned credit scores impressions one by one; leave out sessions")
+    if str(scoring.counting) not in (str(Counting()), str(credit.counting)):
+        raise DataError(f"this credit was learned of events that count as {credit.counting}, not {scoring.counting}")
+    if credit.scheme is not None and scoring.scheme not in (None, credit.scheme):
+        raise DataError(f"this credit was learned on scheme {credit.scheme!r}, not {scoring.scheme!r}; leave it out")
+    return replace(scoring, scheme=scoring.scheme or credit.scheme, counting=credit.counting, credit=credit)
 
 
 def analyze(
@@ -72,22 +92,27 @@ def analyze(
 
     `log` is a path, a glob or a folder, or several (Parquet, JSON lines, kept tallies); a table or stream of Arrow, a
     data frame; or a `Tally`. `scheme`, `method`: how clicks become scores, by default as the lists were composed.
-    `events`: the kinds that count, with weights; `dwell`, `first`, `window`: which of them. `by`: attributes to split
-    by. `control`: whom the others are compared with. `look=(2, 5)`: this is the second of five planned looks; without,
-    the verdict rests on intervals that hold however often one looks, narrowest at `planned_units`.
+    `events`: the kinds that count, with weights; `dwell`, `first`, `window`: which of them. `exclude`, such as
+    `{"device": ["bot"]}`, or an `Exclusion` of units, too: crawlers and internal traffic, left out and counted. `by`:
+    attributes to split by. `credit`: what `learn` wrote, in place of equal credit. `control`: whom the others are
+    compared with. `look=(2, 5)`: this is the second of five planned looks; without, the verdict rests on intervals that
+    hold however often one looks, narrowest at `planned_units`.
     """
     settings = Settings(control, confidence, planned_units, correction, look, aa, holdout, seed=seed)
     return report(analyzed_tally(log, scheme, by, **options), settings)
 
 
 def analyzed_tally(log: Any, scheme: str | None = None, by: Sequence[str] = (), **options: Any) -> Tally:
-    """The tally of a log, or of kept tallies."""
-    if isinstance(log, Tally):
-        return log
-    paths = [log] if isinstance(log, (str, PathLike)) else log
+    """The tally of a log, or of kept tallies, which have been scored already."""
+    paths = [log] if isinstance(log, (str, PathLike, Tally)) else log
+    if isinstance(log, (str, PathLike)) and has_magic(str(log)) and str(log).endswith(TALLY):
+        paths = sorted(glob(str(log)))
     if isinstance(paths, list | tuple) and any(_is_tally(path) for path in paths):
         if not all(_is_tally(path) for path in paths):
             raise DataError("tallies and logs cannot be mixed; tally the logs first, then give tallies alone")
+        given = [name for name, value in {"scheme": scheme, "by": by or None, **options}.items() if value is not None]
+        if given:
+            raise DataError(f"a kept tally has been scored already, without {listed(given)}; leave that out")
         kept = [path if isinstance(path, Tally) else Tally.load(Path(path)) for path in paths]
         return reduce(Tally.__add__, kept)
     return tally_log(log, scheme, by, **options)

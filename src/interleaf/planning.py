@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from interleaf.errors import DataError
+from interleaf.errors import DataError, listed
 from interleaf.stats import power as powers
 from interleaf.stats import sequence
 from interleaf.stats.power import NORMAL, Pilot, Plan
@@ -54,6 +54,8 @@ def plan(
     1570 511
     """
     known, seen, source = _numbers(variance, correlation, impressions_per_unit)
+    if pilot is None and options:
+        raise DataError(f"without a pilot log there is nothing to score by {listed(options)}; leave that out")
     if pilot is not None:
         known, seen, source = _of_log(pilot, options)
     if units is not None:

@@ -78,6 +78,24 @@ def bars(rows: Rows, x: str, y: str, colour: str, title: str, *, facet: str | No
     return dict(drawn.properties(title=title).to_dict())
 
 
+def points(rows: Rows, x: str, y: str, colour: str, *, level: float) -> dict[str, Any]:
+    """Points of y over x, one a row, with a line at a level."""
+    altair = _altair()
+    order = _order(rows, colour)
+    base = altair.Chart(altair.Data(values=list(rows))).mark_point(filled=True, size=70, opacity=0.8)
+    rule = altair.Chart(altair.Data(values=[{"level": level}])).mark_rule(color=_INK, opacity=0.6, strokeDash=[4, 3])
+    scale = altair.Scale(domain=order, range=list(SERIES[: len(order)]))
+    key = altair.Legend(title=None, orient="top", labelColor=_INK, columns=2, symbolOpacity=1)
+    drawn = base.encode(
+        x=altair.X(f"{x}:Q"),
+        y=altair.Y(f"{y}:Q", scale=altair.Scale(zero=False)),
+        color=altair.Color(f"{colour}:N", scale=scale, legend=key),
+    )
+    return _finished(
+        altair.layer(rule.encode(y=altair.Y("level:Q", title=y)), drawn).properties(width=WIDTH, height=260)
+    )
+
+
 def intervals(
     rows: Rows,
     label: str,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from interleaf import batch
 from interleaf.compiled import kernel
 from interleaf.decode import Counting, Decoded, reasons
-from interleaf.errors import MethodError, SchemeError
+from interleaf.errors import MethodError, SchemeError, listed
 from interleaf.methods import forms
 from interleaf.methods.arrays import Array, pairs
 from interleaf.methods.table import Chosen, Scheme, resolve, scheme_of
@@ -22,12 +23,31 @@ _NEEDS = {"teams": ("teams", reasons.NO_TEAMS), "choices": ("choices", reasons.N
 MOST_CREDIT = 4096.0  # of one impression; beyond it, sums of squares of a large log would not fit 64 bits
 
 
+class Credit(Protocol):
+    """Credit that a click earns by what it was like, in place of one credit for every click (C12, section 10).
+
+    `needs` are columns of the log that it reads besides; `on` makes it ready for the rows of a batch.
+    """
+
+    @property
+    def needs(self) -> tuple[str, ...]: ...
+
+    def on(self, batch: pa.RecordBatch) -> Credit: ...
+
+    def label(self, experiment: str, scheme: str) -> str:
+        """What a report calls it, where it scores this experiment in place of a scheme."""
+
+    def columns(self, decoded: Decoded, chosen: Chosen, scheme: Scheme) -> Array:
+        """The score of each row, `[row, column]`, where the scheme says whose a click is."""
+
+
 @dataclass(frozen=True)
 class Scoring:
     """How impressions are scored: by the method that composed them, or by another; None: each default.
 
     `sessions`: impressions of a unit less than so many seconds apart are scored as one (C12, section 9). `rankless`:
-    the log has no ranks, so a method's default gives way to a scheme that needs none, if it has one.
+    the log has no ranks, so a method's default gives way to a scheme that needs none, if it has one. `credit`: what
+    each click is worth, where they are not all alike; it takes a normalized scheme.
     """
 
     scheme: str | None = None
@@ -35,6 +55,7 @@ class Scoring:
     counting: Counting = field(default_factory=Counting)
     sessions: float | None = None
     rankless: bool = False
+    credit: Credit | None = None
 
     def chosen(self, composed: str) -> Chosen:
         """The method that gives credit for lists which `composed` names."""
@@ -44,7 +65,19 @@ class Scoring:
         """The scheme for lists of so many rankers that `composed` names."""
         chosen = self.chosen(composed)
         stand_ins = chosen.method.rankless_schemes if self.rankless else ()
-        return chosen.scheme(self.scheme or next(iter(stand_ins), None), rankers)
+        if self.credit is None:
+            return chosen.scheme(self.scheme or next(iter(stand_ins), None), rankers)
+        offered = stand_ins or chosen.method.schemes_for(rankers)
+        normalized = [name for name in offered if scheme_of(name).form == forms.NORMALIZED]
+        if self.scheme not in (None, *normalized) or not normalized:
+            some = f"use {listed(normalized)}" if normalized else f"{chosen} offers none"
+            raise SchemeError(f"credit by click takes a normalized scheme, not {self.scheme!r}: {some}")
+        return chosen.scheme(self.scheme or normalized[0], rankers)
+
+    def label(self, experiment: str, composed: str, rankers: int) -> str:
+        """What a report says of how this experiment was scored."""
+        name = self.scheme_of(composed, rankers).name
+        return name if self.credit is None else self.credit.label(experiment, name)
 
 
 class Scored(NamedTuple):
@@ -64,7 +97,7 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
     chosen = scoring.chosen(decoded.design.method)
     rankers = len(decoded.design.rankers)
     scheme = scoring.scheme_of(decoded.design.method, rankers)
-    decoded = _usable(decoded, chosen, scheme)
+    decoded = usable(decoded, chosen, scheme)
     linear = scheme.form != forms.BINARY
     if not len(decoded.rows):
         width = rankers if linear else rankers * (rankers - 1) // 2
@@ -74,12 +107,15 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
             raise SchemeError(f"the expected sign of {chosen} cannot be put together to sessions; use scheme 'click'")
         columns = _expected_signs(decoded, chosen, scheme, scoring.counting.weights, threads)
         return Scored(decoded, columns, linear, np.zeros(len(decoded.rows)))
-    credits, credited = _credit(decoded, chosen, scheme, scoring.counting.weights, threads)
+    if scoring.credit is not None:
+        credits, credited = scoring.credit.columns(decoded, chosen, scheme), np.zeros(len(decoded.rows))
+    else:
+        credits, credited = _credit(decoded, chosen, scheme, scoring.counting.weights, threads)
     too_large = np.asarray((np.abs(credits) > MOST_CREDIT).any(axis=1))
     if too_large.any():
         decoded = dropping(decoded, too_large, reasons.CREDIT)
         credits, credited = credits[~too_large], credited[~too_large]
-    if scoring.sessions is None:
+    if scoring.sessions is None and scoring.credit is None:
         credits = formed(credits, credited, scheme.name)
     return Scored(decoded, credits, linear, credited)
 
@@ -118,7 +154,8 @@ def _signs(credits: Array, tolerance: float, found: Array) -> None:
                 pair += 1
 
 
-def _usable(decoded: Decoded, chosen: Chosen, scheme: Scheme) -> Decoded:
+def usable(decoded: Decoded, chosen: Chosen, scheme: Scheme) -> Decoded:
+    """The impressions that have what the method needs to score them; the others are counted by reason."""
     fewest, most = chosen.rankers
     rankers = len(decoded.design.rankers)
     if rankers < fewest or (most is not None and rankers > most):

@@ -15,7 +15,7 @@ NOTHING = "-"  # a cell that could not be computed
 # Commands of a terminal, line and paragraph separators, halves of letters; then what reverses the text around it.
 _UNSEEN = {"Cc", "Cs", "Zl", "Zp"}
 _REVERSING = {chr(code) for code in range(0x202A, 0x202F)}
-_ACTIVE = re.compile(r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)")
+_ACTIVE = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 
 
 @dataclass(frozen=True)

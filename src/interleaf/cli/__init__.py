@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from interleaf import __version__
-from interleaf.cli import lists, logs, studies
+from interleaf.cli import learn, lists, logs, studies
 from interleaf.errors import InterleafError
 
 
@@ -123,6 +123,14 @@ VERBS = (
         "interleaf plan --effect 0.02 --impressions-per-unit 3 --correlation 0.1",
         logs.plan_options,
         logs.run_plan,
+    ),
+    Verb(
+        "learn",
+        "what a click is worth, from experiments whose better ranker is known",
+        "interleaf simulate --clicks informational --rankers 1 9 --impressions 5000 --log world.parquet "
+        "&& interleaf learn world.parquet --out credit.json",
+        learn.learn_options,
+        learn.run_learn,
     ),
     Verb(
         "demo",

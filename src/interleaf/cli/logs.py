@@ -14,6 +14,7 @@ def analyze_options(made: argparse.ArgumentParser) -> None:
     """Which log, how to score it, how to show it."""
     made.add_argument("log", nargs="+", metavar="LOG", help="Parquet or JSON lines: files, globs, folders; or tallies")
     log_options(made)
+    tally_options(made)
     made.add_argument("--control", help="the ranker that others are compared with")
     made.add_argument("--confidence", type=float, default=0.95)
     made.add_argument("--planned-units", type=int, default=2000, help="where the anytime interval is narrowest")
@@ -29,21 +30,27 @@ def analyze_options(made: argparse.ArgumentParser) -> None:
 
 
 def log_options(made: argparse.ArgumentParser) -> None:
-    """How a log is read and scored."""
+    """How a log is read, and what counts."""
     made.add_argument("--scheme", help="how clicks become a score; the method's default if left out")
     made.add_argument("--method", help="score by another method than the one that composed the lists")
-    made.add_argument("--by", nargs="+", default=[], metavar="ATTRIBUTE", help="split by device, country, ...")
     made.add_argument(
-        "--events", nargs="+", default=["click"], metavar="KIND[=WEIGHT]", help="such as click purchase=5"
+        "--events", nargs="+", default=[], metavar="KIND[=WEIGHT]", help="click; or such as click purchase=5"
     )
     made.add_argument("--dwell", type=float, metavar="SECONDS", help="count events with at least this dwell time")
     made.add_argument("--first", action="store_true", help="count the first event of an impression only")
     made.add_argument("--window", type=float, metavar="SECONDS", help="count events up to this long after the list")
-    made.add_argument("--sessions", type=float, metavar="SECONDS", help="score queries of a unit less apart as one")
     made.add_argument("--experiment", help="which one, where the log holds several")
     made.add_argument("--version", type=int, help="which one; the latest if left out")
     made.add_argument("--exclude", nargs="+", default=[], metavar="ATTRIBUTE=VALUE", help="leave rows out, and count")
+    made.add_argument("--exclude-units", metavar="FILE", help="leave out units, one a line: internal traffic")
     made.add_argument("--most-impressions", type=int, metavar="N", help="leave out units with more: crawlers")
+
+
+def tally_options(made: argparse.ArgumentParser) -> None:
+    """How a log is scored and split."""
+    made.add_argument("--by", nargs="+", default=[], metavar="ATTRIBUTE", help="split by device, country, ...")
+    made.add_argument("--sessions", type=float, metavar="SECONDS", help="score queries of a unit less apart as one")
+    made.add_argument("--credit", metavar="FILE", help="what a click is worth, as interleaf learn wrote it")
 
 
 def run_analyze(options: argparse.Namespace) -> int:
@@ -52,7 +59,7 @@ def run_analyze(options: argparse.Namespace) -> int:
 
     tally = _tally(options)
     if options.tally:
-        tally.save(options.tally)
+        tally.save(checked_tally(options.tally))
     report = analyze(
         tally,
         control=options.control,
@@ -78,13 +85,14 @@ def _tally(options: argparse.Namespace) -> Any:
     """The sums of the log, or of kept tallies."""
     from interleaf.analysis import TALLY, analyzed_tally
 
+    settings = log_settings(options) | {"sessions": options.sessions, "credit": options.credit}
     if any(path.endswith(TALLY) for path in options.log):
-        return analyzed_tally(options.log)
-    return analyzed_tally(options.log, options.scheme, options.by, **log_settings(options))
+        del settings["progress"]
+    return analyzed_tally(options.log, options.scheme, options.by, **settings)
 
 
 def log_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The options as `tally_log` takes them."""
+    """The options of `log_options` that were given, but for the scheme, as `tally_log` takes them."""
     from interleaf.decode.attributes import Exclusion
 
     attributes: dict[str, list[str]] = {}
@@ -93,18 +101,30 @@ def log_settings(options: argparse.Namespace) -> dict[str, Any]:
         if not separator:
             raise DataError(f"cannot exclude {rule!r}; give ATTRIBUTE=VALUE, such as device=bot")
         attributes.setdefault(name, []).append(value)
-    return {
+    exclusion = Exclusion(attributes, _lines(options.exclude_units) or (), options.most_impressions)
+    settings = {
         "method": options.method,
         "events": dict(map(_weighted, options.events)),
         "dwell": options.dwell,
-        "first": options.first,
+        "first": options.first or None,
         "window": options.window,
-        "sessions": options.sessions,
         "experiment": options.experiment,
         "version": options.version,
-        "exclude": Exclusion(attributes, most_impressions=options.most_impressions),
+        "exclude": exclusion if exclusion else None,
         "progress": lambda done, total: progress(done, total or 0),
     }
+    return {name: value for name, value in settings.items() if value is not None and value != {}}
+
+
+def _lines(path: str | None) -> list[str] | None:
+    """The lines of a file, such as units of internal traffic."""
+    if path is None:
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [line.strip() for line in file if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read the units to exclude from {path}: {error}") from None
 
 
 def _weighted(text: str) -> tuple[str, float]:
@@ -113,6 +133,13 @@ def _weighted(text: str) -> tuple[str, float]:
         return kind, float(weight) if separator else 1.0
     except ValueError:
         raise DataError(f"the weight of {kind!r} is {weight!r}; give a number, such as {kind}=5") from None
+
+
+def checked_tally(path: str) -> str:
+    """The name of a file for sums: by its ending it is known when it is given back."""
+    if not path.endswith(".tally"):
+        raise DataError(f"--tally is {path!r}; end the name in .tally")
+    return path
 
 
 def _look(text: str | None) -> tuple[int, int] | None:
@@ -137,6 +164,7 @@ def plan_options(made: argparse.ArgumentParser) -> None:
     """The effect to find, and what is known of people."""
     made.add_argument("log", nargs="*", metavar="LOG", help="a pilot log or tallies: how much people differ, from data")
     log_options(made)
+    tally_options(made)
     made.add_argument(
         "--effect", type=float, help="the score to be found, such as 0.02; the one of the log if left out"
     )

@@ -23,7 +23,12 @@ def simulate_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--runs", type=int, default=25)
     made.add_argument("--seed", type=int, default=1)
     made.add_argument("--log", metavar="FILE", help="write a log of people (.parquet, .jsonl) instead of runs")
+    made.add_argument("--rankings", action="store_true", help="with --log: log the input rankings, too")
     made.add_argument("--taste", type=float, default=0.0, help="with --log: how far people lean to the first ranker")
+    made.add_argument("--captions", type=float, help="with --log: write captions, which attract people so much (or 0)")
+    made.add_argument(
+        "--captions-lean", type=float, default=0.0, help="with --captions: attractive ones are the first ranker's, 1"
+    )
     made.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -40,9 +45,15 @@ def run_simulate(options: argparse.Namespace) -> int:
             "--log writes what people did, which has no scheme and no result; leave out --scheme and --json"
         )
     if options.log:
-        people = People(clicks=options.clicks, taste=options.taste)
+        people = People(
+            clicks=options.clicks,
+            taste=options.taste,
+            captions=options.captions or 0.0,
+            captions_lean=options.captions_lean,
+        )
         world = World(data, options.rankers, people, options.method, options.k, options.seed)
-        rows = world.write(options.log, impressions=options.impressions)
+        columns = {"captions": options.captions is not None, "rankings": options.rankings}
+        rows = world.write(options.log, impressions=options.impressions, **columns)
         print(f"{options.log}: {rows:,} impressions; the truth: {world.truth.reason}")
         return 0
     result = run(

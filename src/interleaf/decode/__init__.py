@@ -37,6 +37,7 @@ COLUMNS = (
     *("events.event", "events.kind", "events.rank", "events.time"),
 )
 RELAXED = "relaxed lists"
+FIRST, LAST = -62_135_596_800_000_000, 253_402_300_800_000_000  # the years 1 to 9999, in microseconds from 1970
 LARGE = ("documents", "rankings")  # read only where something else is missing
 
 
@@ -87,7 +88,11 @@ class Decoded(NamedTuple):
 
 
 class Decoding:
-    """A record batch on its way to arrays: iterate over its parts; `dropped` counts rows that belong to no design."""
+    """A record batch on its way to arrays: iterate over its parts; `dropped` counts rows that belong to no design, and
+    `others` are the experiments, with version, that were not wanted.
+
+    `detailed`: with when each position was clicked, and for how long people stayed.
+    """
 
     def __init__(
         self,
@@ -95,25 +100,36 @@ class Decoding:
         counting: Counting,
         wanted: Callable[[Design], bool] = lambda design: True,
         repeated: Array | None = None,
+        detailed: bool = False,
     ) -> None:
-        self._batch, self._counting, self._wanted = batch, counting, wanted
+        self._batch, self._counting, self._wanted, self._detailed = batch, counting, wanted, detailed
         self.dropped: Counter[str] = Counter()
+        self.others: set[tuple[str, int]] = set()
+        self._rules: list[str] = []
         ids = texts(batch.column("impression"))
         self.unit, self._alone = _units(column(batch, "unit"), ids)
         self._time = microseconds(batch.column("time"))
-        self._marks = np.zeros(batch.num_rows, np.int8)
-        self._marks[~there(batch.column("time"))] = reasons.NO_TIME
+        self._marks = np.zeros(batch.num_rows, np.int16)
+        known = there(batch.column("time")) & (self._time >= FIRST) & (self._time < LAST)
+        self._marks[~known] = reasons.NO_TIME
         self._marks[~ids.there] = reasons.NO_ID
         if repeated is not None:
             self._marks[repeated] = reasons.REPEATED
         self._shown = Shown(batch)
-        self._events = flat_events(batch.column("events"), counting)
+        self._events = flat_events(batch.column("events"), counting, detailed)
+
+    def leave_out(self, rule: str, rows: Array) -> None:
+        """Drop rows that a rule excludes, and count them under its name."""
+        self._rules.append(rule)
+        self._marks[rows & (self._marks == 0)] = reasons.RULE + len(self._rules) - 1
 
     def __iter__(self) -> Iterator[Decoded]:
         for design, rows in designs(self._batch):
             if design is None:
                 self.dropped[reasons.REASONS[reasons.NO_RANKERS]] += len(rows)
-            if design is None or not self._wanted(design):
+                continue
+            if not self._wanted(design):
+                self.others.add((design.experiment, design.version))
                 continue
             width = self._shown.width(rows)
             step = max(1, CELLS // (len(design.rankers) * width))
@@ -123,21 +139,22 @@ class Decoding:
     def _part(self, design: Design, rows: Array, width: int) -> Decoded:
         marks, time = self._marks[rows], self._time[rows]
         found, counts, has = self._shown.find(len(design.rankers), rows, width, marks)
-        clicks, fates = read_events(self._events, self._counting, rows, counts, time, width, marks)
+        clicks, fates = read_events(self._events, self._counting, rows, counts, time, width, marks, self._detailed)
         decoded = Decoded(
             design, rows, found, counts, clicks, has, self.unit[rows], self._alone[rows], time,
-            reasons.counted(marks), fates,
+            reasons.counted(marks, self._rules), fates,
         )  # fmt: skip
         return decoded.only(marks == 0)
 
 
-def identities(batch: pa.RecordBatch) -> Array:
-    """A hash of each impression: of its id, within its experiment."""
+def identities(batch: pa.RecordBatch) -> tuple[Array, Array]:
+    """The rows that have an id, and a hash of each: of the impression's id, within its experiment."""
     ids = texts(batch.column("impression"))
     places, names = codes(batch.column("experiment"))
     salts = [buckets.hash_of(buckets.IMPRESSION, name or "") for name in names]
-    found = buckets.hashes(buckets.IMPRESSION, ids.offsets, ids.data)
-    return found ^ np.array([*salts, 0], np.uint64)[places]
+    found = buckets.hashes(buckets.IMPRESSION, ids.offsets, ids.data) ^ np.array([*salts, 0], np.uint64)[places]
+    rows = np.flatnonzero(ids.there)
+    return rows, found[rows]
 
 
 def _units(array: pa.Array | None, ids: Texts) -> tuple[Array, Array]:

@@ -46,6 +46,8 @@ def there(array: pa.Array) -> Array:
 def lists(array: pa.Array) -> Lists:
     """A list column of whatever width; a null row holds nothing."""
     kind = array.type
+    if pa.types.is_null(kind):
+        return Lists(np.zeros(len(array) + 1, np.int32), pa.nulls(0), np.zeros(len(array), np.bool_))
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         array = _cast(array, pa.large_list(kind.value_type))
     found = Lists(_numbers(array.offsets), array.values, there(array))
@@ -66,15 +68,19 @@ def texts(array: pa.Array) -> Texts:
 
 
 def numbers(array: pa.Array, missing: Any, kind: pa.DataType | None = None) -> Array:
-    """Numbers with a stand-in for null; in the type asked for, or as they are."""
+    """Numbers with a stand-in for null; in the type asked for, or as they are, but signed."""
+    if pa.types.is_unsigned_integer(array.type):
+        kind = kind or pa.int64()
     if kind is not None and array.type != kind:
         array = _cast(array, kind)
     return _numbers(array.fill_null(missing) if array.null_count else array)
 
 
 def microseconds(array: pa.Array) -> Array:
-    """Times as microseconds since 1970; null rows as 0."""
-    array = _cast(array, pa.timestamp("us", "UTC")) if array.type != pa.timestamp("us", "UTC") else array
+    """Times as microseconds since 1970; null rows as 0. What is finer than that is cut off."""
+    kind = pa.timestamp("us", "UTC")
+    if array.type != kind:
+        array = pc.cast(array, kind, safe=array.type != pa.timestamp("ns", "UTC"))
     return numbers(array.view(pa.int64()), 0)
 
 
@@ -92,7 +98,10 @@ def milliseconds(array: pa.Array | None, rows: Array, rankers: int) -> Array:
 def codes(array: pa.Array) -> tuple[Array, list[Any]]:
     """A number for each different value, -1 for null, and the values."""
     found = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    return numbers(found.indices, -1, pa.int32()), found.dictionary.to_pylist()
+    try:
+        return numbers(found.indices, -1, pa.int32()), found.dictionary.to_pylist()
+    except UnicodeDecodeError as problem:
+        raise DataError(f"the log holds text that is not UTF-8: {problem}; write it in UTF-8") from None
 
 
 def _numbers(array: pa.Array) -> Array:

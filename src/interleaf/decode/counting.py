@@ -35,7 +35,7 @@ class Counting:
         if not self.weights:
             raise DataError("no kind of event is named; name at least one, such as 'click'")
         for name, seconds in (("dwell", self.dwell), ("window", self.window)):
-            if seconds is not None and not seconds > 0:
+            if seconds is not None and not 0 < seconds < math.inf:
                 raise DataError(f"{name} is {seconds!r}; give seconds above 0, or leave it out")
 
     @cached_property

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from interleaf import schema
 from interleaf.compiled import kernel, part
 from interleaf.decode import reasons
 from interleaf.decode.columns import codes, lists, microseconds, numbers, texts
@@ -15,8 +16,11 @@ from interleaf.decode.counting import Counting
 from interleaf.methods.arrays import Array
 
 _EVENT, _CROWD, _MOST = reasons.EVENT, reasons.CROWD, reasons.MOST_EVENTS
-FATES = ("counted", "repeated", "before its impression", "past the window", "dwell too short", "of another kind")
-_COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER = range(len(FATES))
+FATES = (
+    *("counted", "repeated", "before its impression", "past the window", "dwell too short", "of another kind"),
+    "after the first",
+)
+_COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT = range(len(FATES))
 
 
 class Flat(NamedTuple):
@@ -34,17 +38,23 @@ class Flat(NamedTuple):
 
 class Clicks(NamedTuple):
     """By row: which positions were clicked, by kind; seconds to the first and last counted event, -1 for none; when
-    the row's last interaction was."""
+    the row's last interaction was. In detail, where asked for (else without a column): `seconds[row, position]` to the
+    first counted event of each position, and the longest `dwells[row, position]`; nan where there is none.
+    """
 
     clicks: Array
     first: Array
     last: Array
     end: Array
+    seconds: Array
+    dwells: Array
 
 
-def flat_events(array: pa.Array, counting: Counting) -> Flat:
-    """The events of a batch as flat arrays."""
+def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> Flat:
+    """The events of a batch as flat arrays; with dwell times where they matter."""
     found = lists(array)
+    if pa.types.is_null(found.values.type):
+        found = found._replace(values=pa.array([], pa.struct([column.field for column in schema.EVENT])))
     fields = {field.name: found.values.field(place) for place, field in enumerate(found.values.type)}
     kind, names = codes(fields["kind"])
     wanted = list(counting.weights)
@@ -57,7 +67,7 @@ def flat_events(array: pa.Array, counting: Counting) -> Flat:
         table[kind],
         numbers(fields["rank"], -1, pa.int32()),
         microseconds(fields["time"]),
-        dwell if counting.dwell is not None else np.zeros(0, np.float32),
+        dwell if detailed or counting.dwell is not None else np.zeros(0, np.float32),
         ids.offsets if ids else np.zeros(1, np.int32),
         ids.data if ids else np.zeros(0, np.uint8),
         ids.there if ids else np.zeros(size, np.bool_),
@@ -65,27 +75,49 @@ def flat_events(array: pa.Array, counting: Counting) -> Flat:
 
 
 def read_events(
-    flat: Flat, counting: Counting, rows: Array, counts: Array, times: Array, width: int, marks: Array
+    flat: Flat,
+    counting: Counting,
+    rows: Array,
+    counts: Array,
+    times: Array,
+    width: int,
+    marks: Array,
+    detailed: bool = False,
 ) -> tuple[Clicks, Counter[str]]:
     """The clicks of these rows, of which `counts` documents were shown at `times`."""
     size, fates = len(rows), np.zeros(len(FATES), np.int64)
+    details = np.full((2, size, width if detailed else 0), np.nan, np.float32)
     found = Clicks(
         np.zeros((len(counting.weights), size, width), np.bool_),
         np.full(size, -1, np.float32),
         np.full(size, -1, np.float32),
         times.copy(),
+        *details,
     )
     window = np.iinfo(np.int64).max if counting.window is None else round(counting.window * 1e6)
-    least = -1.0 if counting.dwell is None else float(counting.dwell)
-    _read_events(flat, rows, counts, times, window, least, counting.first, found, marks, fates)
+    # As finely as dwell times are logged.
+    least: Any = np.float32(-1.0 if counting.dwell is None else counting.dwell)
+    _check_events(rows, flat.offsets, flat.rank, counts, marks)
+    _read_events(flat, rows, times, window, least, counting.first, found, marks, fates)
     return found, Counter({name: int(fates[fate]) for fate, name in enumerate(FATES) if fates[fate]})
+
+
+@kernel
+def _check_events(rows: Array, offsets: Array, ranks: Array, counts: Array, marks: Array) -> None:
+    """Mark rows with too many events, or with one at a rank that was not shown."""
+    for place in range(len(rows)):
+        start, end, count = offsets[rows[place]], offsets[rows[place] + 1], counts[place]
+        if marks[place] == 0 and end - start > _MOST:
+            marks[place] = _CROWD
+        for event in range(start, end):
+            if marks[place] == 0 and (ranks[event] < 1 or ranks[event] > count):
+                marks[place] = _EVENT
 
 
 @kernel
 def _read_events(
     flat: Flat,
     rows: Array,
-    counts: Array,
     times: Array,
     window: int,
     least: float,
@@ -96,14 +128,10 @@ def _read_events(
 ) -> None:
     """All in one loop, because to hand records of arrays on costs more than what is done with an event."""
     offsets, kinds, ranks, moments = flat.offsets, flat.kind, flat.rank, flat.time
-    clicks, ends = found.clicks, found.end
+    clicks, ends, seconds, dwells = found.clicks, found.end, found.seconds, found.dwells
+    detailed = seconds.shape[1] > 0
     for place in range(len(rows)):
-        start, end, count, shown_at = offsets[rows[place]], offsets[rows[place] + 1], counts[place], times[place]
-        if end - start > _MOST:
-            marks[place] = _CROWD
-        for event in range(start, end):
-            if ranks[event] < 1 or ranks[event] > count:
-                marks[place] = _EVENT
+        start, end, shown_at = offsets[rows[place]], offsets[rows[place] + 1], times[place]
         if marks[place] or start == end:
             continue
         earliest, latest = -1, -1
@@ -124,7 +152,7 @@ def _read_events(
                 and _is_repeated(flat.id_offsets, flat.id_data, flat.named, start, event)
             ):
                 fate = _REPEATED
-            fates[fate] += 1
+            fates[_NEXT if only_first and fate == _COUNTED else fate] += 1
             if fate != _REPEATED and fate != _EARLY:
                 ends[place] = max(ends[place], moments[event])
             if fate == _COUNTED:
@@ -134,11 +162,17 @@ def _read_events(
                     latest = event
                 if not only_first:
                     clicks[kinds[event], place, ranks[event] - 1] = True
+                if detailed:
+                    position = ranks[event] - 1
+                    seconds[place, position] = np.fmin(seconds[place, position], delay / 1e6)
+                    dwells[place, position] = np.fmax(dwells[place, position], flat.dwell[event])
         if earliest >= 0:
             found.first[place] = (moments[earliest] - shown_at) / 1e6
             found.last[place] = (moments[earliest if only_first else latest] - shown_at) / 1e6
             if only_first:
                 clicks[kinds[earliest], place, ranks[earliest] - 1] = True
+                fates[_NEXT] -= 1
+                fates[_COUNTED] += 1
 
 
 @part

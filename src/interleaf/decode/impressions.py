@@ -70,7 +70,7 @@ class Shown:
         self._copy(rows, found, counts, has, marks)
         self._derive(rows, found, has, marks)
         sizes = found.lengths, found.union, found.choices
-        check(found.ranks, *sizes, counts, has["sizes"], has["choices"], marks)
+        check(found.ranks, *sizes, counts, has["ranks"], has["sizes"], has["choices"], marks)
         return Found(found, counts, has)
 
     def _counts(self, rows: Array) -> Array:
@@ -109,9 +109,9 @@ class Shown:
                 continue
             if name == "sizes":
                 logged = self._lists["lengths"]
-                values = numbers(logged.values, -1, pa.int32())
+                values = np.minimum(numbers(logged.values, -1, pa.int64()), MOST_DOCUMENTS + 1)
                 logged_lengths(some, rows, logged.offsets, values, found.lengths, marks)
-                found.union[some] = numbers(self._union, 0, pa.int32())[rows[some]]
+                found.union[some] = np.clip(numbers(self._union, 0, pa.int64())[rows[some]], 0, 2**31 - 1)
             elif name == "ranks":
                 outer, inner = self._lists["ranks"], self._lists["ranks inside"]
                 values = numbers(inner.values, -1)
@@ -119,8 +119,9 @@ class Shown:
             else:
                 logged = self._lists[name]
                 values = numbers(logged.values, -2)
-                into, most = (found.teams, rankers - 1) if name == "teams" else (found.choices, MOST_DOCUMENTS)
-                logged_rows(some, rows, logged.offsets, values, counts, into, most, marks)
+                teams = (found.teams, (-1, rankers - 1, reasons.TEAMS))
+                into, bounds = teams if name == "teams" else (found.choices, (1, MOST_DOCUMENTS, reasons.CHOICES))
+                logged_rows(some, rows, logged.offsets, values, counts, into, bounds, marks)
 
     def _derive(self, rows: Array, found: Impression, has: dict[str, Array], marks: Array) -> None:
         """What the input rankings can tell of what is not logged."""

@@ -9,9 +9,10 @@ import numpy as np
 from interleaf.compiled import kernel, part
 from interleaf.decode import reasons
 from interleaf.methods.arrays import Array, Impression
+from interleaf.problem import MOST_DOCUMENTS
 
 _RANKERS, _UNEVEN, _RANK, _TWICE = reasons.RANKERS, reasons.UNEVEN, reasons.RANK, reasons.TWICE
-_SIZES, _TEAMS, _CHOICES = reasons.SIZES, reasons.TEAMS, reasons.CHOICES
+_SIZES, _CHOICES, _NOBODY, _MOST = reasons.SIZES, reasons.CHOICES, reasons.NOBODY, MOST_DOCUMENTS
 _64, _ONE, _TWO, _FOUR, _TOP = 64, np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
 _PAIRS, _FOURS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
 _BYTES, _SUM = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
@@ -35,7 +36,8 @@ def logged_ranks(
                 marks[place] = _UNEVEN
                 break
             for position in range(count):
-                ranks[place, ranker, position] = values[start + position]
+                rank = values[start + position]
+                ranks[place, ranker, position] = rank if -1 <= rank <= _MOST else -1
 
 
 @kernel
@@ -88,9 +90,10 @@ def _is_new(table: Array, item: Any) -> bool:
 
 @kernel
 def logged_rows(
-    some: Array, rows: Array, offsets: Array, values: Array, counts: Array, into: Array, most: int, marks: Array
+    some: Array, rows: Array, offsets: Array, values: Array, counts: Array, into: Array, bounds: Any, marks: Array
 ) -> None:
-    """Copy a list of a number a position (choices, or teams up to the last one); too large a number is no team."""
+    """Copy a list of a number a position: teams, choices; `bounds` are least, most, and what to mark others as."""
+    least, most, reason = bounds
     for place in some:
         start, count = offsets[rows[place]], counts[place]
         if offsets[rows[place] + 1] - start != count:
@@ -99,10 +102,10 @@ def logged_rows(
         wrong = False
         for position in range(count):
             value = values[start + position]
-            wrong |= (value < -1) | (value > most)
+            wrong |= (value < least) | (value > most)
             into[place, position] = value
         if wrong:
-            marks[place] = _TEAMS
+            marks[place] = reason
 
 
 @kernel
@@ -124,6 +127,7 @@ def check(
     union: Array,
     choices: Array,
     counts: Array,
+    ranked: Array,
     sized: Array,
     has_choices: Array,
     marks: Array,
@@ -152,17 +156,34 @@ def check(
                 mark = _SIZES
             total += lengths[place, ranker]
             longest = max(longest, lengths[place, ranker])
-        if mark == 0 and sized[place] and not longest <= union[place] <= total:
+        if mark == 0 and ranked[place] and _has_stranger(ranks, place, count):
+            mark = _NOBODY
+        if mark == 0 and sized[place] and not (max(longest, count) <= union[place] <= total and longest <= _MOST):
             mark = _SIZES
-        if mark == 0 and has_choices[place] and not _is_rising(choices, place, count):
+        most = union[place] if sized[place] else _MOST
+        if mark == 0 and has_choices[place] and not _is_rising(choices, place, count, most):
             mark = _CHOICES
         marks[place] = mark
 
 
 @part
-def _is_rising(choices: Array, place: int, count: int) -> bool:
+def _has_stranger(ranks: Array, place: int, count: int) -> bool:
+    """Whether a document is shown that no ranker has."""
     for position in range(count):
-        if choices[place, position] < (choices[place, position - 1] if position > 0 else 1):
+        best = 0
+        for ranker in range(ranks.shape[1]):
+            best = max(best, ranks[place, ranker, position])
+        if best == 0:
+            return True
+    return False
+
+
+@part
+def _is_rising(choices: Array, place: int, count: int, most: int) -> bool:
+    """Whether there are never fewer to choose from than above, than are shown by then, nor more than there are."""
+    for position in range(count):
+        above = choices[place, position - 1] if position > 0 else 1
+        if not max(above, position + 1) <= choices[place, position] <= most:
             return False
     return True
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from interleaf.methods.arrays import Array
 
 FINE, NO_ID, NO_TIME, NO_RANKERS, RANKERS, UNEVEN, RANK, TWICE, SIZES, TEAMS, CHOICES, EVENT, CROWD, LONG = range(14)
-NO_RANKS, NO_TEAMS, NO_SIZES, NO_CHOICES, EXCLUDED, REPEATED, CREDIT = range(14, 21)
+NO_RANKS, NO_TEAMS, NO_SIZES, NO_CHOICES, NOBODY, REPEATED, CREDIT = range(14, 21)
 
 REASONS = {
     NO_ID: "no impression id",
-    NO_TIME: "no time",
+    NO_TIME: "no time, or one that no calendar has",
     NO_RANKERS: "no rankers, or two of one name",
     RANKERS: "ranks, lengths or rankings of more or fewer rankers than are named",
     UNEVEN: "ranks, teams or documents of different length",
-    RANK: "a rank below 0, or null",
+    RANK: "a rank below 0, above a million, or null",
     TWICE: "two documents at one rank of a ranker",
-    SIZES: "a rank beyond the length of its ranking, or lengths that do not fit the union",
+    SIZES: "a rank beyond the length of its ranking, or lengths and union that do not fit each other or the list",
     TEAMS: "a position owned by a ranker that is not there",
     CHOICES: "choices that cannot be",
     EVENT: "an event at a rank that was not shown",
@@ -29,14 +30,16 @@ REASONS = {
     NO_TEAMS: "no teams",
     NO_SIZES: "no lengths or union, and no rankings",
     NO_CHOICES: "no choices, and no rankings",
-    EXCLUDED: "excluded by rule",
+    NOBODY: "a document that no ranker has",
     REPEATED: "an impression that came before",
     CREDIT: "credit too large to add up",
 }
 MOST_EVENTS = MOST_SHOWN = 1000
+RULE = 32  # marks from here on are rules of the caller
 
 
-def counted(marks: Array) -> Counter[str]:
-    """How many rows are marked with each reason."""
+def counted(marks: Array, rules: Sequence[str] = ()) -> Counter[str]:
+    """How many rows are marked with each reason; from `RULE` up, with rules that exclude rows."""
     amounts = np.bincount(marks[marks > 0])
-    return Counter({REASONS[mark]: int(amounts[mark]) for mark in np.flatnonzero(amounts).tolist()})
+    names = REASONS | {RULE + number: rule for number, rule in enumerate(rules)}
+    return Counter({names[mark]: int(amounts[mark]) for mark in np.flatnonzero(amounts).tolist()})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import reduce
 from typing import NamedTuple
 
-from interleaf.decode import INTERLEAVED, Design
+from interleaf.decode import INTERLEAVED, Design, reasons
 from interleaf.engines.sessions import Waiting
 from interleaf.engines.work import Part, Task, Worked
 from interleaf.errors import DataError, listed
@@ -14,10 +15,13 @@ from interleaf.methods.forms import BINARY
 from interleaf.methods.table import resolve
 from interleaf.tally import About, Tally
 from interleaf.tally.merge import absorb, as_if
-from interleaf.tally.pages import QUERIES
 
 MOST_TALLIES = 1000
 OTHER = "impressions of another "
+UNUSED = OTHER + "version that cannot be used"
+
+
+Group = tuple[str, int, frozenset[str]]
 
 
 class Entry(NamedTuple):
@@ -28,6 +32,17 @@ class Entry(NamedTuple):
     rankers: tuple[str, ...]
     composed: str
 
+    @property
+    def group(self) -> Group:
+        """What a tally and those of other arms and other orders of the rankers share."""
+        return self.experiment, self.version, frozenset(self.rankers)
+
+
+def entry_of(design: Design) -> Entry:
+    """Where rows of a design go."""
+    composed = resolve(design.method).text if design.arm == INTERLEAVED else ""
+    return Entry(design.experiment, design.version, design.rankers, composed)
+
 
 class Book:
     """Tallies by design. `add` what was worked on; `close` gives the tally of the experiment that was asked for."""
@@ -35,38 +50,37 @@ class Book:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._tallies: dict[Entry, Tally] = {}
-        self._sessions: dict[int, Waiting] = {}
+        self._waiting: dict[Group, Waiting] = {}
+        self.others: set[tuple[str, int]] = set()
         self.dropped: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
 
     def add(self, worked: Worked) -> None:
-        """Count the parts of a batch in."""
+        """Count a part of a batch in."""
+        part = worked.part
         self.dropped += worked.dropped
-        for part in worked.parts:
-            tally = self._tally(part)
-            tally.dropped += part.decoded.dropped
-            tally.events += part.decoded.events
-            tally.add(part.decoded, part.scored, part.segments, part.latency)
-            tally.remark(part.remarks)
-            if self._task.scoring.sessions is not None:
-                self._waiting(tally).add(part)
-
-    def _waiting(self, tally: Tally) -> Waiting:
-        if id(tally) not in self._sessions:
-            self._sessions[id(tally)] = Waiting(tally, self._task.scoring.sessions or 0)
-        return self._sessions[id(tally)]
+        self.others |= worked.others
+        if part is None:
+            return
+        tally = self._tally(part)
+        tally.dropped += part.decoded.dropped
+        tally.events += part.decoded.events
+        tally.add(part.decoded, part.scored, part.segments, part.latency)
+        tally.remark(part.remarks)
+        if self._task.scoring.sessions is not None:
+            group = entry_of(part.decoded.design).group
+            self._waiting.setdefault(group, Waiting(sorted(group[2]))).add(part)
 
     def _tally(self, part: Part) -> Tally:
         design = part.decoded.design
-        composed = resolve(design.method).text if design.arm == INTERLEAVED else ""
-        entry = Entry(design.experiment, design.version, design.rankers, composed)
+        entry = entry_of(design)
         if entry not in self._tallies:
             if len(self._tallies) >= MOST_TALLIES:
                 raise DataError(
                     f"the log holds more than {MOST_TALLIES:,} different experiments, versions, sets of rankers and "
                     "methods; name the experiment that is wanted"
                 )
-            self._tallies[entry] = Tally.empty(self._about(design, composed))
+            self._tallies[entry] = Tally.empty(self._about(design, entry.composed))
         return self._tallies[entry]
 
     def merge(self, other: Book) -> None:
@@ -79,55 +93,83 @@ class Book:
                 self._tallies[entry] = tally
         self.dropped += other.dropped
         self.events += other.events
+        self.others |= other.others
+
+    @property
+    def lacks_ranks(self) -> bool:
+        """Whether lists were interleaved, and none could be scored for want of ranks."""
+        scored = any(entry.composed and self._impressions(entry) for entry in self._tallies)
+        dropped = sum((tally.dropped for tally in self._tallies.values()), start=self.dropped)
+        return not scored and dropped[reasons.REASONS[reasons.NO_RANKS]] > 0
 
     def close(self) -> Tally:
         """The tally of the experiment and version asked for; of the latest version where none was."""
-        for waiting in self._sessions.values():
-            waiting.close()
         entries = self._of_one_experiment()
         latest = max(entry.version for entry in entries)
-        now = [entry for entry in entries if entry.version == latest]
-        main = self._main(now)
-        chosen = [entry for entry in now if set(entry.rankers) == set(main.rankers)]
+        main = self._main([entry for entry in entries if entry.version == latest])
+        chosen = [entry for entry in entries if entry.group == main.group and entry.composed in ("", main.composed)]
         scored = [self._tallies[entry] for entry in chosen if entry.composed == main.composed]
-        total = scored[0]
-        for tally in scored[1:]:
-            total = total + tally
+        total = reduce(Tally.__add__, scored)
         for entry in chosen if main.composed else ():
             if not entry.composed:
                 total = total + as_if(self._tallies[entry], total.about)
-        others = [entry for entry in entries if entry not in chosen or entry.composed not in ("", main.composed)]
-        for entry in others:
-            name = "version" if entry.version != latest else "method" if entry in chosen else "rankers"
-            total.facts[OTHER + name] += self._impressions(entry)
+        if main.group in self._waiting:
+            self._waiting[main.group].count(total, self._task.scoring.sessions or 0.0)
+        self._leave_out(total, main, chosen)
         total.dropped += self.dropped
         total.events += self.events
         return total
 
+    def _leave_out(self, total: Tally, main: Entry, chosen: list[Entry]) -> None:
+        """Say what is in the log besides, and what could not be used of it."""
+        for entry, tally in self._tallies.items():
+            if entry in chosen:
+                continue
+            name = "method" if entry.group == main.group else "set of rankers"
+            if entry.version != main.version:
+                name = "version"
+                total.facts += Counter({UNUSED: tally.dropped.total()})
+            else:
+                total.dropped += tally.dropped
+            total.facts += Counter({OTHER + name: self._impressions(entry)})
+
     def _of_one_experiment(self) -> list[Entry]:
-        names = sorted({entry.experiment for entry in self._tallies})
+        """The tallies that hold an impression, if all are of one experiment."""
+        entries = sorted(entry for entry in self._tallies if self._impressions(entry))
+        names = sorted({entry.experiment for entry in entries})
         if len(names) > 1:
             raise DataError(f"the log holds {len(names)} experiments; name one of them: {listed(names[:20])}")
         if not names:
             raise DataError(f"the log has no row that can be used{self._why()}")
-        return sorted(self._tallies)
+        return entries
 
     def _why(self) -> str:
         wanted = [f"{name} {value!r}" for name, value in self._task.asked.items()]
         asked = f" of {' and '.join(wanted)}" if wanted else ""
-        reasons_given = "; ".join(f"{reason}: {number:,}" for reason, number in self.dropped.most_common(3))
-        return f"{asked}; dropped were {reasons_given}" if reasons_given else f"{asked}; it is empty"
+        dropped = sum((tally.dropped for tally in self._tallies.values()), start=self.dropped)
+        if dropped:
+            methods = {self._task.scoring.chosen(entry.composed).text for entry in self._tallies if entry.composed}
+            asked += f" by {', '.join(sorted(methods))}" if methods else ""
+            worst = "; ".join(f"{reason}: {number:,}" for reason, number in dropped.most_common(3))
+            hint = ". A scheme such as 'binary' needs no ranks of team_draft" if self.lacks_ranks else ""
+            return f"{asked}; dropped were {worst}{hint}"
+        if self.others:
+            there = listed(f"{name}, version {version}" for name, version in sorted(self.others)[:20])
+            return f"{asked}; there are {there}"
+        return f"{asked}; it is empty"
 
     def _main(self, entries: list[Entry]) -> Entry:
         """The interleaved lists with most impressions; arms alone where there are none."""
         sizes: Counter[Entry] = Counter()
         for entry in entries:
-            alike = next((seen for seen in sizes if _alike(seen, entry)), entry)
+            alike = next(
+                (seen for seen in sizes if (seen.group, seen.composed) == (entry.group, entry.composed)), entry
+            )
             sizes[alike] += self._impressions(entry)
         return max(sizes, key=lambda entry: (bool(entry.composed), sizes[entry], entry))
 
     def _impressions(self, entry: Entry) -> int:
-        return sum(int(arm.measures[:, QUERIES].sum()) for arm in self._tallies[entry].arms.values())
+        return self._tallies[entry].impressions
 
     def _about(self, design: Design, composed: str) -> About:
         scoring = self._task.scoring
@@ -139,13 +181,8 @@ class Book:
         return replace(
             about,
             method=chosen.text,
-            scheme=scheme.name,
+            scheme=scoring.label(design.experiment, composed, len(design.rankers)),
             events=str(scoring.counting),
             sessions=scoring.sessions,
             linear=scheme.form != BINARY,
         )
-
-
-def _alike(one: Entry, other: Entry) -> bool:
-    """The same but for the order of rankers."""
-    return one.composed == other.composed and set(one.rankers) == set(other.rankers)

@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from itertools import chain
 from queue import Full, Queue
 from typing import Any
 
@@ -18,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import buckets, log
-from interleaf.decode import identities
 from interleaf.decode.columns import column, texts
 from interleaf.engines.book import Book
-from interleaf.engines.work import Task, work
+from interleaf.engines.work import Task, repeats, work
+from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.tally import Tally
 from interleaf.tally.seen import Sample, Seen
@@ -32,30 +31,41 @@ Batch = tuple[pa.RecordBatch, Array]  # with a mark for each row that came befor
 
 def tally_log(source: Any, task: Task, *, threads: int = 0, progress: log.Progress | None = None) -> Tally:
     """The tally of one experiment of a log, in memory that does not grow with it."""
-    if task.exclusion.most_impressions is not None:
-        task = replace(task, crawlers=_crawlers(source, task.exclusion.most_impressions))
-    reading = log.read(source, task.columns, spare=task.spare_columns, batch_size=BATCH, progress=progress)
-    sample = Sample()
-    workers = 1 if task.scoring.sessions is not None else threads or os.cpu_count() or 1
-    batches = _marked(reading, sample)
-    first = next(batches, None)
-    if first is not None and all(column(first[0], name) is None for name in ("ranks", "rankings")):
+    book, sample = _read(source, task, threads, progress)
+    if book.lacks_ranks and task.scoring.scheme is None and not isinstance(source, Iterator | pa.RecordBatchReader):
         task = replace(task, scoring=replace(task.scoring, rankless=True))
-    book = _counted(chain([] if first is None else [first], batches), task, workers)
-    book.dropped += reading.dropped
-    book.events += reading.events
+        book, sample = _read(source, task, threads, progress)
     tally = book.close()
     tally.sample = sample
     return tally
+
+
+def _read(source: Any, task: Task, threads: int, progress: log.Progress | None) -> tuple[Book, Sample]:
+    """The whole log in a book, and a sample of its impressions."""
+    sample = Sample()
+    task, reading, batches = opened(source, task, sample, progress)
+    workers = 1 if task.scoring.sessions is not None else threads or os.cpu_count() or 1
+    book = _counted(batches, task, workers)
+    book.dropped += reading.dropped
+    book.events += reading.events
+    return book, sample
+
+
+def opened(
+    source: Any, task: Task, sample: Sample, progress: log.Progress | None = None
+) -> tuple[Task, log.Reading, Iterator[Batch]]:
+    """The task with what only the log can tell, the reading, and its batches, whose impressions the sample counts."""
+    if task.exclusion.most_impressions is not None:
+        task = replace(task, crawlers=_crawlers(source, task.exclusion.most_impressions))
+    reading = log.read(source, task.columns, spare=task.spare_columns, batch_size=BATCH, progress=progress)
+    return task, reading, _marked(reading, sample)
 
 
 def _marked(reading: log.Reading, sample: Sample) -> Iterator[Batch]:
     """Batches with their repeats marked."""
     seen = Seen(expected=reading.rows or 0)
     for batch in reading:
-        found = identities(batch)
-        sample.add(found)
-        yield batch, seen.repeats(found)
+        yield batch, repeats(batch, seen, sample)
 
 
 def _counted(batches: Iterator[Batch], task: Task, workers: int) -> Book:
@@ -108,11 +118,28 @@ def _put(queue: Queue[Batch | None], item: Batch | None, running: list[Future[No
 
 def _crawlers(source: Any, most: int) -> Array:
     """The hashes of units with more impressions than that, in order: a pass over the units alone."""
-    units, counts = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    if isinstance(source, Iterator | pa.RecordBatchReader):
+        raise DataError("most_impressions reads the log twice; give paths or a table, not a stream")
+    held: list[tuple[Array, Array]] = []
+    waiting = 0
     for batch in log.read(source, ("unit",)):
-        names = texts(batch.column("unit"))
+        array = column(batch, "unit")
+        if array is None:
+            continue
+        names = texts(array)
         found = buckets.hashes(buckets.UNIT, names.offsets, names.data)[names.there]
-        units, places = np.unique(np.concatenate([units, found]), return_inverse=True)
-        amounts = np.concatenate([counts, np.ones(len(found), np.int64)])
-        counts = np.bincount(places, weights=amounts, minlength=len(units)).astype(np.int64)
+        held.append(np.unique(found, return_counts=True))
+        waiting += len(held[-1][0])
+        if waiting > 2 * len(
+            held[0][0]
+        ):  # as rarely as units double: each is sorted a few times, whatever their number
+            held, waiting = [_together(held)], 0
+    units, counts = _together(held) if held else (np.zeros(0, np.uint64), np.zeros(0, np.int64))
     return units[counts > most]
+
+
+def _together(held: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Counts by unit, of all parts together."""
+    units, places = np.unique(np.concatenate([one for one, _ in held]), return_inverse=True)
+    amounts = np.concatenate([counts for _, counts in held])
+    return units, np.bincount(places, weights=amounts, minlength=len(units)).astype(np.int64)

@@ -6,7 +6,7 @@ up first. C12's metrics of sessions count a gap from the last interaction, a que
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,25 +16,27 @@ from interleaf import buckets
 from interleaf.decode import INTERLEAVED
 from interleaf.engines.work import Part
 from interleaf.methods.arrays import Array
+from interleaf.methods.table import resolve
 from interleaf.score import formed
 from interleaf.tally import Tally
-from interleaf.tally.pages import FOLLOWED, SESSIONS
+from interleaf.tally.pages import FOLLOWED, SESSIONS, Arm
 
 ROOM = 500_000  # rows held in memory
 PARTS = 64
 
 
 class Waiting:
-    """The rows of one tally, until its sessions can be told."""
+    """The rows of an experiment, all its arms, until sessions can be told; rankers in the order of their names."""
 
-    def __init__(self, tally: Tally, timeout: float) -> None:
-        self._tally, self._timeout = tally, round(timeout * 1e6)
+    def __init__(self, rankers: Sequence[str]) -> None:
+        self._rankers = list(rankers)
         self._kind = np.dtype(
             [
-                *(("unit", "u8"), ("time", "i8"), ("end", "i8"), ("arm", "i2"), ("clicked", "?"), ("credited", "f8")),
-                ("credits", "f8", (len(tally.about.rankers),)),
+                *(("unit", "u8"), ("time", "i8"), ("end", "i8"), ("arm", "i2"), ("composed", "i2")),
+                *(("clicked", "?"), ("credited", "f8"), ("credits", "f8", (len(self._rankers),))),
             ]
         )
+        self._names: list[str] = []
         self._rows: list[Array] = []
         self._held = 0
         self._folder: TemporaryDirectory[str] | None = None
@@ -44,20 +46,34 @@ class Waiting:
         decoded, scored = part.decoded, part.scored
         rows = np.zeros(len(decoded.rows), self._kind)
         rows["unit"], rows["time"], rows["end"] = decoded.unit, decoded.time, decoded.clicks.end
-        rows["arm"] = self._tally.number_of(decoded.design.arm)
+        rows["arm"] = self._number(decoded.design.arm)
         rows["clicked"] = decoded.has_event
         if scored is not None:
-            rows["credits"], rows["credited"] = scored.columns, scored.credited
+            rows["composed"] = self._number(resolve(decoded.design.method).text)
+            order = [decoded.design.rankers.index(ranker) for ranker in self._rankers]
+            rows["credits"], rows["credited"] = scored.columns[:, order], scored.credited
         self._rows.append(rows)
         self._held += len(rows)
         if self._held > ROOM:
             self._spill()
 
-    def close(self) -> None:
-        """Count all sessions into the tally."""
+    def _number(self, name: str) -> int:
+        """A number for the name of an arm or a method."""
+        if name not in self._names:
+            self._names.append(name)
+        return self._names.index(name)
+
+    def count(self, tally: Tally, timeout: float) -> None:
+        """Count all sessions into the tally: scores of the lists that its method composed, visits of every arm."""
         try:
             for rows in self._parts():
-                self._count(rows[np.lexsort((rows["time"], rows["unit"]))])
+                rows = rows[np.lexsort((rows["time"], rows["unit"]))]
+                for name in tally.arms:
+                    of_arm = rows[rows["arm"] == self._number(name)]
+                    if name == INTERLEAVED:
+                        of_arm = of_arm[of_arm["composed"] == self._number(tally.about.composed)]
+                        self._count_scores(of_arm, tally, round(timeout * 1e6))
+                    _count_visits(of_arm, tally.arms[name], round(timeout * 1e6))
         finally:
             if self._folder is not None:
                 self._folder.cleanup()
@@ -81,32 +97,27 @@ class Waiting:
             spilled = [np.fromfile(path, self._kind)] if path and path.exists() else []
             yield np.concatenate([rows, *spilled])
 
-    def _count(self, rows: Array) -> None:
+    def _count_scores(self, rows: Array, tally: Tally, timeout: int) -> None:
         if not len(rows):
             return
-        names = list(self._tally.arms)
-        self._count_visits(rows, names)
-        scored = rows[rows["arm"] == names.index(INTERLEAVED)] if INTERLEAVED in names else rows[:0]
-        if not len(scored):
-            return
-        starts = np.flatnonzero(_opens(scored["unit"], np.diff(scored["time"]), self._timeout))
+        starts = np.flatnonzero(_opens(rows["unit"], np.diff(rows["time"]), timeout))
+        order = [self._rankers.index(ranker) for ranker in tally.about.rankers]
         columns = formed(
-            np.add.reduceat(scored["credits"], starts),
-            np.add.reduceat(scored["credited"], starts),
-            self._tally.about.scheme,
+            np.add.reduceat(rows["credits"][:, order], starts),
+            np.add.reduceat(rows["credited"], starts),
+            tally.about.scheme,
         )
-        clicked = np.logical_or.reduceat(scored["clicked"], starts)
-        self._tally.add_scores(scored["unit"][starts], scored["time"][starts], clicked, columns)
+        clicked = np.logical_or.reduceat(rows["clicked"], starts)
+        tally.add_scores(rows["unit"][starts], rows["time"][starts], clicked, columns)
 
-    def _count_visits(self, rows: Array, names: list[str]) -> None:
-        """Sessions, and queries that another one of the session follows, by arm."""
-        opens = _opens(rows["unit"], rows["time"][1:] - rows["end"][:-1], self._timeout)
-        followed = np.append(~opens[1:], False)
-        found = buckets.buckets(rows["unit"])
-        for number, name in enumerate(names):
-            of_arm = rows["arm"] == number
-            for column, marked in ((SESSIONS, opens), (FOLLOWED, followed)):
-                np.add.at(self._tally.arms[name].sessions[:, column], found[of_arm & marked], 1)
+
+def _count_visits(rows: Array, arm: Arm, timeout: int) -> None:
+    """Sessions of an arm, and queries that another one of the session follows."""
+    opens = _opens(rows["unit"], rows["time"][1:] - rows["end"][:-1], timeout)
+    followed = np.append(~opens[1:], False) if len(rows) else opens
+    found = buckets.buckets(rows["unit"])
+    for column, marked in ((SESSIONS, opens), (FOLLOWED, followed)):
+        np.add.at(arm.sessions[:, column], found[marked], 1)
 
 
 def _opens(unit: Array, gaps: Array, timeout: int) -> Array:

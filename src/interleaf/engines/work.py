@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from interleaf.decode import COLUMNS, INTERLEAVED, LARGE, RELAXED, Decoded, Decoding, Design
+from interleaf.decode import COLUMNS, INTERLEAVED, LARGE, RELAXED, Decoded, Decoding, Design, identities
 from interleaf.decode.attributes import Exclusion, attribute, excluded
 from interleaf.decode.columns import codes, column, milliseconds, numbers
 from interleaf.errors import MethodError
@@ -18,6 +18,7 @@ from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
 from interleaf.score import Scored, Scoring, score
 from interleaf.tally import Coded
+from interleaf.tally.seen import Seen
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,24 @@ class Task:
     def columns(self) -> tuple[str, ...]:
         """The columns that are always read."""
         dwell = ("events.dwell",) if self.scoring.counting.dwell is not None else ()
-        return (*COLUMNS, *dwell, *(("attributes",) if self.by or self.exclusion.attributes else ()))
+        needs = self.scoring.credit.needs if self.scoring.credit is not None else ()
+        attributes = ("attributes",) if self.by or self.exclusion.attributes else ()
+        return tuple(dict.fromkeys((*COLUMNS, *dwell, *needs, *attributes)))
 
     @property
     def spare_columns(self) -> dict[str, tuple[str, ...]]:
         """Large columns, read only where one of these is missing."""
         needs = resolve(self.scoring.method).method.needs if self.scoring.method else ()
         return dict.fromkeys(LARGE, ("ranks", *needs))
+
+
+def repeats(batch: pa.RecordBatch, *seen: Seen) -> Array:
+    """Which rows hold an impression that the first of these has seen before; all of them see these, too."""
+    rows, found = identities(batch)
+    marks = np.zeros(batch.num_rows, np.bool_)
+    first, *_ = [one.repeats(found) for one in seen]
+    marks[rows] = first
+    return marks
 
 
 class Part(NamedTuple):
@@ -63,49 +75,37 @@ class Part(NamedTuple):
     remarks: list[Coded]
     latency: Array
 
-    def only(self, keep: Array) -> Part:
-        """The rows that a mask keeps."""
-        if keep.all():
-            return self
-        scored = self.scored and self.scored._replace(
-            decoded=self.decoded.only(keep), columns=self.scored.columns[keep], credited=self.scored.credited[keep]
-        )
-        segments = {name: (numbers[keep], values) for name, (numbers, values) in self.segments.items()}
-        remarks = [(numbers[keep], values) for numbers, values in self.remarks]
-        return Part(self.decoded.only(keep), scored, segments, remarks, self.latency[keep])
-
 
 class Worked(NamedTuple):
-    """The parts of a batch, and rows that belong to none, by reason."""
+    """A part of a batch; or rows that belong to none, by reason, and experiments with version that were not wanted."""
 
-    parts: list[Part]
+    part: Part | None
     dropped: Counter[str]
+    others: frozenset[tuple[str, int]] = frozenset()
 
 
 def work(batch: pa.RecordBatch, task: Task, repeated: Array | None = None) -> Iterator[Worked]:
     """Decode and score a batch, part by part, but for rows that are marked as repeated."""
-    decoding = Decoding(batch, task.scoring.counting, task.wants, repeated)
-    left_out = excluded(batch, decoding.unit, task.exclusion, task.crawlers) if task.exclusion else {}
+    if task.scoring.credit is not None:
+        task = replace(task, scoring=replace(task.scoring, credit=task.scoring.credit.on(batch)))
+    decoding = Decoding(batch, task.scoring.counting, task.wants, repeated, task.scoring.credit is not None)
+    for rule, rows in excluded(batch, decoding.unit, task.exclusion, task.crawlers).items():
+        decoding.leave_out(rule, rows)
     segments = {name: attribute(batch, name) for name in task.by}
     remarks = list(_remarks(batch))
     latencies = column(batch, "latency")
     for decoded in decoding:
-        for rule, rows in left_out.items():
-            marked = rows[decoded.rows]
-            if marked.any():
-                decoded.dropped[rule] += int(marked.sum())
-                decoded = decoded.only(~marked)
         scored, problem = _scored(decoded, task)
         if problem:
-            yield Worked([], Counter({problem: len(decoded.rows)}) + decoded.dropped)
+            yield Worked(None, Counter({problem: len(decoded.rows)}) + decoded.dropped)
             continue
         decoded = scored.decoded if scored else decoded
         rows = decoded.rows
         own = {name: (numbers[rows], values) for name, (numbers, values) in segments.items()}
         noted = [(numbers[rows], values) for numbers, values in remarks]
         latency = milliseconds(latencies, rows, len(decoded.design.rankers))
-        yield Worked([Part(decoded, scored, own, noted, latency)], Counter())
-    yield Worked([], decoding.dropped)
+        yield Worked(Part(decoded, scored, own, noted, latency), Counter())
+    yield Worked(None, decoding.dropped, frozenset(decoding.others))
 
 
 def _scored(decoded: Decoded, task: Task) -> tuple[Scored | None, str]:
@@ -135,4 +135,4 @@ def _unscorable(design: Design, task: Task) -> str:
         return f"unknown method: {error}"
     if not composed.method.schemes and not task.scoring.method:
         return f"arm {INTERLEAVED!r} with method {design.method}, which compares nothing"
-    return ""
+    return "one ranker, with nobody to compare" if len(design.rankers) < 2 else ""

@@ -66,7 +66,7 @@ def checked(found: pa.Schema, where: str) -> pa.Schema:
 def cut(batches: Iterable[pa.RecordBatch], projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
     """The wanted columns, in batches of at most so many rows; nothing is copied."""
     for batch in batches:
-        names = projection.wanted(batch.schema.names)
+        names = projection.wanted([name for name in batch.schema.names if not batch.column(name).null_count])
         places = [place for place, name in enumerate(batch.schema.names) if is_wanted(name, names)]
         found = with_maps(batch.select(places))
         for start in range(0, batch.num_rows, batch_size):

@@ -193,7 +193,7 @@ def _remaining(ranks: Array, position: int, length: int, union: int, settings: S
 
 
 @part
-def _posterior(impression: Impression, last: int, settings: Settings, shares: Array) -> None:
+def write_posterior(impression: Impression, last: int, settings: Settings, shares: Array) -> None:
     """q_r(j): how likely each ranker is to own each rank, given the list."""
     write_shares(impression, last, settings, shares)
     for position in range(last + 1):
@@ -220,7 +220,7 @@ def credit(impression: Impression, clicks: Array, variant: int, credit: Array, s
     rankers, count = impression.ranks.shape
     lowest = _lowest(clicks, count)
     shares = np.zeros((rankers, lowest + 1), settings.powers.dtype)
-    _posterior(impression, lowest, settings, shares)
+    write_posterior(impression, lowest, settings, shares)
     credited = 0
     for position in range(lowest + 1):
         if clicks[position]:
@@ -251,17 +251,17 @@ def expected_sign(impression: Impression, clicks: Array, preference: Array, sett
     rankers, count = impression.ranks.shape
     lowest = _lowest(clicks, count)
     shares = np.zeros((rankers, lowest + 1), settings.powers.dtype)
-    _posterior(impression, lowest, settings, shares)
+    write_posterior(impression, lowest, settings, shares)
     chances = np.zeros(2 * lowest + 5, settings.powers.dtype)
     for one in range(rankers):
         for other in range(one):
-            value = _sign_of_pair(shares[one], shares[other], clicks, lowest, chances, settings.powers[0])
+            value = sign_of_pair(shares[one], shares[other], clicks, lowest, chances, settings.powers[0])
             preference[one, other] = value
             preference[other, one] = 0 - value
 
 
 @part
-def _sign_of_pair(ours: Array, theirs: Array, clicks: Array, lowest: int, chances: Array, zero: Any) -> Any:
+def sign_of_pair(ours: Array, theirs: Array, clicks: Array, lowest: int, chances: Array, zero: Any) -> Any:
     """`chances[centre + d]` is the probability that we own d more of the clicks so far; each click moves it by one."""
     centre = lowest + 2
     chances[:] = zero

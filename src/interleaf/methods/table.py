@@ -72,7 +72,8 @@ class Kernels:
 class Method:
     """One row of the table; `schemes` with the default first, `many_schemes` where more than two rankers differ.
 
-    `needs` is what credit needs besides ranks; `rankless_schemes` need no ranks either. Of the lists: `composes_as` is
+    `needs` is what credit needs besides ranks; `rankless_schemes` need no ranks either; `additive` says that credit is
+    the sum of that of each click alone. Of the lists: `composes_as` is
     the method whose lists it shows, if another's, and `composing` are the parameters that have a part in them;
     `even_owners` says that every position is owned by each ranker alike, whatever is shown there, and `even_tops` that
     the top document of each is shown first as often. `unfair` are values of parameters that make all this untrue.
@@ -90,6 +91,7 @@ class Method:
     whole_rankings: bool = False
     many_schemes: tuple[str, ...] | None = None
     rankless_schemes: tuple[str, ...] = ()
+    additive: bool = False
     composes_as: str = ""
     composing: tuple[str, ...] = ()
     even_owners: bool = False
@@ -244,11 +246,11 @@ METHODS: dict[str, Method] = {
                 ),
             ),
             schemes=tuple(form + variant for variant in ("_deduped", "") for form in FORMS),
+            additive=True,
             claims=Claims(considerate=True, unbiased=True, pareto=False, reusable=False),
             needs=("teams",),
             has_teams=True,
             rankless_schemes=FORMS,
-            composing=("fill", "prefix"),
             even_owners=True,
             unfair=("owned", "stop"),
         ),
@@ -260,6 +262,7 @@ METHODS: dict[str, Method] = {
             parameters=(_TAU,),
             schemes=FORMS,
             many_schemes=("click", "normalized", "binary"),
+            additive=True,
             claims=Claims(considerate=False, unbiased=True, pareto=True, reusable=True),
             needs=("lengths", "union"),
             has_teams=True,
@@ -285,9 +288,10 @@ METHODS: dict[str, Method] = {
                 ),
             ),
             schemes=("click", "normalized"),
+            additive=True,
             claims=Claims(considerate=True, unbiased=False, pareto=False, reusable=False),
             needs=("lengths",),
-            composing=("credit", "samples"),
+            composing=("credit",),
         ),
         Method(
             name="sample_scored_only",
@@ -296,9 +300,11 @@ METHODS: dict[str, Method] = {
             rankers=(2, None),
             parameters=(_TAU,),
             schemes=("binary", "click"),
+            additive=True,
             claims=Claims(considerate=True, unbiased=False, pareto=False, reusable=False),
+            needs=("lengths",),
             has_teams=True,
-            composing=("tau",),
+            composes_as="team_draft",
         ),
         Method(
             name="pairwise_preference",

@@ -14,6 +14,7 @@ from interleaf.papers.study import Progress, Study
 STUDIES = {
     "hofmann2011": "accuracy and convergence of interleaving methods (H11)",
     "chapelle2012": "interleaving, absolute metrics and judges: agreement, and the data each takes (C12)",
+    "chapelle2012-learning": "what a click is worth, learned from experiments with a known winner (C12, section 10)",
     "historical2012": "old clicks for new rankers (H12h)",
     "oosterhuis2017": "binary error of multileaving methods (O17)",
     "fidelity": "what every method gets wrong with unlimited clicks, and what people saw meanwhile",
@@ -29,5 +30,5 @@ def reproduce(
         raise DataError(f"unknown study {name!r}; known are {listed(STUDIES)}")
     if scale not in SCALES:
         raise DataError(f"unknown scale {scale!r}; give {listed(SCALES)}")
-    made: Study = import_module(f"interleaf.papers.{name}").study(folder, scale, seed, progress)
+    made: Study = import_module(f"interleaf.papers.{name.replace('-', '_')}").study(folder, scale, seed, progress)
     return made

@@ -43,12 +43,12 @@ def charts(report: Findings) -> dict[str, list[Chart]]:
     """The charts of each section that has any."""
     names = Names(report.rankers)
     made = {
-        "comparisons": _forest(forest_rows(report, names), report, "Which ranker people prefer"),
+        "comparisons": _forest(forest_rows(report, names), report, "Which ranker people prefer", ANYTIME),
         "over_time": _over_time(time_rows(report, names), report),
         "outcomes": _outcomes(outcome_rows(report, names)),
         "standing": [*_matrix(matrix_rows(report, names), report), *_strengths(strength_rows(report, names))],
         "slots": _slots(slot_rows(report, names)),
-        "segments": _forest(segment_rows(report, names), report, "Which ranker people prefer, by segment"),
+        "segments": _forest(segment_rows(report, names), report, "Which ranker people prefer, by segment", ADJUSTED),
     }
     return {section: drawn for section, drawn in made.items() if drawn}
 
@@ -56,23 +56,28 @@ def charts(report: Findings) -> dict[str, list[Chart]]:
 def forest_rows(report: Findings, names: Names) -> list[Row]:
     """The pairs that are shown and have an estimate, with both intervals."""
     labelled = _labelled(shown(report), names)
-    return [_forest_row(label, pair, names) for label, pair in labelled if pair.estimate is not None]
+    return [_forest_row(label, pair, names, pair.winner) for label, pair in labelled if pair.estimate is not None]
 
 
 def segment_rows(report: Findings, names: Names) -> list[Row]:
     """The same for each value of each attribute."""
     every = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
     return [
-        _forest_row(f"{names[segment.attribute]} = {names[segment.value]}\n{pair_label(pair, names)}", pair, names)
+        _forest_row(
+            f"{names[segment.attribute]} = {names[segment.value]}\n{pair_label(pair, names)}",
+            pair,
+            names,
+            pair.preferred(report.confidence),
+        )
         for segment, pair in furthest(every, lambda row: row[1])
         if pair.estimate is not None
     ]
 
 
-def _forest_row(label: str, pair: Comparison, names: Names) -> Row:
+def _forest_row(label: str, pair: Comparison, names: Names, winner: str | None) -> Row:
     low, high = pair.interval or (None, None)
     anytime_low, anytime_high = pair.anytime_interval or (None, None)
-    preferred = {pair.first: FIRST, pair.second: SECOND, None: NEITHER}[pair.winner]
+    preferred = {pair.first: FIRST, pair.second: SECOND, None: NEITHER}[winner]
     return {
         **{"label": label, "estimate": pair.estimate, "preferred": preferred, "second": names[pair.second]},
         **{"low": low, "high": high, "anytime low": anytime_low, "anytime high": anytime_high},
@@ -87,7 +92,8 @@ def time_rows(report: Findings, names: Names) -> list[Row]:
 def _time_row(point: Point, names: Names) -> Row:
     low, high = point.anytime_interval or (None, None)
     pair, time = pair_label(point, names), point.time.isoformat()
-    return {"time": time, "pair": pair, "estimate": point.estimate, "anytime low": low, "anytime high": high}
+    figures = {"estimate": point.estimate, "anytime low": low, "anytime high": high}
+    return {"time": time, "pair": pair, "impressions": point.impressions, **figures}
 
 
 def outcome_rows(report: Findings, names: Names) -> list[Row]:
@@ -153,14 +159,14 @@ def slot_rows(report: Findings, names: Names) -> list[Row]:
     ]
 
 
-def _forest(rows: list[Row], report: Findings, title: str) -> list[Chart]:
+ANYTIME = ", the thin line the anytime interval: once that leaves 0, one ranker is preferred."
+ADJUSTED = ", for one look; a ranker is called preferred where the adjusted p, held against all segments, is small."
+
+
+def _forest(rows: list[Row], report: Findings, title: str, words: str) -> list[Chart]:
     if not rows:
         return []
-    level = f"{100 * report.confidence:g} %"
-    described = (
-        f"The thick line is the {level} interval, the thin line the anytime interval: once that leaves 0, one ranker "
-        "is preferred."
-    )
+    described = f"The thick line is the {100 * report.confidence:g} % interval{words}"
     spec = plots.intervals(
         rows, "label", "estimate", ("anytime low", "anytime high"),
         narrow=("low", "high"), colour="preferred", shapes={name: SHAPES[sign] for name, (_, sign) in FOREST.items()},
@@ -170,13 +176,16 @@ def _forest(rows: list[Row], report: Findings, title: str) -> list[Chart]:
 
 
 def _over_time(rows: list[Row], report: Findings) -> list[Chart]:
-    ends = [row[end] for row in rows for end in ("anytime low", "anytime high", "estimate") if row[end] is not None]
+    # Early intervals are wide: what has a quarter of the impressions sets the scale, and they are cut off there.
+    late = [row for row in rows if 4 * row["impressions"] >= max(other["impressions"] for other in rows)]
+    ends = [row[end] for row in late for end in ("anytime low", "anytime high", "estimate") if row[end] is not None]
     limits = (min(0.0, *ends), max(0.0, *ends)) if ends else None
     days = len({row["time"][:10] for row in rows})
     described = f"The estimate, and around it the {100 * report.confidence:g} % anytime interval, by time."
     panels: dict[str, list[Row]] = {}
     for row in rows:
-        panels.setdefault(row["pair"], []).append(row)
+        cut = {end: _within(row[end], limits) for end in ("anytime low", "anytime high", "estimate")}
+        panels.setdefault(row["pair"], []).append(row | cut)
     return [
         Chart(
             pair,
@@ -188,6 +197,10 @@ def _over_time(rows: list[Row], report: Findings) -> list[Chart]:
         )
         for pair, some in panels.items()
     ]  # fmt: skip
+
+
+def _within(number: float | None, limits: tuple[float, float] | None) -> float | None:
+    return number if number is None or limits is None else min(max(number, limits[0]), limits[1])
 
 
 def _outcomes(rows: list[Row]) -> list[Chart]:

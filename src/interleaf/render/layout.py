@@ -56,10 +56,12 @@ class Page:
 
 
 def lay_out(report: Findings, brief: bool = False) -> Page:
-    """Everything a report says, in the order in which one should read it; in brief, up to the comparisons."""
+    """Everything a report says, in the order in which one should read it; in brief, comparisons and segments."""
     names = Names(report.rankers)
     if brief:
-        parts = [_health(report, names, brief), sections.comparisons(report, names, brief)]
+        more = [sections.segments(report, names), sections.arms(report, names) if not report.comparisons else None]
+        numbers = [sections.comparisons(report, names, brief), *(section for section in more if section is not None)]
+        parts = [_health(report, names, brief), *numbers, *_dropped(report, names)]
     else:
         numbers = [section for make in NUMBERS if (section := make(report, names)) is not None]
         parts = [
@@ -75,12 +77,20 @@ def lay_out(report: Findings, brief: bool = False) -> Page:
     return Page(title, tone, names.within(verdict.sentence), reasons, _facts(report), tuple(parts))
 
 
+def _dropped(report: Findings, names: Names) -> list[Section]:
+    """In brief: what was dropped, on a line."""
+    if not report.totals.dropped:
+        return []
+    told = "; ".join(f"{names.within(reason)}: {count(number)}" for reason, number in report.totals.dropped.items())
+    return [Section("dropped", "Dropped", (f"Rows dropped: {told}.",))]
+
+
 def _facts(report: Findings) -> tuple[str, ...]:
     totals = report.totals
-    units = f"{'' if totals.units_are_exact else 'about '}{count(totals.units)} of {count(report.planned_units)}"
+    units = f"{'' if totals.units_are_exact else 'about '}{count(totals.units)}"
     return (
         _days(totals),
-        f"{units} planned units",
+        f"{units} units ({count(report.planned_units)} planned)",
         f"{count(totals.impressions)} impressions",
         f"{count(totals.clicked)} with an event",
     )

@@ -113,11 +113,11 @@ def arms(report: Findings, names: Names) -> Section | None:
     """Who saw what, and the absolute metrics of each arm."""
     if not report.arms:
         return None
-    first = f"{names[report.arms[0].name]} is the arm that others are held against"
+    base = None if report.baseline is None else names[report.baseline]
     sizes = Grid("arms", "", ["arm"], ("impressions", "with an event", "units"))
     metrics = Grid(
         "metrics",
-        "Metrics, and differences to the first arm",
+        "Metrics" if base is None else f"Metrics, and differences to {base}",
         ("arm", "metric"),
         ("value", "difference", "interval", "p"),
         drop_empty=True,
@@ -134,10 +134,16 @@ def arms(report: Findings, names: Names) -> Section | None:
                 written(signed, metric.difference),
                 written(span, metric.interval),
                 written(probability, metric.p_value),
-                reason=metric.reason or (first if arm is report.arms[0] else ""),
+                reason=metric.reason or _arm_reason(base, name),
             )
     grids = [sizes, metrics] if metrics.rows else [sizes]
     return _section("arms", "Arms and their metrics", (), grids, names, folded=False)
+
+
+def _arm_reason(base: str | None, name: str) -> str:
+    if base is None:
+        return "there is no arm to compare with"
+    return f"{base} is the arm that others are held against" if name == base else ""
 
 
 def slots(report: Findings, names: Names) -> Section | None:
@@ -167,13 +173,16 @@ def neutrality(report: Findings, names: Names) -> Section | None:
     return _section("neutrality", "Neutrality", words, [grid], names, folded=False)
 
 
+SEGMENT_FIGURES = ("estimate", "interval", "adjusted_p_value", "clicked")
+
+
 def segments(report: Findings, names: Names) -> Section | None:
     """The comparisons for each value of an attribute, with the warning that they are many."""
     if not report.segments:
         return None
     every = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
     some = furthest(every, lambda row: row[1])
-    figures = [figure for figure in main_figures(report) if figure.title not in ("p", "with an event")]
+    figures = [figure for figure in main_figures(report) if figure.fields[0] in SEGMENT_FIGURES]
     grids = []
     for attribute, rows in groupby(some, key=lambda row: row[0].attribute):
         labelled = [(f"{names[segment.value]}: {pair_label(pair, names)}", pair) for segment, pair in rows]

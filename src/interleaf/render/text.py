@@ -72,7 +72,7 @@ def _show_in_colour(page: Page, console: Any) -> None:
                 line.stylize(COLOURS[mark], 0, len(mark) if words.startswith(mark) else 0)
             console.print(line)
         for table in section.tables:
-            console.print(_rich_table(table))
+            console.print(*([Text(table.title, style="bold"), "\n"] if table.title else []), _rich_table(table), sep="")
         for reason in section.reasons:
             console.print(Text(reason, style="dim"))
 

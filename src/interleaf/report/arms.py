@@ -41,8 +41,12 @@ def arms(tally: Tally, settings: Settings) -> tuple[Arm, ...]:
             tally.units.count((seen >> place & 1) == 1),
             tuple(_metrics(arm, tally.arms[base] if base and base != name else None, settings.confidence)),
         )
-        for place, (name, arm) in enumerate(tally.arms.items())
+        for place, (name, arm) in sorted(enumerate(tally.arms.items()), key=_interleaved_first)
     )
+
+
+def _interleaved_first(arm: tuple[int, tuple[str, pages.Arm]]) -> tuple[bool, str]:
+    return arm[1][0] != INTERLEAVED, arm[1][0]
 
 
 def baseline(tally: Tally, settings: Settings) -> str | None:

@@ -24,13 +24,13 @@ def bias(composed: str, scored: str, scheme: str, relaxed: bool = False) -> str:
             return ""
         return (
             f"{given} is biased: it prefers somebody even if clicks depend on the rank only "
-            f"(interleaf audit {given.method.name} shows the smallest case)"
+            f"({given.method.paper}; interleaf audit '{given}' shows the smallest case)"
         )
     if fair and made.method.even_owners and scheme in given.method.rankless_schemes:
         return ""
     return (
-        f"lists of {made} scored as {given} are biased: that credit is fair to the lists of {given} alone, and on "
-        "others prefers somebody even if clicks depend on the rank only"
+        f"lists of {made} scored as {given} are biased: that credit ({given.method.paper}) is fair to the lists of "
+        f"{given} alone, and on others prefers somebody even if clicks depend on the rank only"
     )
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from interleaf.engines.book import OTHER
 from interleaf.errors import DataError, listed
 from interleaf.methods.table import resolve
-from interleaf.report.arms import arms
+from interleaf.refine.learn.learned import CROSS_FITTED, LEARNED
+from interleaf.report.arms import arms, baseline
 from interleaf.report.compare import (
     HOLM,
     MAX_T,
@@ -27,6 +28,7 @@ from interleaf.report.verdict import verdict
 from interleaf.stats import ranking, strengths
 from interleaf.stats.multiplicity import holm
 from interleaf.tally import Tally
+from interleaf.tally.pages import CLICKED
 
 
 def report(tally: Tally, settings: Settings) -> Report:
@@ -35,7 +37,7 @@ def report(tally: Tally, settings: Settings) -> Report:
     about = tally.about
     result = compared(tally, settings) if about.method else None
     comparisons = result.comparisons if result else ()
-    measured = arms(tally, settings)
+    measured, totals = arms(tally, settings), _totals(tally)
     tested = slots(tally)
     checks = health(tally, settings, comparisons, tested)
     return Report(
@@ -50,12 +52,13 @@ def report(tally: Tally, settings: Settings) -> Report:
         confidence=settings.confidence,
         planned_units=settings.planned_units,
         correction=settings.correction,
-        verdict=verdict(comparisons, checks, settings),
-        totals=_totals(tally),
+        verdict=verdict(comparisons, checks, settings, totals),
+        totals=totals,
         health=checks,
         comparisons=comparisons,
         standing=_standing(tally, result, settings) if result else None,
         arms=measured,
+        baseline=baseline(tally, settings),
         slots=tested,
         neutrality=neutrality(tally),
         over_time=over_time(tally, settings, result) if result else (),
@@ -72,14 +75,19 @@ def _check(tally: Tally, settings: Settings) -> None:
         raise DataError(f"unknown correction {settings.correction!r}; known are {listed((HOLM, MAX_T))}")
     if not 0.5 <= settings.confidence < 1:
         raise DataError(f"confidence is {settings.confidence!r}; give a share from 0.5 to below 1, such as 0.95")
+    if settings.look is not None and not 1 <= settings.look[0] <= settings.look[1]:
+        which, of = settings.look
+        raise DataError(f"there is no look {which} among {of} planned ones; give which of how many, such as 2 of 5")
+    if settings.holdout is not None and not 0 < settings.holdout < 1:
+        raise DataError(f"holdout is {settings.holdout!r}; give the planned share of units, such as 0.05")
     if settings.planned_units < 1:
         raise DataError(f"planned_units is {settings.planned_units!r}; give a whole number from 1 up")
 
 
 def _totals(tally: Tally) -> Totals:
     return Totals(
-        impressions=sum(int(arm.measures[:, 0].sum()) for arm in tally.arms.values()),
-        clicked=sum(int(arm.measures[:, 1].sum()) for arm in tally.arms.values()),
+        impressions=tally.impressions,
+        clicked=sum(int(arm.measures[:, CLICKED].sum()) for arm in tally.arms.values()),
         units=tally.units.count(),
         units_are_exact=tally.units.is_exact,
         since=None if tally.since is None else moment(tally.since),
@@ -145,6 +153,12 @@ def _notes(tally: Tally, settings: Settings) -> tuple[str, ...]:
         for name, number in sorted(tally.facts.items())
         if name.startswith(OTHER)
     ]
+    if about.scheme.startswith(LEARNED):
+        honest = "each user was scored by weights from users before" if about.scheme.endswith(CROSS_FITTED) else ""
+        notes.append(
+            "Clicks earn what was learned of such clicks (C12, section 10), not one credit each; "
+            + (f"this experiment had a part in it, so {honest}." if honest else "this experiment had no part in it.")
+        )
     if about.sessions is not None:
         notes.append(
             f"Impressions of a unit less than {about.sessions:g} s apart were scored as one (C12, section 9): counts "
@@ -156,10 +170,9 @@ def _notes(tally: Tally, settings: Settings) -> tuple[str, ...]:
             "count, and add noise. Log ranks or rankings to leave them out."
         )
     if tally.segments:
-        number = len(tally.segments)
         notes.append(
-            f"{number} segments were looked at: one in twenty shows a difference at 95 % where there is none. Their "
-            "adjusted p-values hold for all of them together."
+            f"{len(tally.segments)} segments were looked at, each for one look: where there is no difference, a share "
+            f"of {1 - settings.confidence:.2g} of them shows one. Their adjusted p-values hold for all together."
         )
     if not about.method:
         notes.append("The log has no interleaved lists: arms are compared, rankers are not.")

@@ -160,6 +160,8 @@ def segment_comparison(
     """A comparison of a part of the log: what one look at it says."""
     figures: list[Figure] = [(name, getattr(estimate, name), estimate.reason) for name in _ESTIMATED]
     figures += [("estimate", estimate.value, estimate.reason), ("adjusted_p_value", adjusted, estimate.reason)]
+    figures += [(name, None, "segments are for one look") for name in ("anytime_interval", "anytime_p_value")]
+    figures += [(name, None, "not counted by segment") for name in ("units", "wins", "losses", "ties")]
     return _comparison(names, {"impressions": impressions, "clicked": clicked}, figures)
 
 

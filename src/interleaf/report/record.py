@@ -67,6 +67,12 @@ class Comparison:
         low, high = self.anytime_interval
         return self.first if low > 0 else self.second if high < 0 else None
 
+    def preferred(self, confidence: float) -> str | None:
+        """Whom one look prefers, held against all comparisons of its kind."""
+        if self.estimate is None or self.adjusted_p_value is None or self.adjusted_p_value > 1 - confidence:
+            return None
+        return self.first if self.estimate > 0 else self.second
+
 
 @dataclass(frozen=True)
 class Strength:
@@ -90,7 +96,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Metric:
-    """An absolute metric of one arm, and its difference to the first arm (A/B), clustered by unit."""
+    """An absolute metric of one arm, and its difference to the report's `baseline` arm, clustered by unit."""
 
     name: str
     value: float | None
@@ -199,6 +205,7 @@ class Findings:
     comparisons: tuple[Comparison, ...]
     standing: Standing | None = None
     arms: tuple[Arm, ...] = ()
+    baseline: str | None = None
     slots: tuple[Slot, ...] = ()
     neutrality: tuple[Neutrality, ...] = ()
     over_time: tuple[Point, ...] = ()

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from interleaf.decode.events import FATES
 from interleaf.report.compare import Settings
-from interleaf.report.record import FAILED, Check, Comparison, Verdict
+from interleaf.report.record import FAILED, Check, Comparison, Totals, Verdict
 from interleaf.stats.multiplicity import holm
 
+ANOTHER_KIND = FATES[5]
+NOTHING = Totals(0, 0, 0, True, None, None)
 
-def verdict(comparisons: Sequence[Comparison], checks: Sequence[Check], settings: Settings) -> Verdict:
+
+def verdict(
+    comparisons: Sequence[Comparison], checks: Sequence[Check], settings: Settings, totals: Totals = NOTHING
+) -> Verdict:
     """A failed check takes the trust away.
 
     Without planned looks it rests on the anytime intervals, so that it may be read at any time; with them, on the look.
     """
     failed = tuple(f"{check.name}: {check.figure}" for check in checks if check.status == FAILED)
-    sentence, winner = _answer(comparisons, settings)
+    sentence, winner = _answer(comparisons, settings, totals)
     if failed:
         sentence = f"Do not trust this yet: {len(failed)} health check{'s' * (len(failed) > 1)} failed. {sentence}"
     return Verdict(sentence, winner, not failed, failed)
 
 
-def _answer(comparisons: Sequence[Comparison], settings: Settings) -> tuple[str, str | None]:
+def _answer(comparisons: Sequence[Comparison], settings: Settings, totals: Totals) -> tuple[str, str | None]:
     if not comparisons:
-        return "Nothing was interleaved, so no ranker is compared with another.", None
+        dropped = " that could be used" if totals.dropped else ""
+        return f"The log has no interleaved lists{dropped}, so no ranker is compared with another.", None
+    if comparisons[0].clicked == 0 and totals.events.get(ANOTHER_KIND):
+        number = totals.events[ANOTHER_KIND]
+        return f"No event of the kinds that count has come: {number:,} events are of another kind.", None
     if len(comparisons) == 1:
         return _of_two(comparisons[0], settings)
     return _of_many(comparisons, settings)
@@ -32,20 +42,22 @@ def _answer(comparisons: Sequence[Comparison], settings: Settings) -> tuple[str,
 def _of_two(one: Comparison, settings: Settings) -> tuple[str, str | None]:
     if one.clicked == 0:
         return "Nobody has clicked yet: there is nothing to compare.", None
-    if one.estimate is None or one.anytime_interval is None:
-        reason = one.reasons.get("anytime_interval", "")
+    if one.estimate == 0 and one.error is None:
+        return f"No click favours {one.first} or {one.second}: every list scores 0.", None
+    interval = one.anytime_interval if settings.look is None else one.interval
+    if one.estimate is None or interval is None:
+        reason = one.reasons.get("anytime_interval" if settings.look is None else "interval", "")
         return f"It is too early to say whom people prefer: {reason}.", None
     winner = _winner(one, settings)
     if winner is None:
         return (
             f"No difference between {one.first} and {one.second} is shown yet: the score is {one.estimate:+.3f}, and "
-            f"anything from {one.anytime_interval[0]:+.3f} to {one.anytime_interval[1]:+.3f} fits "
-            f"what {one.units:,} units did.",
+            f"anything from {interval[0]:+.3f} to {interval[1]:+.3f} fits what {one.units:,} units did.",
             None,
         )
     loser = one.second if winner == one.first else one.first
-    shares = _shares(one, winner)
-    return f"People prefer {winner} to {loser}{shares}. Chance does not explain that: {_sure(one, settings)}.", winner
+    shares, sure = _shares(one, winner), _sure(one, settings, 1 if winner == one.first else -1)
+    return f"People prefer {winner} to {loser}{shares}. Chance does not explain that: {sure}.", winner
 
 
 def _winner(one: Comparison, settings: Settings) -> str | None:
@@ -64,13 +76,15 @@ def _shares(one: Comparison, winner: str) -> str:
     return f": of {decided:,} lists where clicks favoured one of the two, {(won or 0) / decided:.0%} favoured {winner}"
 
 
-def _sure(one: Comparison, settings: Settings) -> str:
+def _sure(one: Comparison, settings: Settings, sign: int) -> str:
+    """How large and how sure, in the winner's direction."""
+    score = sign * (one.estimate or 0.0)
     if settings.look is not None:
         which, of = settings.look
-        return f"the score is {one.estimate:+.3f}, p = {one.look_p_value:.2g} at look {which} of {of}"
-    low, high = one.anytime_interval or (0.0, 0.0)
+        return f"its score is {score:+.3f}, p = {one.look_p_value:.2g} at look {which} of {of}"
+    low, high = sorted(sign * end for end in one.anytime_interval or (0.0, 0.0))
     return (
-        f"the score is {one.estimate:+.3f}, between {low:+.3f} and {high:+.3f} with {settings.confidence:.0%} "
+        f"its score is {score:+.3f}, between {low:+.3f} and {high:+.3f} with {settings.confidence:.0%} "
         "confidence, however often one looks"
     )
 

@@ -26,6 +26,7 @@ from interleaf.stats.figure import Interval
 from interleaf.stats.sums import significance
 
 EARLY = "too early: so few units allow no interval yet"
+WIDEST = 50  # standard errors to each side; a wider interval says nothing
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def anytimes(
     errors = np.array([found.error or 1.0 for found in estimates])
     degrees = np.where(sound, [(found.effective_units or 2.0) - 1 for found in estimates], 1.0)
     clock = np.where(sound, np.broadcast_to(units, len(estimates)), 1.0)  # where nothing is, no unit need be
-    radius = errors * statistic(multiplier(clock, planned, confidence), degrees)
+    width = statistic(multiplier(clock, planned, confidence), degrees)
+    radius = np.where(width > WIDEST, np.inf, errors * width)
     p_values = anytime_p_value(deviate(values / errors, degrees), clock, planned, confidence)
     return tuple(
         _record(found, float(half), float(p_value))

@@ -9,5 +9,6 @@ stored.py   a tally as a file
 """
 
 from interleaf.tally.about import About as About
+from interleaf.tally.tally import ALONE as ALONE
 from interleaf.tally.tally import Coded as Coded
 from interleaf.tally.tally import Tally as Tally

@@ -24,6 +24,10 @@ SHARED = "impressions that two tallies share"
 
 def merged(one: Tally, other: Tally) -> Tally:
     """Both together; an error names what they disagree in."""
+    if not one.about.method and other.about.method:
+        one = as_if(one, other.about)
+    elif one.about.method and not other.about.method:
+        other = as_if(other, one.about)
     _check(one.about, other.about)
     rankers = min(one.about.rankers, other.about.rankers)
     total = reordered(one, rankers)
@@ -40,6 +44,7 @@ def absorb(total: Tally, more: Tally) -> None:
     _merge_units(total, more)
     for key, scores in more.segments.items():
         total.segments[key] = added(total.segments[key], scores) if key in total.segments else scores
+    total.check_segments()
     for name, arm in more.arms.items():
         total.arms[name] = added(total.arms[name], arm) if name in total.arms else arm
     shared = total.sample.merge(more.sample)
@@ -73,7 +78,10 @@ def reordered(tally: Tally, rankers: Sequence[str]) -> Tally:
 
 def as_if(tally: Tally, about: About) -> Tally:
     """A tally without scores, such as of a holdout, in the form of one with them."""
-    total = type(tally).empty(replace(about, rankers=tally.about.rankers))
+    own = tally.about
+    total = type(tally).empty(
+        replace(about, experiment=own.experiment, version=own.version, rankers=own.rankers, composed="")
+    )
     values = np.zeros((tally.units.size, SUMS + total.units.columns), np.int64)
     values[:, :SUMS] = tally.units.values[:, :SUMS]
     total.units.merge(tally.units.level, tally.units.hashes, values)

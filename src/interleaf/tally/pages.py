@@ -106,7 +106,7 @@ def _add_clicks(buckets: Array, counts: Array, clicked: Array, delays: Array, in
 @part
 def _bin(time: float) -> int:
     """Eight bins a doubling of 1 + time; the last one takes the rest."""
-    return min(int(8 * np.log2(1 + time)), BINS - 1)
+    return int(min(8 * np.log2(1 + time), BINS - 1))
 
 
 def quantile(bins: Array, share: float) -> float:
@@ -121,7 +121,7 @@ def quantile(bins: Array, share: float) -> float:
 def _add_latency(latency: Array, bins: Array) -> None:
     for row in range(len(latency)):
         for ranker in range(latency.shape[1]):
-            if latency[row, ranker] >= 0:
+            if 0 <= latency[row, ranker] < np.inf:
                 bins[ranker, _bin(latency[row, ranker])] += 1
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections import Counter
 from dataclasses import asdict
 from io import BytesIO
@@ -14,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interleaf.errors import DataError
+from interleaf.methods.arrays import Array
 from interleaf.tally.about import About
-from interleaf.tally.pages import Arm, Lists
-from interleaf.tally.scores import Scores
+from interleaf.tally.pages import Arm
 
 if TYPE_CHECKING:
     from interleaf.tally.tally import Tally
@@ -31,6 +30,8 @@ def save(tally: Tally, path: str | Path) -> None:
     try:
         unfinished.write_bytes(to_bytes(tally))
         unfinished.replace(path)
+    except OSError as error:
+        raise DataError(f"cannot write the tally {path}: {error.strerror}") from None
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -80,35 +81,47 @@ def from_bytes(data: bytes, kind: type[Tally], name: str = "these bytes") -> Tal
             arrays = {key: file[key] for key in file.files}
         rest = json.loads(arrays["rest"].tobytes())
         version = rest["version"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{name} is no tally of interleaf: {error}") from None
-    if version != VERSION:
+        tally = _tally(arrays, rest, kind) if version == VERSION else None
+    except Exception as error:  # zip, zlib, numpy and JSON each have errors of their own for damaged bytes
+        raise DataError(f"{name} is no tally of interleaf, or a damaged one: {error or type(error).__name__}") from None
+    if tally is None:
         raise DataError(f"{name} is a tally of version {version}; this interleaf reads version {VERSION}: upgrade it")
-    return _tally(arrays, rest, kind)
+    return tally
 
 
 def _tally(arrays: dict[str, Any], rest: dict[str, Any], kind: type[Tally]) -> Tally:
     about = rest["about"] | {"rankers": tuple(rest["about"]["rankers"])}
     tally = kind.empty(About(**about))
-    tally.scores, tally.lists = _part(Scores, arrays, "scores"), _part(Lists, arrays, "lists")
-    tally.arms = {arm: _part(Arm, arrays, f"arm{number}") for number, arm in enumerate(rest["arms"])}
+    none, arm = tally.scores, Arm.empty()
+    tally.scores, tally.lists = _part(none, arrays, "scores"), _part(tally.lists, arrays, "lists")
+    tally.arms = {name: _part(arm, arrays, f"arm{number}") for number, name in enumerate(rest["arms"])}
     tally.segments = {
-        (attribute, value): _part(Scores, arrays, f"segment{number}")
+        (attribute, value): _part(none, arrays, f"segment{number}")
         for number, (attribute, value) in enumerate(rest["segments"])
     }
     for name in _COUNTERS:
         setattr(tally, name, Counter(rest["counters"][name]))
     tally.since, tally.until = rest["span"]
     tally.slices.step, tally.slices.first = rest["slices"]
-    tally.slices.counts = arrays["slices"]
-    tally.units.merge(rest["levels"][0], arrays["units"], arrays["unit_values"])
+    tally.slices.counts = _like(tally.slices.counts, arrays["slices"], 1)
+    values = _like(tally.units.values, arrays["unit_values"], 1)
+    tally.units.merge(rest["levels"][0], _like(tally.units.hashes, arrays["units"], 1)[: len(values)], values)
     tally.sample.raise_to(rest["levels"][1])
-    tally.sample.add(arrays["sample"])
+    tally.sample.add(_like(tally.sample.hashes, arrays["sample"], 1))
     return tally
 
 
-def _part(kind: Any, arrays: dict[str, Any], name: str) -> Any:
-    return kind(*(arrays[f"{name}.{field}"] for field in kind._fields))
+def _part(like: Any, arrays: dict[str, Any], name: str) -> Any:
+    """Sums by the names of their fields, in the shapes that they should have."""
+    fields = like._asdict().items()
+    return type(like)(*(_like(values, arrays[f"{name}.{field}"]) for field, values in fields))
+
+
+def _like(wanted: Array, found: Array, free: int = 0) -> Array:
+    """An array, if it is of the right type and shape, but for so many axes."""
+    if found.dtype != wanted.dtype or found.ndim != wanted.ndim or found.shape[free:] != wanted.shape[free:]:
+        raise ValueError(f"an array of {found.dtype} {found.shape} stands where one like {wanted.shape} should")
+    return found
 
 
 _COUNTERS = ("dropped", "events", "facts")

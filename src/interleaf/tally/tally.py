@@ -16,13 +16,14 @@ from interleaf.methods.arrays import Array
 from interleaf.score import Scored
 from interleaf.tally import merge, stored
 from interleaf.tally.about import About
-from interleaf.tally.pages import Arm, Lists
+from interleaf.tally.pages import QUERIES, Arm, Lists
 from interleaf.tally.scores import Scores
 from interleaf.tally.seen import Sample
 from interleaf.tally.slices import Slices
 from interleaf.tally.units import Units
 
 Coded = tuple[Array, list[str]]  # a number for each row, and what the numbers stand for; -1 stands for nothing
+ALONE = "impressions that are their own unit"
 MOST_ARMS = 60
 MOST_SEGMENTS = 256
 
@@ -53,13 +54,18 @@ class Tally:
         columns = scores.sums.shape[1]
         return cls(about, scores, Units(columns), Slices(columns), Lists.empty(rankers), Sample())
 
+    @property
+    def impressions(self) -> int:
+        """All that were counted, of every arm."""
+        return sum(int(arm.measures[:, QUERIES].sum()) for arm in self.arms.values())
+
     def add(self, decoded: Decoded, scored: Scored | None, segments: Mapping[str, Coded], latency: Array) -> None:
         """Count rows of one design in: with scores where they were interleaved; `segments` by attribute."""
         if not len(decoded.rows):
             return
         found = buckets.buckets(decoded.unit)
         self._arm(decoded.design.arm).add(found, decoded)
-        self.facts["impressions that are their own unit"] += int(decoded.alone.sum())
+        self.facts[ALONE] += int(decoded.alone.sum())
         low, high = int(decoded.time.min()), int(decoded.time.max())
         self.since = low if self.since is None else min(low, self.since)
         self.until = high if self.until is None else max(high, self.until)
@@ -92,13 +98,18 @@ class Tally:
 
     def _segment(self, attribute: str, value: str) -> Scores:
         if (attribute, value) not in self.segments:
-            if len(self.segments) >= MOST_SEGMENTS:
-                raise DataError(
-                    f"attribute {attribute!r} has too many values to report on: more than {MOST_SEGMENTS} segments; "
-                    "group its values in the log, or leave it out of by="
-                )
             self.segments[attribute, value] = Scores.empty(len(self.about.rankers), self.about.linear)
+            self.check_segments()
         return self.segments[attribute, value]
+
+    def check_segments(self) -> None:
+        """Whether a report can tell all segments apart."""
+        if len(self.segments) > MOST_SEGMENTS:
+            worst = Counter(attribute for attribute, _ in self.segments).most_common(1)[0][0]
+            raise DataError(
+                f"attribute {worst!r} has too many values to report on: more than {MOST_SEGMENTS} segments in all; "
+                "group its values in the log, or leave it out of by="
+            )
 
     def _arm(self, name: str) -> Arm:
         self.number_of(name)

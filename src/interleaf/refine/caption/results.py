@@ -1,0 +1,147 @@
+"""Results as people saw them, page after page: what their captions measure, how they were judged, who clicked them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf import buckets, log
+from interleaf.decode import Decoded, Decoding
+from interleaf.decode.attributes import attribute, excluded
+from interleaf.decode.columns import Lists, column, lists, numbers, texts
+from interleaf.engines.local import opened
+from interleaf.engines.work import Task
+from interleaf.methods.arrays import Array
+from interleaf.refine.caption.measures import measure
+from interleaf.schema import SCHEMA
+from interleaf.tally.seen import Sample
+
+QUERY = "interleaf-query"  # the salt of its hash
+NO_CAPTIONS = "no captions"
+UNEVEN = "more or fewer captions than documents"
+
+
+@dataclass(frozen=True)
+class CaptionTask(Task):
+    """What to read of a log, with its captions."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are always read."""
+        return tuple(dict.fromkeys([*super().columns, "captions", "grades", "query", "documents", "attributes"]))
+
+
+class Results:
+    """The results of some impressions, page after page, on each of which `counts` of them stand.
+
+    By result: `page` is its row of `decoded`, `place` its position from 0, `measures` what its caption looks like,
+    `clicked` whether it was, `bucket` that of the unit.
+    """
+
+    def __init__(self, batch: pa.RecordBatch, decoded: Decoded, captions: Lists, measures: Array) -> None:
+        self._batch, self.decoded, self.counts = batch, decoded, decoded.counts
+        self.page = np.repeat(np.arange(len(decoded.rows)), self.counts)
+        self.place = np.arange(len(self.page)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
+        self.measures = measures[self._inside(captions) - int(captions.offsets[0])]
+        self.clicked = decoded.clicked[self.page, self.place]
+        self.bucket = buckets.buckets(decoded.unit)[self.page]
+
+    def _inside(self, found: Lists) -> Array:
+        """Where in a column of lists, one a page, the items of these results are."""
+        starts: Array = found.offsets[self.decoded.rows].astype(np.int64)[self.page] + self.place
+        return starts
+
+    @cached_property
+    def grades(self) -> Array:
+        """Judged relevance, -1 where there is none."""
+        found = np.full(len(self.page), -1, np.int16)
+        array = column(self._batch, "grades")
+        if array is not None:
+            judged = lists(array)
+            whole = (np.diff(judged.offsets)[self.decoded.rows] == self.counts)[self.page]
+            found[whole] = numbers(judged.values, -1, pa.int16())[self._inside(judged)[whole]]
+        return found
+
+    @cached_property
+    def queries(self) -> Array:
+        """The hash of each page's query; pages without one share one."""
+        array = column(self._batch, "query")
+        if array is None:
+            return np.zeros(len(self.decoded.rows), np.uint64)
+        names = texts(array)
+        found: Array = buckets.hashes(QUERY, names.offsets, names.data)[self.decoded.rows]
+        return found
+
+    @cached_property
+    def documents(self) -> Array:
+        """The hash of each result's document."""
+        shown = lists(self._batch.column("documents"))
+        names = texts(shown.values)
+        found: Array = buckets.hashes(buckets.DOCUMENT, names.offsets, names.data)[self._inside(shown)]
+        return found
+
+    def has(self, name: str, value: str) -> Array:
+        """Which pages have an attribute of this value."""
+        found, values = attribute(self._batch, name)
+        return np.asarray(found[self.decoded.rows] == (values.index(value) if value in values else -1))
+
+    def pages(self, impression: str) -> Iterator[tuple[int, list[Any]]]:
+        """The pages of this id, with their captions."""
+        names = self._batch.column("impression")
+        for page, row in enumerate(self.decoded.rows.tolist()):
+            if names[row].as_py() == impression:
+                yield page, self._batch.column("captions")[row].as_py()
+
+
+class Pages:
+    """A log that can be read again and again; `dropped` counts what the last reading could not use, by reason."""
+
+    def __init__(self, source: Any, task: CaptionTask, progress: log.Progress | None = None) -> None:
+        self._source = source if _is_lasting(source) else _held(source, task)
+        self._task, self._progress = task, progress
+        self.dropped: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[Results]:
+        self.dropped = Counter()
+        task, reading, batches = opened(self._source, self._task, Sample(), self._progress)
+        for batch, repeated in batches:
+            yield from self._results(batch, task, repeated)
+        self.dropped += reading.dropped
+
+    def _results(self, batch: pa.RecordBatch, task: Task, repeated: Array) -> Iterator[Results]:
+        decoding = Decoding(batch, task.scoring.counting, task.wants, repeated)
+        left_out = excluded(batch, decoding.unit, task.exclusion, task.crawlers) if task.exclusion else {}
+        array = column(batch, "captions")
+        captions = lists(pa.nulls(batch.num_rows, SCHEMA.field("captions").type) if array is None else array)
+        measures = measure(captions.values[int(captions.offsets[0]) : int(captions.offsets[-1])])
+        left_out |= {NO_CAPTIONS: ~captions.there}
+        for decoded in decoding:
+            self.dropped += decoded.dropped
+            marked = {rule: rows[decoded.rows] for rule, rows in left_out.items()}
+            marked[UNEVEN] = np.diff(captions.offsets)[decoded.rows] != decoded.counts
+            keep = np.ones(len(decoded.rows), np.bool_)
+            for reason, rows in marked.items():
+                self.dropped[reason] += int((rows & keep).sum())
+                keep &= ~rows
+            if keep.any():
+                yield Results(batch, decoded.only(keep), captions, measures)
+        self.dropped = +(self.dropped + decoding.dropped)
+
+
+def _is_lasting(source: Any) -> bool:
+    """Whether it can be read twice; a stream cannot."""
+    if isinstance(source, (str, PathLike, pa.Table, pa.RecordBatch)):
+        return True
+    return isinstance(source, Sequence) and all(isinstance(one, (str, PathLike)) for one in source)
+
+
+def _held(source: Any, task: CaptionTask) -> pa.Table:
+    """A stream in memory."""
+    return pa.Table.from_batches(list(log.read(source, task.columns)))

@@ -1,0 +1,241 @@
+"""An experiment scored with and without caption weights, clustered by unit (H12c, section 3.4).
+
+A click gives credit to rankers as the method says, times its weight:
+
+    score = sum over clicks of weight * (credit of A - credit of B) / sum over credited clicks of weight
+
+so 1 means that all credit went to A and -1 that all went to B; the paper reports .5 + .5 * score. Team draft gives a
+click to the owner, and ignores clicks above the first rank where the rankings differ; the probabilistic score gives it
+by the softmax posterior of each rank, as if the list had been composed that way.
+
+The weights were learned, and a bucket that taught them has its part in that: the influence of bucket b on a score R is
+
+    (S_b - R N_b) / N + (dR/dw)' covariance g_b,     g_b the gradient of the log-likelihood in its results,
+
+and errors are those of these influences, so they count what the weights do not know for sure. What weights vary more
+between queries than between results is added.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf import batch
+from interleaf.buckets import BUCKETS
+from interleaf.decode import INTERLEAVED, Decoded
+from interleaf.errors import DataError, MethodError, listed
+from interleaf.methods.arrays import Array, Impression, pairs
+from interleaf.methods.table import METHODS, Chosen, Scheme, resolve, scheme_of
+from interleaf.refine.caption.gradients import Gradients
+from interleaf.refine.caption.influence import concluded
+from interleaf.refine.caption.logistic import probability
+from interleaf.refine.caption.model import ODDS, PROBABILITY, Model
+from interleaf.refine.caption.results import Results
+from interleaf.score import Scoring, usable
+from interleaf.stats.compare import Estimate
+
+PLAIN = "plain"
+KINDS = (PLAIN, ODDS, PROBABILITY)
+CLICK, DEDUPED = "click", "click_deduped"
+
+
+@dataclass(frozen=True)
+class Rescored:
+    """A pair of rankers, scored by one method: without weights, with each kind, and what a kind changed."""
+
+    first: str
+    second: str
+    method: str
+    impressions: int
+    clicks: int
+    plain: Estimate
+    weighted: dict[str, Estimate]
+    change: dict[str, Estimate]
+
+
+class Entry(NamedTuple):
+    """What is scored together."""
+
+    experiment: str
+    version: int
+    rankers: tuple[str, ...]
+    composed: str
+
+
+class _Sums:
+    """By kind of weight: sums and weights by bucket, and how they move with the model's parameters."""
+
+    def __init__(self, rankers: int, parameters: int) -> None:
+        self.pairs = rankers * (rankers - 1) // 2
+        self.impressions, self.clicks = 0, 0
+        self.scores = np.zeros((len(KINDS), BUCKETS, self.pairs))
+        self.weights = np.zeros((len(KINDS), BUCKETS))
+        self.score_slopes = np.zeros((len(KINDS), self.pairs, parameters))
+        self.weight_slopes = np.zeros((len(KINDS), parameters))
+
+
+class Scores:
+    """Scores of a log while it is read: by the method that composed the lists, and by the posterior of another."""
+
+    def __init__(self, model: Model, scoring: Scoring, trained_here: bool, posterior: str = "probabilistic") -> None:
+        self._model, self._trained_here = model, trained_here
+        self._method, self._posterior = scoring.method, resolve(posterior)
+        self._weights = tuple(scoring.counting.weights.values())
+        self._sums: defaultdict[Entry, dict[str, _Sums]] = defaultdict(dict)
+        self._orders: dict[frozenset[str], tuple[str, ...]] = {}
+        self._gradients = Gradients(model)
+
+    def add(self, results: Results, codes: Array, training: Array) -> None:
+        """Count results in; those of the training mask taught the model."""
+        self._gradients.add(results, codes, training)
+        design = results.decoded.design
+        if design.arm != INTERLEAVED:
+            return
+        composed = resolve(design.method).text
+        rankers = self._orders.setdefault(frozenset(design.rankers), design.rankers)
+        entry = Entry(design.experiment, design.version, rankers, composed)
+        for chosen in self._methods(composed):
+            sums = self._sums[entry].setdefault(chosen.text, _Sums(len(rankers), len(self._model.parameters)))
+            self._score(results, codes, chosen, [design.rankers.index(name) for name in rankers], sums)
+
+    def _methods(self, composed: str) -> list[Chosen]:
+        """The method that was asked for; or that composed, and lists as if they were of the posterior's."""
+        first = resolve(self._method or composed)
+        if not first.method.additive:
+            known = [name for name, method in METHODS.items() if method.additive]
+            raise MethodError(
+                f"clicks cannot be weighted one by one where {first} gives credit; score by {listed(known)}"
+            )
+        same = self._method is not None or first.method is self._posterior.method
+        return [first] if same else [first, self._posterior]
+
+    def _score(self, results: Results, codes: Array, chosen: Chosen, order: list[int], sums: _Sums) -> None:
+        scheme = _scheme(chosen, results.decoded)
+        decoded = usable(results.decoded, chosen, scheme)
+        if not len(decoded.rows):
+            return
+        page, place, amount = _clicks(decoded, self._weights)
+        credits = _credit(decoded, chosen, scheme, page, place)[:, order] * amount[:, None]
+        first, second = pairs(credits.shape[1])
+        differences, credited = credits[:, first] - credits[:, second], np.abs(credits).any(axis=1) * np.abs(amount)
+        starts = np.cumsum(results.counts) - results.counts
+        rows = starts[np.searchsorted(results.decoded.rows, decoded.rows[page])] + place
+        sums.impressions += len(decoded.rows)
+        sums.clicks += int((credited > 0).sum())
+        for kind, name in enumerate(KINDS):
+            weight, slope = _weighted(self._model, codes[rows], name)
+            for pair in range(sums.pairs):
+                part = weight * differences[:, pair]
+                sums.scores[kind, :, pair] += np.bincount(results.bucket[rows], part, BUCKETS)
+                sums.score_slopes[kind, pair] += part @ slope
+            sums.weights[kind] += np.bincount(results.bucket[rows], weight * credited, BUCKETS)
+            sums.weight_slopes[kind] += (weight * credited) @ slope
+
+    def rescored(self, confidence: float = 0.95) -> tuple[Rescored, ...]:
+        """Every pair of the latest version of the one experiment, by every method."""
+        names = sorted({entry.experiment for entry in self._sums})
+        if len(names) > 1:
+            raise DataError(f"the log holds {len(names)} experiments; name one of them: {listed(names[:20])}")
+        if not names:
+            return ()
+        entry = max(self._sums, key=lambda one: (one.version, self._size(one), one))
+        first, second = pairs(len(entry.rankers))
+        return tuple(
+            self._rescored(entry, method, sums, pair, (one, other), confidence)
+            for pair, (one, other) in enumerate(zip(first.tolist(), second.tolist(), strict=True))
+            for method, sums in self._sums[entry].items()
+        )
+
+    @property
+    def others(self) -> int:
+        """Impressions of another version, method or set of rankers than the one that is scored."""
+        sizes = sorted((entry.version, self._size(entry)) for entry in self._sums)
+        return sum(size for _, size in sizes[:-1])
+
+    def _size(self, entry: Entry) -> int:
+        return max(sums.impressions for sums in self._sums[entry].values())
+
+    def _rescored(
+        self, entry: Entry, method: str, sums: _Sums, pair: int, places: tuple[int, int], confidence: float
+    ) -> Rescored:
+        found = [self._influence(sums, kind, pair) for kind in range(len(KINDS))]
+        counts = sums.weights[0]
+        estimates = {
+            name: concluded(value, influence, sums.weights[kind], extra, confidence)
+            for kind, (name, (value, influence, extra)) in enumerate(zip(KINDS, found, strict=True))
+        }
+        change = {
+            name: concluded(found[0][0] - value, found[0][1] - influence, counts, extra, confidence)
+            for name, (value, influence, extra) in zip(KINDS, found, strict=True)
+            if name != PLAIN
+        }
+        plain = estimates.pop(PLAIN)
+        one, other = (entry.rankers[place] for place in places)
+        return Rescored(one, other, method, sums.impressions, sums.clicks, plain, estimates, change)
+
+    def _influence(self, sums: _Sums, kind: int, pair: int) -> tuple[float, Array, float]:
+        """A score, the influence of each bucket on it, and the variance that a model from elsewhere brings along."""
+        total = sums.weights[kind].sum()
+        if total <= 0:
+            return 0.0, np.zeros(BUCKETS), 0.0
+        value = float(sums.scores[kind, :, pair].sum() / total)
+        influence = (sums.scores[kind, :, pair] - value * sums.weights[kind]) / total
+        slope = (sums.score_slopes[kind, pair] - value * sums.weight_slopes[kind]) / total
+        covariance = np.array(self._model.covariance)
+        if self._trained_here:
+            excess = float(slope @ (self._gradients.covariance() - covariance) @ slope)
+            return value, influence + self._gradients.units @ (covariance @ slope), max(0.0, excess)
+        return value, influence, float(slope @ covariance @ slope)
+
+
+def centred(score: float) -> float:
+    """A score from -1 to 1 as the paper reports it: .5 is no preference.
+
+    >>> centred(0.0062)
+    0.5031
+    """
+    return 0.5 + 0.5 * score
+
+
+def _scheme(chosen: Chosen, decoded: Decoded) -> Scheme:
+    """Clicks as they are; those on the shared prefix count for nobody, where a method offers that and ranks tell it."""
+    offered = chosen.method.schemes_for(len(decoded.design.rankers))
+    return scheme_of(DEDUPED if DEDUPED in offered and decoded.has["ranks"].any() else CLICK)
+
+
+def _clicks(decoded: Decoded, weights: Sequence[float]) -> tuple[Array, Array, Array]:
+    """Row, position and worth of each clicked result: events of several kinds add up."""
+    worth = np.tensordot(np.array(weights), decoded.clicks.clicks.astype(np.float64), 1)
+    page, place = np.nonzero(worth)
+    return page, place, worth[page, place]
+
+
+def _credit(decoded: Decoded, chosen: Chosen, scheme: Scheme, page: Array, place: Array) -> Array:
+    """The credit of each click alone, `[click, ranker]`."""
+    alone = np.zeros((len(page), decoded.impressions.ranks.shape[2]), np.bool_)
+    alone[np.arange(len(page)), place] = True
+    some = Impression(*(values[page] for values in decoded.impressions))
+    if not len(page):
+        return np.zeros((0, decoded.impressions.ranks.shape[1]))
+    return batch.credit(chosen, scheme, some, decoded.counts[page], alone, threads=1)[0]
+
+
+def _weighted(model: Model, codes: Array, kind: str) -> tuple[Array, Array]:
+    """The weight of each click, and the derivative of its log by parameter."""
+    columns = model.columns(codes).astype(np.float64)
+    if kind == PLAIN:
+        return np.ones(len(codes)), np.zeros_like(columns)
+    own = slice(columns.shape[1] - len(model.weights), None)
+    alike = columns.copy()  # as if every caption were the mean one
+    alike[:, own] = model.means
+    if kind == ODDS:
+        columns[:, : own.start] = 0
+        return model.click_weights(codes, ODDS), -columns
+    context = model.context(codes)
+    without, within = (1 - probability(context + part) for part in (model.mean, model.attraction(codes)))
+    return model.click_weights(codes, PROBABILITY), without[:, None] * alike - within[:, None] * columns

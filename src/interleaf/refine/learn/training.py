@@ -1,0 +1,193 @@
+"""Logs to what credit is learned from: the moments of every experiment of two rankers, in a size that does not grow."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf import buckets, log
+from interleaf.decode import Counting, Decoded
+from interleaf.decode.attributes import Exclusion
+from interleaf.engines import local
+from interleaf.engines.work import Part, Task, work
+from interleaf.errors import DataError
+from interleaf.methods.arrays import Array
+from interleaf.methods.table import Chosen, Scheme
+from interleaf.refine.caption.model import Model
+from interleaf.refine.learn.captions import CaptionWeights
+from interleaf.refine.learn.clicks import credited
+from interleaf.refine.learn.features import EQUAL, default_features, matrix
+from interleaf.refine.learn.inverse_z import Moments
+from interleaf.refine.learn.learned import counting_to_dict, needs
+from interleaf.score import Scoring
+from interleaf.tally.seen import Sample
+
+SUMS = ".sums"
+VERSION = 1
+MOST_EXPERIMENTS = 1000
+
+
+class Pair(NamedTuple):
+    """An experiment and its rankers, by name in order; moments are those of the first over the second."""
+
+    experiment: str
+    version: int
+    first: str
+    second: str
+
+
+@dataclass(eq=False)
+class Training:
+    """The moments of all pairs of a log, what they were made of, and what was left out, by reason; two of them add up.
+
+    `scheme` is the one that was asked for, None for the normalized one of each method.
+    """
+
+    features: tuple[str, ...]
+    counting: Counting
+    scheme: str | None = None
+    captions: Model | None = None
+    pairs: dict[Pair, Moments] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def __add__(self, other: Training) -> Training:
+        for name in ("features", "counting", "scheme", "captions"):
+            mine, theirs = str(getattr(self, name)), str(getattr(other, name))
+            if mine != theirs:
+                raise DataError(f"these sums cannot be added: their {name} differ, {mine} and {theirs}")
+        both = dict(self.pairs)
+        for pair, moments in other.pairs.items():
+            both[pair] = both[pair] + moments if pair in both else moments
+        return Training(self.features, self.counting, self.scheme, self.captions, both, self.left_out + other.left_out)
+
+    def save(self, path: str | Path) -> None:
+        """Keep the sums in a file (.sums): those of days add up, and `learn` takes them in place of a log."""
+        rest = {
+            "version": VERSION,
+            "features": self.features,
+            "counting": counting_to_dict(self.counting),
+            "scheme": self.scheme,
+            "captions": None if self.captions is None else self.captions.to_dict(),
+            "pairs": list(self.pairs),
+            "left_out": dict(self.left_out),
+        }
+        arrays = {"rest": np.frombuffer(json.dumps(rest).encode(), np.uint8)}
+        for number, moments in enumerate(self.pairs.values()):
+            arrays |= {f"{name}{number}": values for name, values in vars(moments).items()}
+        file = BytesIO()
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        try:
+            Path(path).write_bytes(file.getvalue())
+        except OSError as error:
+            raise DataError(f"cannot write the sums to {path}: {error.strerror}") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Training:
+        """Sums that were kept."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {key: file[key] for key in file.files}
+            rest = json.loads(arrays["rest"].tobytes())
+            if rest["version"] != VERSION:
+                raise DataError(f"{path} holds sums of version {rest['version']}; this interleaf reads {VERSION}")
+            pairs = {
+                Pair(*pair): Moments(*(arrays[f"{name}{number}"] for name in ("count", "sums", "products")))
+                for number, pair in enumerate(rest["pairs"])
+            }
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise DataError(f"{path} holds no sums of clicks: {error}") from None
+        counting, features = Counting(**rest["counting"]), tuple(rest["features"])
+        captions = None if rest["captions"] is None else Model.from_dict(rest["captions"])
+        return cls(features, counting, rest["scheme"], captions, pairs, Counter(rest["left_out"]))
+
+
+@dataclass(frozen=True)
+class Differences:
+    """In place of credit: the features of the first ranker's clicks less those of the second's, `[row, feature]`."""
+
+    features: tuple[str, ...]
+    kinds: tuple[str, ...]
+    captions: CaptionWeights | None = None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Columns of the log that are read besides."""
+        return needs(self.captions)
+
+    def on(self, batch: pa.RecordBatch) -> Differences:
+        """Ready for the rows of a batch."""
+        return self if self.captions is None else replace(self, captions=self.captions.on(batch))
+
+    def label(self, experiment: str, scheme: str) -> str:
+        """Never shown."""
+        return scheme
+
+    def columns(self, decoded: Decoded, chosen: Chosen, scheme: Scheme) -> Array:
+        """Psi of each row (C12, Eq. 14)."""
+        found = credited(decoded, self.kinds, chosen, scheme, self.captions)
+        sides = found.shares[:, 0] - found.shares[:, 1]
+        return found.by_page(matrix(found.clicks, self.features) * sides[:, None], len(decoded.rows))
+
+
+def gather(
+    source: Any,
+    features: Sequence[str] | None = None,
+    *,
+    scheme: str | None = None,
+    method: str | None = None,
+    counting: Counting | None = None,
+    captions: Model | None = None,
+    experiment: str | None = None,
+    version: int | None = None,
+    exclude: Exclusion | None = None,
+    progress: log.Progress | None = None,
+) -> Training:
+    """The moments of a log; `features` by name, C12's if left out. Equal credit is always the first of them.
+
+    With a caption model (H12c), the weight that it gives a click is a feature, too.
+    """
+    counting = counting or Counting()
+    kinds = tuple(counting.weights)
+    wanted = default_features(kinds, captions is not None) if features is None else features
+    names = tuple(dict.fromkeys((EQUAL, *wanted)))
+    training = Training(names, counting, scheme, captions)
+    differences = Differences(names, kinds, None if captions is None else CaptionWeights(captions))
+    scoring = Scoring(scheme, method, counting, credit=differences)
+    task = Task(scoring, (), exclude or Exclusion(), experiment, version)
+    task, reading, batches = local.opened(source, task, Sample(), progress)
+    for batch, repeated in batches:
+        for worked in work(batch, task, repeated):
+            training.left_out += worked.dropped
+            if worked.part is not None:
+                _count(training, worked.part)
+    training.left_out += reading.dropped
+    return training
+
+
+def _count(training: Training, part: Part) -> None:
+    training.left_out += part.decoded.dropped
+    design = part.decoded.design
+    if part.scored is None:
+        return
+    if len(design.rankers) != 2:
+        reason = f"experiment {design.experiment!r} compares {len(design.rankers)} rankers; learning takes two"
+        training.left_out[reason] += len(part.decoded.rows)
+        return
+    first, second = sorted(design.rankers)
+    pair = Pair(design.experiment, design.version, first, second)
+    if pair not in training.pairs:
+        if len(training.pairs) >= MOST_EXPERIMENTS:
+            raise DataError(f"the log holds more than {MOST_EXPERIMENTS:,} experiments; learn from fewer at a time")
+        training.pairs[pair] = Moments.empty(len(training.features))
+    some = part.decoded.has_event
+    values = part.scored.columns[some] * (1 if design.rankers[0] == first else -1)
+    training.pairs[pair].add(buckets.buckets(part.decoded.unit[some]), values)

@@ -1,0 +1,151 @@
+"""Levels through the whole pipeline, from simulated people to verdicts; a correct test fails once in a million."""
+
+from functools import cache
+
+import pytest
+from scipy.stats import binom
+
+from benchmarks import calibration
+from benchmarks.calibration import History, experiments, history
+from interleaf.analysis import analyze
+from interleaf.clicks import Cascade
+from interleaf.methods.table import methods, resolve
+from interleaf.report.bias import bias
+from interleaf.simulate import People, World, synthetic
+from interleaf.stats import looks, sequence
+
+RARELY = 1e-6
+MOST = 0.065  # a nominal 5 %, and one and a half points
+LOOKS = 20
+
+
+def at_most(level: float, runs: int) -> int:
+    """A count that a test of this level exceeds once in a million."""
+    return int(binom.isf(RARELY, runs, level))
+
+
+@cache
+def histories(spread: float, units: int, runs: int, number: int) -> list[History]:
+    made = calibration.world(0, spread, seed=1)
+    return [history(log, number, "click") for log in experiments(made, units, runs)]
+
+
+def test_a_look_has_the_figures_of_the_report() -> None:
+    log = next(experiments(calibration.world(0.2, 0.5, seed=2), units=120, runs=1))
+    seen = history(log, LOOKS)
+    found = analyze(log, threads=1).comparisons[0]
+    last = seen[-1]
+    assert last == history(log, 1)[0]
+    assert last.estimate.interval == found.interval
+    assert (last.clicked, last.units, last.total / last.clicked) == (found.clicked, found.units, found.estimate)
+    assert sequence.anytime(last.estimate, last.units, 2_000).p_value == found.anytime_p_value
+    assert found.z_score is not None
+    assert calibration.impression_test(last) == (abs(found.z_score) > calibration.EDGE)
+    assert calibration.clustered_test(last) == (found.p_value is not None and found.p_value < 0.05)
+    decided = [looks.planned_look(one.estimate, place + 1, looks.even(LOOKS)) for place, one in enumerate(seen)]
+    assert calibration.planned_test(seen) == any(one.rejects for one in decided)
+
+
+def test_raw_clicks_are_the_clicks_on_the_documents_of_each_team() -> None:
+    log = next(experiments(calibration.world(0.2, 0.5, seed=2), units=60, runs=1))
+    owners = [row["teams"][rank - 1] for row in log.to_pylist() for rank in {event["rank"] for event in row["events"]}]
+    (seen,) = history(log, 1, "click")
+    assert (seen.total, seen.clicks) == (owners.count(0) - owners.count(1), len(owners))
+
+
+def test_experiments_are_the_people_of_the_world_one_after_the_other() -> None:
+    made = calibration.world(0, 0.5, seed=1)
+    logs = list(experiments(made, units=10, runs=3))
+    people = [set(log.column("unit").to_pylist()) for log in logs]
+    assert people == [{f"u{number}" for number in range(start, start + 10)} for start in (0, 10, 20)]
+    assert sum(log.num_rows for log in logs) == sum(batch.num_rows for batch in made.batches(units=30))
+    assert all(log.column("time").to_pylist() == sorted(log.column("time").to_pylist()) for log in logs)
+
+
+def test_where_nobody_prefers_anything_one_look_keeps_its_level_in_every_way() -> None:
+    runs = 300
+    found = [seen[-1] for seen in histories(0.0, 200, runs, 1)]
+    for test in (calibration.click_test, calibration.impression_test, calibration.clustered_test):
+        assert sum(map(test, found)) <= at_most(MOST, runs)
+
+
+def test_where_people_have_tastes_only_clustered_tests_keep_their_level() -> None:
+    runs, units = 150, 300
+    found = histories(2.0, units, runs, 10)
+    assert sum(calibration.clustered_test(seen[-1]) for seen in found) <= at_most(MOST, runs)
+    assert sum(map(calibration.planned_test, found)) <= at_most(MOST, runs)
+    assert sum(calibration.watched(seen, units) for seen in found) <= at_most(0.05, runs)
+    assert sum(calibration.impression_test(seen[-1]) for seen in found) > 0.25 * runs
+    assert sum(calibration.click_test(seen[-1]) for seen in found) > 0.25 * runs
+    assert sum(any(map(calibration.click_test, seen)) for seen in found) > 0.35 * runs
+    assert sum(any(map(calibration.clustered_test, seen)) for seen in found) > 0.1 * runs
+
+
+def comparing() -> list[str]:
+    return [row.name for row in methods() if row.schemes]
+
+
+def people_alike(method: str, tastes: bool) -> World:
+    """Clicks do not depend on grades; where people have tastes, the rankers exchange their names by a coin for each."""
+    data = synthetic(queries=50, documents=8, features=2, grades=2, seed=3)
+    people = People(taste_spread=0.5 * tastes, clicks=Cascade(click=(0.3, 0.3), stop=(0.3, 0.3)))
+    return World(data, [1, 2], people, method, k=5, seed=4, relabel=tastes)
+
+
+def false_positives(method: str, tastes: bool, units: int, runs: int) -> dict[str, int]:
+    """By scheme, how many of so many experiments show a difference that is not there."""
+    found = dict.fromkeys(resolve(method).method.schemes, 0)
+    for log in experiments(people_alike(method, tastes), units, runs):
+        for scheme in found:
+            found[scheme] += calibration.clustered_test(history(log, 1, scheme)[0])
+    return found
+
+
+@pytest.mark.parametrize("method", comparing())
+def test_every_method_and_scheme_keeps_its_level_in_a_relabelled_comparison(method: str) -> None:
+    units, runs = 60, 100
+    found = false_positives(method, True, units, runs)
+    assert {scheme: wrong for scheme, wrong in found.items() if wrong > at_most(MOST, runs)} == {}
+
+
+@pytest.mark.parametrize("method", comparing())
+def test_what_the_report_calls_unbiased_keeps_its_level_where_clicks_depend_on_the_rank_only(method: str) -> None:
+    units, runs = 60, 100
+    found = false_positives(method, False, units, runs)
+    fair = {scheme: wrong for scheme, wrong in found.items() if not bias(method, method, scheme)}
+    assert {scheme: wrong for scheme, wrong in fair.items() if wrong > at_most(MOST, runs)} == {}
+
+
+def test_the_benchmark_prints_its_command_and_its_tables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(calibration, "UNITS", 40)
+    monkeypatch.setattr(calibration, "TRUTH_UNITS", 200)
+    monkeypatch.setattr(calibration, "SIZES", (30,))
+    monkeypatch.setattr("sys.argv", ["calibration", "--runs", "2", "--seed", "3"])
+    calibration.main()
+    printed = capsys.readouterr().out
+    assert "`python -m benchmarks.calibration --runs 2 --seed 3`" in printed
+    rows = [line.split(" | ")[0].removeprefix("| ").rstrip() for line in printed.splitlines() if line.startswith("| ")]
+    assert {*calibration.TESTS, *calibration.CLOCKS, "30"} <= {row.strip() for row in rows}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("units", [30, 100, 200])
+@pytest.mark.parametrize("method", comparing())
+def test_levels_of_every_method_at_several_sizes(method: str, units: int) -> None:
+    runs = 500
+    for tastes in (True, False):
+        found = false_positives(method, tastes, units, runs)
+        fair = {scheme: wrong for scheme, wrong in found.items() if tastes or not bias(method, method, scheme)}
+        assert {scheme: wrong for scheme, wrong in fair.items() if wrong > at_most(MOST, runs)} == {}
+
+
+@pytest.mark.slow
+def test_the_tables_of_the_page_keep_their_levels() -> None:
+    runs = 400
+    found = histories(calibration.SPREAD, calibration.UNITS, runs, LOOKS)
+    assert sum(calibration.clustered_test(seen[-1]) for seen in found) <= at_most(MOST, runs)
+    assert sum(map(calibration.planned_test, found)) <= at_most(MOST, runs)
+    for test in calibration.CLOCKS.values():
+        assert sum(map(test, found)) <= at_most(0.05, runs)

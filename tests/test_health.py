@@ -1,0 +1,254 @@
+"""Health checks: each one provoked, and fine where nothing is wrong; verdicts that say no more than the figures do."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from interleaf.analysis import analyze, tally_log
+from interleaf.decode.attributes import Exclusion
+from interleaf.report.compare import Settings
+from interleaf.report.record import Check, Comparison
+from interleaf.report.report import Report
+from interleaf.report.verdict import verdict
+from tests.log_rows import Row, made_rows, table_of, with_column
+
+HEALTHY = [
+    "Rows used",
+    "Repeated impressions",
+    "Events unmatched",
+    "Events before its impression",
+    "Events past the window",
+    "Events repeated",
+    "Units known",
+    "Enough units",
+    "Fallbacks",
+    "Fair lists",
+    "Rankings differ",
+    "Unbiased scoring",
+]
+
+
+def many_rows(count: int = 300, method: str = "team_draft", **more: Any) -> list[Row]:
+    """Each of a unit of its own."""
+    return [row | {"unit": f"u-{number}"} for number, row in enumerate(made_rows(count, method, **more))]
+
+
+def status_of(report: Report, name: str) -> str:
+    (found,) = [check for check in report.health if check.name == name]
+    assert (found.status in ("ok", "skipped")) == (not found.remedy)
+    return found.status
+
+
+def test_a_sound_log_passes_every_check() -> None:
+    report = analyze(table_of(many_rows()))
+    assert [check.name for check in report.health] == HEALTHY
+    assert {check.status for check in report.health} == {"ok"}
+    assert report.verdict.trusted
+
+
+def some(rows: Iterable[Row], share: float, change: Callable[[Row], Row]) -> list[Row]:
+    """A share of the rows changed, evenly spread."""
+    found = []
+    for number, row in enumerate(rows):
+        is_changed = math.floor((number + 1) * share) > math.floor(number * share)
+        found.append(row | change(row) if is_changed else row)
+    return found
+
+
+def twice(row: Row) -> Row:
+    return {"events": [event | {"event": f"at {event['rank']}"} for event in row["events"] * 2]}
+
+
+def early(row: Row) -> Row:
+    return {"events": [event | {"time": row["time"] - timedelta(seconds=1)} for event in row["events"]]}
+
+
+def late(row: Row) -> Row:
+    return {"events": [event | {"time": row["time"] + timedelta(hours=1)} for event in row["events"]]}
+
+
+def owned_by_first(row: Row) -> Row:
+    return {"teams": [0] * len(row["teams"])}
+
+
+def alike(row: Row) -> Row:
+    return {"ranks": [row["ranks"][0]] * 2}
+
+
+PROVOKED: dict[str, tuple[str, float, float, Callable[[Row], Row]]] = {
+    "broken": ("Rows used", 0.03, 0.2, lambda row: {"teams": [0]}),
+    "early": ("Events before its impression", 0.05, 0.3, early),
+    "late": ("Events past the window", 0.05, 0.3, late),
+    "twice": ("Events repeated", 0.4, 1.0, twice),
+    "fallback": ("Fallbacks", 0.05, 0.2, lambda row: {"arm": "fallback", "method": "single(ranker=A)"}),
+}
+
+
+@pytest.mark.parametrize("name", PROVOKED)
+def test_a_share_too_large_warns_and_then_fails(name: str) -> None:
+    check, little, much, change = PROVOKED[name]
+    rows = many_rows()
+    found = analyze(table_of(some(rows, little, change)), window=600)
+    assert status_of(found, check) == "warning"
+    assert found.verdict.trusted
+    found = analyze(table_of(some(rows, much, change)), window=600)
+    if name == "twice":  # every event came twice: half of them are repeats, and counted once
+        assert found.comparisons == analyze(table_of(rows)).comparisons
+    if name in ("twice", "late"):  # mended, or asked for by the window
+        assert status_of(found, check) == "warning"
+    else:
+        assert status_of(found, check) == "failed"
+        assert not found.verdict.trusted
+        assert found.verdict.sentence.startswith("Do not trust this yet: 1 health check failed. ")
+        assert found.verdict.why[0].startswith(f"{check}: ")
+
+
+def test_repeated_impressions_are_left_out_and_counted() -> None:
+    rows = many_rows()
+    report = analyze(table_of([*rows, *rows[:2]]))
+    assert report.comparisons == analyze(table_of(rows)).comparisons
+    assert status_of(report, "Repeated impressions") == "warning"
+    assert report.totals.dropped == {"an impression that came before": 2}
+    assert status_of(analyze(table_of([*rows, *rows[:9]])), "Repeated impressions") == "failed"
+
+
+def test_rows_left_out_by_rule_fail_no_check() -> None:
+    report = analyze(table_of(many_rows()), exclude=Exclusion({"device": ["phone"]}))
+    assert report.totals.dropped == {"excluded: device = phone": 150}
+    assert status_of(report, "Rows used") == "ok"
+
+
+def test_impressions_that_are_their_own_units_are_told() -> None:
+    rows = [row | {"unit": None} for row in many_rows(40)]
+    report = analyze(table_of(rows))
+    assert status_of(report, "Units known") == "warning"
+    own = [row | {"unit": row["impression"]} for row in rows]
+    assert report.comparisons == analyze(table_of(own)).comparisons
+
+
+def test_few_units_are_told() -> None:
+    assert status_of(analyze(table_of(made_rows(60))), "Enough units") == "warning"
+
+
+def test_lists_that_one_ranker_owns_more_of_fail() -> None:
+    rows = many_rows()
+    assert status_of(analyze(table_of(some(rows, 0.5, owned_by_first))), "Fair lists") == "failed"
+    slots = analyze(table_of(rows)).slots
+    for position in range(4):
+        for ranker, name in enumerate("AB"):
+            owned = [row["teams"][position] for row in rows if row["teams"][position] >= 0]
+            (slot,) = [one for one in slots if (one.position, one.ranker) == (position + 1, name)]
+            assert slot.share == owned.count(ranker) / len(owned)
+            assert slot.expected == 0.5
+
+
+def test_lists_without_teams_are_fair_where_top_documents_come_first_as_often() -> None:
+    rows = many_rows(300, "pairwise_preference")
+    assert status_of(analyze(table_of(rows)), "Fair lists") == "ok"
+    ahead = [row for row in rows if row["documents"][0] == "a"]
+    assert status_of(analyze(table_of(ahead)), "Fair lists") == "failed"
+
+
+def test_neutrality_is_that_of_the_lists() -> None:
+    rows = many_rows(50)
+    for ranker, found in enumerate(analyze(table_of(rows)).neutrality):
+        inside = [
+            position + 1
+            for row in rows
+            for position, rank in enumerate(row["ranks"][ranker])
+            if 0 < rank <= len(row["documents"])
+        ]
+        assert found.documents_shown == len(inside) / len(rows)
+        assert found.shown_first == sum(row["ranks"][ranker][0] == 1 for row in rows) / len(rows)
+        assert found.mean_reciprocal_rank == pytest.approx(sum(1 / rank for rank in inside) / len(inside), abs=1e-6)
+
+
+def test_rankings_that_hardly_differ_are_told() -> None:
+    assert status_of(analyze(table_of(some(many_rows(), 0.97, alike))), "Rankings differ") == "warning"
+
+
+def test_relaxed_lists_make_credit_biased() -> None:
+    report = analyze(table_of(some(many_rows(100, "optimized"), 0.03, lambda row: {"relaxed": True})))
+    assert status_of(report, "Constraints met") == "warning"
+    assert status_of(report, "Unbiased scoring") == "warning"
+
+
+def test_units_that_change_their_arm_fail() -> None:
+    rows = many_rows(200)
+    single: Row = {"arm": "holdout", "method": "single(ranker=A)"}
+    apart = [row | single if number % 5 == 0 else row for number, row in enumerate(rows)]
+    report = analyze(table_of(apart), holdout=0.2)
+    assert status_of(report, "Units in one arm") == status_of(report, "Holdout split") == "ok"
+    assert status_of(analyze(table_of(apart), holdout=0.5), "Holdout split") == "failed"
+    crossed = [row | {"unit": f"u-{number // 2}"} for number, row in enumerate(apart)]
+    assert status_of(analyze(table_of(crossed)), "Units in one arm") == "failed"
+    fallback = [row | {"arm": "fallback"} if row["arm"] == "holdout" else row for row in crossed]
+    assert "Units in one arm" not in [check.name for check in analyze(table_of(fallback)).health]
+
+
+def test_latency_is_a_quantile_of_each_ranker() -> None:
+    rows = [row | {"latency": [10 + number % 100, 200.0]} for number, row in enumerate(many_rows())]
+    checks = {check.name: check.figure for check in analyze(table_of(rows)).health}
+    middle, slow = (float(word) for word in checks["Latency of A"].split() if word.isdecimal() and word != "95")
+    assert middle == pytest.approx(59.5, rel=0.1)
+    assert slow == pytest.approx(104.5, rel=0.1)
+    assert checks["Latency of B"].startswith("median 20")
+
+
+@pytest.mark.parametrize("odd", [[math.inf, 5.0], [5.0, math.inf], [math.nan, 5.0], [-1.0, 5.0], [5.0], None])
+def test_a_latency_that_cannot_be_is_not_counted_for_another_ranker(odd: Any) -> None:
+    source = table_of(many_rows(40))
+    usual = [[5.0, 5.0]] * 40
+    lists = tally_log(with_column(source, "latency", [*usual[:-1], odd])).lists.latency
+    (place,) = tally_log(with_column(source, "latency", usual)).lists.latency[0].nonzero()[0]
+    for ranker, bins in enumerate(lists):
+        known = odd is not None and len(odd) == 2 and odd[ranker] == 5
+        assert bins[place] == 39 + known
+        assert bins[:place].sum() == 0
+
+
+# Verdicts.
+
+ESTIMATED = Comparison("A", "B", 0.2, 0.05, (0.1, 0.3), 0.001, 0.001, (0.05, 0.35), 0.01)
+ONE = replace(ESTIMATED, wins=60, losses=40, ties=0, clicked=100)
+
+
+def test_a_verdict_says_who_wins_and_how_sure_one_may_be() -> None:
+    found = verdict([ONE], [], Settings())
+    assert (found.winner, found.trusted) == ("A", True)
+    assert "100 lists" in found.sentence
+    assert "60%" in found.sentence
+    assert verdict([replace(ONE, anytime_interval=(-0.01, 0.4), units=30)], [], Settings()).winner is None
+    assert verdict([replace(ONE, anytime_interval=(-0.4, -0.1), estimate=-0.2)], [], Settings()).winner == "B"
+    assert "Nobody has clicked" in verdict([Comparison("A", "B")], [], Settings()).sentence
+    assert "no interleaved lists" in verdict([], [], Settings()).sentence
+
+
+def test_planned_looks_decide_instead_of_anytime_intervals() -> None:
+    wide = replace(ONE, anytime_interval=(-1.0, 1.0), units=30, look_p_value=0.03)
+    assert verdict([wide], [], Settings(look=(2, 5))).winner == "A"
+    assert verdict([replace(ONE, look_p_value=0.06, units=30)], [], Settings(look=(2, 5))).winner is None
+
+
+def test_many_rankers_are_held_against_all_pairs() -> None:
+    def pairs(*p_values: float) -> list[Comparison]:
+        names = [("A", "B"), ("A", "C"), ("B", "C")]
+        return [replace(ONE, first=a, second=b, anytime_p_value=p) for (a, b), p in zip(names, p_values, strict=True)]
+
+    assert verdict(pairs(0.01, 0.02, 0.5), [], Settings()).winner == "A"
+    assert verdict(pairs(0.02, 0.03, 0.5), [], Settings()).winner is None  # 0.03 * 2 is above 0.05
+    found = verdict(pairs(0.001, 0.5, 0.5), [], Settings(control="B"))
+    assert "People prefer A to the control B" in found.sentence
+    assert found.winner is None
+
+
+def test_a_failed_check_takes_the_trust_away_and_a_warning_does_not() -> None:
+    failed, warning = Check("Rows used", "failed", "none", "mend"), Check("Units known", "warning", "some", "log")
+    assert verdict([ONE], [warning], Settings()).trusted
+    found = verdict([ONE], [failed, warning, failed], Settings())
+    assert (found.trusted, found.why) == (False, ("Rows used: none", "Rows used: none"))
+    assert found.sentence.startswith("Do not trust this yet: 2 health checks failed. People prefer A")
