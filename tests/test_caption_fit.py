@@ -16,7 +16,7 @@ from interleaf.refine.caption.features import FIRST, GRADE, POSITION
 from interleaf.refine.caption.logistic import fit
 from interleaf.refine.caption.measures import MEASURES
 from interleaf.refine.caption.patterns import Patterns
-from interleaf.refine.caption.training import MODELS, P_VALUE, features_of, train, train_one
+from interleaf.refine.caption.training import MODELS, features_of, train, train_one
 from interleaf.refine.caption.tuning import Table, tuned
 
 NAMES = ("a", "b", "c")
@@ -103,7 +103,7 @@ def test_a_useless_feature_is_selected_as_rarely_as_the_level_says() -> None:
     chosen = [train_one("combined", Patterns.of(*made_codes(600, seed)), SOME).dropped for seed in range(150)]
     false = sum(name not in dropped for dropped in chosen for name in ("b", "c"))
     assert false <= 4  # of 300 at .001: more than 4 has a chance of 2e-5
-    assert P_VALUE == 0.001
+    assert designs.P_VALUE == 0.001
 
 
 def test_the_five_models_start_from_their_features() -> None:
@@ -123,8 +123,8 @@ def test_features_without_a_weight_of_their_own_are_left_out_with_a_reason() -> 
     codes, clicked = made_codes(2000, 1, features=7)
     codes[:, FIRST + 1], codes[:, FIRST + 2] = 0, 1
     codes[:, FIRST + 3] = codes[:, FIRST]
-    codes[:, FIRST + 4] = (np.arange(2000) < 30) & ~clicked
-    codes[:, FIRST + 5] = (np.arange(2000) < 30) & clicked
+    codes[:, FIRST + 4] = (np.arange(2000) < 6) & ~clicked
+    codes[:, FIRST + 5] = (np.arange(2000) < 6) & clicked
     names = tuple("abcdefg")
     assert Design(Patterns.of(codes, clicked), names).useless() == {
         "b": designs.NEVER,
@@ -162,10 +162,25 @@ def test_clicks_that_can_be_told_without_a_mistake_give_finite_weights_and_no_er
 
 
 @pytest.mark.parametrize("clicked", [True, False])
+def test_a_feature_whose_results_are_all_clicked_or_none_counts_unless_chance_explains_it(clicked: bool) -> None:
+    codes, clicks = made_codes(2000, 1, features=3)
+    codes[:, FIRST + 1] = (np.arange(2000) < 400) & (clicks == clicked)
+    model = train_one("combined", Patterns.of(codes, clicks), SOME)
+    (own,) = [one for one in model.weights if one.name == "b"]
+    assert model.separated
+    assert (2 if clicked else -20) < own.weight < (20 if clicked else -2)
+    assert (own.p_value < 1e-6, own.error) == (True, None)
+    assert [one.name for one in model.weights if one.error is not None] == ["a"]
+    assert all(np.isfinite(model.parameters))
+
+
+@pytest.mark.parametrize("clicked", [True, False])
 def test_without_clicks_or_without_their_absence_nothing_is_learned(clicked: bool) -> None:
     codes, _ = made_codes(50, 1)
     with pytest.raises(DataError, match="clicks cannot be learned from 50 results"):
         train(Patterns.of(codes, np.full(50, clicked)), SOME)
+    with pytest.raises(DataError, match="all units of the log are held out"):
+        train(Patterns.of(codes[:0], np.full(0, clicked)), SOME)
 
 
 def test_a_million_results_cost_what_their_patterns_cost() -> None:

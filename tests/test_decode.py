@@ -104,6 +104,14 @@ def test_arrays_hold_what_the_rows_hold(method: str, rankers: int) -> None:
     check_rows(found, rows_of(table))
 
 
+@pytest.mark.parametrize("rankers", range(3, 128, 4))
+def test_rankers_may_be_many(rankers: int) -> None:
+    """A hash of their names is 64 bits, and any of them may be set."""
+    shown = interleave({f"ranker {number}": ["a", "b"] for number in range(rankers)}, key="many")
+    row = made_rows(1)[0] | shown.to_dict()
+    assert one_part(table_of([row])).design.rankers == shown.rankers
+
+
 def test_lists_of_different_length_share_one_padded_array() -> None:
     rows = []
     for number in range(12):

@@ -452,13 +452,15 @@ def test_simulated_estimates_agree_with_the_enumerated_truth() -> None:
 
 def test_the_study_runs_and_does_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("altair")
-    monkeypatch.setitem(historical2012.SCALES, "quick", historical2012.Scale(8, 2000, 300))
+    monkeypatch.setitem(historical2012.SCALES, "quick", historical2012.Scale(8, 2000, 300, beyond=2))
     steps: list[tuple[int, int]] = []
     first = historical2012.study(None, "quick", 1, lambda done, total: steps.append((done, total)))
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     assert str(first) == str(historical2012.study(None, "quick", 1))
-    assert steps == [(done, 8) for done in range(1, 9)]
-    assert [table.name for table in first.tables] == ["accuracy", "curve", "differences", "error", "size"]
+    assert steps == [(done, 18) for done in range(1, 19)]
+    names = ["accuracy", "curve", "differences", "error", "size", "gains", "closer", "worlds"]
+    assert [table.name for table in first.tables] == names
+    assert [len(table.rows) for table in first.tables[-3:]] == [6, 6, 6 * 5]
     assert [row[0] for row in first.tables[0].rows] == [*historical2012.ESTIMATORS, historical2012.LIVE]
     assert first.tables[1].columns[1:] == ("10", "20", "50", "100", "200", "500", "1,000", "2,000")
     assert set(first.charts) == {"accuracy", "error"}
@@ -470,7 +472,7 @@ def judged(features: Array, grades: list[int]) -> Judged:
 
 def test_a_set_that_tells_no_pair_of_rankers_apart_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(historical2012.SCALES, "quick", historical2012.Scale(2, 1000, 10))
-    tiny = judged(np.array([[1.0, 2, 0], [2, 1, 0], [0, 0, 0], [1, 3, 0]]), [0, 0, 0, 0])
+    tiny = judged(np.array([[1.0, 2, 0], [2, 1, 3], [0, 0, 1], [1, 3, 0]]), [0, 0, 0, 0])
     monkeypatch.setattr(historical2012, "find", lambda *_: Folds("tiny", "tiny", [(tiny, tiny)]))
     with pytest.raises(DataError, match="same NDCG"):
         historical2012.study(None, "quick")

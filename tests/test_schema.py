@@ -33,6 +33,8 @@ TABLE: list[tuple[str, Any, bool]] = [
     ("page", pa.int16(), True),
     ("log_probability", pa.float64(), True),
     ("relaxed", pa.bool_(), True),
+    ("open", pa.bool_(), True),
+    ("excluded", pa.string(), True),
     ("latency", pa.list_(pa.float32()), True),
     ("fallback_reason", pa.string(), True),
     ("rankers", pa.list_(pa.string()), False),

@@ -7,7 +7,11 @@
     ├── ListError       a shown list that does not fit its rankings, its teams, or its stored form
     ├── ClickError      a click at a rank that was not shown, or a click model that cannot be
     ├── ChanceError     a key part or a number of choices that chance cannot be keyed by
-    └── DataError       judged queries and logs: a file that is not what it should be, a bad row, too few queries
+    ├── DataError       judged queries and logs: a file that is not what it should be, a bad row, too few queries
+    ├── ExperimentError a setting of a live experiment, or a request to one, that cannot be; it knows its `field`
+    ├── StateError      what a live experiment is asked to do, and cannot in its present state
+    ├── ClientError     a request that the live service refused, or a client of it that is used wrongly
+    └── StoreError      a store that cannot be reached or written; nothing was acknowledged, trying again is fine
 
 All of them are `ValueError`s too, so that `except ValueError` keeps its meaning.
 """
@@ -45,6 +49,33 @@ class ChanceError(InterleafError):
 
 class DataError(InterleafError):
     """Judged queries or a log cannot be read, or do not fit together; with file and line where there are such."""
+
+
+class ExperimentError(InterleafError):
+    """A setting of an experiment, or a field of a request to one, is wrong: which, its value, and the remedy."""
+
+    def __init__(self, field: str, value: object, remedy: str) -> None:
+        shown = "" if value is None else f" is {repr(value)[:200]}"
+        super().__init__(f"{field}{shown}: {remedy}")
+        self.field = field
+
+
+class StateError(InterleafError):
+    """An experiment is not in the state for that; the message says what it is in, and what is possible."""
+
+
+class ClientError(InterleafError):
+    """The service refused a request, or a client is used wrongly; with the status, code and field that it gave."""
+
+    def __init__(
+        self, message: str, status: int | None = None, code: str | None = None, field: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.field = status, code, field
+
+
+class StoreError(InterleafError):
+    """The store cannot be reached, or cannot write; nothing was acknowledged, and it is worth trying again."""
 
 
 def listed(names: Iterable[object]) -> str:

@@ -17,6 +17,7 @@ from interleaf.errors import DataError
 
 VERSION = 1
 VERSION_KEY = b"interleaf.schema"
+INTERLEAVED, HOLDOUT, FALLBACK = "interleaved", "holdout", "fallback"  # arms; another one is an A/B bucket
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ COLUMNS = (
     Column("page", pa.int16(), True, "how many pages were asked for; ranks go on over pages"),
     Column("log_probability", pa.float64(), True, "log of the list's probability under its method, where it has one"),
     Column("relaxed", pa.bool_(), True, "whether `optimized` could not satisfy its constraints"),
+    Column("open", pa.bool_(), True, "whether events may still have come when the log was written"),
+    Column("excluded", pa.string(), True, "why it does not count, such as a crawler's; left out of scores, and told"),
     Column("latency", pa.list_(pa.float32()), True, "milliseconds of each ranker"),
     Column("fallback_reason", pa.string(), True, "why the control was served"),
     Column("rankers", pa.list_(pa.string()), False, "names of the rankers"),

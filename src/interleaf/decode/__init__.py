@@ -21,7 +21,6 @@ from interleaf import buckets
 from interleaf.decode import reasons
 from interleaf.decode.columns import Texts, codes, column, microseconds, texts, there
 from interleaf.decode.counting import Counting as Counting
-from interleaf.decode.designs import INTERLEAVED as INTERLEAVED
 from interleaf.decode.designs import Design as Design
 from interleaf.decode.designs import designs
 from interleaf.decode.events import Clicks as Clicks
@@ -33,7 +32,7 @@ CELLS = 2**18  # ranks held at a time: rows x rankers x positions; small enough 
 
 COLUMNS = (
     *("experiment", "version", "impression", "time", "unit", "arm", "method", "rankers"),
-    *("ranks", "lengths", "union", "teams", "choices", "relaxed", "latency", "fallback_reason"),
+    *("ranks", "lengths", "union", "teams", "choices", "relaxed", "excluded", "latency", "fallback_reason"),
     *("events.event", "events.kind", "events.rank", "events.time"),
 )
 RELAXED = "relaxed lists"

@@ -65,6 +65,10 @@ def _find(offsets: Array, keys: Array, numbers: Array, wanted: int, found: Array
 def excluded(batch: pa.RecordBatch, unit: Array, exclusion: Exclusion, crawlers: Array) -> dict[str, Array]:
     """Which rows each rule leaves out; `crawlers` are the hashes of units that come too often, in order."""
     found: dict[str, Array] = {}
+    marked = column(batch, "excluded")
+    if marked is not None and marked.null_count < len(marked):
+        numbers, values = codes(marked)
+        found |= {f"excluded: {value}": numbers == number for number, value in enumerate(values)}
     for name, unwanted in exclusion.attributes.items():
         numbers, values = attribute(batch, name)
         for value in sorted(unwanted):

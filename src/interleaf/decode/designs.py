@@ -14,7 +14,6 @@ from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.problem import MOST_RANKERS
 
-INTERLEAVED = "interleaved"
 _PRIME = np.uint64(0x100000001B3)
 
 
@@ -67,7 +66,7 @@ def _rankers(found: Lists) -> tuple[Array, list[Any]]:
     places, names = codes(found.values)
     marks = np.zeros(len(found.there), np.uint64)
     _mark_lists(found.offsets, places, marks)
-    group, seen = _alike(pa.array(marks, mask=None if found.there.all() else ~found.there))
+    group, seen = _alike(pa.array(marks.view(np.int64), mask=None if found.there.all() else ~found.there))
     tuples: list[Any] = []
     for number in range(len(seen)):
         row = int(np.argmax(group == number))

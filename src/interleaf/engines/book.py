@@ -7,12 +7,13 @@ from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
-from interleaf.decode import INTERLEAVED, Design, reasons
+from interleaf.decode import Design, reasons
 from interleaf.engines.sessions import Waiting
 from interleaf.engines.work import Part, Task, Worked
 from interleaf.errors import DataError, listed
 from interleaf.methods.forms import BINARY
 from interleaf.methods.table import resolve
+from interleaf.schema import INTERLEAVED
 from interleaf.tally import About, Tally
 from interleaf.tally.merge import absorb, as_if
 
@@ -83,14 +84,24 @@ class Book:
             self._tallies[entry] = Tally.empty(self._about(design, entry.composed))
         return self._tallies[entry]
 
+    @property
+    def tallies(self) -> tuple[Tally, ...]:
+        """What is counted so far, for who keeps it: `take` counts it in again."""
+        return tuple(self._tallies.values())
+
+    def take(self, tally: Tally) -> None:
+        """Count a tally in, which is not kept as it was."""
+        about = tally.about
+        entry = Entry(about.experiment, about.version, about.rankers, about.composed)
+        if entry in self._tallies:
+            absorb(self._tallies[entry], tally)
+        else:
+            self._tallies[entry] = tally
+
     def merge(self, other: Book) -> None:
         """Count another book in."""
         while other._tallies:
-            entry, tally = other._tallies.popitem()
-            if entry in self._tallies:
-                absorb(self._tallies[entry], tally)
-            else:
-                self._tallies[entry] = tally
+            self.take(other._tallies.popitem()[1])
         self.dropped += other.dropped
         self.events += other.events
         self.others |= other.others

@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from interleaf import buckets
-from interleaf.decode import INTERLEAVED
 from interleaf.engines.work import Part
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
+from interleaf.schema import INTERLEAVED
 from interleaf.score import formed
 from interleaf.tally import Tally
 from interleaf.tally.pages import FOLLOWED, SESSIONS, Arm

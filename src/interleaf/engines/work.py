@@ -10,12 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf.decode import COLUMNS, INTERLEAVED, LARGE, RELAXED, Decoded, Decoding, Design, identities
+from interleaf.decode import COLUMNS, LARGE, RELAXED, Decoded, Decoding, Design, identities
 from interleaf.decode.attributes import Exclusion, attribute, excluded
 from interleaf.decode.columns import codes, column, milliseconds, numbers
 from interleaf.errors import MethodError
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
+from interleaf.schema import INTERLEAVED
 from interleaf.score import Scored, Scoring, score
 from interleaf.tally import Coded
 from interleaf.tally.seen import Seen

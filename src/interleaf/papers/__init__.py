@@ -16,6 +16,7 @@ STUDIES = {
     "chapelle2012": "interleaving, absolute metrics and judges: agreement, and the data each takes (C12)",
     "chapelle2012-learning": "what a click is worth, learned from experiments with a known winner (C12, section 10)",
     "historical2012": "old clicks for new rankers (H12h)",
+    "caption2012": "clicks that results owe to their captions, and what is left of a preference without (H12c)",
     "oosterhuis2017": "binary error of multileaving methods (O17)",
     "fidelity": "what every method gets wrong with unlimited clicks, and what people saw meanwhile",
 }

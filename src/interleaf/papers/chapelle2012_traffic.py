@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import batch
-from interleaf.decode import INTERLEAVED, Counting, Decoded, Decoding
+from interleaf.decode import Counting, Decoded, Decoding
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import resolve, scheme_of
 from interleaf.metrics.absolute import Pages
+from interleaf.schema import INTERLEAVED
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World

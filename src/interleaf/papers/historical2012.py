@@ -3,7 +3,8 @@
 A repeat draws a query, a source pair and a target pair of single-feature rankers. People with perfect clicks see lists
 of the source pair, composed by the method that is evaluated; the estimators of `refine.history` then compare the target
 pair, and are held against its NDCG on that query. Beside the paper's figure stands how far each estimate is from what
-live impressions of the target pair say, and how many impressions it really rests on.
+live impressions of the target pair say, and how many impressions it really rests on; and beside the paper's estimators
+the doubly robust one, also in other worlds (`historical2012_robust`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from interleaf.clicks import Cascade, named
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import resolve
+from interleaf.papers import historical2012_robust as beyond
 from interleaf.papers.folds import find
+from interleaf.papers.historical2012_robust import MODEL, ROBUST
 from interleaf.papers.study import Cell, Progress, Study, Table
 from interleaf.refine.history import CLIP, Sums, drafted, reweighted
 from interleaf.simulate.data import Judged
@@ -35,10 +38,11 @@ from interleaf.simulate.truth import ndcg_by_query
 NAME, TITLE = "historical2012", "Hofmann, Whiteson and de Rijke (2012): old clicks for new rankers"
 PROBABILISTIC, TEAM_DRAFT = resolve("probabilistic(tau=3)"), resolve("team_draft(fill=fair)")
 K, CHUNK = 10, 8192
-ESTIMATORS = ("TD", "PI+IS", "PI+IS clipped", "PI+MA", "PI+IS+MA", "PI+IS+MA clipped")
+WEIGHTED = ("TD", "PI+IS", "PI+IS clipped", "PI+MA", "PI+IS+MA", "PI+IS+MA clipped")
+ESTIMATORS = (*WEIGHTED, MODEL, ROBUST)
 LIVE = "live impressions"
 PUBLISHED = {"TD": "7.4", "PI+IS": "between TD and PI+MA, erratic", "PI+MA": "65.4", "PI+IS+MA": "70.4, still rising"}
-DRAWN = ("PI+MA", "PI+IS+MA", "PI+IS+MA, self-normalised", "PI+IS+MA clipped, self-normalised", "always 0")
+DRAWN = ("PI+MA", "PI+IS+MA", "PI+IS+MA, self-normalised", "PI+IS+MA clipped, self-normalised", ROBUST, "always 0")
 SIZES = (0, 2, 10, 100)  # effective sample sizes from which a row of the last table starts
 
 Estimate = Callable[[Impression, Impression, Array, Array], dict[str, Sums]]
@@ -51,6 +55,7 @@ class Scale:
     repeats: int
     impressions: int
     live: int = 10_000
+    beyond: int = 100  # repeats in each other world
 
     @property
     def points(self) -> tuple[int, ...]:
@@ -59,7 +64,7 @@ class Scale:
         return (*[point for point in steps if point < self.impressions], self.impressions)
 
 
-SCALES = {"quick": Scale(600, 10_000), "paper": Scale(500, 500_000)}
+SCALES = {"quick": Scale(600, 10_000), "paper": Scale(500, 500_000, beyond=0)}
 
 
 @dataclass(frozen=True)
@@ -73,14 +78,21 @@ class Repeat:
 def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None) -> Study:
     """Run the protocol on a set, or on synthetic queries."""
     size, folds = SCALES[scale], find(folder, seed)
-    repeats = _repeats(folds.whole, size, seed, progress)
+    total = size.repeats + size.beyond * len(beyond.WORLDS)
+    steps = None if progress is None else Steps(progress, total)
+    repeats = _repeats(folds.whole, size, seed, steps)
     untied = [repeat for repeat in repeats if repeat.truth]
     if not untied:
         raise DataError(f"{folds.described}: all target pairs have the same NDCG; give queries with relevant documents")
     accuracy = {name: _right(untied, name).mean(axis=0) for name in ESTIMATORS}
     distance = _distances(untied)
     paper = _accuracies(repeats, untied), _curve(accuracy, size), _differences(untied, size)
-    tables = (*paper, _errors(untied, distance, size), _by_size(untied))
+    tables = (
+        *paper,
+        _errors(untied, distance, size),
+        _by_size(untied),
+        *_beyond(folds.whole, repeats, size, seed, steps),
+    )
     charts = {
         "accuracy": _chart(accuracy, size, "accuracy", "Accuracy against NDCG, undecided is wrong"),
         "error": _chart({name: distance[name] for name in DRAWN}, size, "distance", "Distance from the live estimate"),
@@ -88,37 +100,72 @@ def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | N
     return Study(NAME, TITLE, folds.described, scale, tables, charts, _notes(repeats, untied, size))
 
 
-def _repeats(data: Judged, size: Scale, seed: int, progress: Progress | None) -> list[Repeat]:
+class Steps:
+    """Counts the repeats of all worlds together."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+
+    def step(self) -> None:
+        """One more is done."""
+        self._done += 1
+        self._progress(self._done, self._total)
+
+
+def _repeats(
+    data: Judged, size: Scale, seed: int, steps: Steps | None, clicks: str = "perfect_linear", distance: str = "far"
+) -> list[Repeat]:
     """All repeats, each from its own key, so that threads change nothing."""
-    features, people = data.varying_features(), named("perfect_linear", grades=max(2, data.most_grade + 1))
-    if len(features) < 2:
-        raise DataError(f"{data.name} has {len(features)} features that vary; a pair of rankers needs 2")
+    features, people = data.varying_features(), named(clicks, grades=max(2, data.most_grade + 1))
+    if len(features) < 3:
+        raise DataError(f"{data.name} has {len(features)} features that vary; a pair of rankers and a new one need 3")
     done: list[Repeat] = []
     pool = ThreadPoolExecutor(os.cpu_count() or 1)
     try:
-        for repeat in pool.map(lambda n: run_once(data, features, people, size, (seed, n)), range(size.repeats)):
+        for repeat in pool.map(
+            lambda n: run_once(data, features, people, size, (seed, n), distance), range(size.repeats)
+        ):
             done.append(repeat)
-            if progress is not None:
-                progress(len(done), size.repeats)
+            if steps is not None:
+                steps.step()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     return done
 
 
-def run_once(data: Judged, features: Array, people: Cascade, size: Scale, key: tuple[int, int]) -> Repeat:
+def _beyond(data: Judged, repeats: list[Repeat], size: Scale, seed: int, steps: Steps | None) -> tuple[Table, ...]:
+    """The doubly robust estimate beside the paper's four; other worlds have fewer repeats."""
+    worlds = {beyond.FIRST: repeats}
+    for clicks, distance in beyond.WORLDS if size.beyond else ():
+        made = replace(size, repeats=size.beyond)
+        worlds[clicks, distance] = _repeats(data, made, seed, steps, clicks, distance)
+    right, errors = {}, {}
+    for world, found in worlds.items():
+        untied = [repeat for repeat in found if repeat.truth]
+        right[world] = {name: _right(untied, name) for name in ESTIMATORS}
+        errors[world] = _differences_from_live(found)
+    return beyond.tables(right, errors, size.points)
+
+
+def run_once(
+    data: Judged, features: Array, people: Cascade, size: Scale, key: tuple[int, int], distance: str = "far"
+) -> Repeat:
     """Draw a query and two pairs, and estimate the second from impressions of the first."""
     chance = generator_of((NAME, *key, "world"))
     query = data.select([int(chance.integers(len(data)))])
-    pairs = [chance.choice(features, 2, replace=False).tolist() for _ in range(2)]
+    first_pair = chance.choice(features, 2, replace=False).tolist()
+    pairs = [first_pair, beyond.targets(chance, features, first_pair, distance)]
     drawn = sorted({feature for pair in pairs for feature in pair})
     rankings = rank(query, [scores_of(query, feature) for feature in drawn], (NAME, *key))
     source, target = (np.ascontiguousarray(rankings[:, [drawn.index(f) for f in pair]]) for pair in pairs)
     first, second = ndcg_by_query(query, target, None)[0]
     live, points = Stage(query, target, PROBABILISTIC, K), size.points
     old, drafts = Stage(query, source, PROBABILISTIC, K), Stage(query, source, TEAM_DRAFT, K)
+    words = [words_of((NAME, *key, "old", part)) for part in ("lists", "clicks")]
     return Repeat(
         int(np.sign(np.round(first - second, 12))),
         _track(old, live, people, points, (*key, "old"), reweighted)
+        | beyond.robust_track(old, live, people, points, *words)
         | _track(drafts, live, people, points, (*key, "drafts"), lambda _, *rows: {"TD": drafted(*rows)})
         | _track(live, live, people, (size.live,), (*key, "live"), lambda *rows: {LIVE: reweighted(*rows)["PI+MA"]}),
     )
@@ -195,7 +242,12 @@ def _differences(untied: Sequence[Repeat], size: Scale) -> Table:
 
 
 def _distances(untied: Sequence[Repeat]) -> dict[str, Array]:
-    """Median distance of each estimate from the live one, by point; weighted estimates also self-normalised."""
+    """Median distance of each estimate from the live one, by point."""
+    return {name: np.median(np.abs(values), axis=0) for name, values in _differences_from_live(untied).items()}
+
+
+def _differences_from_live(untied: Sequence[Repeat]) -> dict[str, Array]:
+    """Estimate less the live one, `[repeat, point]`; weighted estimates also self-normalised."""
     live = np.array([[_of(repeat.sums[LIVE][-1].estimate)] for repeat in untied])
     found: dict[str, Any] = {}
     for name in ESTIMATORS:
@@ -204,7 +256,7 @@ def _distances(untied: Sequence[Repeat]) -> dict[str, Array]:
             values = [[_of(sums.normalized) for sums in repeat.sums[name]] for repeat in untied]
             found[f"{name}, self-normalised"] = values
     found["always 0"] = np.zeros_like(found["TD"])
-    return {name: np.median(np.abs(np.array(values) - live), axis=0) for name, values in found.items()}
+    return {name: np.array(values) - live for name, values in found.items()}
 
 
 def _of(estimate: Array | None) -> float:
@@ -216,7 +268,7 @@ def _errors(untied: Sequence[Repeat], distance: Mapping[str, Array], size: Scale
     at = [size.points.index(point) for point in (10, 100, 1000)] + [len(size.points) - 1]
     rows: list[tuple[Cell, ...]] = []
     for name, values in distance.items():
-        last = [repeat.sums[name][-1] for repeat in untied] if name in ESTIMATORS else []
+        last = [repeat.sums[name][-1] for repeat in untied] if name in WEIGHTED else []
         told: list[Cell] = [None] * 4
         if last:
             told = [f"{np.median([s.effective for s in last]):,.1f}", f"{np.median([s.mean_weight for s in last]):.2g}"]

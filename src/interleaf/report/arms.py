@@ -7,17 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.decode import INTERLEAVED
 from interleaf.methods.arrays import Array
 from interleaf.metrics.absolute import METRICS
 from interleaf.report.compare import Settings
 from interleaf.report.record import Arm, Metric
+from interleaf.schema import HOLDOUT, INTERLEAVED
 from interleaf.stats.compare import difference, estimate
 from interleaf.tally import Tally, pages
 from interleaf.tally.scores import ONE
 from interleaf.tally.units import ARMS
 
-HOLDOUT, FALLBACK = "holdout", "fallback"
 NO_SESSIONS = "sessions were not put together; ask for them (sessions=1800)"
 MEDIAN = "a median of a histogram, without an error"
 

@@ -7,15 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf import spec
 from interleaf.chance import bytes_of, key_of
 from interleaf.errors import DataError, listed
 from interleaf.methods import single
 from interleaf.methods.arrays import Array
-from interleaf.methods.table import Chosen, methods, resolve
-
-INTERLEAVED, HOLDOUT, FALLBACK = "interleaved", "holdout", "fallback"
-ONE_LIST = next(row for row in methods() if not row.schemes)  # the method that shows one ranker's list as it is
+from interleaf.methods.table import Chosen, unchanged
+from interleaf.schema import FALLBACK, HOLDOUT, INTERLEAVED
 
 
 class Arm(NamedTuple):
@@ -46,8 +43,7 @@ def arms_of(shares: Mapping[str, float], rankers: Sequence[str], chosen: Chosen,
 
 def _single(name: str, share: float, rankers: Sequence[str]) -> Arm:
     ranker = rankers[0] if name == HOLDOUT else name
-    text = spec.render(ONE_LIST.name, {ONE_LIST.parameters[0].name: ranker}, ONE_LIST.parameters)
-    return Arm(name, share, resolve(text), single.Settings(rankers.index(ranker)))
+    return Arm(name, share, unchanged(ranker), single.Settings(rankers.index(ranker)))
 
 
 def assign(arms: Sequence[Arm], salt: str, units: Sequence[str]) -> Array:

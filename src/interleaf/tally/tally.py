@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from interleaf import buckets
-from interleaf.decode import INTERLEAVED, Decoded
+from interleaf.decode import Decoded
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
+from interleaf.schema import INTERLEAVED
 from interleaf.score import Scored
 from interleaf.tally import merge, stored
 from interleaf.tally.about import About

@@ -30,6 +30,7 @@ class Units:
         self._make(4096)
 
     def _make(self, places: int) -> None:
+        self._ordered: tuple[Array, Array] | None = None
         self._keys = np.zeros(places, np.uint64)
         self._values = np.zeros((places, SUMS + self.columns), np.int64)
         self._values[:, SINCE] = _NEVER
@@ -37,14 +38,20 @@ class Units:
     @property
     def hashes(self) -> Array:
         """The units, in the order of their hashes."""
-        return np.sort(self._keys[self._keys != 0])
+        return self._in_order()[0]
 
     @property
     def values(self) -> Array:
         """Their rows, in the same order."""
-        there = self._keys != 0
-        found: Array = self._values[there][np.argsort(self._keys[there])]
-        return found
+        return self._in_order()[1]
+
+    def _in_order(self) -> tuple[Array, Array]:
+        """Sorted once, until something is added: a report asks often, and units may be half a million."""
+        if self._ordered is None:
+            places = np.flatnonzero(self._keys)
+            places = places[np.argsort(self._keys[places])]
+            self._ordered = self._keys[places], self._values[places]
+        return self._ordered
 
     @property
     def is_exact(self) -> bool:
@@ -57,6 +64,7 @@ class Units:
 
     def add(self, units: Array, arm: int, times: Array, clicked: Array, columns: Array) -> None:
         """Count rows in; `columns` are their scores as the tally's sums hold them."""
+        self._ordered = None
         done = 0
         while done < len(units):
             self._grow()
@@ -66,6 +74,7 @@ class Units:
         self._grow()
 
     def _put(self, hashes: Array, values: Array) -> None:
+        self._ordered = None
         for start in range(0, len(hashes), 1024):
             self._grow()
             keep = start + np.flatnonzero(hashes[start : start + 1024] & np.uint64((1 << self.level) - 1) == 0)
@@ -95,6 +104,7 @@ class Units:
 
     def reorder(self, order: Sequence[int], linear: bool) -> None:
         """Sums with ranker order[i] in place i."""
+        self._ordered = None
         self._values[:, SUMS:] = reordered_columns(self._values[:, SUMS:], order, linear)
 
 

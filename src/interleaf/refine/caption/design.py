@@ -14,8 +14,10 @@ from interleaf.refine.caption.logistic import Fit, fit, gram
 from interleaf.refine.caption.patterns import Patterns
 
 NEVER, ALWAYS = "no result has it", "all results have it"
-NO_CLICK, ALL_CLICKED = "no result that has it was clicked", "every result that has it was clicked"
+NO_CLICK = "none of the few results that have it was clicked"
+ALL_CLICKED = "all of the few results that have it were clicked"
 FOLLOWS = "follows from the features before it"
+P_VALUE = 0.001  # features with a larger one are left out
 _ALIASED = 1e-9  # of a column's square, what is left of it after those before it are taken out
 
 
@@ -68,12 +70,20 @@ class Design:
 
     def _uselessness(self, name: str) -> str:
         values = self.patterns.codes[:, FIRST + self.names.index(name)]
-        rows, clicks = (counts[values != 0].sum() for counts in (self.patterns.rows, self.patterns.clicks))
+        has = values != 0
+        rows, clicks = (counts[has].sum() for counts in (self.patterns.rows, self.patterns.clicks))
         if rows == 0:
             return NEVER
         if (values == values[0]).all():
             return ALWAYS
-        return NO_CLICK if clicks == 0 else ALL_CLICKED if clicks == rows else ""
+        if 0 < clicks < rows or self._chance_of_all(has, clicks > 0) < P_VALUE:
+            return ""
+        return ALL_CLICKED if clicks else NO_CLICK
+
+    def _chance_of_all(self, has: Array, clicked: bool) -> float:
+        """How likely all results of these patterns are clicked, or none, where position and relevance alone decide."""
+        scores = self.matrix[has, : self.start] @ self.only([]).fit().weights
+        return float(np.exp(-self.patterns.rows[has] @ np.logaddexp(0, -scores if clicked else scores)))
 
     def followers(self) -> list[str]:
         """Features that follow from columns before them."""

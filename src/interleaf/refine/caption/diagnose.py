@@ -34,6 +34,7 @@ from interleaf.refine.caption.training import COMBINED, confirmed, train
 from interleaf.refine.caption.tuning import BEST, Table, tuned
 from interleaf.refine.caption.verdict import verdict
 from interleaf.score import Scoring
+from interleaf.stats.sums import significance
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Settings:
             raise DataError(f"held_out is {self.held_out!r}; give a share of the units from 0 to below 1")
         if self.weights not in (ODDS, PROBABILITY):
             raise DataError(f"clicks cannot be weighted by {self.weights!r}; give {listed((ODDS, PROBABILITY))}")
+        significance(self.confidence)  # refuses what is none
 
     def training(self, bucket: Array) -> Array:
         """Which buckets teach; the others are held out."""
@@ -136,7 +138,8 @@ def _trained(pages: Pages, features: Sequence[Feature], settings: Settings) -> d
         codes = encoder.encode(results.measures, results.counts, results.grades)
         for one in gradients.values():
             one.add(results, codes, settings.training(results.bucket))
-    return confirmed(models, patterns, {name: one.covariance() for name, one in gradients.items()})
+    between = {name: found for name, one in gradients.items() if (found := one.covariance()) is not None}
+    return confirmed(models, patterns, between)
 
 
 class _Findings:
@@ -180,6 +183,7 @@ class _Findings:
             models=self._models,
             main=self._main.name,
             weights=settings.weights,
+            confidence=settings.confidence,
             perplexities=self._losses[judged].perplexities(),
             unjudged_perplexities=self._losses[False].perplexities() if judged else (),
             preferences=self._preferences.found(),

@@ -15,6 +15,8 @@ from interleaf.methods.arrays import Array
 from interleaf.refine.caption.model import Model
 from interleaf.refine.caption.results import Results
 
+FEWEST = 10  # queries
+
 
 class Gradients:
     """Sums over the results that taught a model, while a log is read: `units[bucket]` and `queries[bucket]`."""
@@ -31,11 +33,13 @@ class Gradients:
         _spread(columns, residuals, results.bucket[rows], self.units)
         _spread(columns, residuals, query, self.queries)
 
-    def covariance(self) -> Array:
-        """That of the weights between queries."""
-        shifts = self.queries @ np.array(self._model.covariance)
+    def covariance(self) -> Array | None:
+        """That of the weights between queries; None where those are too few to tell."""
         number = int((self.queries != 0).any(axis=1).sum())
-        found: Array = shifts.T @ shifts * (number / max(1, number - 1))
+        if number < FEWEST:
+            return None
+        shifts = self.queries @ np.array(self._model.covariance)
+        found: Array = shifts.T @ shifts * (number / (number - 1))
         return found
 
 

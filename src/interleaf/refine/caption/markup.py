@@ -48,13 +48,15 @@ def caption(
     >>> caption("<b>Old</b> maps &amp; atlases", "maps.org/<em>old</em>")["highlights"]
     [{'field': 'title', 'start': 0, 'end': 3}, {'field': 'url', 'start': 9, 'end': 12}]
     """
-    made: dict[str, Any] = {"highlights": [], "deep_links": deep_links}
+    marked: dict[str, _Marked | None] = {}
     for name, text in zip(TEXTS, (title, url, snippet), strict=True):
         if text is not None and not isinstance(text, str):
             raise DataError(f"the {name} of a caption is {text!r}; give a text, or None where none was shown")
-        marked = None if text is None else _Marked(text)
-        made[name] = marked and marked.text
-        made["highlights"] += [
-            {"field": name, "start": start, "end": end} for start, end in (marked.sections if marked else ())
-        ]
-    return made
+        marked[name] = None if text is None else _Marked(text)
+    highlights = [
+        {"field": name, "start": start, "end": end}
+        for name, found in marked.items()
+        for start, end in (found.sections if found else ())
+    ]
+    texts = {name: found and found.text for name, found in marked.items()}
+    return {**texts, "highlights": highlights, "deep_links": deep_links}

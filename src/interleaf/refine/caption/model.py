@@ -158,14 +158,27 @@ class Model:
     @classmethod
     def from_dict(cls, data: Any) -> Model:
         """The model of a dictionary that `to_dict` made."""
+        if isinstance(data, dict) and data.get("format", FORMAT) != FORMAT:
+            raise DataError(f"a caption model of format {data['format']!r}; this interleaf knows {FORMAT}")
         try:
-            if data["format"] != FORMAT:
-                raise DataError(f"a caption model of format {data['format']!r}; this interleaf knows {FORMAT}")
             values = {name: value for name, value in data.items() if name != "format"}
             values["features"] = tuple(Feature(**one) for one in data["features"])
-            return cls(**values | {"weights": tuple(Weight(**one) for one in data["weights"])})
-        except (KeyError, TypeError) as problem:
+            made = cls(**values | {"weights": tuple(Weight(**one) for one in data["weights"])})
+            made._check_sizes()
+            return made
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
             raise DataError(f"this is no caption model: {problem}; give a file that --save wrote") from None
+
+    def _check_sizes(self) -> None:
+        size = len(self.position_levels) + len(self.grade_levels) - 1 + len(self.weights)
+        if (len(self.parameters), np.shape(self.covariance), len(self.means)) != (
+            size,
+            (size, size),
+            len(self.weights),
+        ):
+            raise ValueError(f"its numbers are not those of {size} parameters")
+        if not {one.name for one in self.weights} <= {feature.name for feature in self.features}:
+            raise ValueError("it weighs features that it does not have")
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it as JSON."""
@@ -181,6 +194,8 @@ class Model:
             return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
         except OSError as error:
             raise DataError(f"cannot read {path}: {error.strerror}") from None
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
         except ValueError as error:
             raise DataError(f"{path} is no caption model: {error}") from None
 

@@ -14,7 +14,7 @@ from interleaf.refine.caption.scores import Rescored, centred
 from interleaf.refine.caption.segments import ALL, SEGMENTS
 from interleaf.refine.caption.verdict import Verdict
 from interleaf.stats.compare import Estimate
-from interleaf.tables import Cell, Table
+from interleaf.tables import Cell, Table, escape, one_line
 
 UNJUDGED = (
     "No result is judged, so looks are not told from relevance. Where attractive captions stand on better documents, "
@@ -22,9 +22,10 @@ UNJUDGED = (
 )
 NO_WEIGHTS = "No feature of captions changes clicks significantly (p < .001): all clicks weigh the same."
 SEPARATED = (
-    "Some features tell clicks from no clicks without a mistake, so their best weights are infinite: those shown are "
-    "shrunk, and have no standard errors."
+    "Some features tell clicks from no clicks without a mistake, so their best weights are infinite: those without a "
+    "standard error are shrunk."
 )
+NONE_HELD_OUT = "No unit is held out, so how well the models foretell clicks of others is not known."
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class CaptionReport:
     models: Mapping[str, Model]
     main: str
     weights: str
+    confidence: float
     perplexities: tuple[Perplexity, ...]
     unjudged_perplexities: tuple[Perplexity, ...]
     preferences: tuple[Preference, ...]
@@ -58,6 +60,7 @@ class CaptionReport:
         found = [] if self.model.is_judged else [UNJUDGED]
         found += [] if self.model.weights else [NO_WEIGHTS]
         found += [SEPARATED] if self.model.separated else []
+        found += [] if self._held_out else [NONE_HELD_OUT]
         found += [f"Not used, {reason}: {number:,} impressions." for reason, number in self.dropped.items()]
         if self.others:
             found.append(f"Not scored: {self.others:,} impressions of another version, method or set of rankers.")
@@ -72,6 +75,10 @@ class CaptionReport:
         return tuple(found.values())
 
     @property
+    def _held_out(self) -> int:
+        return next((one.results for one in self.perplexities if one.segment == ALL), 0)
+
+    @property
     def _judged(self) -> list[tuple[Rescored, Verdict]]:
         return list(zip(self.rescored, self.verdicts, strict=True))
 
@@ -81,8 +88,9 @@ class CaptionReport:
             yield self.comparison_table()
         if any(model.weights for model in self.models.values()):
             yield self.weight_table()
-        yield self.perplexity_table()
-        yield self.segment_table()
+        if self._held_out:
+            yield self.perplexity_table()
+            yield self.segment_table()
         if any(one.correct + one.none + one.incorrect for one in self.preferences):
             yield self.preference_table()
         if self.page is not None:
@@ -101,7 +109,8 @@ class CaptionReport:
             for one, judged in self._judged
         )
         columns = ("pair", "scored by", "as clicked", "captions alike", "1/exp(W X)", f"verdict, by {self.weights}")
-        return Table("scores", "Scores around .5, with 95 % intervals", columns, rows, right=columns[2:5])
+        title = f"Scores around .5, with {self.confidence:.0%} intervals"
+        return Table("scores", title, columns, rows, right=columns[2:5])
 
     def weight_table(self) -> Table:
         """Weights of all models (H12c, Table 3)."""
@@ -134,7 +143,7 @@ class CaptionReport:
             tests = _p_value(one.p_value), _p_value(one.from_best)
             row: list[Cell] = [one.model, len(self.models[one.model].weights), _digits(one.perplexity), *tests]
             rows.append((*row, *([_digits(blind[one.model].perplexity)] if blind else [])))
-        title = f"How well clicks on {overall[0].results:,} held-out results are foretold: 1 perfect, 2 a coin"
+        title = f"How well clicks on {self._held_out:,} held-out results are foretold: 1 perfect, 2 a coin"
         return Table("perplexity", title, tuple(columns), tuple(rows), right=tuple(columns[1:]))
 
     def segment_table(self) -> Table:
@@ -159,18 +168,27 @@ class CaptionReport:
             "preferences", "Which of two clicked results is better, by judges", columns, rows, right=columns[1:]
         )
 
-    def __str__(self) -> str:
+    @property
+    def _seen(self) -> str:
         share = f"{self.judged / self.results:.0%}" if self.results else "none"
-        seen = f"{self.impressions:,} impressions, {self.results:,} results ({share} judged), {self.clicks:,} clicked"
-        return "\n\n".join([*self.sentences, seen, *map(str, self.tables()), *self.notes])
+        return f"{self.impressions:,} impressions, {self.results:,} results ({share} judged), {self.clicks:,} clicked"
+
+    def __str__(self) -> str:
+        before, after = (map(one_line, texts) for texts in ((*self.sentences, self._seen), self.notes))
+        return "\n\n".join([*before, *map(str, self.tables()), *after])
+
+    def to_markdown(self) -> str:
+        """The same as Markdown."""
+        before, after = (
+            [escape(one_line(text)) for text in texts] for texts in ((*self.sentences, self._seen), self.notes)
+        )
+        return "\n\n".join([*before, *(table.to_markdown() for table in self.tables()), *after]) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
+        plain = ("impressions", "results", "clicks", "judged", "others", "main", "weights", "confidence")
         return {
-            **{
-                name: getattr(self, name)
-                for name in ("impressions", "results", "clicks", "judged", "others", "main", "weights")
-            },
+            **{name: getattr(self, name) for name in plain},
             "dropped": dict(self.dropped),
             "verdicts": [asdict(one) for one in self.verdicts],
             "rescored": [asdict(one) for one in self.rescored],
@@ -184,14 +202,17 @@ class CaptionReport:
 
     def chart(self) -> dict[str, Any]:
         """The weights of the main model in their intervals, as a chart."""
+        from scipy.special import ndtri
+
         from interleaf import plots
 
+        radius = float(ndtri((1 + self.confidence) / 2))
         rows = [
             {
                 "feature": one.name,
                 "weight": one.weight,
-                "low": one.weight - 1.96 * (one.error or 0),
-                "high": one.weight + 1.96 * (one.error or 0),
+                "low": one.weight - radius * (one.error or 0),
+                "high": one.weight + radius * (one.error or 0),
             }
             for one in sorted(self.model.weights, key=lambda one: -one.weight)
         ]

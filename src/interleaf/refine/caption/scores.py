@@ -27,7 +27,7 @@ import numpy as np
 
 from interleaf import batch
 from interleaf.buckets import BUCKETS
-from interleaf.decode import INTERLEAVED, Decoded
+from interleaf.decode import Decoded
 from interleaf.errors import DataError, MethodError, listed
 from interleaf.methods.arrays import Array, Impression, pairs
 from interleaf.methods.table import METHODS, Chosen, Scheme, resolve, scheme_of
@@ -36,6 +36,7 @@ from interleaf.refine.caption.influence import concluded
 from interleaf.refine.caption.logistic import probability
 from interleaf.refine.caption.model import ODDS, PROBABILITY, Model
 from interleaf.refine.caption.results import Results
+from interleaf.schema import INTERLEAVED
 from interleaf.score import Scoring, usable
 from interleaf.stats.compare import Estimate
 
@@ -188,8 +189,9 @@ class Scores:
         slope = (sums.score_slopes[kind, pair] - value * sums.weight_slopes[kind]) / total
         covariance = np.array(self._model.covariance)
         if self._trained_here:
-            excess = float(slope @ (self._gradients.covariance() - covariance) @ slope)
-            return value, influence + self._gradients.units @ (covariance @ slope), max(0.0, excess)
+            between = self._gradients.covariance()
+            excess = 0.0 if between is None else max(0.0, float(slope @ (between - covariance) @ slope))
+            return value, influence + self._gradients.units @ (covariance @ slope), excess
         return value, influence, float(slope @ covariance @ slope)
 
 

@@ -14,13 +14,13 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
-from interleaf.refine.caption.design import Design
+from interleaf.refine.caption.design import P_VALUE, Design
 from interleaf.refine.caption.features import FIRST, GRADE, GRADES, Feature
 from interleaf.refine.caption.logistic import Fit
 from interleaf.refine.caption.model import Model, Weight
 from interleaf.refine.caption.patterns import Patterns
 
-P_VALUE = 0.001
+TINY = 1e-300  # a variance of 0 would be that of a feature whose queries agree to the last digit
 BASELINE, HIGHLIGHTING, DOCUMENT_WISE, PAIRWISE, COMBINED = MODELS = (
     "baseline", "highlighting", "document-wise", "pairwise", "combined",
 )  # fmt: skip
@@ -42,18 +42,22 @@ def features_of(name: str, features: Sequence[Feature]) -> list[str]:
 
 def train(patterns: Patterns, features: Sequence[Feature]) -> dict[str, Model]:
     """All five models, by name."""
-    if not 0 < patterns.clicks.sum() < patterns.rows.sum():
-        seen = f"{int(patterns.rows.sum()):,} results, {int(patterns.clicks.sum()):,} of them clicked"
+    rows, clicks = int(patterns.rows.sum()), int(patterns.clicks.sum())
+    if not rows:
+        raise DataError("all units of the log are held out, so none is left to learn from; give more, or held_out=0")
+    if not 0 < clicks < rows:
+        seen = f"{rows:,} results, {clicks:,} of them clicked"
         raise DataError(f"clicks cannot be learned from {seen}; give a log with clicks and with results not clicked")
     return {name: train_one(name, patterns, features) for name in MODELS}
 
 
 def confirmed(models: Mapping[str, Model], patterns: Patterns, between: Mapping[str, Array]) -> dict[str, Model]:
-    """The models without features that are not significant by their covariance between queries."""
+    """The models without features that are not significant by their covariance between queries, where that is known."""
     from scipy.special import chdtrc
 
     found = dict(models)
-    for name, model in models.items():
+    for name in between:
+        model = models[name]
         names = [one.name for one in model.weights]
         weak = _eliminated(names, np.array(model.parameters), between[name])
         reasons = {one: BETWEEN_QUERIES.format(float(chdtrc(1, chi))) for one, chi in weak.items()}
@@ -71,9 +75,8 @@ def train_one(
     design, chosen, tests, dropped = _select(whole)
     dropped |= left_out or {}
     patterns, start = design.patterns, design.start
-    errors = np.sqrt(np.diag(chosen.covariance))
     weights = tuple(
-        Weight(one, float(chosen.weights[start + place]), _error(chosen, errors[start + place]), *tests[one])
+        Weight(one, float(chosen.weights[start + place]), _error(chosen, start + place), *tests[one])
         for place, one in enumerate(design.names)
     )
     rows = patterns.rows.sum()
@@ -99,9 +102,9 @@ def train_one(
     )
 
 
-def _error(chosen: Fit, error: float) -> float | None:
-    """A penalised fit has no standard errors that could be believed."""
-    return None if chosen.separated else float(error)
+def _error(chosen: Fit, column: int) -> float | None:
+    """The standard error of a weight; that of one that only a penalty holds could not be believed."""
+    return None if chosen.held[column] else float(np.sqrt(chosen.covariance[column, column]))
 
 
 def _select(design: Design) -> tuple[Design, Fit, dict[str, tuple[float, float]], dict[str, str]]:
@@ -111,7 +114,7 @@ def _select(design: Design) -> tuple[Design, Fit, dict[str, tuple[float, float]]
     dropped = design.useless()
     design = design.only([name for name in design.names if name not in dropped])
     first = design.fit()
-    weak = _eliminated(design.names, first.weights, first.covariance)
+    weak = _eliminated(design.names, first.weights, first.covariance, first.held)
     dropped |= {name: NOT_SIGNIFICANT.format(float(chdtrc(1, chi))) for name, chi in weak.items()}
     design = design.only([name for name in design.names if name not in weak])
     while True:
@@ -124,15 +127,18 @@ def _select(design: Design) -> tuple[Design, Fit, dict[str, tuple[float, float]]
         design = design.only([name for name in design.names if name != least])
 
 
-def _eliminated(names: Sequence[str], weights: Array, covariance: Array) -> dict[str, float]:
-    """Features that leave one by one on the quadratic form around the fit, each with its chi-square."""
+def _eliminated(names: Sequence[str], weights: Array, covariance: Array, held: Array | None = None) -> dict[str, float]:
+    """Features that leave one by one on the quadratic form around the fit, each with its chi-square.
+
+    That says nothing of weights that a penalty holds (`held`): those stay, for a test by fits.
+    """
     from scipy.special import chdtri
 
     start = len(weights) - len(names)
-    inside = list(range(start, len(weights)))
+    inside = [column for column in range(start, len(weights)) if held is None or not held[column]]
     out: dict[str, float] = {}
     while inside:
-        chi = [weights[column] ** 2 / covariance[column, column] for column in inside]
+        chi = [weights[column] ** 2 / max(covariance[column, column], TINY) for column in inside]
         if min(chi) >= float(chdtri(1, P_VALUE)):
             break
         column = inside.pop(int(np.argmin(chi)))
@@ -143,7 +149,7 @@ def _eliminated(names: Sequence[str], weights: Array, covariance: Array) -> dict
 
 def _without(weights: Array, covariance: Array, column: int) -> tuple[Array, Array]:
     """The best weights, and their covariance, where that of a column is held at 0, on the quadratic form."""
-    slope = covariance[:, column] / covariance[column, column]
+    slope = covariance[:, column] / max(covariance[column, column], TINY)
     return weights - slope * weights[column], covariance - np.outer(slope, covariance[column])
 
 

@@ -2,7 +2,7 @@
 
 A verdict needs the change itself to be more than chance: p-values on two sides of a threshold are none. What remains of
 a preference may be small and yet significant in a large log, because no weight is exact: on simulated worlds where
-captions are all there is, a fifth of the preference or less remained. So a quarter or less counts as explained.
+captions are all there is, about a fifth of the preference or less remained. So a quarter or less counts as explained.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from interleaf.refine.caption.model import PROBABILITY
 from interleaf.refine.caption.scores import Rescored, centred
+from interleaf.stats.sums import significance
 
 NONE, STANDS, PARTLY, EXPLAINED, REVERSED, HIDDEN, UNKNOWN = VERDICTS = (
     "no preference", "stands", "partly explained", "explained", "reversed", "hidden", "cannot be told",
@@ -36,7 +37,7 @@ def verdict(found: Rescored, weights: str = PROBABILITY, confidence: float = 0.9
     before, after, change = found.plain, found.weighted[weights], found.change[weights]
     if before.value is None or before.p_value is None or after.value is None or after.p_value is None:
         return Verdict(UNKNOWN, f"Whether captions matter cannot be told: {before.reason or after.reason}.")
-    level = 1 - confidence
+    level = significance(confidence)
     was, remains = before.p_value <= level, after.p_value <= level
     moved = change.p_value is not None and change.p_value <= level
     kind = _kind(before.value, after.value, was, remains, moved)
@@ -61,6 +62,8 @@ def _kind(before: float, after: float, was: bool, remains: bool, moved: bool) ->
 
 def _words(found: Rescored, was: float, now: float) -> dict[str, str]:
     return {
+        "first": found.first,
+        "second": found.second,
         "winner": found.first if was > 0 else found.second,
         "loser": found.second if was > 0 else found.first,
         "later": found.first if now > 0 else found.second,
@@ -71,7 +74,8 @@ def _words(found: Rescored, was: float, now: float) -> dict[str, str]:
 
 
 _SENTENCES = {
-    NONE: "No preference is shown, with or without captions taken into account ({before}, then {after}).",
+    NONE: "No preference between {first} and {second} is shown: the score is {before}, and {after} with clicks "
+    "weighted by their captions.",
     STANDS: "Captions do not explain the preference for {winner} over {loser}: the score is {before}, and {after} with "
     "clicks weighted by their captions.",
     PARTLY: "Captions explain {share} of the preference for {winner} over {loser}: the score is {before}, and {after} "

@@ -1,0 +1,159 @@
+"""H12c: caption bias, learned and taken out, on worlds whose truth is known; on real clicks where there are some.
+
+The paper's logs are not public, and of its tables only a few numbers survive in the text. So the study asks of worlds
+what the paper could not ask of its logs: whether the diagnosis is right. With the folder of the TREC Session track
+(`sessiontrack2012.xml.gz`, its qrels, ...), the models are also fitted to real clicks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from interleaf import plots
+from interleaf.adapters.trec_session import read_trec_session
+from interleaf.log import rows_to_batch
+from interleaf.papers.caption2012_worlds import CASES, Case
+from interleaf.papers.study import Cell, Progress, Study, Table
+from interleaf.refine.caption import CaptionReport, diagnose
+from interleaf.refine.caption.model import ODDS, PROBABILITY
+from interleaf.refine.caption.scores import centred
+from interleaf.refine.caption.verdict import verdict
+
+NAME, TITLE = "caption2012", "Hofmann, Behr and Radlinski (2012): caption bias in interleaving experiments"
+WEIGHTS = {"deep links": ("1.041", "1.048"), "short URL": ("0.470", "0.403")}  # document-wise, combined
+PREFERENCES = {
+    "baseline": (0, 86, 0),
+    "highlighting": (44, 1, 41),
+    "document-wise": (43, 11, 32),
+    "pairwise": (43, 0, 43),
+    "combined": (47, 0, 39),
+}
+E4 = "E4: 0.5031, weighted 0.5005; probabilistic: significant, weighted not"
+E6 = "E6: not significant, weighted significantly worse"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is run: worlds of each kind, impressions in each, and in the one that is shown in detail."""
+
+    seeds: int
+    impressions: int
+    detailed: int
+
+
+SCALES = {"quick": Scale(8, 4_000, 20_000), "paper": Scale(100, 10_000, 200_000)}
+
+
+def study(folder: Path | None, scale: str, seed: int, progress: Progress | None = None) -> Study:
+    """The study on simulated worlds, and on the TREC Session logs of a folder."""
+    size = SCALES[scale]
+    kinds = [(case, judged) for case in CASES for judged in (True, False)]
+    reports = [(*kind, _reports(*kind, size, seed, progress)) for kind in kinds]
+    detailed = diagnose(CASES[0].log(seed, size.detailed))
+    real = list(_real(folder)) if folder is not None else []
+    return Study(
+        name=NAME,
+        title=TITLE,
+        data=f"simulated worlds of {size.impressions:,} impressions" + (f"; {folder}" if real else ""),
+        scale=scale,
+        tables=(
+            _diagnoses(reports),
+            _scores(reports),
+            *_models(detailed, "world"),
+            *(table for year, report in real for table in _models(report, year)),
+        ),
+        charts={"scores": _chart(reports), "weights": detailed.chart()},
+    )
+
+
+def _reports(case: Case, judged: bool, size: Scale, seed: int, progress: Progress | None) -> list[CaptionReport]:
+    found = []
+    for number in range(size.seeds):
+        found.append(diagnose(case.log(seed + number, size.impressions, judged=judged)))
+        if progress is not None:
+            done = CASES.index(case) * 2 * size.seeds + (not judged) * size.seeds + number + 1
+            progress(done, 2 * len(CASES) * size.seeds)
+    return found
+
+
+Reports = list[tuple[Case, bool, list[CaptionReport]]]
+
+
+def _diagnoses(reports: Reports) -> Table:
+    """How often the verdict is right, by each kind of weight."""
+    rows: list[tuple[Cell, ...]] = []
+    for case, judged, found in reports:
+        kinds = {kind: Counter(verdict(one.rescored[0], kind).kind for one in found) for kind in (PROBABILITY, ODDS)}
+        right = [f"{sum(kinds[kind][name] for name in case.right)} of {len(found)}" for kind in kinds]
+        said = ", ".join(f"{name} {number}" for name, number in kinds[PROBABILITY].most_common())
+        rows.append((case.name, case.what, "yes" if judged else "no", *right, said))
+    columns = ("world", "in it", "judged", "right, captions alike", "right, 1/exp(W X)", "verdicts, captions alike")
+    return Table("diagnoses", "Is the diagnosis right?", columns, tuple(rows), right=columns[3:5])
+
+
+def _scores(reports: Reports) -> Table:
+    """H12c, Table 9: mean scores before and after; by team draft, and as if lists were probabilistic."""
+    rows: list[tuple[Cell, ...]] = []
+    for case, judged, found in reports:
+        for place, method in enumerate(one.method for one in found[0].rescored):
+            scores = [_mean_scores([one.rescored[place] for one in found], kind) for kind in ("", PROBABILITY, ODDS)]
+            published = {"only prettier": E4, "better, plainer": E6}.get(case.name) if judged and not place else None
+            rows.append((case.name, "yes" if judged else "no", method, *scores, published))
+    columns = ("world", "judged", "scored by", "as clicked", "captions alike", "1/exp(W X)", "published")
+    title = "Scores around .5, mean over worlds (significant in)"
+    return Table("scores", title, columns, tuple(rows), right=columns[3:6])
+
+
+def _mean_scores(found: list[Any], kind: str) -> str:
+    estimates = [one.weighted[kind] if kind else one.plain for one in found]
+    mean = sum(centred(one.value) for one in estimates) / len(estimates)
+    return f"{mean:.4f} ({sum((one.p_value or 1) <= 0.05 for one in estimates)} of {len(estimates)})"
+
+
+def _models(report: CaptionReport, name: str) -> Iterator[Table]:
+    """H12c, Tables 3 to 8, of one log."""
+    for table in report.tables():
+        if table.name in ("scores", "page"):
+            continue
+        columns, rows = list(table.columns), [list(row) for row in table.rows]
+        if table.name == "weights" and "combined" in columns:
+            columns.append("published")
+            rows = [[*row, " / ".join(WEIGHTS[str(row[0])]) if row[0] in WEIGHTS else None] for row in rows]
+        if table.name == "preferences":
+            columns.append("published")
+            rows = [[*row, " / ".join(map(str, PREFERENCES[str(row[0])]))] for row in rows]
+        title = f"{table.title} ({name}: {report.results:,} results, {report.clicks:,} clicked)"
+        own = f"{name.lower().replace(' ', '-')}-{table.name}"
+        yield Table(own, title, tuple(columns), tuple(map(tuple, rows)), right=table.right)
+
+
+def _real(folder: Path) -> Iterator[tuple[str, CaptionReport]]:
+    """The years of the TREC Session track in a folder, and all of them together."""
+    batches = []
+    for path in sorted(folder.glob("sessiontrack*.xml*")):
+        year = "".join(letter for letter in path.name.partition(".")[0] if letter.isdecimal())
+        judgments = next(iter(sorted(folder.glob(f"*rel*{year}*.txt"))), None)
+        batches.append(rows_to_batch(read_trec_session(path, judgments, highlight=True)))
+        yield f"TREC {year}", diagnose(batches[-1])
+    if len(batches) > 1:
+        yield "TREC all years", diagnose(pa.Table.from_batches(batches))
+
+
+def _chart(reports: Reports) -> dict[str, Any]:
+    """The first world of each kind, before and after."""
+    rows = []
+    for case, judged, found in reports:
+        one = found[0].rescored[0]
+        for name, estimate in (("as clicked", one.plain), ("captions alike", one.weighted[PROBABILITY])):
+            if judged and estimate.value is not None and estimate.interval is not None:
+                low, high = (centred(end) - 0.5 for end in estimate.interval)
+                score = centred(estimate.value) - 0.5
+                rows.append({"world": f"{case.name}\n{name}", "A over B": score, "low": low, "high": high, "as": name})
+    colours = {"as clicked": plots.ORANGE, "captions alike": plots.BLUE}
+    return plots.intervals(rows, "world", "A over B", ("low", "high"), colour="as", colours=colours)
