@@ -24,7 +24,7 @@ check: $(READY) ## lint, format, types
 bench: $(READY) ## measure speed
 	$(BIN)/python -m benchmarks
 
-demo: $(READY) ## two rankers, simulated people, a verdict
+demo: $(READY) ## a search engine, people, the live dashboard
 	$(BIN)/interleaf demo
 
 docs: $(READY) ## build the documentation into site/

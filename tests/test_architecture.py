@@ -21,7 +21,7 @@ FILES = sorted(SOURCES.rglob("*.py"))
 FLOORS = (
     ("errors",),
     ("spec", "schema", "tables", "plots"),
-    ("chance", "methods.arrays"),
+    ("chance", "methods.arrays", "methods.method"),
     ("compiled", "methods.table", "problem"),
     ("methods",),
     ("clicks",),
@@ -30,19 +30,20 @@ FLOORS = (
     ("",),
     ("audit", "batch"),
     ("buckets", "log", "adapters"),
-    ("decode",),
+    ("decode", "experiment"),
     ("score",),
     ("tally",),
-    ("store", "stats", "engines"),
+    ("stats", "engines"),
     ("metrics", "refine.caption", "report.record"),
     ("refine.learn",),
     ("render",),
     ("report",),
     ("analysis",),
-    ("planning",),
+    ("planning", "store"),
     ("simulate",),
     ("refine",),
     ("papers",),
+    ("client",),
     ("serve",),
     ("demo",),
     ("cli",),
@@ -59,6 +60,7 @@ MOST_LINES, MOST_FUNCTION_LINES = 350, 60
 PUBLIC = {
     *("interleave", "credit", "Interleaving", "Outcome", "methods", "warm", "audit", "clicks", "simulate"),
     *("analyze", "tally_log", "plan", "Tally", "Report", "LogWriter", "Exclusion"),
+    *("Client", "AsyncClient", "Experiment", "assign"),
 }
 
 

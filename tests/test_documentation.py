@@ -6,10 +6,12 @@ that file. `console` blocks are commands after `$` with their output. Blocks of 
 """
 
 import argparse
+import contextlib
 import doctest
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,6 +76,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"])
     monkeypatch.setenv("COLUMNS", "80")
     yield tmp_path
+    for file in tmp_path.glob("*.pid"):  # servers that a page started, if it failed before it stopped them
+        with contextlib.suppress(ValueError, ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGKILL)
     METHODS.clear()
     METHODS.update(rows)
     for path in tmp_path.glob("*.py"):

@@ -5,8 +5,9 @@
               chance                ──log──▶ decode ──▶ score ──▶ tally ──▶ stats ──▶ report
 
 `interleave` mixes rankings into one list, fairly; people click; `credit` says whom the clicks prefer. `LogWriter` keeps
-both, and `analyze` makes of a log a report with a verdict; `plan` says how many people that takes. `audit` proves what
-each method claims, by enumerating the very code that serves; `simulate` makes worlds whose truth is known.
+both, and `analyze` makes of a log a report with a verdict; `plan` says how many people that takes. `Client` asks the
+live service, `interleaf serve`, for lists; `assign` says who takes part in an `Experiment`. `audit` proves what each
+method claims, by enumerating the very code that serves; `simulate` makes worlds whose truth is known.
 """
 
 from importlib import import_module
@@ -15,12 +16,16 @@ from typing import TYPE_CHECKING, Any
 from interleaf.errors import (
     ChanceError,
     ClickError,
+    ClientError,
     DataError,
+    ExperimentError,
     InterleafError,
     ListError,
     MethodError,
     RankingError,
     SchemeError,
+    StateError,
+    StoreError,
 )
 from interleaf.interleaving import Interleaving, Outcome, credit, interleave, warm
 from interleaf.methods.table import methods
@@ -28,7 +33,9 @@ from interleaf.methods.table import methods
 if TYPE_CHECKING:
     from interleaf import audit, clicks, simulate
     from interleaf.analysis import analyze, tally_log
+    from interleaf.client import AsyncClient, Client
     from interleaf.decode.attributes import Exclusion
+    from interleaf.experiment import Experiment, assign
     from interleaf.log import LogWriter
     from interleaf.planning import plan
     from interleaf.report.report import Report
@@ -36,10 +43,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "AsyncClient",
     "ChanceError",
     "ClickError",
+    "Client",
+    "ClientError",
     "DataError",
     "Exclusion",
+    "Experiment",
+    "ExperimentError",
     "InterleafError",
     "Interleaving",
     "ListError",
@@ -49,8 +61,11 @@ __all__ = [
     "RankingError",
     "Report",
     "SchemeError",
+    "StateError",
+    "StoreError",
     "Tally",
     "analyze",
+    "assign",
     "audit",
     "clicks",
     "credit",
@@ -64,11 +79,15 @@ __all__ = [
 
 
 _LATER = {
+    "AsyncClient": "interleaf.client",
+    "Client": "interleaf.client",
     "Exclusion": "interleaf.decode.attributes",
+    "Experiment": "interleaf.experiment",
     "LogWriter": "interleaf.log",
     "Report": "interleaf.report.report",
     "Tally": "interleaf.tally",
     "analyze": "interleaf.analysis",
+    "assign": "interleaf.experiment",
     "plan": "interleaf.planning",
     "tally_log": "interleaf.analysis",
 }

@@ -86,9 +86,12 @@ class Interleaving:
         choices = np.zeros(count, np.int32) if self.choices is None else np.array(self.choices, np.int32)
         return Impression(self.ranks, teams, np.array(self.lengths, np.int32), self.union, choices)
 
-    def to_dict(self, rankings: bool = False) -> dict[str, Any]:
-        """JSON-ready, with the names of the log's columns; with the input rankings too, if asked."""
-        return stored.to_dict(self, rankings)
+    def to_dict(self, rankings: bool = False, probability: bool = True) -> dict[str, Any]:
+        """JSON-ready, with the names of the log's columns; with the input rankings too, if asked.
+
+        Without `probability`, the list's own is left out where the rest tells it: that is quicker.
+        """
+        return stored.to_dict(self, rankings, probability)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Interleaving:

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 LEAST_LOG = -1e300
 
 
-def to_dict(shown: Interleaving, rankings: bool) -> dict[str, Any]:
+def to_dict(shown: Interleaving, rankings: bool, probability: bool) -> dict[str, Any]:
     """The columns of the log, as JSON-ready data; an impossible list has no probability to log."""
-    log_probability = shown.log_probability
+    log_probability = shown.log_probability if probability else shown.known_log_probability
     data = {
         "method": shown.method,
         "key": shown.key,
         "rankers": list(shown.rankers),
-        "documents": [_plain(document) for document in shown.documents],
+        "documents": _plain(shown.documents),
         "ranks": shown.ranks.tolist(),
         "teams": None if shown.teams is None else list(shown.teams),
         "lengths": list(shown.lengths),
@@ -37,13 +37,15 @@ def to_dict(shown: Interleaving, rankings: bool) -> dict[str, Any]:
         "relaxed": shown.relaxed,
     }
     if rankings and shown.rankings is not None:
-        data["rankings"] = [[_plain(document) for document in ranking] for ranking in shown.rankings]
+        data["rankings"] = [_plain(ranking) for ranking in shown.rankings]
     return data
 
 
-def _plain(document: Document) -> Any:
-    """A number of numpy's as Python's own, which JSON knows."""
-    return document.item() if isinstance(document, np.generic) else document
+def _plain(documents: Sequence[Document]) -> list[Any]:
+    """Documents as JSON knows them: a number of numpy's as Python's own."""
+    if not any(issubclass(kind, np.generic) for kind in set(map(type, documents))):
+        return list(documents)
+    return [document.item() if isinstance(document, np.generic) else document for document in documents]
 
 
 def checked(data: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from interleaf import __version__
-from interleaf.cli import learn, lists, logs, studies
+from interleaf.cli import caption, demo, learn, lists, logs, reuse, serve, studies
 from interleaf.errors import InterleafError
 
 
@@ -133,10 +133,40 @@ VERBS = (
         learn.run_learn,
     ),
     Verb(
+        "caption",
+        "whether captions explain what people prefer",
+        "interleaf simulate --rankers 10 9 --clicks realistic --captions 1.5 --captions-lean 1 --impressions 5000 "
+        "--log world.parquet && interleaf caption world.parquet",
+        caption.caption_options,
+        caption.run_caption,
+    ),
+    Verb(
+        "reuse",
+        "what an old log says of new rankers that it never showed",
+        "interleaf simulate --rankers 1 5 9 --method probabilistic --impressions 5000 --rankings --log old.parquet "
+        "&& interleaf reuse old.parquet --rankings A C",
+        reuse.reuse_options,
+        reuse.run_reuse,
+    ),
+    Verb(
+        "serve",
+        "the live service: lists and events over HTTP, and the dashboard",
+        "interleaf serve --store interleaf.sqlite --port 8080",
+        serve.serve_options,
+        serve.run_serve,
+    ),
+    Verb(
+        "keys",
+        "keys of the live service: make, list, revoke",
+        "interleaf keys add ingest --label 'search page'",
+        serve.keys_options,
+        serve.run_keys,
+    ),
+    Verb(
         "demo",
-        "two rankers, simulated people, a verdict: the whole idea in a terminal",
-        "interleaf demo --people 500",
-        studies.demo_options,
-        studies.run_demo,
+        "the whole thing on this machine: a search engine, people, the live dashboard",
+        "interleaf demo --until-decided",
+        demo.demo_options,
+        demo.run_demo,
     ),
 )

@@ -1,4 +1,4 @@
-"""Commands that simulate: simulate, reproduce, demo."""
+"""Commands that simulate: simulate, reproduce."""
 
 from __future__ import annotations
 
@@ -103,17 +103,3 @@ def _check_writable(folder: Path) -> None:
             f"cannot write to {folder}: {error.strerror}; give --out a folder that can be written"
         ) from None
     plots.check_drawing()
-
-
-def demo_options(made: argparse.ArgumentParser) -> None:
-    """How many people, and which."""
-    made.add_argument("--people", type=int, default=1000, help="how many people search")
-    made.add_argument("--seed", type=int, default=1, help="another seed, other people")
-
-
-def run_demo(options: argparse.Namespace) -> int:
-    """The idea in a terminal."""
-    from interleaf.demo import terminal
-
-    terminal.run(options.people, options.seed)
-    return 0

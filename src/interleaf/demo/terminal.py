@@ -1,54 +1,58 @@
-"""The idea in a terminal: two rankings, a team draft, simulated clicks, a verdict."""
+"""How the experiment stands, in a line that is written over on a terminal, and now and then in a pipe."""
 
 from __future__ import annotations
 
-from math import comb
+import shutil
+import time
+from typing import TextIO
 
-from interleaf.clicks import Cascade
-from interleaf.errors import InterleafError
-from interleaf.interleaving import credit, interleave
+from interleaf.report.report import Report
 
-RANKINGS = {
-    "production": ["sandals", "boots", "road shoes", "trail shoes", "socks", "slippers", "racing flats", "laces"],
-    "candidate": ["road shoes", "trail shoes", "sandals", "racing flats", "boots", "socks", "laces", "slippers"],
-}
-GRADES = {"road shoes": 2, "trail shoes": 2, "racing flats": 1, "socks": 1}
-PEOPLE = Cascade(click=(0.1, 0.4, 0.7), stop=(0.2, 0.5, 0.8), grades=GRADES)
-EXAMPLES = 3
+PIPED = 5.0  # seconds between two lines in a pipe
 
 
-def run(people: int, seed: int) -> None:
-    """Let people search, each once, and say which ranker they prefer."""
-    if people < 1:
-        raise InterleafError(f"{people} people cannot search; give --people at least 1")
-    print('Two rankers answer "running shoes"; each person sees one list, drafted from both, and clicks.\n')
-    for ranker, ranking in RANKINGS.items():
-        print(f"  {ranker:<11} {', '.join(ranking)}")
-    wins = losses = ties = silent = 0
-    for person in range(people):
-        shown = interleave(RANKINGS, k=5, key=("demo", seed, person))
-        clicks = PEOPLE.sample(shown.documents, key=("demo clicks", seed, person))
-        score = credit(shown, clicks).score
-        if person < EXAMPLES:
-            print(f"\n  person {person + 1} sees")
-            for rank, (document, owner) in enumerate(zip(shown.documents, shown.teams or (), strict=True), 1):
-                click = "  <- click" if rank in clicks else ""
-                print(f"    {rank}. {document:<13} from {shown.rankers[owner]}{click}")
-        silent += not clicks
-        ties += bool(clicks) and score == 0
-        losses += score == 1
-        wins += score == -1
-    print(f"\n{people} people: candidate wins {wins}, production wins {losses}, ties {ties}, no click {silent}.")
-    print(verdict(wins, losses))
+def line_of(report: Report | None) -> str:
+    """Whom people prefer so far, by how much, and how many came; the first words matter most: a line may be cut."""
+    if report is None:
+        return "Nobody has searched yet."
+    came = f"{report.totals.units:,} people, {report.totals.impressions:,} lists"
+    if not report.verdict.trusted:
+        return f"Do not trust this: {report.verdict.why[0]}; {came}"
+    winner = report.verdict.winner
+    said = f"People prefer {winner}" if winner else "No difference shown yet"
+    one = report.comparisons[0] if len(report.comparisons) == 1 else None
+    if one is not None and one.estimate is not None and one.anytime_interval is not None:
+        low, high = one.anytime_interval
+        said += f": {one.first} over {one.second} {one.estimate:+.3f} ({low:+.3f} to {high:+.3f})"
+    return f"{said}; {came}"
 
 
-def verdict(wins: int, losses: int) -> str:
-    """One sentence, by the exact sign test; each person searched once, so impressions do not depend on each other."""
-    decided = wins + losses
-    tail = sum(comb(decided, count) for count in range(max(wins, losses), decided + 1))
-    p_value = min(1.0, 2 * tail / 2**decided)
-    if p_value >= 0.05:
-        return f"No difference yet: a split at least this uneven comes by chance with probability {p_value:.2g}."
-    better = "candidate" if wins > losses else "production"
-    share = max(wins, losses) / decided
-    return f"People prefer {better}: it wins {share:.0%} of the decided lists (by chance: probability {p_value:.1g})."
+class RunningLine:
+    """One line that changes."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out, self._is_terminal = out, out.isatty()
+        self._said, self._when = "", float("-inf")
+
+    def show(self, line: str) -> None:
+        """Write it over the last one; in a pipe, only if it is new and a while has passed."""
+        if self._is_terminal:
+            width = shutil.get_terminal_size().columns - 1
+            self._write("\r\x1b[K" + line[:width])
+        elif line != self._said and time.monotonic() >= self._when + PIPED:
+            self._when = time.monotonic()
+            self._write(line + "\n")
+        self._said = line
+
+    def hint(self, text: str) -> None:
+        """What is going on meanwhile, for who waits at a terminal; the next line takes its place."""
+        if self._is_terminal:
+            self.show(text)
+
+    def end(self, line: str) -> None:
+        """The last line, which stays."""
+        self._write(("\r\x1b[K" if self._is_terminal else "") + line + "\n")
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from interleaf import plots
@@ -180,7 +181,9 @@ def _over_time(rows: list[Row], report: Findings) -> list[Chart]:
     late = [row for row in rows if 4 * row["impressions"] >= max(other["impressions"] for other in rows)]
     ends = [row[end] for row in late for end in ("anytime low", "anytime high", "estimate") if row[end] is not None]
     limits = (min(0.0, *ends), max(0.0, *ends)) if ends else None
-    days = len({row["time"][:10] for row in rows})
+    times = [datetime.fromisoformat(row["time"]) for row in rows]
+    span = max(times) - min(times) if times else timedelta()
+    shape = next(shape for most, shape in _TIMES if span <= most)
     described = f"The estimate, and around it the {100 * report.confidence:g} % anytime interval, by time."
     panels: dict[str, list[Row]] = {}
     for row in rows:
@@ -192,11 +195,20 @@ def _over_time(rows: list[Row], report: Findings) -> list[Chart]:
             described,
             plots.over_time(
                 some, "time", "estimate", ("anytime low", "anytime high"),
-                format="%b %-d" if days > 3 else "%b %-d %H:%M", limits=limits,
+                format=shape, limits=limits,
             ),
         )
         for pair, some in panels.items()
     ]  # fmt: skip
+
+
+# How a time is written, by the longest span of a chart that it tells apart.
+_TIMES = (
+    (timedelta(minutes=10), "%H:%M:%S"),
+    (timedelta(days=1), "%H:%M"),
+    (timedelta(days=4), "%b %-d %H:%M"),
+    (timedelta.max, "%b %-d"),
+)
 
 
 def _within(number: float | None, limits: tuple[float, float] | None) -> float | None:

@@ -1,0 +1,226 @@
+"""Requests a second of the service against a bare route of the same framework; `python -m benchmarks.service`.
+
+Both servers run in a process of their own, one after the other, with the same load generator beside them: so many
+connections that each send the next request when the last one is answered. A figure is a median over rounds, in which
+the servers take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+CONNECTIONS = 256
+SECONDS = 4.0
+ROUNDS = 3
+RESULTS = 10
+
+
+class Load(NamedTuple):
+    """Requests a second, how long the slowest hundredth took (ms), and processor time of the server a request (us)."""
+
+    rate: float
+    p99: float
+    cost: float
+
+
+class Server(NamedTuple):
+    """A server in a process of its own."""
+
+    port: int
+    process: int
+
+    def memory(self) -> float:
+        """Resident memory, in MiB."""
+        pages = int(Path(f"/proc/{self.process}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def processor(self) -> float:
+        """Seconds of processor time so far."""
+        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def bare() -> object:
+    """A route that decodes a request and encodes an answer of the same size, and does nothing else."""
+    import msgspec
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    from interleaf.serve.messages import Interleave, Shown
+
+    decode, encode = msgspec.json.Decoder(Interleave).decode, msgspec.json.Encoder().encode
+
+    async def answer(request: Request) -> Response:
+        asked = decode(await request.body())
+        documents = (asked.rankings["production"] or [])[:RESULTS]
+        shown = Shown("0" * 32, documents, "interleaved", 1, "0" * 24)
+        return Response(encode(shown), 201, media_type="application/json")
+
+    return Starlette(routes=[Route("/v1/experiments/{name}/interleave", answer, methods=["POST"])])
+
+
+def service() -> object:
+    """The service over the store that the environment names."""
+    from interleaf.experiment import Experiment
+    from interleaf.serve.app import create_app
+    from interleaf.serve.settings import Settings
+    from interleaf.store import opened
+
+    store = opened(os.environ["BENCHMARK_STORE"])
+    if not store.experiments():
+        store.create(Experiment.of({"name": "bench", "rankers": ["production", "candidate"]}), 0, "benchmark")
+        store.start("bench", 0, "benchmark")
+    return create_app(store, settings=Settings(requests_per_second=1e9))
+
+
+@contextmanager
+def running(factory: str, store: str = "") -> Iterator[Server]:
+    """Such a server, until it is told to end."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    command = [sys.executable, "-m", "uvicorn", "--factory", f"benchmarks.service:{factory}", "--port", str(port)]
+    command += ["--log-level", "warning", "--no-access-log"]
+    server = subprocess.Popen(command, env=os.environ | {"BENCHMARK_STORE": store})
+    try:
+        _wait(port)
+        yield Server(port, server.pid)
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(30)
+
+
+def _wait(port: int) -> None:
+    for _ in range(600):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise TimeoutError("the server did not start")
+
+
+def request_of(number: int) -> bytes:
+    """A request with two rankings of twenty documents."""
+    documents = [f"document-{(number * 7 + place) % 1000}" for place in range(20)]
+    body = json.dumps(
+        {
+            "unit": f"user-{number % 5000}",
+            "query": f"query {number % 300}",
+            "rankings": {"production": documents, "candidate": [*documents[5:], *documents[:5]]},
+            "attributes": {"device": "phone"},
+        }
+    ).encode()
+    head = (
+        "POST /v1/experiments/bench/interleave HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def _connection(port: int, number: int, until: float, times: list[float]) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    while (began := time.perf_counter()) < until:
+        writer.write(_REQUESTS[number % len(_REQUESTS)])
+        number += 1
+        head = await reader.readuntil(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 201"):
+            raise RuntimeError(f"the server answered {head[:60]!r}")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        await reader.readexactly(length)
+        times.append(time.perf_counter() - began)
+    writer.close()
+
+
+_REQUESTS = [request_of(number) for number in range(2000)]
+
+
+def loaded(server: Server, seconds: float) -> Load:
+    """Send requests for so long."""
+    times: list[float] = []
+    spent = server.processor()
+
+    async def all_connections() -> None:
+        until = time.perf_counter() + seconds
+        await asyncio.gather(*(_connection(server.port, 31 * one, until, times) for one in range(CONNECTIONS)))
+
+    asyncio.run(all_connections())
+    times.sort()
+    cost = 1e6 * (server.processor() - spent) / len(times)
+    return Load(len(times) / seconds, 1000 * times[int(0.99 * len(times))], cost)
+
+
+def tables(seconds: float = SECONDS, postgres: str | None = None) -> Iterator[str]:
+    """The bare route, and the service over each store."""
+    with tempfile.TemporaryDirectory() as folder:
+        named = {"SQLite": str(Path(folder) / "store.sqlite")}
+        if postgres is not None:
+            named["PostgreSQL"] = postgres
+        found: dict[str, list[Load]] = {}
+        with running("bare") as server:
+            loaded(server, 1)
+            servers = {"bare route": server}
+            with _all_running(named, servers):
+                for _ in range(ROUNDS):
+                    for name in servers:
+                        found.setdefault(name, []).append(loaded(servers[name], seconds))
+    yield f"\nRequests to /interleave, {CONNECTIONS} connections, durable before they are answered"
+    yield f"{'':24}{'requests/s':>12}{'of bare':>10}{'p99, ms':>10}{'processor, us':>16}{'times bare':>12}"
+    first = _median(found["bare route"])
+    for name, loads in found.items():
+        rate, p99, cost = _median(loads)
+        yield f"{name:24}{rate:12,.0f}{rate / first.rate:10.0%}{p99:10.1f}{cost:16.0f}{cost / first.cost:12.2f}"
+
+
+def soak(seconds: float, steps: int = 10) -> Iterator[str]:
+    """Memory of the service over SQLite, while requests go on."""
+    with tempfile.TemporaryDirectory() as folder, running("service", str(Path(folder) / "store.sqlite")) as server:
+        loaded(server, 5)
+        yield f"\n{'seconds':>8}{'requests':>12}{'resident, MiB':>16}"
+        sent = 0.0
+        for step in range(1, steps + 1):
+            sent += loaded(server, seconds / steps).rate * seconds / steps
+            yield f"{step * seconds / steps:8.0f}{sent:12,.0f}{server.memory():16.1f}"
+
+
+def _median(loads: list[Load]) -> Load:
+    return Load(*map(statistics.median, zip(*loads, strict=True)))
+
+
+@contextmanager
+def _all_running(named: dict[str, str], servers: dict[str, Server]) -> Iterator[None]:
+    if not named:
+        yield
+        return
+    (name, store), *rest = named.items()
+    with running("service", store) as server:
+        servers[name] = server
+        loaded(server, 1)
+        with _all_running(dict(rest), servers):
+            yield
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--postgres", metavar="ADDRESS", help="of a database, to measure the service over it as well")
+    parser.add_argument("--soak", type=float, metavar="SECONDS", help="how memory grows under load for so long")
+    options = parser.parse_args()
+    lines = soak(options.soak) if options.soak else tables(options.seconds, options.postgres)
+    for line in lines:
+        print(line, flush=True)

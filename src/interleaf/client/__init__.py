@@ -1,0 +1,7 @@
+"""Clients of the service, on the standard library: its outages change no page that people see, and lose nothing."""
+
+from interleaf.client.answers import Answer as Answer
+from interleaf.client.answers import Status as Status
+from interleaf.client.answers import Taken as Taken
+from interleaf.client.asynchronous import AsyncClient as AsyncClient
+from interleaf.client.synchronous import Client as Client

@@ -1,0 +1,64 @@
+"""What a client answers, and a refusal as the error that it raises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from interleaf.errors import ClientError
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The documents to show.
+
+    `impression` is what events name; None where nothing is logged of this page. `arm` is `interleaved`, `holdout`,
+    `fallback`, or `outside` of the experiment. `token` lets a browser report events of this impression; only the
+    service can give one. `stored`: the service has it; False where it waits in the spool, or is not logged at all.
+    """
+
+    impression: str | None
+    documents: list[str]
+    arm: str
+    token: str | None = None
+    version: int | None = None
+    stored: bool = False
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What became of events: `spooled` ones are sent when the service answers again."""
+
+    accepted: int = 0
+    repeated: int = 0
+    unmatched: int = 0
+    spooled: int = 0
+
+    def __add__(self, other: Taken) -> Taken:
+        return Taken(
+            self.accepted + other.accepted,
+            self.repeated + other.repeated,
+            self.unmatched + other.unmatched,
+            self.spooled + other.spooled,
+        )
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a client fares: whether the service is away, and how many records wait, were dropped, were refused.
+
+    Dropped is what found the spool full; refused is what the service would not take when it was sent later.
+    """
+
+    away: bool
+    waiting: int
+    dropped: int
+    refused: int
+
+
+def refusal(status: int, error: Mapping[str, Any]) -> ClientError:
+    """The error of a refusal, in the service's own words."""
+    field = error.get("field")
+    place = f" (at {field})" if field else ""
+    return ClientError(f"{error['message']}{place} [{status} {error['code']}]", status, error["code"], field)

@@ -1,0 +1,188 @@
+"""The thread behind a client: it delivers what was spooled, and keeps what is known of experiments fresh."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+from interleaf.client.answers import refusal
+from interleaf.client.connections import AwayError, Connections, Reply
+from interleaf.client.known import KnownExperiments
+from interleaf.client.spool import Spool
+
+EVENTS = "/v1/events"
+DESCRIBED = ("settings", "version", "state")
+LISTED = ("impression", "documents", "arm", "token", "version")
+TAKEN = ("accepted", "repeated", "unmatched")
+KEYLESS = (401, 403)
+MOST_EVENTS = 500  # of one request
+_CHUNK = 200  # records between two looks at what they are
+log = logging.getLogger("interleaf.client")
+
+
+class Courier:
+    """Asks the service for a client; while that is `away`, only this thread tries it, less and less often."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        spool: Spool,
+        known: KnownExperiments,
+        refresh: float,
+        backoff: tuple[float, float],
+    ) -> None:
+        self._connections, self._spool, self._known = connections, spool, known
+        self._refresh, self._backoff = refresh, backoff
+        self._refreshed = -refresh
+        self.refused = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """After a fork: threads stay with the parent."""
+        self.away = False
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._wake, self._ended = threading.Event(), threading.Event()
+
+    def post(self, path: str, body: bytes, fields: Iterable[str]) -> Reply:
+        """Send for somebody who waits; after a failure nobody waits again until this thread was answered."""
+        if self.away:
+            raise AwayError("the service was away a moment ago")
+        try:
+            return self._connections.ask("POST", path, body, fields)
+        except AwayError as problem:
+            self.miss(problem)
+            raise
+
+    def miss(self, problem: Exception) -> None:
+        """Take the service for away."""
+        if not self.away:
+            log.warning("the service is away, and what it should know is spooled: %s", problem)
+        self.away = True
+        self.wake()
+
+    def learn(self, name: str) -> None:
+        """Ask for the settings of an experiment."""
+        reply = self._ask("GET", f"/v1/experiments/{quote(name, safe='')}", None, DESCRIBED)
+        if reply.is_success:
+            self._known.learn(name, reply.data)
+
+    def wake(self, *, soon: bool = False) -> None:
+        """See to it that the thread runs, and looks at what there is to do; also at settings, if `soon`."""
+        if soon:
+            self._refreshed = -self._refresh
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None and not self._ended.is_set():
+                    self._thread = threading.Thread(target=self._run, name="interleaf-courier", daemon=True)
+                    self._thread.start()
+        self._wake.set()
+
+    def close(self, seconds: float) -> None:
+        """Deliver what can be delivered at once, and end."""
+        self._ended.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        pause, most = self._backoff
+        while not self._ended.is_set():
+            self._wake.wait(self._idle())
+            self._wake.clear()
+            try:
+                self._round()
+                pause = self._backoff[0]
+            except AwayError as problem:
+                self._ended.wait(max(pause * random.uniform(0.5, 1.0), problem.retry_after or 0.0))
+                pause = min(2 * pause, most)
+            except Exception:
+                log.exception("delivery failed, and goes on")
+                self._ended.wait(most)
+
+    def _idle(self) -> float:
+        """Seconds until there is something to do unasked; another process may be delivering, and fail."""
+        due = self._refreshed + self._refresh - time.monotonic()
+        return max(0.0, due if self._spool.is_empty() else min(due, 1.0))
+
+    def _round(self) -> None:
+        if self.away or time.monotonic() >= self._refreshed + self._refresh:
+            for name in self._known.names:
+                self.learn(name)
+            self._refreshed = time.monotonic()
+        self._deliver()
+        self._meet()
+
+    def _meet(self) -> None:
+        """Take the service for back: with the first record that it takes, not with the last of what may be many."""
+        if self.away:
+            log.info("the service is back")
+        self.away = False
+
+    def _deliver(self) -> None:
+        with self._spool.claimed() as is_ours:
+            names = self._spool.names() if is_ours else []
+            for start in range(0, len(names), _CHUNK):
+                records = list(self._read(names[start : start + _CHUNK]))
+                for name, record in records:
+                    if record["experiment"] is not None:
+                        self._send_list(name, record)
+                self._send_events([(name, record) for name, record in records if record["experiment"] is None])
+
+    def _read(self, names: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name in names:
+            text = self._spool.read(name)
+            if text is None:
+                continue
+            try:
+                record = json.loads(text)
+                _ = record["experiment"], record["body"]
+            except (ValueError, KeyError, TypeError):
+                self._refuse(name, "it is not a record")
+                continue
+            yield name, record
+
+    def _send_list(self, name: str, record: dict[str, Any]) -> None:
+        path = f"/v1/experiments/{quote(record['experiment'], safe='')}/interleave"
+        self._settle([name], self._ask("POST", path, record["body"], LISTED))
+
+    def _send_events(self, records: list[tuple[str, dict[str, Any]]]) -> None:
+        while records:
+            names, events = list[str](), list[Any]()
+            while records and (not names or len(events) + len(records[0][1]["body"]["events"]) <= MOST_EVENTS):
+                name, record = records.pop(0)
+                names.append(name)
+                events += record["body"]["events"]
+            reply = self._ask("POST", EVENTS, {"events": events}, TAKEN)
+            if reply.is_success or len(names) == 1:
+                self._settle(names, reply)
+            else:  # one that is refused must not take the others along
+                for name in names:
+                    text = self._spool.read(name)
+                    if text is not None:
+                        self._settle([name], self._ask("POST", EVENTS, json.loads(text)["body"], TAKEN))
+
+    def _ask(self, method: str, path: str, body: Any, fields: Iterable[str]) -> Reply:
+        reply = self._connections.ask(method, path, None if body is None else json.dumps(body).encode(), fields)
+        if reply.status in KEYLESS:  # keys can be mended
+            raise AwayError(f"the service answered {reply.status} to this key", self._backoff[1])
+        return reply
+
+    def _settle(self, names: list[str], reply: Reply) -> None:
+        for name in names:
+            if reply.is_success:
+                self._spool.remove(name)
+                self._meet()
+            else:
+                self._refuse(name, str(refusal(reply.status, reply.data)))
+
+    def _refuse(self, name: str, why: str) -> None:
+        log.warning("a spooled record is given up: %s", why)
+        self.refused += 1
+        self._spool.remove(name)

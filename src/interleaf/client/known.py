@@ -1,0 +1,124 @@
+"""What a client knows of experiments, and the list it composes from that when the service is away."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from interleaf.client.answers import Answer
+from interleaf.errors import InterleafError
+from interleaf.experiment import Experiment, Request, show
+from interleaf.experiment.traffic import OUTSIDE
+from interleaf.schema import FALLBACK
+
+RUNNING = "running"
+log = logging.getLogger("interleaf.client")
+
+
+@dataclass(frozen=True)
+class Known:
+    """An experiment as the service last described it."""
+
+    settings: Experiment
+    version: int
+    state: str
+
+
+class KnownExperiments:
+    """Experiments that were asked for: in memory, and in a folder for the next process, which may meet an outage."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._known: dict[str, Known | None] = {}
+        if folder is not None:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @property
+    def names(self) -> list[str]:
+        """All that were asked for, known or not."""
+        return list(self._known)
+
+    def want(self, name: str) -> bool:
+        """Ask for an experiment; True if that is new."""
+        if name in self._known:
+            return False
+        self._known[name] = self._read(name)
+        return True
+
+    def get(self, name: str) -> Known | None:
+        return self._known.get(name)
+
+    def learn(self, name: str, data: Any) -> None:
+        """Take what the service says of an experiment; what this release does not understand stays unknown."""
+        try:
+            known = _known(data)
+        except (InterleafError, KeyError, TypeError) as problem:
+            log.warning("what the service says of experiment %r is not understood: %s", name, problem)
+            return
+        is_new = known != self._known.get(name)
+        self._known[name] = known
+        if is_new:
+            self._keep(name, data)
+            _warm(known)
+
+    def _path(self, name: str) -> Path | None:
+        return self._folder and self._folder / f"{quote(name, safe='')}.settings"
+
+    def _read(self, name: str) -> Known | None:
+        path = self._path(name)
+        if path is not None:
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                return _known(json.loads(path.read_bytes()))
+        return None
+
+    def _keep(self, name: str, data: Mapping[str, Any]) -> None:
+        path = self._path(name)
+        if path is not None:
+            with suppress(OSError):  # it is known in memory, which is what counts now
+                part = path.with_name(f"{path.name}.{os.getpid()}.part")
+                part.write_text(json.dumps({name: data[name] for name in ("settings", "version", "state")}))
+                part.replace(path)
+
+
+def compose(known: Known | None, request: Request, *, is_running: bool = True) -> tuple[Answer, bool]:
+    """The page as the service would make it, and whether it is to be logged.
+
+    Of an experiment that does not run, the control is shown as it is; of one that is unknown, the first ranking.
+    """
+    if known is None:
+        return Answer(None, _first(request), FALLBACK), False
+    if not is_running or known.state != RUNNING:
+        unchanged = show(replace(known.settings, holdout=1.0), known.version, request)
+        return Answer(None, unchanged.documents, OUTSIDE, version=known.version), False
+    shown = show(known.settings, known.version, request)
+    name = None if shown.row is None else request.impression
+    return Answer(name, shown.documents, shown.arm, version=known.version), shown.row is not None
+
+
+def _first(request: Request) -> list[str]:
+    """The first ranking that came, with fixed documents in their places; all of it where the page's size is unknown."""
+    ranking = next((ranking for ranking in request.rankings.values() if ranking), [])
+    documents = [one for one in ranking if one not in request.fixed.values()]
+    for rank in sorted(request.fixed):
+        documents.insert(rank - 1, request.fixed[rank])
+    if request.k is None:
+        return documents if request.page == 1 else []
+    return documents[request.k * (request.page - 1) : request.k * request.page]
+
+
+def _known(data: Any) -> Known:
+    return Known(Experiment.of(data["settings"]), int(data["version"]), str(data["state"]))
+
+
+def _warm(known: Known) -> None:
+    """Make the first list now, in whatever thread this is, and not when somebody waits for it."""
+    with suppress(InterleafError):
+        request = Request("warm", "warm", "warm", {name: ["a", "b", "c"] for name in known.settings.rankers})
+        show(replace(known.settings, share=1.0, offset=None, holdout=0.0), known.version, request)

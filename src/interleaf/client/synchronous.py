@@ -1,0 +1,277 @@
+"""The client for threads."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+from weakref import WeakSet
+
+from interleaf.client.answers import Answer, Status, Taken, refusal
+from interleaf.client.connections import AwayError, Connections, Reply
+from interleaf.client.courier import EVENTS, KEYLESS, LISTED, MOST_EVENTS, TAKEN, Courier
+from interleaf.client.known import KnownExperiments, compose
+from interleaf.client.spool import FolderSpool, MemorySpool, Spool
+from interleaf.errors import ClientError
+from interleaf.experiment import Request
+
+Rankings = Mapping[str, Sequence[str] | None]
+log = logging.getLogger("interleaf.client")
+
+
+class Client:
+    """Asks a service for lists and tells it what people did; safe to share between threads, one for a process.
+
+    When the service does not answer within `timeout` seconds, the list is composed in this process, as the service
+    would have done, and what it should know is spooled: in the folder `spool`, or in memory, at most `most_spooled`
+    records. A thread delivers it, with the times at which it happened, when the service is back. Until then nobody
+    waits for the service again. Only wrong use raises: a `ClientError` with the service's words.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 1.0,
+        spool: str | Path | None = None,
+        most_spooled: int = 100_000,
+        refresh: float = 60.0,
+        backoff: tuple[float, float] = (0.5, 15.0),
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        folder = None if spool is None else Path(spool)
+        self._connections = Connections(url, key, timeout, context)
+        self._spool: Spool = MemorySpool(most_spooled) if folder is None else FolderSpool(folder, most_spooled)
+        self._known = KnownExperiments(folder)
+        self._courier = Courier(self._connections, self._spool, self._known, refresh, backoff)
+        self._timeout, self._is_closed, self._has_worked = timeout, False, False
+        if not self._spool.is_empty():  # a process before this one met an outage
+            self._courier.wake()
+        _OPEN.add(self)
+
+    def interleave(
+        self,
+        experiment: str,
+        rankings: Rankings,
+        *,
+        unit: str | None = None,
+        query: str | None = None,
+        session: str | None = None,
+        k: int | None = None,
+        page: int = 1,
+        attributes: Mapping[str, str] | None = None,
+        captions: Mapping[str, Mapping[str, Any]] | None = None,
+        impression: str | None = None,
+        fixed: Mapping[int, str] | None = None,
+        latency: Mapping[str, float] | None = None,
+        user_agent: str | None = None,
+    ) -> Answer:
+        """The list to show for rankings of one query; None stands for a ranking that failed or came too late.
+
+        A further `page` names the impression of the first. `fixed` are documents at given ranks, owned by nobody.
+        """
+        self._check_open()
+        name = impression or secrets.token_hex(16)
+        request = Request(name, unit, query, rankings, k, page, fixed or {})
+        optional = {
+            "unit": unit,
+            "query": query,
+            "session": session,
+            "k": k,
+            "attributes": attributes,
+            "captions": captions,
+            "fixed": fixed,
+            "latency": latency,
+            "user_agent": user_agent,
+        }
+        body = {"impression": name, "rankings": rankings, "page": page}
+        body |= {field: value for field, value in optional.items() if value is not None}
+        if self._known.want(experiment):
+            self._courier.wake(soon=True)
+        try:
+            path = f"/v1/experiments/{quote(experiment, safe='')}/interleave"
+            reply = self._courier.post(path, _encoded(body), LISTED)
+        except AwayError:
+            return self._composed(experiment, request, body)
+        if reply.is_success:
+            return self._answered(experiment, reply)
+        return self._refused(experiment, request, body, reply)
+
+    def click(self, impression: str | None, rank: int, dwell: float | None = None) -> Taken:
+        """A click at a rank of a shown list; None as impression is that of a page of which nothing is logged."""
+        return self.events([{"impression": impression, "rank": rank, "kind": "click", "dwell": dwell}])
+
+    def events(self, events: Iterable[Mapping[str, Any]]) -> Taken:
+        """Tell what people did: each event has `impression` or `unit`, `rank` or `document`, `kind`, and may have
+        `time`, `dwell`, `value`, and an id of its own as `event`. Events of pages without an impression are left out.
+        """
+        self._check_open()
+        told = []
+        for event in events:
+            if event.get("impression", "") is None and event.get("unit") is None:
+                continue
+            given = {field: value for field, value in event.items() if value is not None}
+            told.append({"event": secrets.token_hex(16)} | given)
+        taken = Taken()
+        for start in range(0, len(told), MOST_EVENTS):
+            taken += self._told(told[start : start + MOST_EVENTS])
+        return taken
+
+    def call(self, method: str, path: str, body: Any = None, *, timeout: float = 60.0) -> dict[str, Any]:
+        """Any other call of the service, such as `call("POST", "/v1/experiments/shoes/start")`: for scripts, which
+        want to know at once when it fails.
+        """
+        self._check_open()
+        try:
+            reply = self._connections.ask(method, path, None if body is None else _encoded(body), (), timeout)
+        except AwayError as problem:
+            raise ClientError(f"the service is away: {problem}") from None
+        if not reply.is_success:
+            raise refusal(reply.status, reply.data)
+        return reply.data
+
+    def status(self) -> Status:
+        """Whether the service is away, and what waits for it."""
+        return Status(self._courier.away, len(self._spool.names()), self._spool.dropped, self._courier.refused)
+
+    def close(self) -> None:
+        """Deliver what can be delivered now, and end; what waits in a folder is for the next process."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._courier.close(5 * self._timeout)
+        self._connections.close()
+        if isinstance(self._spool, MemorySpool) and not self._spool.is_empty():
+            log.warning("%d records were never delivered; give the client a spool folder", len(self._spool.names()))
+
+    def _forget(self) -> None:
+        """Begin anew in the child of a fork, where no thread of the parent runs."""
+        self._connections.forget()
+        self._spool.forget()
+        self._courier.forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientError("this client is closed; make another")
+
+    def _answered(self, experiment: str, reply: Reply) -> Answer:
+        data = reply.data
+        self._has_worked = True
+        known = self._known.get(experiment)
+        if known is None or known.version != data["version"]:
+            self._courier.wake(soon=True)
+        name = data["impression"]
+        return Answer(name, data["documents"], data["arm"], data["token"], data["version"], name is not None)
+
+    def _composed(self, experiment: str, request: Request, body: dict[str, Any], *, is_running: bool = True) -> Answer:
+        known = self._known.get(experiment)
+        answer, is_logged = compose(known, request, is_running=is_running)
+        if is_logged:
+            # The service makes the list again: as of this time, by the version that made it here.
+            self._put(experiment, body | {"time": _now(), "version": answer.version})
+        return answer
+
+    def _refused(self, experiment: str, request: Request, body: dict[str, Any], reply: Reply) -> Answer:
+        """What the caller did wrong is raised; what somebody changed over there must not break a search that worked."""
+        error = refusal(reply.status, reply.data)
+        known = self._known.get(experiment)
+        if reply.status == 409:  # it is a draft, or was stopped
+            if known is None:
+                self._learn(experiment)
+            return self._composed(experiment, request, body, is_running=False)
+        if reply.status == 404 and error.field == "impression":  # the first page may still wait in the spool
+            return self._composed(experiment, request, body)
+        if reply.status in KEYLESS and known is not None:
+            self._courier.miss(error)
+            return self._composed(experiment, request, body)
+        if reply.status == 404 and known is not None:
+            log.warning("experiment %r: %s", experiment, error)
+            return self._composed(experiment, request, body, is_running=False)
+        raise error
+
+    def _learn(self, experiment: str) -> None:
+        try:
+            self._courier.learn(experiment)
+        except AwayError:
+            log.warning("the control of experiment %r is not known yet: the first ranking is shown", experiment)
+
+    def _told(self, events: list[dict[str, Any]]) -> Taken:
+        """Events go after what is spooled: there may be their impressions."""
+        try:
+            if not self._spool.is_empty():
+                raise AwayError("earlier records come first")
+            reply = self._courier.post(EVENTS, _encoded({"events": events}), TAKEN)
+        except AwayError:
+            return self._spooled(events)
+        if reply.is_success:
+            self._has_worked = True
+            data = reply.data
+            return Taken(data["accepted"], data["repeated"], data["unmatched"])
+        error = refusal(reply.status, reply.data)
+        if reply.status in KEYLESS and self._has_worked:
+            self._courier.miss(error)
+            return self._spooled(events)
+        raise error
+
+    def _spooled(self, events: list[dict[str, Any]]) -> Taken:
+        now = _now()
+        kept = self._put(None, {"events": [{"time": now} | event for event in events]})
+        return Taken(spooled=len(events) if kept else 0)
+
+    def _put(self, experiment: str | None, body: dict[str, Any]) -> bool:
+        kept = self._spool.put(_encoded({"experiment": experiment, "body": body}))
+        if not kept and self._spool.dropped == 1:
+            log.error("the spool is full, and records are dropped from now on")
+        self._courier.wake()
+        return kept
+
+
+_OPEN: WeakSet[Client] = WeakSet()
+
+
+def _forget_all() -> None:
+    for client in _OPEN:
+        client._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def _encoded(body: Any) -> bytes:
+    try:
+        return json.dumps(body, default=_plain, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise ClientError(f"the request cannot be written as JSON: {problem}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Times, sequences and mappings of other kinds, as JSON knows them."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} {value!r:.100} has no form in JSON")

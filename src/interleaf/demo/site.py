@@ -1,0 +1,122 @@
+"""The search page of the demo, for the person at the keyboard: two rankers answer, one list is shown, clicks count."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from interleaf.client import Client
+from interleaf.demo.engine import Engine
+
+COOKIE = "interleaf-demo"
+LONGEST_QUERY = 200
+EXAMPLES = ("OrderedDict", "parse command line", "temporary file", "json.dumps", "send mail", "run process timeout")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cache-Control": "private, no-cache",  # who goes back to a list sees that list, and not another one
+}
+Piece = tuple[str, bool]
+
+
+class Site:
+    """Pages over an engine; lists come from the experiment of this name, with these rankers."""
+
+    def __init__(self, engine: Engine, client: Client, experiment: str, rankers: Sequence[str]) -> None:
+        self._engine, self._client = engine, client
+        self._experiment, self._rankers = experiment, tuple(rankers)
+
+    def routes(self) -> list[Route]:
+        """To be put into the service's own."""
+        return [
+            Route("/search", self.search, name="demo-search"),
+            Route("/search.css", _sheet, name="demo-sheet"),
+            Route("/library/{name}", self.entry, name="demo-entry"),
+        ]
+
+    def search(self, request: Request) -> Response:
+        """The box; with a query, what the rankers find, as one list."""
+        query, unit = _query(request), _unit(request)
+        rankings, captions = self._engine.answers(query, self._rankers)
+        shown = (
+            self._client.interleave(self._experiment, rankings, unit=unit, query=query, captions=captions)
+            if captions
+            else None
+        )
+        answer = self._page(
+            "search.html",
+            query=query,
+            shown=shown,
+            results=[self._result(one, captions[one]) for one in shown.documents] if shown else [],
+            examples=EXAMPLES,
+            rankers=self._rankers,
+            entries=len(self._engine.entries),
+        )
+        answer.set_cookie(COOKIE, unit, max_age=86_400, httponly=True, samesite="strict")
+        return answer
+
+    def entry(self, request: Request) -> Response:
+        """What is documented under a name; it is what people come for."""
+        entry = self._engine.entries.get(request.path_params["name"])
+        if entry is None:
+            return self._page("missing.html", 404, query=_query(request))
+        inside = [one for one in self._engine.entries.values() if one.owner == entry.id]
+        outside = self._engine.entries.get(entry.owner)
+        return self._page("entry.html", query=_query(request), entry=entry, inside=inside, outside=outside)
+
+    def _page(self, template: str, status: int = 200, **values: Any) -> Response:
+        text = _pages().get_template(template).render(values, experiment=self._experiment)
+        return Response(text, status, HEADERS, "text/html")
+
+    def _result(self, name: str, caption: Mapping[str, Any]) -> dict[str, Any]:
+        lit = {
+            field: pieces(caption[field], [one for one in caption["highlights"] if one["field"] == field])
+            for field in ("title", "snippet")
+        }
+        return {"name": name, "kind": self._engine.entries[name].kind, "url": caption["url"], **lit}
+
+
+def pieces(text: str, highlights: Sequence[Mapping[str, Any]]) -> list[Piece]:
+    """A text cut at its highlights, and which parts are highlighted.
+
+    >>> pieces("json.dumps(obj)", [{"start": 0, "end": 4}])
+    [('json', True), ('.dumps(obj)', False)]
+    """
+    cut, place = list[Piece](), 0
+    for section in highlights:
+        cut += [(text[place : section["start"]], False), (text[section["start"] : section["end"]], True)]
+        place = section["end"]
+    return [(part, lit) for part, lit in [*cut, (text[place:], False)] if part]
+
+
+def _query(request: Request) -> str:
+    """What was asked, on one line, without what cannot be seen, and not too long."""
+    given = request.query_params.get("q", "")[: 10 * LONGEST_QUERY]
+    seen = "".join(sign if sign.isprintable() else " " for sign in given)
+    return " ".join(seen.split())[:LONGEST_QUERY]
+
+
+def _unit(request: Request) -> str:
+    """Who asks: a number in a cookie, made up at the first visit."""
+    known = request.cookies.get(COOKIE, "")
+    return known if re.fullmatch("you-[0-9a-f]{16}", known) else f"you-{secrets.token_hex(8)}"
+
+
+def _sheet(request: Request) -> Response:
+    sheet = files("interleaf.demo").joinpath("pages/demo.css").read_bytes()
+    return Response(sheet, headers=HEADERS, media_type="text/css")
+
+
+@cache
+def _pages() -> Environment:
+    loader = PackageLoader("interleaf.demo", "pages")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

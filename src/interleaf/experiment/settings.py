@@ -1,0 +1,155 @@
+"""The settings of an experiment: the one table of them, from which checks, API schema and forms follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from interleaf.errors import ExperimentError, InterleafError, listed
+from interleaf.experiment.fields import Choice, Kind, Name, Number, Optional, Several, Text, Weights
+from interleaf.methods.table import DEFAULT, Chosen, resolve
+
+COMPARE, AA, RELABELLED, LOSER = "compare", "aa", "aa_relabelled", "known_loser"
+MODES = (COMPARE, AA, RELABELLED, LOSER)
+SAME, LAST, EVERY, MOST_SHOWN = "same_impression", "last_impression", "every_impression", "most_shown"
+ATTRIBUTIONS = (SAME, LAST, EVERY, MOST_SHOWN)
+MOST_RANKERS, MOST_K = 100, 200
+NEW = "new"
+_DEFAULT = object()
+
+
+def _setting(kind: Kind, meaning: str, default: Any = _DEFAULT) -> Any:
+    metadata = {"kind": kind, "meaning": meaning}
+    if default is _DEFAULT:
+        return field(metadata=metadata)
+    return field(default_factory=lambda: default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Who is compared, how lists are mixed, whose events count; frozen while it runs.
+
+    >>> Experiment.of({"name": "shoes", "rankers": ["production", "candidate"]}).control
+    'production'
+    """
+
+    name: str = _setting(Name(), "name of the experiment, in addresses and logs")
+    rankers: tuple[str, ...] = _setting(Several(Text(100), 2, MOST_RANKERS), "names of the rankers that are compared")
+    control: str = _setting(Text(), "the ranker that people see without the experiment", "")
+    method: str = _setting(Text(), "how rankings are mixed: a method with its parameters", DEFAULT)
+    scheme: str | None = _setting(Optional(Text()), "how clicks become a score; null: the method's own", None)
+    k: int = _setting(Number(1, MOST_K, True), "how many results a page shows", 10)
+    share: float = _setting(Number(0.0001, 1), "share of units that take part", 1.0)
+    lane: str | None = _setting(Optional(Name()), "experiments of one lane never share a unit", None)
+    offset: float | None = _setting(
+        Optional(Number(0, 1)), "where in its lane the share begins; null: the first free place, at the start", None
+    )
+    holdout: float = _setting(Number(0, 0.9), "share of these units that see the control unchanged", 0.0)
+    events: Mapping[str, float] = _setting(Weights(), "kinds of events that count, with weights", {"click": 1.0})
+    primary: str = _setting(Text(100), "the kind of event that the verdict rests on", "click")
+    attribution: str = _setting(
+        Choice(ATTRIBUTIONS), "to which impression an event belongs that names only its unit and document", SAME
+    )
+    window_minutes: float = _setting(Number(0.01, 43_200), "how long after an impression its events count", 30.0)
+    planned_units: int = _setting(Number(1, 10**9, True), "how many units it is planned for", 2000)
+    confidence: float = _setting(Number(0.5, 0.9999), "how sure intervals are", 0.95)
+    mode: str = _setting(Choice(MODES), "a comparison, or a check that the set-up can be trusted", COMPARE)
+    by: tuple[str, ...] = _setting(Several(Text(100), 0, 10), "attributes that the report is split by", ())
+    bot_agents: tuple[str, ...] = _setting(
+        Several(Text(), 0, 100), "parts of user agents whose impressions do not count, in any case", ()
+    )
+    bot_units: tuple[str, ...] = _setting(Several(Text(), 0, 1000), "units whose impressions do not count", ())
+    bot_rate: int | None = _setting(
+        Optional(Number(1, 10**6, True)), "above so many impressions of a unit in an hour, they do not count", None
+    )
+    bot_clicks: int | None = _setting(
+        Optional(Number(2, MOST_K, True)),
+        "an impression of at least so many results does not count if all of them are clicked",
+        None,
+    )
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Experiment:
+        """An experiment from plain data, everything checked, and what is left out filled in."""
+        if not isinstance(data, Mapping):
+            raise ExperimentError("experiment", data, "give an object of settings")
+        for name in data:
+            if name not in SETTINGS:
+                raise ExperimentError(str(name)[:100], None, f"there is no such setting; there are {listed(SETTINGS)}")
+        values = {}
+        for name, setting in SETTINGS.items():
+            if name in data:
+                values[name] = _checked(name, setting.metadata["kind"], data[name])
+            elif name in ("name", "rankers"):
+                raise ExperimentError(name, None, f"it may not be left out: {setting.metadata['meaning']}")
+        return cls(**values)
+
+    def __post_init__(self) -> None:
+        """What one setting says of another."""
+        if self.name == NEW:
+            raise ExperimentError("name", self.name, "the page that makes experiments has that address; give another")
+        if not self.control:
+            object.__setattr__(self, "control", self.rankers[0])
+        if self.control not in self.rankers:
+            raise ExperimentError("control", self.control, f"give one of the rankers, {listed(self.rankers)}")
+        try:
+            chosen = resolve(self.method)
+        except InterleafError as error:
+            raise ExperimentError("method", self.method, str(error)) from None
+        object.__setattr__(self, "method", chosen.text)
+        least, most = chosen.rankers
+        if not least <= len(self.rankers) <= (most or MOST_RANKERS):
+            raise ExperimentError("rankers", self.rankers, f"{self.method} compares {least} to {most or MOST_RANKERS}")
+        try:
+            chosen.scheme(self.scheme, len(self.rankers))
+        except InterleafError as error:
+            raise ExperimentError(
+                "scheme" if self.scheme else "method", self.scheme or self.method, str(error)
+            ) from None
+        if WEIGHTED in self.events:
+            raise ExperimentError("events", WEIGHTED, "that is the name of all kinds together; give this kind another")
+        if self.primary not in self.events:
+            raise ExperimentError("primary", self.primary, f"give one of the events, {listed(self.events)}")
+        if self.offset is not None and self.offset + self.share > 1 + 1e-9:
+            raise ExperimentError("offset", self.offset, f"a share of {self.share:g} ends beyond 1 from there")
+        if self.mode == AA and AA_SCHEME not in chosen.method.schemes_for(len(self.rankers)):
+            raise ExperimentError("mode", self.mode, f"{self.method} scores no plain ownership; give {RELABELLED!r}")
+
+    @property
+    def chosen(self) -> Chosen:
+        """The method, resolved."""
+        return resolve(self.method)
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """What a report has a row for, with the weights of its events: the primary kind, each other one, and all.
+
+        >>> weights = {"click": 1.0, "purchase": 5.0}
+        >>> list(Experiment.of({"name": "shoes", "rankers": ["old", "new"], "events": weights}).metrics)
+        ['click', 'purchase', 'weighted']
+        """
+        kinds = sorted(self.events, key=lambda kind: kind != self.primary)
+        found = {kind: {kind: 1.0} for kind in kinds}
+        return found | {WEIGHTED: dict(self.events)} if len(kinds) > 1 else found
+
+    @property
+    def scored_by(self) -> str | None:
+        """The scheme of the report: of an A/A, plain ownership, since identical rankings tie under every other."""
+        return AA_SCHEME if self.mode == AA else self.scheme
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON; `of` reads it back."""
+        plain = {name: getattr(self, name) for name in SETTINGS}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
+
+
+AA_SCHEME, WEIGHTED = "binary", "weighted"
+SETTINGS = {setting.name: setting for setting in fields(Experiment)}
+
+
+def _checked(name: str, kind: Kind, value: Any) -> Any:
+    try:
+        return kind.check(value)
+    except ValueError as remedy:
+        raise ExperimentError(name, value, str(remedy)) from None

@@ -1,0 +1,165 @@
+"""The list that a request is answered with, and the row that is logged of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from interleaf.chance import Keyed, key_of
+from interleaf.errors import ExperimentError, listed
+from interleaf.experiment.settings import AA, LOSER, RELABELLED, Experiment
+from interleaf.experiment.traffic import OUTSIDE, assign
+from interleaf.interleaving import interleave
+from interleaf.methods.table import resolve, unchanged
+from interleaf.schema import FALLBACK, INTERLEAVED
+
+Rankings = dict[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a search service asks: rankings for one query of one unit; None stands for a ranking that came too late.
+
+    `fixed` are documents that stand at given ranks, whatever the rankers say, and belong to nobody.
+    """
+
+    impression: str
+    unit: str | None
+    query: str | None
+    rankings: Mapping[str, Sequence[str] | None]
+    k: int | None = None
+    page: int = 1
+    fixed: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown of the asked page, as whom the unit sees it, and what is logged; None: nothing is."""
+
+    documents: list[str]
+    arm: str
+    row: dict[str, Any] | None
+
+
+def show(experiment: Experiment, version: int, request: Request) -> Shown:
+    """Compose the list of a request: the same unit and query give the same list, however many pages are asked for.
+
+    >>> shoes = Experiment.of({"name": "shoes", "rankers": ["production", "candidate"], "k": 2})
+    >>> rankings = {"production": ["a", "b", "c"], "candidate": ["b", "c", "a"]}
+    >>> show(shoes, 1, Request("i-1", "user-7", "trail", rankings)).documents
+    ['a', 'b']
+    >>> show(shoes, 1, Request("i-1", "user-7", "trail", rankings, page=2)).documents
+    ['c']
+    """
+    unit = request.unit if request.unit is not None else request.impression
+    given = _given(experiment, request)
+    size = request.k or experiment.k
+    arm, served = assign(experiment, unit), _served(experiment, given)
+    if arm == OUTSIDE or not served:
+        control = given[served] if served else []
+        return Shown(_page(control[: size * request.page], request.fixed, size, request.page), arm, None)
+    rankings = _as_mode(experiment, given, (experiment.name, version, unit), size)
+    missing = [name for name in experiment.rankers if not rankings[name]]
+    method = experiment.method
+    if missing:
+        arm = FALLBACK
+    if arm != INTERLEAVED:
+        method = unchanged(served if missing else experiment.control).text
+    key = chance_key(experiment.name, version, unit, request.query)
+    row = _composed(rankings, method, key, size, request.page, request.fixed)
+    row |= {
+        "experiment": experiment.name,
+        "version": version,
+        "impression": request.impression,
+        "unit": request.unit,
+        "query": request.query,
+        "arm": arm,
+        "k": size,
+        "fallback_reason": f"no ranking of {', '.join(missing)}" if missing else None,
+    }
+    return Shown(_page(row["documents"], request.fixed, size, request.page), arm, row)
+
+
+def chance_key(experiment: str, version: int, unit: str, query: str | None) -> str:
+    """What decides a list: not the page, so that further pages are of the same list."""
+    return key_of((experiment, version, unit, query or ""))
+
+
+def extended(row: Mapping[str, Any], page: int) -> Shown:
+    """A further page of a list that was shown: the row of all pages up to it."""
+    fixed = {int(rank): document for rank, document in (row.get("fixed") or {}).items()}
+    size, arm = row["k"], row["arm"]
+    if page <= (row["page"] or 1):
+        return Shown(_page(row["documents"], fixed, size, page), arm, dict(row))
+    rankings = dict(zip(row["rankers"], row["rankings"], strict=True))
+    longer = dict(row) | _composed(rankings, row["method"], row["key"], size, page, fixed)
+    return Shown(_page(longer["documents"], fixed, size, page), arm, longer)
+
+
+def shown_at(row: Mapping[str, Any], rank: int) -> str | None:
+    """The document that people saw at a rank, fixed ones counted; None where there was none."""
+    fixed = {int(place): document for place, document in (row.get("fixed") or {}).items()}
+    whole = _page(row["documents"], fixed, len(row["documents"]) + len(fixed), 1)
+    return whole[rank - 1] if 1 <= rank <= len(whole) else None
+
+
+def _given(experiment: Experiment, request: Request) -> Rankings:
+    """A ranking for each ranker, without documents that stand fixed; empty where none came."""
+    for name in request.rankings:
+        if name not in experiment.rankers:
+            raise ExperimentError("rankings", name, f"there is no such ranker; there are {listed(experiment.rankers)}")
+    fixed = set(request.fixed.values())
+    if len(fixed) < len(request.fixed):
+        raise ExperimentError("fixed", dict(request.fixed), "give each document one rank")
+    found = {name: request.rankings.get(name) or [] for name in experiment.rankers}
+    return {name: [one for one in ranking if one not in fixed] for name, ranking in found.items()} if fixed else found
+
+
+def _served(experiment: Experiment, given: Rankings) -> str | None:
+    """Whose list is shown where nothing can be mixed: the control's, or the first that there is."""
+    names = [experiment.control, *experiment.rankers]
+    return next((name for name in names if given[name]), None)
+
+
+def _as_mode(experiment: Experiment, given: Rankings, key: tuple[Any, ...], size: int) -> Rankings:
+    """The rankings that are mixed: those given, or, where the set-up is on trial, what should show nothing or much."""
+    control = given[experiment.control]
+    if experiment.mode == AA:
+        return dict.fromkeys(experiment.rankers, control)
+    if experiment.mode == LOSER:
+        worse = [*reversed(control[:size]), *control[size:]]
+        return {name: control if name == experiment.control else worse for name in experiment.rankers}
+    if experiment.mode == RELABELLED:
+        chance, names = Keyed(key_of((*key, "relabelled"))), list(experiment.rankers)
+        swapped = [names.pop(chance.pick(len(names))) for _ in experiment.rankers]
+        return {name: given[other] for name, other in zip(experiment.rankers, swapped, strict=True)}
+    return given
+
+
+def _composed(
+    rankings: Rankings, method: str, key: str, size: int, page: int, fixed: Mapping[int, str]
+) -> dict[str, Any]:
+    """All pages up to this one as a row; a method that would change the pages before cannot be asked for more."""
+    if page > 1 and resolve(method).method.drawn_whole:
+        raise ExperimentError("page", page, f"{method} draws its lists as a whole; ask for one page, with a larger k")
+    shown = interleave(rankings, method, _room(size * page, fixed), key)
+    row = shown.to_dict(rankings=True, probability=False) | {"page": page}
+    return row | {"fixed": {str(rank): document for rank, document in fixed.items()}} if fixed else row
+
+
+def _room(size: int, fixed: Mapping[int, str]) -> int:
+    return max(size - sum(rank <= size for rank in fixed), 1)
+
+
+def _page(documents: Sequence[str], fixed: Mapping[int, str], size: int, page: int) -> list[str]:
+    """One page of the list with what stands fixed put in; that ends where the list ends."""
+    if fixed:
+        rest, whole = iter(documents), list[str]()
+        for rank in range(1, size * page + 1):
+            document = fixed.get(rank) or next(rest, None)
+            if document is None:
+                break
+            whole.append(document)
+        documents = whole
+    return list(documents[size * (page - 1) : size * page])

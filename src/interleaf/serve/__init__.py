@@ -1,0 +1,1 @@
+"""The live service: HTTP interface and dashboard over a store."""

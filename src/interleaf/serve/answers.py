@@ -1,0 +1,64 @@
+"""Answers: JSON of a record, or a refusal that says what is wrong; never a trace of the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from interleaf.errors import ExperimentError, InterleafError, StateError, StoreError
+from interleaf.serve.messages import Problem, Refusal
+
+JSON = "application/json"
+RETRY = "Retry-After"
+_encode = msgspec.json.Encoder().encode
+_PLACE = re.compile(r" - at `(?:key in )?\$?\.?([^`]*)`$")
+
+
+class RefusedError(Exception):
+    """A request that is answered with a refusal."""
+
+    def __init__(
+        self, status: int, code: str, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.field, self.headers = status, code, field, headers
+
+
+def answered(record: Any, status: int = 200) -> Response:
+    """A record as JSON."""
+    return Response(_encode(record), status, media_type=JSON)
+
+
+def refusal(error: Exception) -> Response:
+    """The answer to a request that failed this way; errors that nobody foresaw are not explained to strangers."""
+    status, code, field, headers = _kind(error)
+    if status == 500:
+        message = "something went wrong on our side; it has been logged"
+    else:
+        message = _PLACE.sub("", str(error)) if isinstance(error, msgspec.ValidationError) else str(error)
+    problem = Problem(code, message, field or msgspec.UNSET)
+    return Response(_encode(Refusal(problem)), status, headers, JSON)
+
+
+def _kind(error: Exception) -> tuple[int, str, str | None, Mapping[str, str] | None]:
+    match error:
+        case RefusedError():
+            return error.status, error.code, error.field, error.headers
+        case msgspec.ValidationError():
+            place = _PLACE.search(str(error))
+            return 422, "invalid", place[1] if place else None, None
+        case msgspec.DecodeError() | UnicodeDecodeError() | RecursionError():
+            return 400, "malformed", None, None
+        case ExperimentError():
+            return 422, "invalid", error.field, None
+        case StateError():
+            return 409, "wrong_state", None, None
+        case StoreError():
+            return 503, "store_away", None, {RETRY: "1"}
+        case InterleafError():
+            return 422, "invalid", None, None
+    return 500, "internal", None, None

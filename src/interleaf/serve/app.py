@@ -1,0 +1,105 @@
+"""The application: calls, dashboard and files, over one store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import lru_cache
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from interleaf.serve import dashboard, openapi
+from interleaf.serve import service as serving
+from interleaf.serve.access import BROWSER, OPEN
+from interleaf.serve.answers import JSON, RefusedError, refusal
+from interleaf.serve.gate import Gate, Head, body_of
+from interleaf.serve.routes import CALLS, EITHER, EVENTS, PUBLIC, Call
+from interleaf.serve.service import Clock, Service, log
+from interleaf.serve.settings import Settings
+from interleaf.store.contract import INGEST, READ, AccessKey, Store
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def create_app(store: Store, clock: Clock = serving.now, settings: Settings | None = None) -> Starlette:
+    """The service over a store; the clock gives microseconds since 1970."""
+    service = Service(store, clock, settings or Settings())
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        await service.start()
+        log.info("ready")
+        yield
+        await service.stop()
+        log.info("stopped")
+
+    routes = [Route(call.path, endpoint(service, call), methods=[call.method]) for call in CALLS]
+    routes.append(Route("/openapi.json", _described, methods=["GET"]))
+    routes += dashboard.routes(service)
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        middleware=[Middleware(Gate, service=service)],
+        exception_handlers={404: _unknown, 405: _unknown},
+    )
+    app.state.service = service
+    return app
+
+
+def endpoint(service: Service, call: Call) -> Endpoint:
+    """A call as Starlette wants it: the key is checked, the body read, and whatever goes wrong is said."""
+    most, reads = service.settings.most_body, call.method in ("POST", "PUT")
+    checks_kind = call.takes is not None and call.path != EVENTS  # which does so itself: browsers cannot say JSON
+
+    async def run(request: Request) -> Response:
+        head: Head = request.scope["head"]
+        head.route = call.path
+        try:
+            who = await _admitted(service, call, head.key)
+            if checks_kind:
+                head.check_kind()
+            return await call.run(service, request, await body_of(request, most) if reads else b"", who)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:
+            answer = refusal(error)
+            if answer.status_code == 500:
+                log.exception("a request failed", extra={"route": call.path})
+            return answer
+
+    return run
+
+
+async def _admitted(service: Service, call: Call, secret: str | None) -> AccessKey:
+    """Whose request it is, if it may be made; events may come without a key, from browsers, with a token."""
+    access, wanted = service.access, call.role
+    if wanted == PUBLIC:
+        return OPEN
+    if secret is None and call.path == EVENTS and not await access.is_open():
+        access.spend(BROWSER.id)
+        return BROWSER
+    if wanted == EITHER:
+        key = await access.known(secret) if secret is not None else None
+        wanted = INGEST if key is not None and key.role == INGEST else READ
+    return await access.key(secret, wanted)
+
+
+async def _described(request: Request) -> Response:
+    return Response(_document(), media_type=JSON)
+
+
+@lru_cache(maxsize=1)
+def _document() -> bytes:
+    return msgspec.json.encode(openapi.description())
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    if status == 405:
+        return refusal(RefusedError(405, "wrong_method", f"{request.method} is not possible here"))
+    return refusal(RefusedError(404, "unknown", "there is nothing at this address; /openapi.json lists what there is"))

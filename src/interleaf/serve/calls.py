@@ -1,0 +1,197 @@
+"""The calls about experiments: made, read, run, stopped, decided, exported."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from interleaf import schema
+from interleaf.errors import ExperimentError
+from interleaf.experiment import Experiment
+from interleaf.serve import messages
+from interleaf.serve.answers import RefusedError, answered
+from interleaf.serve.hot import hidden, refuse_nulls
+from interleaf.serve.service import Service, log, warmed
+from interleaf.store.contract import AccessKey, Store, Stored
+
+_decode_decision = msgspec.json.Decoder(messages.Decision).decode
+
+
+def described(stored: Stored) -> messages.ExperimentAnswer:
+    """An experiment as an answer."""
+    return messages.ExperimentAnswer(
+        name=stored.settings.name,
+        version=stored.version,
+        state=stored.state,
+        settings=stored.settings.to_dict(),
+        created=written(stored.created),
+        started=None if stored.started is None else written(stored.started),
+        stopped=None if stored.stopped is None else written(stored.stopped),
+        history=[
+            messages.Remark(written(one.time), one.version, one.what, one.who, one.note) for one in stored.history
+        ],
+    )
+
+
+def written(time: int) -> str:
+    """A time in ISO 8601."""
+    return datetime.fromtimestamp(time / 1e6, UTC).isoformat()
+
+
+def signature(who: AccessKey) -> str:
+    """Who did something, as the history names it: the key's label, never its secret."""
+    return f"{who.label} ({who.role} key {who.id})"
+
+
+async def listed(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """All experiments."""
+    found = await asyncio.to_thread(service.store.experiments)
+    return answered(messages.Experiments([described(stored) for stored in found]))
+
+
+async def read(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """One experiment."""
+    return answered(described(await service.experiment(request.path_params["name"])))
+
+
+async def create(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """A new experiment, as a draft."""
+    settings = settings_of(body)
+    stored = await _changed(service, who, "created", service.store.create, settings)
+    return answered(described(stored), 201)
+
+
+async def edit(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """Other settings: of a draft, or as a new version of what is running."""
+    settings = settings_of(body)
+    name = request.path_params["name"]
+    if settings.name != name:
+        raise ExperimentError("name", settings.name, f"an experiment keeps its name, {name!r}")
+    return answered(described(await _changed(service, who, "edited", service.store.edit, settings)))
+
+
+async def start(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """Let it run; its kernels are compiled before the first list is asked for."""
+    stored = await service.experiment(request.path_params["name"])
+    await asyncio.to_thread(warmed, stored.settings)
+    return answered(described(await _changed(service, who, "started", service.store.start, stored.settings.name)))
+
+
+async def stop(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """Compose no more lists; events of those that were shown still count."""
+    name = (await service.experiment(request.path_params["name"])).settings.name
+    return answered(described(await _changed(service, who, "stopped", service.store.stop, name)))
+
+
+async def decide(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """Write down what was decided."""
+    decision = _decode_decision(body)
+    refuse_nulls(body, decision)
+    name = (await service.experiment(request.path_params["name"])).settings.name
+    return answered(described(await _changed(service, who, "decided", service.store.decide, name, decision.decision)))
+
+
+async def _changed(service: Service, who: AccessKey, what: str, change: Callable[..., Stored], *given: Any) -> Stored:
+    stored = await asyncio.to_thread(change, *given, service.clock(), signature(who))
+    service.remember(stored)
+    log.info(what, extra={"experiment": stored.settings.name, "version": stored.version, "by": who.id})
+    return stored
+
+
+def settings_of(body: bytes) -> Experiment:
+    """The settings in a request's body."""
+    data = msgspec.json.decode(body)
+    refuse_nulls(body, data)
+    return Experiment.of(data)
+
+
+async def report(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """The numbers of the page, as JSON."""
+    stored = await service.experiment(request.path_params["name"])
+    version = version_of(request, stored)
+    made = await asyncio.to_thread(service.reports.standing, stored.settings.name, version)
+    reports = {metric: msgspec.Raw(one.to_json().encode()) for metric, one in made.reports.items()}
+    counts = made.counts
+    return answered(
+        messages.ReportAnswer(made.version, reports, made.reason, counts.open, counts.folded, dict(counts.apart))
+    )
+
+
+def version_of(request: Request, stored: Stored) -> int:
+    """The version that is asked for; the latest one by default."""
+    text = request.query_params.get("version")
+    if text is None:
+        return stored.version
+    if not text.isascii() or not text.isdecimal() or len(text) > 9 or int(text) not in stored.versions:
+        raise RefusedError(
+            404, "unknown", f"there is no version {text[:20]!r}; the latest is {stored.version}", "version"
+        )
+    return int(text)
+
+
+async def export(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """All rows of a version as Parquet, streamed."""
+    stored = await service.experiment(request.path_params["name"])
+    version = version_of(request, stored)
+    name = f"{stored.settings.name}-{version}.parquet"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    rows = parquet(service.store, stored.settings.name, version)
+    return StreamingResponse(rows, headers=headers, media_type="application/vnd.apache.parquet")
+
+
+def parquet(store: Store, name: str, version: int) -> Iterator[bytes]:
+    """A Parquet file, piece by piece; in memory is one record batch at a time."""
+    pieces = _Pieces()
+    with pq.ParquetWriter(pa.PythonFile(pieces, "w"), schema.SCHEMA, compression="zstd") as writer:
+        for batch in store.export(name, version):
+            writer.write_batch(batch)
+            yield pieces.taken()
+    yield pieces.taken()
+
+
+class _Pieces:
+    """A file that is only written to, and read away from its beginning."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._written = bytearray()
+
+    def write(self, data: bytes) -> int:
+        self._written += data
+        return len(data)
+
+    def taken(self) -> bytes:
+        found = bytes(self._written)
+        self._written.clear()
+        return found
+
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+
+async def forget(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """Delete all rows of a unit."""
+    unit = hidden(service, request.path_params["unit"]) or ""
+    deleted = await asyncio.to_thread(service.store.forget, unit)
+    log.info("forgot a unit", extra={"impressions": deleted, "by": who.id})
+    return answered(messages.Forgotten(deleted))
+
+
+async def healthy(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """Whether the service and its store answer."""
+    await asyncio.to_thread(service.store.check)
+    return answered(messages.Healthy("ok"))
+
+
+async def figures(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """Figures of this process."""
+    return PlainTextResponse(service.metrics.text(), media_type="text/plain; version=0.0.4")

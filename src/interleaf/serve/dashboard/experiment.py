@@ -1,0 +1,152 @@
+"""The page of an experiment; all but its frame is sent again while people look at it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from starlette.responses import HTMLResponse, Response
+
+from interleaf.experiment import Experiment
+from interleaf.experiment.settings import COMPARE, SETTINGS
+from interleaf.render.layout import MARKS, Page, lay_out
+from interleaf.render.sections import Section
+from interleaf.report.record import FAILED, WARNING
+from interleaf.report.report import Report
+from interleaf.serve.calls import version_of
+from interleaf.serve.dashboard import commands, files
+from interleaf.serve.dashboard.drawings import Drawn
+from interleaf.serve.dashboard.examples import example, teams
+from interleaf.serve.dashboard.listing import judgement
+from interleaf.serve.dashboard.pages import HEADERS, Visit, drawn, page
+from interleaf.serve.dashboard.scores import Scorecard, scorecard
+from interleaf.serve.dashboard.trials import trials
+from interleaf.serve.reports import Standing
+from interleaf.store.contract import DRAFT, RUNNING, STOPPED, Stored
+from interleaf.tables import Table
+
+MOST_EXAMPLES = 8
+# What follows the scorecard, the estimate over time and the progress, in this order.
+NUMBERS = ("standing", "neutrality", "slots", "arms", "segments")
+WRONG = {MARKS[FAILED], MARKS[WARNING]}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a report says, part by part."""
+
+    report: Report
+    page: Page
+    sections: Mapping[str, Section]
+    scorecard: Scorecard
+    drawn: Drawn
+
+    @property
+    def wrong(self) -> Table | None:
+        """The checks that are not fine."""
+        return self._checks(lambda row: row[0] in WRONG)
+
+    @property
+    def fine(self) -> Table | None:
+        """The other checks."""
+        return self._checks(lambda row: row[0] not in WRONG)
+
+    def _checks(self, wanted: Any) -> Table | None:
+        for table in self.sections["health"].tables:
+            rows = tuple(row for row in table.rows if wanted(row))
+            return Table(table.name, "", table.columns, rows, table.right) if rows else None
+        return None
+
+    @property
+    def share(self) -> float:
+        """How much of the planned size there is."""
+        return self.report.totals.units / self.report.planned_units
+
+
+async def shown(visit: Visit) -> Response:
+    """The whole page."""
+    files.prepare()
+    return page(visit, "experiment.html", vega=files.vega_address(), **await _values(visit))
+
+
+async def live(visit: Visit) -> Response:
+    """What changes; nothing, if the browser has it already."""
+    text = drawn(visit, "live.html", **await _values(visit)).encode()
+    headers = HEADERS | {"ETag": f'"{blake2b(text, digest_size=12).hexdigest()}"'}
+    if visit.request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return HTMLResponse(text, headers=headers)
+
+
+async def _values(visit: Visit) -> dict[str, Any]:
+    stored = await visit.service.experiment(visit.name)
+    version = version_of(visit.request, stored)
+    return await asyncio.to_thread(_gathered, visit, stored, version)
+
+
+def _gathered(visit: Visit, stored: Stored, version: int) -> dict[str, Any]:
+    """Everything that the page shows; this reads the store."""
+    service, settings = visit.service, stored.versions[version]
+    standing = service.reports.standing(settings.name, version)
+    report = next(iter(standing.reports.values()), None)
+    rows = service.store.examples(settings.name, version, MOST_EXAMPLES)
+    marked = teams(settings.rankers)
+    tone, word = judgement(report)
+    return {
+        "stored": stored,
+        "settings": settings,
+        "version": version,
+        "is_latest": version == stored.version,
+        "tone": tone,
+        "word": word,
+        "numbers": None if report is None else _numbers(visit, settings, version, standing, report),
+        "number_sections": NUMBERS,
+        "reason": standing.reason or "",
+        "counts": standing.counts,
+        "apart": _apart(standing),
+        "trials": trials(settings, report),
+        "is_trial": settings.mode != COMPARE,
+        "teams": marked,
+        "examples": [example(row, marked) for row in rows],
+        "decision": next((one for one in reversed(stored.history) if one.what == "decided"), None),
+        "can": {"start": stored.state == DRAFT, "stop": stored.state == RUNNING, "decide": stored.state == STOPPED,
+                "edit": stored.state in (DRAFT, RUNNING)},
+        "told": _told(settings),
+        "analyses": {metric: commands.analysis(settings, version, metric) for metric in settings.metrics},
+        "exported": commands.exported(settings, version),
+        "first_list": commands.first_list(settings, visit.address, visit.is_open),
+        "first_event": commands.first_event(settings, visit.address, visit.is_open),
+    }  # fmt: skip
+
+
+def _numbers(visit: Visit, settings: Experiment, version: int, standing: Standing, report: Report) -> Numbers:
+    laid_out = lay_out(report)
+    sections = {section.name: section for section in laid_out.sections}
+    drawings = visit.shared.drawings.of(settings.name, version, report)
+    return Numbers(report, laid_out, sections, scorecard(settings, standing.reports), drawings)
+
+
+def _apart(standing: Standing) -> Table | None:
+    """Events that count for nobody, and why."""
+    rows = tuple((reason, f"{number:,}") for reason, number in standing.counts.apart.items() if number)
+    return Table("apart", "Events kept apart", ("reason", "how many"), rows, ("how many",)) if rows else None
+
+
+def _told(settings: Experiment) -> Table:
+    """The settings as a table, with what each means."""
+    rows = tuple(
+        (name.replace("_", " "), _written(value), SETTINGS[name].metadata["meaning"])
+        for name, value in settings.to_dict().items()
+    )
+    return Table("settings", "", ("setting", "value", "meaning"), rows)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{kind} = {weight:g}" for kind, weight in value.items())
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,151 @@
+"""Forms from the table of settings: a field for each, by its kind; what was typed goes back in if it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from interleaf.errors import ExperimentError
+from interleaf.experiment import Experiment
+from interleaf.experiment.fields import Choice, Kind, Number, Optional, Several, Weights
+from interleaf.experiment.settings import SETTINGS
+from interleaf.methods.table import ALL_SCHEMES, METHODS
+
+GROUPS = {
+    "Who is compared": ("name", "rankers", "control", "method", "scheme", "k"),
+    "Who takes part": ("share", "lane", "offset", "holdout"),
+    "What counts": ("events", "primary", "attribution", "window_minutes"),
+    "How it is read": ("planned_units", "confidence", "mode", "by"),
+    "What does not count": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
+}
+OPEN_GROUPS = 1  # the others are folded: their defaults do
+PARAMETERS = "method_parameters"
+_NEEDED = ("name", "rankers")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a form: how it is drawn (line, number, lines or choice), what stands in it, what is wrong with it."""
+
+    name: str
+    label: str
+    meaning: str
+    drawn: str
+    value: str
+    choices: Mapping[str, str]
+    needed: bool
+    hint: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Fields that belong together."""
+
+    title: str
+    fields: tuple[Field, ...]
+    is_open: bool
+
+
+def groups(typed: Mapping[str, str], error: ExperimentError | None = None) -> tuple[Group, ...]:
+    """The fields of all settings, filled with what was typed; a group with an error is open."""
+    rest = [name for name in SETTINGS if not any(name in names for names in GROUPS.values())]
+    made = []
+    for place, (title, names) in enumerate((*GROUPS.items(), ("More", tuple(rest)))):
+        fields = [_field(name, typed, error) for name in names]
+        if "method" in names:
+            fields.insert(names.index("method") + 1, _parameters(typed))
+        is_open = place < OPEN_GROUPS or any(field.error for field in fields)
+        if fields:
+            made.append(Group(title, tuple(fields), is_open))
+    return tuple(made)
+
+
+def _field(name: str, typed: Mapping[str, str], error: ExperimentError | None) -> Field:
+    setting = SETTINGS[name]
+    kind, drawn, hint = setting.metadata["kind"], "line", ""
+    within = kind.kind if isinstance(kind, Optional) else kind
+    choices: dict[str, str] = {}
+    match within:
+        case Choice():
+            drawn, choices = "choice", {word: word.replace("_", " ") for word in within.words}
+        case Number():
+            drawn, hint = "number", f"{within.least:g} to {within.most:,g}"
+        case Several():
+            drawn, hint = "lines", "one a line"
+        case Weights():
+            hint = "such as click=1, purchase=5"
+    if name == "method":
+        drawn, choices = "choice", {row.name: row.title for row in METHODS.values() if row.schemes}
+    elif name == "scheme":
+        drawn, choices = "choice", {"": "the method's own", **{scheme: scheme for scheme in ALL_SCHEMES}}
+    elif name == "control":
+        hint = "the first ranker, if left out"
+    wrong = str(error) if error is not None and error.field == name else ""
+    label, meaning = name.replace("_", " "), setting.metadata["meaning"].replace("null: ", "left out: ")
+    return Field(name, label, meaning, drawn, typed.get(name, ""), choices, name in _NEEDED, hint, wrong)
+
+
+def _parameters(typed: Mapping[str, str]) -> Field:
+    meaning = "parameters of the method, where others than its own are wanted"
+    value = typed.get(PARAMETERS, "")
+    return Field(PARAMETERS, "method's parameters", meaning, "line", value, {}, False, "such as tau=1", "")
+
+
+def typed_of(settings: Experiment) -> dict[str, str]:
+    """Settings as they would be typed."""
+    found = {name: _text(value) for name, value in settings.to_dict().items()}
+    method, _, parameters = settings.method.partition("(")
+    return found | {"method": method, PARAMETERS: parameters.removesuffix(")")}
+
+
+def defaults() -> dict[str, str]:
+    """An empty form, but for the defaults."""
+    plain = Experiment.of({"name": "x", "rankers": ["a", "b"]})
+    return typed_of(plain) | {"name": "", "rankers": "", "control": ""}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{kind}={weight:.15g}" for kind, weight in value.items())
+    if isinstance(value, list):
+        return "\n".join(value)
+    return "" if value is None else f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def data_of(typed: Mapping[str, str]) -> dict[str, Any]:
+    """Plain data from what was typed, for `Experiment.of` to check; what is empty is left out.
+
+    >>> data_of({"name": "shoes", "rankers": "old\\nnew", "k": "10", "events": "click=1, purchase=5"})
+    {'name': 'shoes', 'rankers': ['old', 'new'], 'k': 10, 'events': {'click': 1.0, 'purchase': 5.0}}
+    """
+    data = {}
+    for name, setting in SETTINGS.items():
+        text = typed.get(name, "").strip()
+        if text:
+            data[name] = _value(setting.metadata["kind"], text)
+    parameters = typed.get(PARAMETERS, "").strip()
+    if parameters and "method" in data:
+        data["method"] = f"{data['method']}({parameters})"
+    return data
+
+
+def _value(kind: Kind, text: str) -> Any:
+    """As JSON would give it; what is no number stays a text, which the check refuses."""
+    within = kind.kind if isinstance(kind, Optional) else kind
+    if isinstance(within, Several):
+        return [line.strip() for line in text.splitlines() if line.strip()]
+    if isinstance(within, Number):
+        return _number(text, within.whole)
+    if isinstance(within, Weights):
+        pairs = [part.rpartition("=") if "=" in part else (part, "=", "1") for part in text.split(",") if part.strip()]
+        return {kind.strip(): _number(weight.strip(), False) for kind, _, weight in pairs}
+    return text
+
+
+def _number(text: str, whole: bool) -> float | int | str:
+    try:
+        return int(text) if whole else float(text)
+    except ValueError:
+        return text

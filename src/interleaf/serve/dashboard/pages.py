@@ -1,0 +1,143 @@
+"""Pages: templates in which every value is escaped, under a policy that runs no script but ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from interleaf.render.figures import count
+from interleaf.render.layout import MARKS
+from interleaf.report.report import Report
+from interleaf.serve.access import OPEN
+from interleaf.serve.dashboard import session
+from interleaf.serve.dashboard.attempts import Attempts
+from interleaf.serve.dashboard.drawings import Drawings
+from interleaf.serve.service import Service
+from interleaf.store.contract import ADMIN, AccessKey
+from interleaf.tables import one_line
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+@dataclass
+class Shared:
+    """What all visits have in common."""
+
+    service: Service
+    attempts: Attempts = field(default_factory=Attempts)
+    drawings: Drawings = field(default_factory=Drawings)
+    listed: dict[tuple[str, int], tuple[float, Report | None]] = field(default_factory=dict)
+
+
+@dataclass
+class Visit:
+    """A request to the dashboard: whose it is (None: nobody is logged in), its cookie, and the form that was sent."""
+
+    shared: Shared
+    request: Request
+    who: AccessKey | None = None
+    cookie: str = ""
+    form: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def service(self) -> Service:
+        """The service that the dashboard is of."""
+        return self.shared.service
+
+    @property
+    def may_act(self) -> bool:
+        """Whether this person may change things."""
+        return self.who is not None and self.who.role == ADMIN
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are no keys, so that everybody on this machine may do everything."""
+        return self.who is OPEN
+
+    @property
+    def address(self) -> str:
+        """Where the service is, as this browser sees it."""
+        return str(self.request.base_url).rstrip("/")
+
+    @property
+    def name(self) -> str:
+        """The experiment that the address names."""
+        return str(self.request.path_params["name"])
+
+
+def page(visit: Visit, template: str, status: int = 200, **values: Any) -> Response:
+    """A template as an answer."""
+    return HTMLResponse(drawn(visit, template, **values), status, HEADERS)
+
+
+def drawn(visit: Visit, template: str, **values: Any) -> str:
+    """A template filled in."""
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            who=visit.who,
+            may_act=visit.may_act,
+            is_open=visit.is_open,
+            token=session.token(visit.service, visit.cookie),
+            marks={mark: status for status, mark in MARKS.items()},
+            **values,
+        )
+    )
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """Where templates are, and how values get into them."""
+    made = Environment(
+        loader=PackageLoader("interleaf.serve.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    made.filters |= {"typed": _typed, "moment": moment, "short": short, "number": count}
+    return made
+
+
+def _shown(value: Any) -> Any:
+    """Text of strangers: on one line, nothing that turns the text around; no line ends before a sign for per cent."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return one_line(value).replace(" %", "\u00a0%")
+    return value
+
+
+def _typed(value: str) -> Markup:
+    """What stands in a field of a form: line by line as it was typed, escaped."""
+    return escape("\n".join(one_line(line) for line in value.splitlines()))
+
+
+def moment(time: int) -> Markup:
+    """A time of the store, to the minute."""
+    found = datetime.fromtimestamp(time / 1e6, UTC)
+    return Markup('<time datetime="{}">{} UTC</time>').format(found.isoformat(), found.strftime("%Y-%m-%d %H:%M"))
+
+
+def short(text: str, most: int = 120) -> str:
+    """Both ends of a long text.
+
+    >>> short("abcdefghij", 7)
+    'abcd…ij'
+    """
+    return text if len(text) <= most else f"{text[: most - 1 - most // 3]}…{text[len(text) - most // 3 :]}"

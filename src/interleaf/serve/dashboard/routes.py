@@ -1,0 +1,128 @@
+"""The addresses of the dashboard: who may open each, what it does, and refusals as pages with a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from interleaf.serve import calls
+from interleaf.serve.access import OPEN
+from interleaf.serve.answers import RefusedError, refusal
+from interleaf.serve.dashboard import changes, experiment, files, keys, listing, login, session
+from interleaf.serve.dashboard.pages import Shared, Visit, page
+from interleaf.serve.gate import body_of
+from interleaf.serve.service import Service, log
+from interleaf.store.contract import ADMIN, READ
+
+PUBLIC = "public"
+FORM = "application/x-www-form-urlencoded"
+MOST_FIELDS = 200
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Address:
+    """One page or form: the role that it asks for, and what it does."""
+
+    method: str
+    path: str
+    role: str
+    run: Callable[[Visit], Awaitable[Response]]
+
+
+async def _export(visit: Visit) -> Response:
+    return await calls.export(visit.service, visit.request, b"", visit.who or OPEN)
+
+
+_ONE = "/experiments/{name}"
+ADDRESSES = (
+    Address("GET", "/", READ, listing.shown),
+    Address("GET", "/experiments/new", ADMIN, changes.new),
+    Address("POST", "/experiments/new", ADMIN, changes.create),
+    Address("GET", _ONE, READ, experiment.shown),
+    Address("GET", _ONE + "/live", READ, experiment.live),
+    Address("GET", _ONE + "/export", READ, _export),
+    Address("GET", _ONE + "/edit", ADMIN, changes.editing),
+    Address("POST", _ONE + "/edit", ADMIN, changes.edit),
+    Address("POST", _ONE + "/start", ADMIN, changes.start),
+    Address("POST", _ONE + "/stop", ADMIN, changes.stop),
+    Address("POST", _ONE + "/decide", ADMIN, changes.decide),
+    Address("GET", "/keys", ADMIN, keys.shown),
+    Address("POST", "/keys", ADMIN, keys.add),
+    Address("POST", "/keys/revoke", ADMIN, keys.revoke),
+    Address("GET", "/login", PUBLIC, login.shown),
+    Address("POST", "/login", PUBLIC, login.enter),
+    Address("POST", "/logout", PUBLIC, login.leave),
+)
+
+
+def routes(service: Service) -> list[Route]:
+    """All of them, and the files that they use."""
+    shared = Shared(service)
+    made = [Route(one.path, _endpoint(shared, one), methods=[one.method]) for one in ADDRESSES]
+    return [*made, Route("/static/{name}", files.served, methods=["GET"])]
+
+
+def _endpoint(shared: Shared, address: Address) -> Endpoint:
+    async def run(request: Request) -> Response:
+        request.scope["route_path_template"] = address.path
+        visit = Visit(shared, request)
+        try:
+            return await _answer(visit, address)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:
+            return refused(visit, error)
+
+    return run
+
+
+async def _answer(visit: Visit, address: Address) -> Response:
+    service, request = visit.service, visit.request
+    visit.cookie = request.cookies.get(session.COOKIE, "")
+    visit.who = await session.holder(service, visit.cookie)
+    is_new = visit.who is None and await service.access.is_open()
+    if is_new:
+        visit.who, visit.cookie = OPEN, session.begun(service, OPEN.id)
+    if address.method == "POST":
+        visit.form = await _form(request, service.settings.most_body)
+        if visit.who is not None and address.run is not login.enter:
+            session.check_token(service, visit.cookie, visit.form.get("token", ""))
+    if address.role != PUBLIC and visit.who is None:
+        return login.asked(visit, 401)
+    if address.role == ADMIN and not visit.may_act:
+        raise RefusedError(403, "wrong_role", "this is for admin keys, and you are logged in with a read key")
+    answer = await address.run(visit)
+    if is_new and session.COOKIE not in answer.headers.get("set-cookie", ""):
+        session.keep(service, request, answer, visit.cookie)
+    return answer
+
+
+async def _form(request: Request, most: int) -> dict[str, str]:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        raise RefusedError(415, "not_a_form", "this address takes forms of its own page")
+    body = await body_of(request, most)
+    try:
+        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError:
+        raise RefusedError(400, "malformed", "the form cannot be read: reload its page, and try again") from None
+
+
+def refused(visit: Visit, error: Exception) -> Response:
+    """The page of a refusal: the same status and sentence as the API gives."""
+    answer = refusal(error)
+    if answer.status_code == 500:
+        log.exception("a page failed", exc_info=error, extra={"route": visit.request.scope["route_path_template"]})
+    sentence = msgspec.json.decode(answer.body)["error"]["message"]
+    title = HTTPStatus(answer.status_code).phrase
+    made = page(visit, "refused.html", answer.status_code, title=title, sentence=sentence)
+    if "retry-after" in answer.headers:
+        made.headers["Retry-After"] = answer.headers["retry-after"]
+    return made

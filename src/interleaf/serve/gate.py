@@ -1,0 +1,99 @@
+"""What every request passes: its head is read once, limits hold before a body is read, and all is counted."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from interleaf.serve.answers import RefusedError, refusal
+from interleaf.serve.service import Service
+
+HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+_WANTED = {b"host": "host", b"authorization": "authorization", b"content-type": "kind", b"content-length": "length"}
+
+
+@dataclass
+class Head:
+    """What calls need of a request's headers; `route` is the pattern that the request matched, for the counters."""
+
+    host: str = ""
+    authorization: str = ""
+    kind: str = ""
+    length: str = "0"
+    route: str = "other"
+
+    @property
+    def key(self) -> str | None:
+        """The key that the request carries."""
+        if not self.authorization:
+            return None
+        scheme, _, key = self.authorization.partition(" ")
+        return key.strip() if scheme.lower() == "bearer" else None
+
+    def check_kind(self) -> None:
+        """A body must say that it is JSON: a form on some page in a browser cannot."""
+        if self.kind.partition(";")[0].strip().lower() != "application/json":
+            raise RefusedError(415, "not_json", "give the body as JSON, with the header Content-Type: application/json")
+
+
+class Gate:
+    """An ASGI application around the others."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status, head = time.perf_counter(), 500, Head()
+        for name, value in scope["headers"]:
+            if name in _WANTED:
+                setattr(head, _WANTED[name], value.decode("latin-1"))
+        scope["head"] = head
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] += HEADERS
+            await send(message)
+
+        try:
+            await self._check_host(head)
+        except Exception as error:
+            await refusal(error)(scope, receive, sending)
+        else:
+            await self._app(scope, receive, sending)
+        self._service.metrics.served(head.route, status, time.perf_counter() - began)
+
+    async def _check_host(self, head: Head) -> None:
+        """Without keys, whoever reaches the service may do everything: then it must be someone on this machine."""
+        service = self._service
+        if service.settings.loopback_only and not service.is_loopback(head.host) and await service.access.is_open():
+            problem = "without keys this service answers to 127.0.0.1 and localhost only; make keys first"
+            raise RefusedError(403, "wrong_host", problem)
+
+
+async def body_of(request: Request, most: int) -> bytes:
+    """The body of a request, refused before it is read if it says that it is too large, or as soon as it is."""
+    length = request.scope["head"].length
+    if not length.isdecimal() or int(length) > most:
+        raise _too_large(most)
+    body: bytes = b""
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += bytes(message.get("body", b""))
+        if len(body) > most:
+            raise _too_large(most)
+        if not message.get("more_body", False):
+            return body
+
+
+def _too_large(most: int) -> RefusedError:
+    return RefusedError(413, "too_large", f"a body may have {most:,} bytes")

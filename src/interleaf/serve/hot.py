@@ -1,0 +1,211 @@
+"""The two calls that traffic goes through: a list for rankings, and what people did with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from interleaf.errors import StateError
+from interleaf.experiment import Experiment, Request, assign, extended, show
+from interleaf.experiment.showing import chance_key
+from interleaf.experiment.traffic import OUTSIDE
+from interleaf.serve import messages
+from interleaf.serve.access import BROWSER, is_signed, signed
+from interleaf.serve.answers import RefusedError, answered
+from interleaf.serve.service import SECOND, Service
+from interleaf.serve.settings import DROP, HASH
+from interleaf.store.contract import ACCEPTED, REPEATED, RUNNING, AccessKey, Event, Impression, Stored
+
+TOKEN = "token"
+AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours
+LATE = 300 * SECOND  # how long events may follow an impression that itself came late
+_decode_interleave = msgspec.json.Decoder(messages.Interleave).decode
+_decode_events = msgspec.json.Decoder(messages.Events).decode
+
+
+async def interleave(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:
+    """Compose, store, answer."""
+    asked = _decode_interleave(body)
+    refuse_nulls(body, asked)
+    stored = await service.experiment(request.path_params["name"])
+    now = service.clock()
+    time = _moment(asked.time, now, "time")
+    if stored.state != RUNNING and not (asked.time and (stored.started or now) <= time < (stored.stopped or 0)):
+        raise StateError(f"the experiment is {stored.state}, and lists are composed while it is running")
+    version = asked.version or stored.version
+    if version not in stored.versions:
+        raise RefusedError(422, "invalid", f"the latest version is {stored.version}", "version")
+    settings = stored.versions[version]
+    name = asked.impression or fresh()
+    wanted = Request(name, asked.unit, asked.query, asked.rankings, asked.k, asked.page, asked.fixed or {})
+    if asked.page > 1 and not (asked.unit and assign(settings, asked.unit) == OUTSIDE):
+        return await _further_page(service, stored, asked)
+    shown = show(settings, version, wanted)
+    service.metrics.count("interleaf_impressions_total", experiment=settings.name, arm=shown.arm)
+    if shown.row is None:
+        return answered(messages.Shown(None, shown.documents, shown.arm, version, None))
+    row = shown.row | _logged(service, settings, asked, shown.row)
+    closes = max(time + round(settings.window_minutes * 60 * SECOND), now + LATE if asked.time else 0)
+    impression = Impression(name, settings.name, version, row["unit"], time, closes, row)
+    (before,), _ = await service.writing.write([impression])
+    if before is None:
+        return answered(_shown(service, name, shown.documents, shown.arm, version), 201)
+    if before["experiment"] != settings.name:
+        raise RefusedError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
+    again = extended(before, 1)
+    return answered(_shown(service, name, again.documents, again.arm, before["version"]))
+
+
+async def _further_page(service: Service, stored: Stored, asked: messages.Interleave) -> Response:
+    """A page after the first: the rankings are those of the first page, and so is the impression."""
+    name = asked.impression
+    if name is None:
+        problem = "a further page is of an impression; give the id of its first page"
+        raise RefusedError(422, "invalid", problem, "impression")
+    row = await asyncio.to_thread(service.store.row, name)
+    if row is None or row["experiment"] != stored.settings.name:
+        raise RefusedError(404, "unknown", f"no first page has the impression id {name[:100]!r}", "impression")
+    if row["key"] is None:
+        row = {**row, "key": chance_key(row["experiment"], row["version"], asked.unit or name, asked.query)}
+    shown = extended(row, asked.page)
+    if shown.row is not None and shown.row["page"] > (row["page"] or 1):
+        kept = shown.row | {"key": None} if service.hides else shown.row
+        await asyncio.to_thread(service.store.extend, name, kept)
+    return answered(_shown(service, name, shown.documents, shown.arm, row["version"]))
+
+
+def _shown(service: Service, name: str, documents: list[str], arm: str, version: int) -> messages.Shown:
+    return messages.Shown(name, documents, arm, version, signed(service.secret, TOKEN, name))
+
+
+def _logged(service: Service, settings: Experiment, asked: messages.Interleave, row: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of the request besides the list."""
+    kept: dict[str, Any] = {
+        "unit": hidden(service, asked.unit),
+        "query": _query(service, asked.query),
+        "session": hidden(service, asked.session),
+    }
+    if service.hides:
+        kept["key"] = None  # a digest of unit and query: who guesses them could check the guess
+    if asked.attributes:
+        kept["attributes"] = asked.attributes
+    if asked.captions:
+        captions = [asked.captions.get(document) for document in row["documents"]]
+        kept["captions"] = msgspec.to_builtins(captions)
+    if asked.latency:
+        kept["latency"] = [asked.latency.get(ranker) for ranker in settings.rankers]
+    rule = service.bots.rule(settings, asked.unit, asked.user_agent)
+    if rule is not None:
+        kept["excluded"] = rule
+        service.metrics.count("interleaf_excluded_total", experiment=settings.name, rule=rule)
+    return kept
+
+
+def hidden(service: Service, unit: str | None) -> str | None:
+    """A unit as it is stored: itself, or a hash that only who has the secret can make."""
+    if unit is None or service.settings.unit_secret is None:
+        return unit
+    return blake2b(unit.encode(), digest_size=16, key=service.settings.unit_secret).hexdigest()
+
+
+def _query(service: Service, query: str | None) -> str | None:
+    if query is None or service.settings.queries == DROP:
+        return None
+    if service.settings.queries == HASH:
+        return blake2b(query.encode(), digest_size=16, key=service.secret[:32]).hexdigest()
+    return query
+
+
+async def events(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:
+    """Take a batch of events; what cannot be matched is kept apart, and counted."""
+    taken = _decode_events(body)
+    refuse_nulls(body, taken)
+    if taken.token is not None:
+        _check_token(service, taken, taken.token)
+    elif who is BROWSER:
+        raise RefusedError(401, "no_key", "give a key, as the header Authorization: Bearer KEY, or a token")
+    else:
+        request.scope["head"].check_kind()
+    now = service.clock()
+    happened = [_event(service, event, now, place) for place, event in enumerate(taken.events)]
+    _, fates = await service.writing.write(events=happened)
+    apart = Counter(fate for fate in fates if fate not in (ACCEPTED, REPEATED))
+    accepted, repeated = fates.count(ACCEPTED), fates.count(REPEATED)
+    for fate, amount in ((ACCEPTED, accepted), (REPEATED, repeated), *apart.items()):
+        if amount:
+            service.metrics.count("interleaf_events_total", amount, fate=fate)
+    return answered(messages.Taken(accepted, repeated, apart.total(), dict(apart)), 202)
+
+
+def _check_token(service: Service, taken: messages.Events, token: str) -> None:
+    for place, event in enumerate(taken.events):
+        if event.impression is None or not is_signed(service.secret, TOKEN, event.impression, token):
+            problem = "this token is of another impression, or of none"
+            raise RefusedError(403, "wrong_token", problem, f"events[{place}].impression")
+
+
+def _event(service: Service, event: messages.Happened, now: int, place: int) -> Event:
+    if (event.impression is None) == (event.unit is None):
+        problem = "an event is of an impression or of a unit; give one of the two"
+        raise RefusedError(422, "invalid", problem, f"events[{place}]")
+    if event.rank is None and event.document is None:
+        problem = "an event is on a document; give its rank in the shown list, or its id as document"
+        raise RefusedError(422, "invalid", problem, f"events[{place}]")
+    return Event(
+        id=event.event or fresh(),
+        kind=event.kind,
+        received=now,
+        time=now if event.time is None else microseconds(event.time),
+        impression=event.impression,
+        unit=hidden(service, event.unit),
+        rank=event.rank,
+        document=event.document,
+        dwell=event.dwell,
+        value=event.value,
+    )
+
+
+def fresh() -> str:
+    """A random id; the system is asked for a thousand at a time."""
+    if not _ids:
+        drawn = os.urandom(16 * 1000).hex()
+        _ids.extend(drawn[place : place + 32] for place in range(0, len(drawn), 32))
+    return _ids.pop()
+
+
+_ids: list[str] = []
+os.register_at_fork(after_in_child=_ids.clear)
+
+
+def microseconds(time: datetime) -> int:
+    """Since 1970."""
+    return round(time.timestamp() * 1e6)
+
+
+def _moment(time: datetime | None, now: int, field: str) -> int:
+    if time is None:
+        return now
+    found = microseconds(time)
+    if not 0 <= found <= now + AHEAD:
+        raise RefusedError(422, "invalid", f"{time.isoformat()} is in the future, or before 1970", field)
+    return found
+
+
+def refuse_nulls(body: bytes, asked: Any) -> None:
+    """Databases and terminals stumble over the character NUL; no id has one."""
+    if b"\\u0000" in body and _holds_null(msgspec.to_builtins(asked)):
+        raise RefusedError(422, "invalid", "the request holds the character NUL; leave it out")
+
+
+def _holds_null(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_null(key) or _holds_null(item) for key, item in value.items())
+    return any(map(_holds_null, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value

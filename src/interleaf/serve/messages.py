@@ -1,0 +1,170 @@
+"""Bodies of requests and answers: what is not as these say is refused, with the place and the limit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+MOST_EVENTS, MOST_DOCUMENTS, MOST_ATTRIBUTES = 1000, 1000, 50
+Id = Annotated[str, Meta(min_length=1, max_length=512, description="1 to 512 characters")]
+Label = Annotated[str, Meta(min_length=1, max_length=100)]
+Query = Annotated[str, Meta(max_length=2000)]
+Long = Annotated[str, Meta(max_length=20_000)]
+Ranking = Annotated[list[Id], Meta(max_length=MOST_DOCUMENTS, description="document ids, best first, each once")]
+Seconds = Annotated[float, Meta(ge=0, le=1e7)]
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+class Highlight(Struct, forbid_unknown_fields=True):
+    """A stretch of a caption's text that was set in bold."""
+
+    field: Label
+    start: Annotated[int, Meta(ge=0, le=100_000)]
+    end: Annotated[int, Meta(ge=0, le=100_000)]
+
+
+class Caption(Struct, forbid_unknown_fields=True):
+    """What people see of a document."""
+
+    title: Long | None = None
+    url: Long | None = None
+    snippet: Long | None = None
+    highlights: Annotated[list[Highlight], Meta(max_length=1000)] | None = None
+    deep_links: Annotated[int, Meta(ge=0, le=1000)] | None = None
+
+
+class Interleave(Struct, forbid_unknown_fields=True):
+    """Rankings for one query of one unit; null stands for a ranking that came too late.
+
+    With `time`, and the `version` then, a list that was composed elsewhere while the service was away is told later.
+    """
+
+    rankings: Annotated[dict[Label, Ranking | None], Meta(max_length=100)] = {}
+    unit: Id | None = None
+    query: Query | None = None
+    session: Id | None = None
+    impression: Id | None = None
+    k: Annotated[int, Meta(ge=1, le=200)] | None = None
+    page: Annotated[int, Meta(ge=1, le=50)] = 1
+    attributes: Annotated[dict[Label, Id], Meta(max_length=MOST_ATTRIBUTES)] | None = None
+    captions: Annotated[dict[Id, Caption], Meta(max_length=2 * MOST_DOCUMENTS)] | None = None
+    fixed: Annotated[dict[Annotated[int, Meta(ge=1, le=1000)], Id], Meta(max_length=100)] | None = None
+    latency: Annotated[dict[Label, Annotated[float, Meta(ge=0, le=1e7)]], Meta(max_length=100)] | None = None
+    user_agent: Annotated[str, Meta(max_length=1000)] | None = None
+    time: Moment | None = None
+    version: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+
+
+class Shown(Struct):
+    """The documents to show; `token` lets a browser report events of this impression, and no other."""
+
+    impression: str | None
+    documents: list[str]
+    arm: str
+    version: int
+    token: str | None
+
+
+class Happened(Struct, forbid_unknown_fields=True):
+    """What somebody did: on an impression, or, where only the unit is known, on the one that attribution finds."""
+
+    event: Id | None = None
+    impression: Id | None = None
+    unit: Id | None = None
+    rank: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    document: Id | None = None
+    kind: Label = "click"
+    time: Moment | None = None
+    dwell: Seconds | None = None
+    value: Annotated[float, Meta(ge=-1e12, le=1e12)] | None = None
+
+
+class Events(Struct, forbid_unknown_fields=True):
+    """A batch of events; with the token of an impression, no key is needed, and all must be of that impression."""
+
+    events: Annotated[list[Happened], Meta(min_length=1, max_length=MOST_EVENTS)]
+    token: Annotated[str, Meta(max_length=100)] | None = None
+
+
+class Taken(Struct):
+    """What became of the events of a batch; `apart` says why some are kept apart."""
+
+    accepted: int
+    repeated: int
+    unmatched: int
+    apart: dict[str, int]
+
+
+class Decision(Struct, forbid_unknown_fields=True):
+    """What was decided, in words."""
+
+    decision: Annotated[str, Meta(min_length=1, max_length=2000)]
+
+
+class Remark(Struct):
+    """A line of an experiment's history."""
+
+    time: str
+    version: int
+    what: str
+    who: str
+    note: str
+
+
+class ExperimentAnswer(Struct):
+    """An experiment with its settings and its history."""
+
+    name: str
+    version: int
+    state: str
+    settings: dict[str, Any]
+    created: str
+    started: str | None
+    stopped: str | None
+    history: list[Remark]
+
+
+class Experiments(Struct):
+    """All experiments."""
+
+    experiments: list[ExperimentAnswer]
+
+
+class ReportAnswer(Struct):
+    """The report of each metric, the primary one first; or the reason why there is none yet."""
+
+    version: int
+    reports: dict[str, Any]
+    reason: str | None
+    open: int
+    folded: int
+    apart: dict[str, int]
+
+
+class Healthy(Struct):
+    """The service answers, and so does its store."""
+
+    status: str
+
+
+class Forgotten(Struct):
+    """How many impressions of a unit were deleted."""
+
+    impressions: int
+
+
+class Problem(Struct, omit_defaults=True):
+    """What is wrong, in a sentence that names the thing, the value and the remedy."""
+
+    code: str
+    message: str
+    field: str | UnsetType = UNSET
+    state: str | UnsetType = UNSET
+
+
+class Refusal(Struct):
+    """The body of every answer that is not a success."""
+
+    error: Problem

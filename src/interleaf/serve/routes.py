@@ -1,0 +1,62 @@
+"""The table of calls: what each takes and gives, and whose key it asks for; the API's description follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from interleaf.experiment import Experiment
+from interleaf.serve import calls, hot
+from interleaf.serve.messages import (
+    Decision,
+    Events,
+    ExperimentAnswer,
+    Experiments,
+    Forgotten,
+    Healthy,
+    Interleave,
+    ReportAnswer,
+    Shown,
+    Taken,
+)
+from interleaf.store.contract import ADMIN, INGEST, READ
+
+PUBLIC, EITHER = "public", "read or ingest"
+EVENTS = "/v1/events"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: the role that it asks for, what it does, what it takes and gives as body, its status if all is well."""
+
+    method: str
+    path: str
+    role: str
+    does: str
+    run: Callable[..., Awaitable[Response]]
+    takes: Any = None
+    gives: Any = ExperimentAnswer
+    status: int = 200
+
+
+_ALL = "/v1/experiments"
+_ONE = _ALL + "/{name}"
+CALLS = (
+    Call("POST", _ONE + "/interleave", INGEST, "mix rankings into a list", hot.interleave, Interleave, Shown, 201),
+    Call("POST", EVENTS, INGEST, "report what people did", hot.events, Events, Taken, 202),
+    Call("GET", _ALL, READ, "all experiments", calls.listed, None, Experiments),
+    Call("POST", _ALL, ADMIN, "make an experiment, as a draft", calls.create, Experiment, status=201),
+    Call("GET", _ONE, EITHER, "one experiment", calls.read),
+    Call("PUT", _ONE, ADMIN, "change a draft; of a running one, make a new version", calls.edit, Experiment),
+    Call("POST", _ONE + "/start", ADMIN, "let it run", calls.start),
+    Call("POST", _ONE + "/stop", ADMIN, "end it", calls.stop),
+    Call("POST", _ONE + "/decide", ADMIN, "write down the decision", calls.decide, Decision),
+    Call("GET", _ONE + "/report", READ, "the report, as on the page", calls.report, None, ReportAnswer),
+    Call("GET", _ONE + "/log", READ, "the native log, as Parquet", calls.export, None, bytes),
+    Call("DELETE", "/v1/units/{unit}", ADMIN, "delete all rows of a unit", calls.forget, None, Forgotten),
+    Call("GET", "/healthz", PUBLIC, "whether service and store answer", calls.healthy, None, Healthy),
+    Call("GET", "/metrics", READ, "figures for Prometheus", calls.figures, None, str),
+)

@@ -1,0 +1,100 @@
+"""Run the service: one process, or several that share a PostgreSQL."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from interleaf.errors import InterleafError
+from interleaf.serve.settings import Settings
+from interleaf.store import opened
+
+_HANDED_DOWN = "INTERLEAF_SERVE"  # to worker processes, which import this module and call `worker_app`
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where it runs: the store, the address, how many processes."""
+
+    store: str
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1
+
+
+def serve(place: Place, settings: Settings) -> None:
+    """Answer requests until told to stop; what was acknowledged by then is in the store."""
+    import uvicorn
+
+    from interleaf.serve.app import create_app
+    from interleaf.serve.logs import set_up
+
+    settings = replace(settings, loopback_only=is_loopback(place.host))
+    _check(place, settings)
+    set_up()
+    print(f"interleaf serves http://{place.host}:{place.port}/ from {_named(place.store)}", flush=True)
+    options: dict[str, Any] = {
+        "host": place.host,
+        "port": place.port,
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": 10,
+    }
+    if place.workers == 1:
+        store = opened(place.store)
+        try:
+            uvicorn.run(create_app(store, settings=settings), **options)
+        finally:
+            store.close()
+        return
+    secret = settings.unit_secret
+    kept = asdict(settings) | {"unit_secret": secret and secret.hex()}
+    os.environ[_HANDED_DOWN] = json.dumps({"store": place.store, "settings": kept})
+    uvicorn.run("interleaf.serve.run:worker_app", factory=True, workers=place.workers, **options)
+
+
+def _named(store: str) -> str:
+    """A store's address without a password."""
+    return re.sub(r"//[^@/]*@", "//", store)
+
+
+def worker_app() -> Any:
+    """The application of one of several worker processes."""
+    from interleaf.serve.app import create_app
+    from interleaf.serve.logs import set_up
+
+    set_up()
+    given = json.loads(os.environ[_HANDED_DOWN])
+    secret = given["settings"]["unit_secret"]
+    settings = Settings(**given["settings"] | {"unit_secret": secret and bytes.fromhex(secret)})
+    return create_app(opened(given["store"]), settings=settings)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check(place: Place, settings: Settings) -> None:
+    if place.workers > 1 and not place.store.startswith(("postgresql:", "postgres:")):
+        raise InterleafError(f"{place.workers} workers need a PostgreSQL to share; give --store postgresql://...")
+    if settings.loopback_only:
+        return
+    store = opened(place.store)
+    try:
+        known = store.keys()
+        if not any(key.revoked is None for key in known):
+            raise InterleafError(
+                f"{place.host} can be reached from other machines, and the store has no keys: "
+                "everybody could do everything. Make one first: interleaf keys add admin"
+            )
+    finally:
+        store.close()

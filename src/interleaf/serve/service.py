@@ -1,0 +1,107 @@
+"""What all requests share: the store and the way into it, experiments as they are now, keys, clock and counters."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from interleaf.errors import StoreError
+from interleaf.experiment import Experiment
+from interleaf.interleaving import warm
+from interleaf.serve.access import Access
+from interleaf.serve.answers import RefusedError
+from interleaf.serve.bots import Bots
+from interleaf.serve.metrics import Metrics
+from interleaf.serve.reports import Reports
+from interleaf.serve.settings import KEEP, Settings
+from interleaf.serve.writing import Writing
+from interleaf.store.contract import RUNNING, Store, Stored
+
+Clock = Callable[[], int]
+SECOND = 1_000_000
+_REMEMBERED = 1.0  # seconds that an experiment is believed to be as it was
+log = logging.getLogger("interleaf.serve")
+
+
+def now() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class Service:
+    """One process's service over a store."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+        self.store, self.clock, self.settings = store, clock, settings
+        self.secret = store.secret()
+        self.access = Access(store, settings.requests_per_second)
+        self.metrics = Metrics()
+        self.bots = Bots(clock)
+        self.writing = Writing(store)
+        self.reports = Reports(store)
+        self._experiments: dict[str, tuple[float, Stored]] = {}
+        self._folding: asyncio.Task[None] | None = None
+
+    @property
+    def hides(self) -> bool:
+        """Whether units or queries are not to be found in the store."""
+        return self.settings.unit_secret is not None or self.settings.queries != KEEP
+
+    async def experiment(self, name: str) -> Stored:
+        """The experiment, at most a second old; 404 if there is none."""
+        until, stored = self._experiments.get(name, (-1.0, None))
+        if stored is None or time.monotonic() >= until:
+            try:
+                stored = await asyncio.to_thread(self.store.experiment, name)
+            except KeyError:
+                self._experiments.pop(name, None)
+                raise RefusedError(404, "unknown", f"there is no experiment {name[:100]!r}", "name") from None
+            self.remember(stored)
+        return stored
+
+    def remember(self, stored: Stored) -> None:
+        """What was just read or changed."""
+        self._experiments[stored.settings.name] = time.monotonic() + _REMEMBERED, stored
+
+    async def start(self) -> None:
+        """Compile what running experiments need before the first request, and begin to fold."""
+        for stored in await asyncio.to_thread(self.store.experiments):
+            if stored.state == RUNNING:
+                await asyncio.to_thread(warmed, stored.settings)
+        self._folding = asyncio.create_task(self._fold())
+
+    async def stop(self) -> None:
+        """Let what is on its way be written, and end."""
+        if self._folding is not None:
+            self._folding.cancel()
+            await asyncio.gather(self._folding, return_exceptions=True)
+        await self.writing.close()
+
+    async def _fold(self) -> None:
+        """Fold closed impressions, and delete old rows, from time to time; a store that is away is asked again."""
+        while True:
+            try:
+                while await asyncio.to_thread(self.store.fold, self.clock()):
+                    await asyncio.sleep(0)
+                if self.settings.retention_days is not None:
+                    oldest = self.clock() - round(self.settings.retention_days * 86_400 * SECOND)
+                    await asyncio.to_thread(self.store.expire, oldest)
+            except StoreError as error:
+                log.warning("the store is away", extra={"reason": str(error)})
+            except Exception:
+                log.exception("folding failed")
+            await asyncio.sleep(self.settings.fold_seconds)
+
+    def is_loopback(self, host: str) -> bool:
+        """Whether a request names this machine; a page elsewhere that points its own name here does not."""
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        return name in ("127.0.0.1", "localhost", "[::1]")
+
+
+def warmed(settings: Experiment) -> Any:
+    """Compile the kernels of an experiment."""
+    warm(settings.method, len(settings.rankers))
+    return settings

@@ -1,0 +1,112 @@
+/* Reports clicks on results, and how long people stayed with them, to an interleaf service.
+
+   <script src="https://interleaf.example/static/interleaf.js" defer
+           data-impression="..." data-token="..."></script>
+   <li data-interleaf-rank="1"><a href="...">...</a></li>
+
+   data-endpoint is where events go; without it, to the service that this file came from.
+   Several lists on a page: interleaf.watch(element, {impression, token}).
+   Other events: interleaf.report(element, {kind: "purchase", rank: 1, value: 25}).
+   A page that shows results without leaving calls interleaf.returned() when people are back at the list. */
+(() => {
+  "use strict";
+
+  const KEPT = "interleaf-click";
+  const LINK = "a[href], area[href], [role=link]";
+  const script = document.currentScript;
+  const lists = new WeakMap();
+  let last = kept(); // the latest click whose end is not known: {list, event, left}
+
+  function watch(element, {impression, token = "", endpoint = script.dataset.endpoint} = {}) {
+    const url = new URL(endpoint || "/v1/events", endpoint ? document.baseURI : script.src).href;
+    if (impression) lists.set(element, {impression, token, endpoint: url});
+    else lists.delete(element);
+  }
+
+  function report(element, event) {
+    const list = listOf(pathTo(element));
+    if (list) send(list, {event: newId(), ...event});
+  }
+
+  function send(list, event) {
+    const body = {events: [{...event, impression: list.impression}]};
+    if (list.token) body.token = list.token;
+    const text = JSON.stringify(body); // as plain text, which needs no permission from the other site beforehand
+    if (navigator.sendBeacon?.(list.endpoint, text)) return;
+    fetch(list.endpoint, {method: "POST", body: text, keepalive: true, credentials: "omit", mode: "no-cors"})
+      .catch(() => {});
+  }
+
+  function clicked(click) {
+    if (click.type === "auxclick" && click.button !== 1) return; // the middle button opens links, the right one menus
+    const path = click.composedPath();
+    const start = path.findIndex((node) => node.matches?.(LINK));
+    const inside = start < 0 ? [] : path.slice(start);
+    const rank = Number(inside.find((node) => node.dataset?.interleafRank)?.dataset.interleafRank);
+    const list = listOf(inside);
+    if (!list || !Number.isInteger(rank) || rank < 1) return;
+    const event = {event: newId(), rank, kind: "click"};
+    send(list, event);
+    last = {list, event, left: Date.now()};
+    keep();
+  }
+
+  /* The page is left for a result when it is hidden: by the result, or by a tab in which it was opened before. */
+  function hidden() {
+    if (!last) return;
+    last.left = Date.now();
+    keep();
+  }
+
+  /* Sent with the id of its click, the dwell completes that click, and is no second one. */
+  function returned() {
+    if (!last) return;
+    const dwell = Math.max(0, Date.now() - last.left) / 1000;
+    send(last.list, {...last.event, dwell});
+    last = null;
+    keep();
+  }
+
+  function listOf(path) {
+    return lists.get(path.find((node) => lists.has(node)));
+  }
+
+  function pathTo(element) {
+    const path = [];
+    for (let node = element; node; node = node.parentNode ?? node.host) path.push(node);
+    return path;
+  }
+
+  /* For a page that is loaded anew when people go back to it. */
+  function keep() {
+    try {
+      if (last) sessionStorage.setItem(KEPT, JSON.stringify(last));
+      else sessionStorage.removeItem(KEPT);
+    } catch {} // storage may be forbidden; then only the dwell is unknown
+  }
+
+  function kept() {
+    try {
+      return JSON.parse(sessionStorage.getItem(KEPT));
+    } catch {
+      return null;
+    }
+  }
+
+  function newId() {
+    const bytes = crypto.getRandomValues(new Uint8Array(16));
+    return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  }
+
+  watch(document, script.dataset);
+  document.addEventListener("click", clicked, true);
+  document.addEventListener("auxclick", clicked, true);
+  document.addEventListener("visibilitychange", () => (document.hidden ? hidden() : returned()));
+  addEventListener("pageshow", (shown) => shown.persisted && returned());
+  if (performance.getEntriesByType("navigation")[0]?.type === "back_forward") returned();
+  else if (last) {
+    last = null; // somebody went on from a result to here, and did not return
+    keep();
+  }
+  window.interleaf = {watch, report, returned};
+})();

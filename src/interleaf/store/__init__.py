@@ -1,0 +1,18 @@
+"""Experiments, impressions, events: one contract, kept in SQLite or in PostgreSQL.
+
+contract.py      what every store promises
+opening.py       opened: a store by its address
+sql.py           the store in SQL, over any database
+database.py      what a database is to it; sqlite.py, postgres.py
+tables.py        tables, and the steps that made them
+experiments.py   drafts, versions, states, history
+writing.py       impressions and events go in
+attribution.py   to which impressions an event belongs; reasons.py: why to none
+encoding.py      a row as it is kept
+batches.py       kept rows as record batches
+folding.py       closed impressions become sums.py; a tally is those and the open ones
+tasks.py         how an experiment is scored and reported
+access.py        keys
+"""
+
+from interleaf.store.opening import opened as opened

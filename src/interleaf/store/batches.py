@@ -1,0 +1,153 @@
+"""Kept rows and their events as record batches of the native schema, without a look at each row in Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from interleaf import schema
+from interleaf.experiment import Experiment
+from interleaf.methods.arrays import Array
+from interleaf.store.encoding import DESIGN, HEADER, LISTS
+
+CLICKED_ALL = "clicked everything"
+_TYPES = {column.name: column.type for column in schema.COLUMNS}
+_EVENT = {column.name: column.type for column in schema.EVENT}
+_IN_BODY = ("session", "query", "key", "page", "log_probability", "documents", "rankings", "captions", "grades")
+_BODY = pa.schema([pa.field(name, _TYPES[name]) for name in _IN_BODY])
+COLUMNS = "id, unit, time, folded, design, numbers"
+EVENT_COLUMNS = "impression, id, kind, rank, time, dwell, value"
+
+
+class Kept(NamedTuple):
+    """Impressions of one version, as columns; `bodies` where they are wanted, too. And their events, as rows."""
+
+    ids: Sequence[str]
+    units: Sequence[str | None]
+    times: Sequence[int]
+    folded: Sequence[int]
+    designs: Sequence[str]
+    numbers: Sequence[bytes]
+    bodies: Sequence[bytes] | None
+    events: Sequence[tuple[Any, ...]]
+
+
+def batch_of(kept: Kept, settings: Experiment, version: int) -> pa.RecordBatch:
+    """A record batch: all columns where there are bodies, else those that scoring reads."""
+    size = len(kept.ids)
+    events, clicks = _events(kept, settings)
+    columns: dict[str, pa.Array] = {
+        "experiment": pa.repeat(pa.scalar(settings.name, pa.string()), size),
+        "version": pa.repeat(pa.scalar(version, pa.int32()), size),
+        "impression": pa.array(kept.ids, pa.string()),
+        "time": pa.array(np.array(kept.times, np.int64)).cast(schema.TIME),
+        "unit": pa.array(kept.units, pa.string()),
+        "open": pa.array(np.array(kept.folded, np.int64) == 0),
+        "events": events,
+        **_designs(kept.designs),
+    }
+    numbers, shown = _numbers(kept.numbers)
+    columns |= numbers
+    if settings.bot_clicks is not None:
+        is_bot = (shown >= settings.bot_clicks) & (clicks == shown)
+        columns["excluded"] = _with_bots(columns["excluded"], is_bot)
+    if kept.bodies is not None:
+        columns |= _bodies(kept.bodies)
+    fields = [schema.SCHEMA.field(name) for name in schema.SCHEMA.names if name in columns]
+    return pa.RecordBatch.from_arrays(
+        [columns[field.name] for field in fields], schema=pa.schema(fields, schema.SCHEMA.metadata)
+    )
+
+
+def _designs(designs: Sequence[str]) -> dict[str, pa.Array]:
+    """Columns of which each different content is parsed once."""
+    different: dict[str, int] = {}
+    codes = pa.array([different.setdefault(design, len(different)) for design in designs], pa.int32())
+    parsed = [json.loads(design) for design in different]
+    found = {name: pa.array([one.get(name) for one in parsed], _TYPES[name]) for name in DESIGN if name != "attributes"}
+    pairs = [[tuple(pair) for pair in one.get("attributes", ())] for one in parsed]
+    found["attributes"] = pa.array(pairs, _TYPES["attributes"])
+    return {name: values.take(codes) for name, values in found.items()}
+
+
+def _numbers(blobs: Sequence[bytes]) -> tuple[dict[str, pa.Array], Array]:
+    """The columns of numbers, from the bytes of all rows at once; and how many documents each row shows."""
+    data = np.frombuffer(b"".join(blobs), np.int32)
+    lengths = np.fromiter(map(len, blobs), np.int64, len(blobs)) // 4
+    starts = np.cumsum(lengths) - lengths
+    header = data[starts[:, None] + np.arange(HEADER)]
+    union, relaxed, rankers = header[:, :3].T
+    columns = {
+        "union": pa.array(union, mask=union < 0),
+        "relaxed": pa.array(relaxed == 1, mask=relaxed < 0),
+    }
+    starts = starts + HEADER
+    for name, sizes in zip(LISTS, header[:, 3:].T, strict=True):
+        counts = np.maximum(sizes, 0).astype(np.int64)
+        values = data[_ragged(starts, counts)]
+        values = values.view(np.float32) if name == "latency" else values
+        starts = starts + counts
+        inner = pa.array(values, from_pandas=name == "latency")
+        if name == "ranks":
+            shown = counts // np.maximum(rankers, 1)
+            offsets = _offsets(np.repeat(shown, rankers))
+            inner = pa.ListArray.from_arrays(offsets, inner.cast(pa.int16()))
+            counts = rankers.astype(np.int64)
+        outer = pa.ListArray.from_arrays(_offsets(counts), inner, mask=pa.array(sizes < 0))
+        columns[name] = outer.cast(_TYPES[name])
+    return columns, shown
+
+
+def _ragged(starts: Array, counts: Array) -> Array:
+    """The places of runs that begin at `starts` and are `counts` long, one after the other."""
+    ends = np.cumsum(counts)
+    return np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
+
+
+def _offsets(counts: Array) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+
+
+def _events(kept: Kept, settings: Experiment) -> tuple[pa.Array, Array]:
+    """The events of each row in the order of their times, and at how many of its ranks there is one that counts."""
+    place = {name: number for number, name in enumerate(kept.ids)}
+    columns = list(zip(*kept.events, strict=True)) or [()] * 7
+    impressions, ids, kinds, ranks, times, dwells, values = columns
+    rows = np.fromiter((place[name] for name in impressions), np.int64, len(impressions))
+    rank, time = np.array(ranks, np.int64), np.array(times, np.int64)
+    order = np.lexsort((rank, time, rows))
+    fields = {
+        "event": pa.array(ids, pa.string()),
+        "kind": pa.array(kinds, pa.string()),
+        "rank": pa.array(rank.astype(np.int16)),
+        "time": pa.array(time).cast(schema.TIME),
+        "dwell": pa.array(dwells, pa.float64()).cast(pa.float32()),
+        "value": pa.array(values, pa.float64()),
+    }
+    inner = pa.StructArray.from_arrays(list(fields.values()), fields=[column.field for column in schema.EVENT])
+    offsets = _offsets(np.bincount(rows, minlength=len(kept.ids)))
+    counted = np.fromiter((settings.events.get(kind, 0) != 0 for kind in kinds), np.bool_, len(kinds))
+    places = np.unique(rows[counted] * 2**20 + rank[counted]) // 2**20
+    clicks = np.bincount(places, minlength=len(kept.ids))
+    return pa.ListArray.from_arrays(offsets, inner.take(pa.array(order))).cast(_TYPES["events"]), clicks
+
+
+def _with_bots(known: pa.Array, is_bot: Array) -> pa.Array:
+    """Who clicks on every result is no person; another reason to leave a row out goes first."""
+    return pc.if_else(pc.and_(pa.array(is_bot), known.is_null()), CLICKED_ALL, known)
+
+
+def _bodies(bodies: Sequence[bytes]) -> dict[str, pa.Array]:
+    data = b"\n".join(bodies)
+    table = pyarrow.json.read_json(
+        pa.BufferReader(data),
+        pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+        pyarrow.json.ParseOptions(explicit_schema=_BODY, unexpected_field_behavior="ignore"),
+    )
+    return {name: table.column(name).combine_chunks() for name in _IN_BODY}

@@ -1,0 +1,182 @@
+"""What every store promises.
+
+An impression or event is acknowledged only when it is durable. Writes are idempotent by id. Impressions whose
+attribution window is over are folded into the tally of their experiment's version in the transaction that marks them
+folded; a report is that tally plus the open impressions, scored when it is read. All methods block; times are
+microseconds since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from interleaf.experiment import Experiment
+from interleaf.tally import Tally
+
+DRAFT, RUNNING, STOPPED, DECIDED = "draft", "running", "stopped", "decided"
+INGEST, READ, ADMIN = "ingest", "read", "admin"
+ROLES = (INGEST, READ, ADMIN)
+ACCEPTED, REPEATED = "accepted", "repeated"  # else the fate of an event is one of `reasons`
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A remark in an experiment's history: created, edited, started, stopped, decided, with who and what."""
+
+    time: int
+    version: int
+    what: str
+    who: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An experiment as it is kept: its latest version, its state, and its history, first remark first."""
+
+    settings: Experiment
+    version: int
+    state: str
+    created: int
+    started: int | None
+    stopped: int | None
+    history: tuple[Recorded, ...]
+    versions: Mapping[int, Experiment]
+
+
+@dataclass(frozen=True)
+class Impression:
+    """A list that was shown: `row` is that of the log without its events, with `k` and `fixed` besides.
+
+    `closes` is when its attribution window is over.
+    """
+
+    id: str
+    experiment: str
+    version: int
+    unit: str | None
+    time: int
+    closes: int
+    row: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Event:
+    """What somebody did: on an impression, or, where only the unit is known, on one that attribution finds.
+
+    `rank` is of the list as people saw it, fixed documents counted; or the `document` is named.
+    """
+
+    id: str
+    kind: str
+    received: int
+    time: int
+    impression: str | None = None
+    unit: str | None = None
+    rank: int | None = None
+    document: str | None = None
+    dwell: float | None = None
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class AccessKey:
+    """A key as it is kept, without its secret."""
+
+    id: str
+    role: str
+    label: str
+    created: int
+    revoked: int | None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a version holds: impressions by state, and events kept apart by reason."""
+
+    open: int
+    folded: int
+    apart: Mapping[str, int]
+
+
+class Store(Protocol):
+    """Where a service keeps everything."""
+
+    def close(self) -> None: ...
+
+    def check(self) -> None:
+        """Whether it answers and can write; else `StoreError`."""
+
+    def secret(self) -> bytes:
+        """Random bytes that stay the same for the life of the store: what cookies and tokens are signed with."""
+
+    # Experiments. Unknown names raise KeyError, a wrong state StateError, a setting that cannot be ExperimentError.
+
+    def experiments(self) -> list[Stored]: ...
+    def experiment(self, name: str) -> Stored: ...
+    def create(self, settings: Experiment, now: int, who: str) -> Stored: ...
+    def edit(self, settings: Experiment, now: int, who: str) -> Stored:
+        """A draft is changed; a running experiment gets a new version, with a fresh analysis."""
+
+    def start(self, name: str, now: int, who: str) -> Stored: ...
+    def stop(self, name: str, now: int, who: str) -> Stored: ...
+    def decide(self, name: str, decision: str, now: int, who: str) -> Stored: ...
+
+    # The hot path.
+
+    def write(
+        self, impressions: Sequence[Impression], events: Sequence[Event]
+    ) -> tuple[list[Mapping[str, Any] | None], list[str]]:
+        """All in one durable transaction. Of each impression, the row that was stored before under its id, or None;
+        of each event, `ACCEPTED`, `REPEATED`, or the reason why it is kept apart. One that cannot be stored (an id of
+        more than 1,000 bytes, a null character, half a letter, a number out of range) is a DataError for all.
+        """
+
+    def row(self, impression: str) -> Mapping[str, Any] | None:
+        """The row of an impression, with every column of the log but its events, or None."""
+
+    def extend(self, impression: str, row: Mapping[str, Any]) -> bool:
+        """A further page was shown: the row with all pages; False if it is folded already, and stays as it was."""
+
+    # Sums and rows.
+
+    def fold(self, now: int, most: int = 1000) -> int:
+        """Fold impressions that closed until now, at most so many of each version; how many that were.
+
+        Who writes may wait for the transaction: it is short if it folds few.
+        """
+
+    def tallies(self, name: str, version: int | None = None) -> dict[str, Tally]:
+        """The folded sums and the open impressions together, one tally for each of `Experiment.metrics`, in its order
+        (a tally a metric is folded and kept); empty if there are no impressions. Latest version by default.
+        """
+
+    def counts(self, name: str, version: int | None = None) -> Counts: ...
+    def unplaced(self) -> dict[str, int]:
+        """Events kept apart that belong to no experiment, by reason: their impression or unit is not known."""
+
+    def examples(self, name: str, version: int | None = None, most: int = 10) -> list[dict[str, Any]]:
+        """The latest impressions as rows with their `events`, latest first."""
+
+    def export(self, name: str, version: int | None = None) -> Iterator[pa.RecordBatch]:
+        """All rows in the native log's schema, those still open marked."""
+
+    # Keys and privacy.
+
+    def add_key(self, role: str, label: str, now: int) -> tuple[AccessKey, str]:
+        """A new key and its secret, which is shown this once and kept as a hash."""
+
+    def keys(self) -> list[AccessKey]: ...
+    def key_of(self, secret: str) -> AccessKey | None:
+        """The key with this secret, if there is one that is not revoked."""
+
+    def revoke(self, key: str, now: int) -> bool: ...
+    def forget(self, unit: str) -> int:
+        """Delete all rows of a unit; how many impressions that were. What is folded of them stays in the sums."""
+
+    def expire(self, before: int) -> int:
+        """Delete rows of folded impressions shown before then; their sums stay."""

@@ -1,0 +1,69 @@
+"""What the SQL of a store is written against: transactions that read, change and insert; each database is one of these.
+
+Statements are constants of ours, with `?` where a value goes: nothing from outside is ever part of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+Row = tuple[Any, ...]
+MOST_BYTES = 1000  # of an id: two of them fit a key of every database
+
+
+def is_kept(text: str, most: int | None = None) -> bool:
+    """Whether every database takes a text: it is Unicode, without null characters, and not longer than that.
+
+    >>> is_kept("i-1"), is_kept("\\0"), is_kept("\\ud800")
+    (True, False, False)
+    """
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text and (most is None or size <= most)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that many rows are put into at once: its columns with their SQL types, and those of its key."""
+
+    name: str
+    columns: Mapping[str, str]
+    key: tuple[str, ...]
+
+
+class Transaction(Protocol):
+    """All or nothing; what was read stays as it was read."""
+
+    def rows(self, statement: str, *values: Any) -> list[Row]:
+        """What a query finds."""
+
+    def change(self, statement: str, *values: Any) -> int:
+        """How many rows a statement changed."""
+
+    def insert(self, table: Table, rows: Sequence[Row]) -> list[bool]:
+        """Put rows in whose key is not there yet; of each, whether it went in."""
+
+    def alone(self) -> None:
+        """Let no other transaction that calls this run until this one has ended."""
+
+
+class Database(Protocol):
+    """A connection, or many of them; every error of it that may pass is `StoreError`."""
+
+    words: ClassVar[Mapping[str, str]]  # what the same thing is called in each dialect, for migrations and queries
+
+    def writing(self) -> AbstractContextManager[Transaction]:
+        """A transaction that is durable when it ends."""
+
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """A transaction that sees one state, and changes nothing."""
+
+    def among(self, values: Sequence[str]) -> Any:
+        """Texts as the value of `{among}`."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,143 @@
+"""Impressions whose window is over become sums, in the transaction that marks them; a report adds the open ones.
+
+The sums of a metric are several parts, each larger than the one after it: a fold rewrites the small ones at the end,
+and the large one rarely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+
+import pyarrow as pa
+
+from interleaf.errors import MethodError, SchemeError
+from interleaf.experiment import Experiment
+from interleaf.store.batches import COLUMNS, EVENT_COLUMNS, Kept, batch_of
+from interleaf.store.database import Database, Row, Transaction
+from interleaf.store.sums import Sums
+from interleaf.store.tasks import task_of
+from interleaf.tally import Tally
+
+_OF_METRIC = "WHERE experiment = ? AND version = ? AND metric = ?"
+
+
+class Folding:
+    """Folds impressions of a database, and sums up what is there."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._words = database.words
+        self._held: dict[tuple[str, int, str], dict[int, Sums]] = {}  # a part's number never stands for another one
+        self._lock = Lock()
+
+    def fold(self, settings: Experiment, version: int, now: int, most: int) -> int:
+        """Fold at most so many impressions of a version that closed until now; none if another worker is at it."""
+        with self._database.writing() as transaction:
+            free = transaction.rows(
+                f"SELECT 1 FROM versions WHERE experiment = ? AND version = ? {self._words['take_free']}",
+                *(settings.name, version),
+            )
+            rows = free and transaction.rows(
+                f"SELECT {COLUMNS} FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
+                f"AND closes <= ? ORDER BY closes LIMIT ? {self._words['take_free']}",
+                *(settings.name, version, now, most),
+            )
+            if not rows:
+                return 0
+            ids = self._database.among([row[0] for row in rows])
+            events = transaction.rows(
+                f"SELECT {EVENT_COLUMNS} FROM events WHERE impression {self._words['among']}", ids
+            )
+            batch = batch_of(kept_of(rows, events), settings, version)
+            for metric in settings.metrics:
+                sums = _added(Sums(task_of(settings, version, metric)), batch)
+                if sums is not None:
+                    self._keep(transaction, settings, version, metric, sums)
+            transaction.change(f"UPDATE impressions SET folded = 1 WHERE id {self._words['among']}", ids)
+            return len(rows)
+
+    def tallies(self, settings: Experiment, version: int) -> dict[str, Tally]:
+        """All impressions of a version, by metric."""
+        with self._database.reading() as transaction:
+            totals = {metric: self._folded(transaction, settings, version, metric) for metric in settings.metrics}
+            kept = self._open(transaction, settings.name, version)
+        batch = batch_of(kept, settings, version) if kept.ids else None
+        found = {}
+        for metric, total in totals.items():
+            whole = total if batch is None else _added(total, batch)
+            tally = None if whole is None else whole.close()
+            if tally is not None:
+                found[metric] = tally
+        return found
+
+    def _keep(self, transaction: Transaction, settings: Experiment, version: int, metric: str, sums: Sums) -> None:
+        """Add a part, together with those before it that are not larger."""
+        parts = transaction.rows(
+            f"SELECT number, impressions FROM sums {_OF_METRIC} ORDER BY number DESC", settings.name, version, metric
+        )
+        for number, impressions in parts:
+            if impressions > sums.impressions:
+                break
+            older = self._part(transaction, settings, version, metric, number)
+            older.merge(sums)
+            sums = older
+            transaction.change("DELETE FROM sums WHERE number = ?", number)
+        transaction.change(
+            "INSERT INTO sums (experiment, version, metric, impressions, data) VALUES (?, ?, ?, ?, ?)",
+            *(settings.name, version, metric, sums.impressions, sums.to_bytes()),
+        )
+
+    def _folded(self, transaction: Transaction, settings: Experiment, version: int, metric: str) -> Sums:
+        """All parts together."""
+        place = settings.name, version, metric
+        numbers = [
+            number for (number,) in transaction.rows(f"SELECT number FROM sums {_OF_METRIC} ORDER BY number", *place)
+        ]
+        total, *rest = [self._part(transaction, settings, version, metric, number) for number in numbers] or [
+            Sums(task_of(settings, version, metric))
+        ]
+        for part in rest:
+            total.merge(part)
+        with self._lock:  # hold no part that is now part of another
+            held = self._held.get(place, {})
+            self._held[place] = {number: held[number] for number in numbers if number in held}
+        return total
+
+    def _part(self, transaction: Transaction, settings: Experiment, version: int, metric: str, number: int) -> Sums:
+        """A copy of a part, parsed once."""
+        place = settings.name, version, metric
+        with self._lock:
+            found = self._held.get(place, {}).get(number)
+        if found is None:
+            ((data,),) = transaction.rows("SELECT data FROM sums WHERE number = ?", number)
+            found = Sums.of_bytes(data, task_of(settings, version, metric))
+            with self._lock:
+                self._held.setdefault(place, {})[number] = found
+        return found.copy()
+
+    def _open(self, transaction: Transaction, name: str, version: int) -> Kept:
+        rows = transaction.rows(
+            f"SELECT {COLUMNS} FROM impressions WHERE experiment = ? AND version = ? AND folded = 0", name, version
+        )
+        events = transaction.rows(
+            f"SELECT {', '.join('e.' + column for column in EVENT_COLUMNS.split(', '))} FROM impressions i "
+            "JOIN events e ON e.impression = i.id WHERE i.experiment = ? AND i.version = ? AND i.folded = 0",
+            *(name, version),
+        )
+        return kept_of(rows, events)
+
+
+def _added(sums: Sums, batch: pa.RecordBatch) -> Sums | None:
+    """The sums with a batch; None where the method cannot score this metric, whatever is clicked."""
+    try:
+        sums.add(batch)
+    except (MethodError, SchemeError):
+        return None
+    return sums
+
+
+def kept_of(rows: Sequence[Row], events: Sequence[Row]) -> Kept:
+    """Rows of `COLUMNS`, and a body where there is one, as columns."""
+    ids, units, times, folded, designs, numbers, *more = list(zip(*rows, strict=True)) or [()] * 6
+    return Kept(ids, units, times, folded, designs, numbers, more[0] if more else None, events)

@@ -1,0 +1,34 @@
+"""A store by its address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from interleaf.errors import DataError
+from interleaf.store.database import Database
+from interleaf.store.sql import SqlStore
+
+_FILE, _POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
+
+
+def opened(address: str | Path) -> SqlStore:
+    """The store at a path (or `sqlite:///path`), made if it is not there; or in PostgreSQL, at `postgresql://...`."""
+    database = _database(str(address))
+    try:
+        return SqlStore(database)
+    except BaseException:
+        database.close()
+        raise
+
+
+def _database(address: str) -> Database:
+    if address.startswith(_POSTGRES):
+        from interleaf.store.postgres import Postgres
+
+        return Postgres(address)
+    path = address.removeprefix(_FILE)
+    if "://" in path:
+        raise DataError(f"the store's address is {address!r}; give a path, sqlite:///path or postgresql://...")
+    from interleaf.store.sqlite import SQLite
+
+    return SQLite(Path(path))

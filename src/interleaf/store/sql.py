@@ -1,0 +1,268 @@
+"""The store in SQL: one contract, for every database that `Database` speaks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+
+from interleaf.errors import DataError, InterleafError
+from interleaf.experiment import Experiment
+from interleaf.store import access
+from interleaf.store.batches import COLUMNS, EVENT_COLUMNS, batch_of
+from interleaf.store.contract import AccessKey, Counts, Event, Impression, Stored
+from interleaf.store.database import Database, is_kept
+from interleaf.store.encoding import encoded
+from interleaf.store.experiments import Experiments, parsed
+from interleaf.store.folding import Folding, kept_of
+from interleaf.store.tables import upgrade
+from interleaf.store.writing import ROW, Writing, check_event, row_of, rows_of
+from interleaf.tally import Tally
+
+PAGE = 5000  # rows exported, or deleted, at a time
+KEY_SECONDS = 1.0  # a revoked key may still be good for so long
+MOST_KEYS = 1024
+REMATCHED = 600 * 1_000_000  # events so young are matched again, in microseconds
+
+
+class SqlStore:
+    """A `Store` in a database."""
+
+    def __init__(self, database: Database) -> None:
+        upgrade(database)
+        self._database = database
+        self._among = database.words["among"]
+        self._folding = Folding(database)
+        self._versions: set[tuple[str, int]] = set()
+        self._keys: dict[str, tuple[float, AccessKey | None]] = {}
+
+    def close(self) -> None:
+        self._database.close()
+
+    def check(self) -> None:
+        with self._database.writing() as transaction:
+            transaction.change("UPDATE pulse SET beats = beats + 1")
+
+    def secret(self) -> bytes:
+        with self._database.reading() as transaction:
+            ((secret,),) = transaction.rows("SELECT secret FROM secrets WHERE name = 'signing'")
+            return bytes(secret)
+
+    # Experiments.
+
+    def experiments(self) -> list[Stored]:
+        with self._database.reading() as transaction:
+            return Experiments(transaction).all()
+
+    def experiment(self, name: str) -> Stored:
+        with self._database.reading() as transaction:
+            return Experiments(transaction).one(name)
+
+    def create(self, settings: Experiment, now: int, who: str) -> Stored:
+        with self._database.writing() as transaction:
+            Experiments(transaction).create(settings, now, who)
+            return Experiments(transaction).one(settings.name)
+
+    def edit(self, settings: Experiment, now: int, who: str) -> Stored:
+        with self._database.writing() as transaction:
+            Experiments(transaction).edit(settings, now, who)
+            return Experiments(transaction).one(settings.name)
+
+    def start(self, name: str, now: int, who: str) -> Stored:
+        with self._database.writing() as transaction:
+            Experiments(transaction).start(name, now, who)
+            return Experiments(transaction).one(name)
+
+    def stop(self, name: str, now: int, who: str) -> Stored:
+        with self._database.writing() as transaction:
+            Experiments(transaction).stop(name, now, who)
+            return Experiments(transaction).one(name)
+
+    def decide(self, name: str, decision: str, now: int, who: str) -> Stored:
+        with self._database.writing() as transaction:
+            Experiments(transaction).decide(name, decision, now, who)
+            return Experiments(transaction).one(name)
+
+    # The hot path.
+
+    def write(
+        self, impressions: Sequence[Impression], events: Sequence[Event]
+    ) -> tuple[list[Mapping[str, Any] | None], list[str]]:
+        rows = rows_of(impressions)
+        for event in events:
+            check_event(event)
+        self._check_versions({(one.experiment, one.version) for one in impressions})
+        with self._database.writing() as transaction:
+            writing = Writing(self._database, transaction)
+            return writing.impressions(rows), writing.events(events)
+
+    def _check_versions(self, used: set[tuple[str, int]]) -> None:
+        if used - self._versions:
+            with self._database.reading() as transaction:
+                self._versions = {*transaction.rows("SELECT experiment, version FROM versions")}
+        for name, version in used - self._versions:
+            raise DataError(f"there is no version {version} of an experiment {name!r}; create it first")
+
+    def row(self, impression: str) -> Mapping[str, Any] | None:
+        if not is_kept(impression):
+            return None
+        with self._database.reading() as transaction:
+            return Writing(self._database, transaction).kept([impression]).get(impression)
+
+    def extend(self, impression: str, row: Mapping[str, Any]) -> bool:
+        parts = encoded(row)
+        with self._database.writing() as transaction:
+            changed = transaction.change(
+                "UPDATE impressions SET design = ?, numbers = ?, body = ? WHERE id = ? AND folded = 0",
+                *(*parts, impression),
+            )
+            return changed > 0
+
+    # Sums and rows.
+
+    def fold(self, now: int, most: int = 1000) -> int:
+        with self._database.reading() as transaction:
+            waiting = Writing(self._database, transaction).waiting(now - REMATCHED)
+            closed = transaction.rows(
+                "SELECT v.version, v.settings FROM versions v WHERE EXISTS (SELECT 1 FROM impressions i WHERE "
+                "i.experiment = v.experiment AND i.version = v.version AND i.folded = 0 AND i.closes <= ?)",
+                now,
+            )
+        if waiting:
+            with self._database.writing() as transaction:
+                Writing(self._database, transaction).match(waiting)
+        folded, problems = 0, []
+        for version, settings in closed:
+            try:
+                folded += self._folding.fold(parsed(settings), version, now, most)
+            except InterleafError as problem:  # one that cannot be folded does not hold up the others
+                problems.append(problem)
+        if problems:
+            raise problems[0]
+        return folded
+
+    def tallies(self, name: str, version: int | None = None) -> dict[str, Tally]:
+        return self._folding.tallies(*self._version(name, version))
+
+    def counts(self, name: str, version: int | None = None) -> Counts:
+        name_version = name, self._version(name, version)[1]
+        where = "WHERE experiment = ? AND version = ?"
+        with self._database.reading() as transaction:
+            ((still_open,),) = transaction.rows(
+                f"SELECT count(*) FROM impressions {where} AND folded = 0", *name_version
+            )
+            folded = transaction.rows(f"SELECT sum(impressions) FROM sums {where} GROUP BY metric", *name_version)
+            apart = transaction.rows(f"SELECT reason, count(*) FROM apart {where} GROUP BY reason", *name_version)
+        return Counts(still_open, max((int(count) for (count,) in folded), default=0), dict(sorted(apart)))
+
+    def unplaced(self) -> dict[str, int]:
+        with self._database.reading() as transaction:
+            rows = transaction.rows("SELECT reason, count(*) FROM apart WHERE experiment IS NULL GROUP BY reason")
+            return dict(sorted(rows))
+
+    def examples(self, name: str, version: int | None = None, most: int = 10) -> list[dict[str, Any]]:
+        name_version = name, self._version(name, version)[1]
+        with self._database.reading() as transaction:
+            rows = transaction.rows(
+                f"SELECT {ROW} FROM impressions WHERE experiment = ? AND version = ? ORDER BY number DESC LIMIT ?",
+                *(*name_version, most),
+            )
+            events = transaction.rows(
+                f"SELECT {EVENT_COLUMNS} FROM events WHERE impression {self._among} ORDER BY time, rank, id",
+                self._database.among([row[0] for row in rows]),
+            )
+        found = {row[0]: row_of(row) | {"events": []} for row in rows}
+        names = ("event", "kind", "rank", "time", "dwell", "value")
+        for impression, *rest in events:
+            found[impression]["events"].append(dict(zip(names, rest, strict=True)))
+        return list(found.values())
+
+    def export(self, name: str, version: int | None = None) -> Iterator[pa.RecordBatch]:
+        settings, version = self._version(name, version)
+        return self._exported(settings, version)
+
+    def _exported(self, settings: Experiment, version: int) -> Iterator[pa.RecordBatch]:
+        """Page by page, each of a transaction of its own: a slow reader holds nobody up."""
+        last = -1
+        while True:
+            with self._database.reading() as transaction:
+                rows = transaction.rows(
+                    f"SELECT {COLUMNS}, body, number FROM impressions WHERE experiment = ? AND version = ? "
+                    "AND number > ? ORDER BY number LIMIT ?",
+                    *(settings.name, version, last, PAGE),
+                )
+                events = transaction.rows(
+                    f"SELECT {EVENT_COLUMNS} FROM events WHERE impression {self._among}",
+                    self._database.among([row[0] for row in rows]),
+                )
+            if not rows:
+                return
+            yield batch_of(kept_of(rows, events), settings, version)
+            last = rows[-1][-1]
+
+    def _version(self, name: str, version: int | None) -> tuple[Experiment, int]:
+        """The settings of a version, the latest by default."""
+        found = self.experiment(name)
+        version = found.version if version is None else version
+        return found.versions[version], version
+
+    # Keys and privacy.
+
+    def add_key(self, role: str, label: str, now: int) -> tuple[AccessKey, str]:
+        with self._database.writing() as transaction:
+            return access.add_key(transaction, role, label, now)
+
+    def keys(self) -> list[AccessKey]:
+        with self._database.reading() as transaction:
+            return access.keys(transaction)
+
+    def key_of(self, secret: str) -> AccessKey | None:
+        known = self._keys.get(secret)
+        if known is not None and known[0] > monotonic():
+            return known[1]
+        with self._database.reading() as transaction:
+            key = access.key_of(transaction, secret)
+        if len(self._keys) >= MOST_KEYS:
+            self._keys.clear()
+        if key is not None:
+            self._keys[secret] = monotonic() + KEY_SECONDS, key
+        return key
+
+    def revoke(self, key: str, now: int) -> bool:
+        if not is_kept(key):
+            return False
+        with self._database.writing() as transaction:
+            revoked = access.revoke(transaction, key, now)
+        self._keys.clear()
+        return revoked
+
+    def forget(self, unit: str) -> int:
+        if not is_kept(unit):
+            return 0
+        with self._database.writing() as transaction:
+            ids = [name for (name,) in transaction.rows("SELECT id FROM impressions WHERE unit = ?", unit)]
+            among = self._database.among(ids)
+            transaction.change(f"DELETE FROM events WHERE impression {self._among}", among)
+            transaction.change(f"DELETE FROM apart WHERE unit = ? OR impression {self._among}", unit, among)
+            return transaction.change("DELETE FROM impressions WHERE unit = ?", unit)
+
+    def expire(self, before: int) -> int:
+        total = last = 0
+        while True:  # from the oldest row on, page by page, so that nobody who writes waits for long
+            with self._database.reading() as transaction:
+                rows = transaction.rows(
+                    "SELECT number, id, time, folded FROM impressions WHERE number > ? ORDER BY number LIMIT ?",
+                    *(last, PAGE),
+                )
+            if not any(time < before for _, _, time, _ in rows):
+                break
+            last = rows[-1][0]
+            among = self._database.among([name for _, name, time, folded in rows if folded and time < before])
+            with self._database.writing() as transaction:
+                transaction.change(f"DELETE FROM events WHERE impression {self._among}", among)
+                total += transaction.change(f"DELETE FROM impressions WHERE id {self._among}", among)
+        with self._database.writing() as transaction:
+            transaction.change("DELETE FROM apart WHERE received < ?", before)
+        return total

@@ -1,0 +1,123 @@
+"""SQLite: a file with a write-ahead log; one connection writes, others read what was committed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, ClassVar
+
+from interleaf.errors import DataError, StoreError
+from interleaf.store.database import Row, Table
+
+WAIT = 5.0  # seconds for another process that writes
+_SETTINGS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",  # a commit is on the disk when it returns
+    "PRAGMA cache_size = -32768",  # KiB
+    "PRAGMA wal_autocheckpoint = 4000",  # pages
+)
+
+
+class SQLite:
+    """A file as a `Database`."""
+
+    words: ClassVar[Mapping[str, str]] = {
+        "number": "INTEGER PRIMARY KEY AUTOINCREMENT",
+        "bytes": "blob",
+        "real": "real",
+        "keyed": "WITHOUT ROWID",
+        "among": "IN (SELECT value FROM json_each(?))",
+        "take_free": "",
+        "hold": "",
+    }
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writing = Lock()
+        self._readers: list[sqlite3.Connection] = []
+        self._writer = self._connection()
+
+    def _connection(self) -> sqlite3.Connection:
+        with _told():
+            if not self._path.parent.is_dir():
+                raise DataError(f"there is no folder {self._path.parent} for the store; make it first")
+            connection = sqlite3.connect(self._path, WAIT, isolation_level=None, check_same_thread=False)
+            try:
+                for setting in _SETTINGS:
+                    connection.execute(setting)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    @contextmanager
+    def writing(self) -> Iterator[_Transaction]:
+        with self._writing, _told(), _ended(self._writer, "BEGIN IMMEDIATE") as transaction:
+            yield transaction
+
+    @contextmanager
+    def reading(self) -> Iterator[_Transaction]:
+        try:
+            reader = self._readers.pop()
+        except IndexError:
+            reader = self._connection()
+        try:
+            with _told(), _ended(reader, "BEGIN") as transaction:
+                yield transaction
+        finally:
+            self._readers.append(reader)
+
+    def among(self, values: Sequence[str]) -> str:
+        return json.dumps(values)
+
+    def close(self) -> None:
+        with self._writing:
+            for connection in (*self._readers, self._writer):
+                connection.close()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What SQLite refuses for now, in our words."""
+    try:
+        yield
+    except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.DataError, OverflowError, UnicodeError) as error:
+        raise DataError(f"the store cannot hold that: {error}") from None
+    except sqlite3.Error as error:
+        raise StoreError(f"the store is away: {error}; try again") from error
+
+
+@contextmanager
+def _ended(connection: sqlite3.Connection, begin: str) -> Iterator[_Transaction]:
+    connection.execute(begin)
+    try:
+        yield _Transaction(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # a full disk ends the transaction by itself
+            connection.execute("ROLLBACK")
+        raise
+
+
+class _Transaction:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: str, *values: Any) -> list[Row]:
+        return self._connection.execute(statement, values).fetchall()
+
+    def change(self, statement: str, *values: Any) -> int:
+        return self._connection.execute(statement, values).rowcount
+
+    def insert(self, table: Table, rows: Sequence[Row]) -> list[bool]:
+        names, marks = ", ".join(table.columns), ", ".join("?" * len(table.columns))
+        statement = f"INSERT INTO {table.name} ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+        execute = self._connection.execute
+        return [execute(statement, row).rowcount == 1 for row in rows]
+
+    def alone(self) -> None:
+        """Nothing to do: there is one writer."""

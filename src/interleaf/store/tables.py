@@ -1,0 +1,131 @@
+"""The tables that impressions and events go to, and how a store came to have them: numbered steps, done once each."""
+
+from __future__ import annotations
+
+import secrets
+
+from interleaf.errors import DataError
+from interleaf.store.database import Database, Table
+
+IMPRESSIONS = Table(
+    "impressions",
+    {
+        "id": "text",
+        "experiment": "text",
+        "version": "integer",
+        "unit": "text",
+        "time": "bigint",
+        "closes": "bigint",
+        "design": "text",
+        "numbers": "bytea",
+        "body": "bytea",
+    },
+    ("id",),
+)
+EVENTS = Table(
+    "events",
+    {
+        "id": "text",
+        "impression": "text",
+        "kind": "text",
+        "rank": "integer",
+        "time": "bigint",
+        "received": "bigint",
+        "dwell": "double precision",
+        "value": "double precision",
+    },
+    ("impression", "id"),
+)
+APART = Table(
+    "apart",
+    {
+        "id": "text",
+        "reason": "text",
+        "experiment": "text",
+        "version": "integer",
+        "kind": "text",
+        "received": "bigint",
+        "time": "bigint",
+        "impression": "text",
+        "unit": "text",
+        "rank": "bigint",
+        "document": "text",
+        "dwell": "double precision",
+        "value": "double precision",
+    },
+    ("id",),
+)
+
+# Steps from an empty database on; a released step is never changed, a new one is put at the end.
+STEPS = (
+    """
+    CREATE TABLE experiments (
+        name text PRIMARY KEY, version integer NOT NULL, state text NOT NULL,
+        created bigint NOT NULL, started bigint, stopped bigint
+    );
+    CREATE TABLE versions (
+        experiment text NOT NULL, version integer NOT NULL, settings text NOT NULL, PRIMARY KEY (experiment, version)
+    );
+    CREATE TABLE history (
+        number {number}, experiment text NOT NULL, time bigint NOT NULL, version integer NOT NULL,
+        what text NOT NULL, who text NOT NULL, note text NOT NULL
+    );
+    CREATE INDEX history_of ON history (experiment, number);
+    CREATE TABLE impressions (
+        number {number}, id text NOT NULL UNIQUE, experiment text NOT NULL, version integer NOT NULL, unit text,
+        time bigint NOT NULL, closes bigint NOT NULL, folded integer NOT NULL DEFAULT 0,
+        design text NOT NULL, numbers {bytes} NOT NULL, body {bytes} NOT NULL
+    );
+    CREATE INDEX impressions_of ON impressions (experiment, version, number);
+    CREATE INDEX impressions_open ON impressions (experiment, version, closes) WHERE folded = 0;
+    CREATE INDEX impressions_by_unit ON impressions (unit);
+    CREATE TABLE events (
+        id text NOT NULL, impression text NOT NULL, kind text NOT NULL, rank integer NOT NULL, time bigint NOT NULL,
+        received bigint NOT NULL, dwell {real}, value {real}, PRIMARY KEY (impression, id)
+    ) {keyed};
+    CREATE INDEX events_by_id ON events (id);
+    CREATE TABLE apart (
+        id text PRIMARY KEY, reason text NOT NULL, experiment text, version integer, kind text NOT NULL,
+        received bigint NOT NULL, time bigint NOT NULL, impression text, unit text, rank bigint, document text,
+        dwell {real}, value {real}
+    );
+    CREATE INDEX apart_of ON apart (experiment, version, reason);
+    CREATE INDEX apart_waiting ON apart (impression) WHERE reason = 'unknown impression';
+    CREATE INDEX apart_recent ON apart (received) WHERE reason = 'unknown impression';
+    CREATE INDEX apart_of_unit ON apart (unit) WHERE reason = 'no impression of this unit showed it';
+    CREATE TABLE sums (
+        number {number}, experiment text NOT NULL, version integer NOT NULL, metric text NOT NULL,
+        impressions bigint NOT NULL, data {bytes} NOT NULL
+    );
+    CREATE INDEX sums_of ON sums (experiment, version, metric, number);
+    CREATE TABLE access_keys (
+        id text PRIMARY KEY, hash {bytes} NOT NULL UNIQUE, role text NOT NULL, label text NOT NULL,
+        created bigint NOT NULL, revoked bigint
+    );
+    CREATE TABLE secrets (name text PRIMARY KEY, secret {bytes} NOT NULL);
+    CREATE TABLE pulse (one integer PRIMARY KEY, beats bigint NOT NULL);
+    INSERT INTO pulse (one, beats) VALUES (1, 0)
+    """,
+)
+
+
+def upgrade(database: Database) -> None:
+    """Do the steps that this database has not seen; one that has seen more than are known here is refused."""
+    with database.writing() as transaction:
+        transaction.alone()
+        transaction.change("CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL)")
+        rows = transaction.rows("SELECT version FROM schema_version")
+        done = rows[0][0] if rows else 0
+        if done > len(STEPS):
+            raise DataError(
+                f"the store is of version {done}, and this interleaf knows versions up to {len(STEPS)}: "
+                "a newer one wrote it; upgrade with pip install -U interleaf"
+            )
+        for step in STEPS[done:]:
+            for statement in step.format_map(database.words).split(";"):
+                transaction.change(statement)
+        if not rows:
+            transaction.change("INSERT INTO secrets (name, secret) VALUES ('signing', ?)", secrets.token_bytes(32))
+            transaction.change("INSERT INTO schema_version (version) VALUES (?)", len(STEPS))
+        elif done < len(STEPS):
+            transaction.change("UPDATE schema_version SET version = ?", len(STEPS))

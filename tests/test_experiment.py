@@ -1,0 +1,300 @@
+"""Live experiments: settings that are checked, traffic that is split, lists that stay the same."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interleaf import credit, interleave
+from interleaf.errors import ExperimentError, RankingError
+from interleaf.experiment import Experiment, Request, assign, extended, show
+from interleaf.experiment.settings import ATTRIBUTIONS, MODES, SETTINGS
+from interleaf.experiment.showing import shown_at
+from interleaf.experiment.traffic import OUTSIDE, free_place
+from interleaf.interleaving import Interleaving
+from interleaf.methods.table import methods
+from interleaf.schema import FALLBACK, HOLDOUT, INTERLEAVED
+
+SHOES: dict[str, Any] = {"name": "shoes", "rankers": ["production", "candidate"], "k": 3}
+OLD, NEW = list("abcdefgh"), list("hgfedcba")
+RANKINGS = {"production": OLD, "candidate": NEW}
+
+
+def shoes(**more: Any) -> Experiment:
+    return Experiment.of(SHOES | more)
+
+
+def asked(unit: str | None = "user-7", query: str = "trail", **more: Any) -> Request:
+    return Request("i-1", unit, query, more.pop("rankings", RANKINGS), **more)
+
+
+# Settings.
+
+
+def test_what_is_left_out_has_a_default_and_what_is_said_comes_back() -> None:
+    plain = Experiment.of({"name": "shoes", "rankers": ["production", "candidate"]})
+    assert (plain.control, plain.k, plain.primary) == ("production", 10, "click")
+    assert Experiment.of(plain.to_dict()) == plain
+    assert set(plain.to_dict()) == set(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "remedy"),
+    [
+        ("name", "", "1 to 100 characters"),
+        ("name", "../etc/passwd", "letters, digits"),
+        ("name", "a\nb", "control characters"),
+        ("rankers", ["one"], "2 to 100"),
+        ("rankers", ["same", "same"], "each of them once"),
+        ("rankers", "production", "give a list"),
+        ("control", "nobody", "'production' or 'candidate'"),
+        ("method", "magic", "unknown method 'magic'"),
+        ("method", "team_draft(fill=never)", "fair"),
+        ("scheme", "lucky", "unknown scheme"),
+        ("k", 0, "from 1 to 200"),
+        ("k", True, "whole number"),
+        ("k", 2.5, "whole number"),
+        ("share", 0, "from 0.0001 to 1"),
+        ("holdout", 1.5, "from 0 to 0.9"),
+        ("holdout", float("nan"), "from 0 to 0.9"),
+        ("events", {}, "1 to 20 kinds"),
+        ("events", {"click": "much"}, "number"),
+        ("events", {"click": 0.0, "purchase": 0}, "other than 0"),
+        ("events", {"weighted": 1.0, "click": 1.0}, "another"),
+        ("primary", "purchase", "'click'"),
+        ("attribution", "whoever", "same_impression"),
+        ("mode", "fun", "compare"),
+        ("window_minutes", -1, "from 0.01"),
+        ("confidence", 1, "from 0.5"),
+        ("bot_rate", 0, "from 1"),
+        ("surprise", 1, "no such setting"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named_with_its_remedy(field: str, value: Any, remedy: str) -> None:
+    with pytest.raises(ExperimentError, match=remedy) as error:
+        shoes(**{field: value})
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize("missing", ["name", "rankers"])
+def test_name_and_rankers_may_not_be_left_out(missing: str) -> None:
+    with pytest.raises(ExperimentError, match="may not be left out"):
+        Experiment.of({name: value for name, value in SHOES.items() if name != missing})
+
+
+@pytest.mark.parametrize("data", [None, [], "shoes", 7])
+def test_settings_are_an_object(data: Any) -> None:
+    with pytest.raises(ExperimentError, match="give an object"):
+        Experiment.of(data)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(SETTINGS)), st.none() | st.integers() | st.text() | st.lists(st.text())))
+def test_whatever_is_given_is_an_experiment_or_an_error_with_its_field(data: dict[str, Any]) -> None:
+    try:
+        found = Experiment.of(SHOES | data)
+    except ExperimentError as error:
+        found = None
+        field = error.field
+    assert field if found is None else Experiment.of(found.to_dict()) == found
+
+
+def test_every_choice_of_mode_and_attribution_is_taken() -> None:
+    for mode in MODES:
+        assert shoes(mode=mode).mode == mode
+    for attribution in ATTRIBUTIONS:
+        assert shoes(attribution=attribution).attribution == attribution
+
+
+def test_an_a_a_of_a_method_that_scores_no_ownership_is_relabelled() -> None:
+    with pytest.raises(ExperimentError, match="aa_relabelled"):
+        shoes(method="pairwise_preference", mode="aa")
+
+
+# Traffic.
+
+
+def test_shares_of_units_are_as_asked_and_do_not_depend_on_each_other() -> None:
+    experiment = shoes(share=0.5, holdout=0.2)
+    arms = Counter(assign(experiment, f"user-{number}") for number in range(20_000))
+    assert abs(arms[OUTSIDE] - 10_000) < 5 * 71  # five standard deviations
+    assert abs(arms[HOLDOUT] - 2_000) < 5 * 43
+    assert arms[INTERLEAVED] == 20_000 - arms[OUTSIDE] - arms[HOLDOUT]
+
+
+def test_experiments_of_one_lane_never_share_a_unit() -> None:
+    first = shoes(lane="search", share=0.3)
+    second = shoes(name="boots", lane="search", share=0.7)
+    second = Experiment.of(second.to_dict() | {"offset": free_place(second, [first])})
+    assert second.offset == 0.3
+    for number in range(2000):
+        places = [assign(experiment, f"user-{number}") != OUTSIDE for experiment in (first, second)]
+        assert sum(places) == 1
+
+
+def test_a_lane_without_room_says_who_is_there() -> None:
+    with pytest.raises(ExperimentError, match="beside shoes"):
+        free_place(shoes(name="boots", lane="search", share=0.5), [shoes(lane="search", share=0.6)])
+    with pytest.raises(ExperimentError, match=r"'shoes' has 0 to 0\.6"):
+        free_place(shoes(name="boots", lane="search", share=0.3, offset=0.5), [shoes(lane="search", share=0.6)])
+    assert free_place(shoes(name="boots", lane="ads", share=0.5), [shoes(lane="search", share=0.6)]) == 0
+
+
+def test_without_a_lane_everybody_has_all_of_the_room() -> None:
+    assert free_place(shoes(name="boots"), [shoes()]) == 0
+
+
+# Lists.
+
+
+@pytest.mark.parametrize("method", [row.name for row in methods() if row.schemes])
+def test_the_list_is_that_of_the_documented_key(method: str) -> None:
+    """(experiment, version, unit, query), as anybody can compose it who knows them."""
+    shown = show(shoes(method=method), 4, asked())
+    expected = interleave(RANKINGS, method, 3, key=("shoes", 4, "user-7", "trail"))
+    assert shown.row is not None
+    assert shown.arm == INTERLEAVED
+    assert shown.documents == list(expected.documents)
+    assert Interleaving.from_dict(shown.row) == expected
+
+
+@pytest.mark.parametrize("method", [row.name for row in methods() if row.schemes and not row.drawn_whole])
+def test_a_second_page_goes_on_in_the_same_list(method: str) -> None:
+    experiment = shoes(method=method)
+    first = show(experiment, 1, asked(query="trail shoes"))
+    assert first.row is not None
+    second = extended(first.row, 2)
+    assert second.row is not None
+    assert second.row["documents"] == first.documents + second.documents
+    assert second.row["page"] == 2
+    assert extended(second.row, 1).documents == first.documents
+    assert extended(second.row, 2).documents == second.documents
+    assert show(experiment, 1, asked(query="trail shoes", page=2)).documents == second.documents
+    assert second.row["ranks"] == interleave(RANKINGS, method, 6, key=first.row["key"]).ranks.tolist()
+
+
+def test_optimized_is_refused_a_second_page() -> None:
+    row = show(shoes(method="optimized"), 1, asked(query="running")).row
+    assert row is not None
+    with pytest.raises(ExperimentError, match="larger k"):
+        extended(row, 2)
+
+
+@pytest.mark.parametrize("lost", ["candidate", "production"])
+@pytest.mark.parametrize("how", [[], None, "left out"])
+def test_a_ranking_that_is_missing_makes_a_fallback(lost: str, how: Any) -> None:
+    rankings: dict[str, Any] = {name: ranking for name, ranking in RANKINGS.items() if name != lost}
+    shown = show(shoes(), 1, asked(rankings=rankings if how == "left out" else rankings | {lost: how}))
+    left = next(name for name in RANKINGS if name != lost)
+    assert shown.arm == FALLBACK
+    assert shown.documents == RANKINGS[left][:3]
+    assert shown.row is not None
+    assert shown.row["fallback_reason"] == f"no ranking of {lost}"
+    assert shown.row["method"] == f"single(ranker={left})"
+
+
+def test_where_there_is_nothing_to_show_nothing_is_logged() -> None:
+    shown = show(shoes(), 1, asked(rankings={}))
+    assert (shown.documents, shown.row) == ([], None)
+
+
+def test_a_ranker_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ExperimentError, match="'production' or 'candidate'"):
+        show(shoes(), 1, asked(rankings=RANKINGS | {"stranger": ["a"]}))
+
+
+def test_a_document_that_is_ranked_twice_is_refused() -> None:
+    with pytest.raises(RankingError, match="twice"):
+        show(shoes(), 1, asked(rankings=RANKINGS | {"candidate": ["a", "a"]}))
+
+
+def test_who_is_outside_sees_the_control_and_is_not_logged() -> None:
+    experiment = shoes(share=0.001)
+    unit = next(f"user-{n}" for n in range(1000) if assign(experiment, f"user-{n}") == OUTSIDE)
+    shown = show(experiment, 1, asked(unit))
+    assert (shown.documents, shown.arm, shown.row) == (OLD[:3], OUTSIDE, None)
+
+
+def test_who_is_held_out_sees_the_control_and_is_logged() -> None:
+    experiment = shoes(holdout=0.5, control="candidate")
+    unit = next(f"user-{n}" for n in range(1000) if assign(experiment, f"user-{n}") == HOLDOUT)
+    shown = show(experiment, 1, asked(unit))
+    assert (shown.documents, shown.arm) == (NEW[:3], HOLDOUT)
+    assert shown.row is not None
+    assert shown.row["method"] == "single(ranker=candidate)"
+
+
+def test_fixed_documents_stand_where_they_are_and_belong_to_nobody() -> None:
+    shown = show(shoes(), 1, asked(fixed={1: "ad", 3: "h"}))
+    assert shown.documents[0] == "ad"
+    assert shown.documents[2] == "h"
+    assert shown.row is not None
+    assert shown.row["documents"] == [shown.documents[1]]
+    assert "h" not in shown.row["rankings"][1]
+    assert [shown_at(shown.row, rank) for rank in range(1, 4)] == shown.documents
+    assert shown_at(shown.row, 0) is None
+    further = extended(shown.row, 2)
+    assert "ad" not in further.documents
+    assert "h" not in further.documents
+    assert len(further.documents) == 3
+
+
+def test_a_fixed_document_has_one_place() -> None:
+    with pytest.raises(ExperimentError, match="one rank"):
+        show(shoes(), 1, asked(fixed={1: "ad", 2: "ad"}))
+
+
+# Modes that put the set-up on trial.
+
+
+def test_an_a_a_mixes_the_control_with_itself() -> None:
+    row = show(shoes(mode="aa"), 1, asked()).row
+    assert row is not None
+    assert row["rankings"] == [OLD, OLD]
+    assert shoes(mode="aa").scored_by == "binary"
+
+
+def test_a_relabelled_a_a_swaps_names_for_half_of_the_units_and_always_the_same() -> None:
+    experiment = shoes(mode="aa_relabelled")
+    firsts = []
+    for number in range(400):
+        rows = [show(experiment, 1, asked(f"user-{number}", query)).row for query in ("one", "two")]
+        assert rows[0] is not None
+        assert rows[1] is not None
+        assert rows[0]["rankings"] == rows[1]["rankings"]
+        firsts.append(rows[0]["rankings"][0] == OLD)
+    assert abs(sum(firsts) - 200) < 5 * 10
+
+
+def test_a_known_loser_is_the_control_upside_down() -> None:
+    row = show(shoes(mode="known_loser"), 1, asked()).row
+    assert row is not None
+    assert row["rankings"] == [OLD, [*"cba", *"defgh"]]
+
+
+def test_of_a_known_loser_only_the_control_is_needed() -> None:
+    assert show(shoes(mode="known_loser"), 1, asked(rankings={"production": OLD})).arm == INTERLEAVED
+
+
+@given(st.integers(1, 5), st.integers(1, 4), st.sets(st.integers(1, 12), max_size=4))
+def test_pages_are_cut_from_one_list_whatever_stands_fixed(k: int, pages: int, ranks: set[int]) -> None:
+    fixed = {rank: f"fixed {rank}" for rank in ranks}
+    experiment = shoes(k=k)
+    whole: list[str] = []
+    for page in range(1, pages + 1):
+        whole += show(experiment, 1, asked(page=page, fixed=fixed)).documents
+    assert len(set(whole)) == len(whole)
+    for rank, document in fixed.items():
+        if rank <= len(whole):
+            assert whole[rank - 1] == document
+    organic = [document for document in whole if document not in fixed.values()]
+    expected = interleave(RANKINGS, "team_draft", len(OLD), key=("shoes", 1, "user-7", "trail")).documents
+    assert tuple(organic) == expected[: len(organic)]
+
+
+def test_clicks_on_the_logged_row_are_credited_as_ever() -> None:
+    row = show(shoes(), 1, asked()).row
+    assert row is not None
+    outcome = credit(Interleaving.from_dict(row), [1])
+    assert set(outcome.credit) == {"production", "candidate"}

@@ -1,0 +1,174 @@
+"""`interleaf serve` as it is typed: it says where it is, ends when told to, and loses nothing even when killed."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interleaf.analysis import tally_log
+from interleaf.cli import VERBS
+from interleaf.log.arrow import gathered
+from interleaf.store import opened
+from tests.services import RANKINGS, SHOES
+from tests.test_tally import contents
+
+EXAMPLE = next(verb.example for verb in VERBS if verb.name == "serve")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def serving(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The example of `interleaf serve --help` on a port that is free; the process, and its address."""
+    port = free_port()
+    words = EXAMPLE.replace("8080", str(port)).split()
+    command = [str(Path(sys.executable).with_name(words[0])), *words[1:], *more]
+    server = subprocess.Popen(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(1200):
+            if server.poll() is not None or answers(address):
+                break
+            time.sleep(0.05)
+        yield server, address
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def answers(address: str) -> bool:
+    try:
+        return ask(address, "GET", "/healthz")[0] == 200
+    except OSError:
+        return False
+
+
+def ask(address: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address + path, data, {"Content-Type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def test_it_says_where_it_is_and_ends_when_told_to(tmp_path: Path) -> None:
+    with serving(tmp_path) as (server, address):
+        assert ask(address, "POST", "/v1/experiments", SHOES)[0] == 201
+        assert ask(address, "POST", "/v1/experiments/shoes/start")[0] == 200
+        status, shown = ask(address, "POST", "/v1/experiments/shoes/interleave", {"rankings": RANKINGS, "unit": "u"})
+        server.send_signal(signal.SIGTERM)
+        out, err = server.communicate(timeout=60)
+    assert status == 201
+    assert server.returncode in (0, -signal.SIGTERM)  # uvicorn ends itself by the signal, when all is written
+    assert out == f"interleaf serves {address}/ from interleaf.sqlite\n"
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert {"ready", "stopped", "created", "started"} <= {line["what"] for line in lines}
+    store = opened(tmp_path / "interleaf.sqlite")
+    assert store.row(shown["impression"]) is not None
+    store.close()
+
+
+def test_logs_hold_nothing_of_people(tmp_path: Path) -> None:
+    with serving(tmp_path) as (server, address):
+        ask(address, "POST", "/v1/experiments", SHOES)
+        ask(address, "POST", "/v1/experiments/shoes/start")
+        body = {"rankings": RANKINGS, "unit": "very-private", "query": "embarrassing"}
+        ask(address, "POST", "/v1/experiments/shoes/interleave", body)
+        ask(address, "POST", "/v1/experiments/shoes/interleave", body | {"k": "wrong"})
+        server.send_signal(signal.SIGTERM)
+        out, err = server.communicate(timeout=60)
+    assert "private" not in out + err
+    assert "embarrassing" not in out + err
+
+
+def test_a_port_that_is_taken_is_no_traceback(tmp_path: Path) -> None:
+    with serving(tmp_path) as (_, address), serving(tmp_path, "--port", address.rpartition(":")[2]) as (second, _):
+        _, err = second.communicate(timeout=60)
+    assert second.returncode != 0
+    assert "Traceback" not in err
+
+
+class Traffic(threading.Thread):
+    """Sends impressions and clicks until the server is gone; remembers what was acknowledged."""
+
+    def __init__(self, address: str, number: int, round_: int) -> None:
+        super().__init__()
+        self._address, self._name = address, f"{round_}-{number}"
+        self.impressions: dict[str, list[str]] = {}
+        self.events: set[str] = set()
+
+    def run(self) -> None:
+        try:
+            for count in range(100_000):
+                name = f"i-{self._name}-{count}"
+                body = {"impression": name, "unit": f"user-{count % 50}", "query": f"q{count}", "rankings": RANKINGS}
+                status, shown = ask(self._address, "POST", "/v1/experiments/shoes/interleave", body)
+                assert status in (200, 201)
+                self.impressions[name] = shown["documents"]
+                event: dict[str, Any] = {"event": f"e-{name}", "impression": name, "rank": 1 + count % 3}
+                status, taken = ask(self._address, "POST", "/v1/events", {"events": [event]})
+                assert status == 202
+                assert taken["accepted"] + taken["repeated"] == 1
+                self.events.add(event["event"])
+        except (OSError, ValueError):
+            return  # the server was killed in the middle of an answer
+
+
+@pytest.mark.parametrize("rounds", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_in_the_middle_of_load_it_has_everything_that_it_acknowledged_once(tmp_path: Path, rounds: int) -> None:
+    chance = random.Random(7)
+    impressions: dict[str, list[str]] = {}
+    events: set[str] = set()
+    for round_ in range(rounds):
+        with serving(tmp_path) as (server, address):
+            if round_ == 0:
+                assert ask(address, "POST", "/v1/experiments", SHOES | {"window_minutes": 0.02})[0] == 201
+                assert ask(address, "POST", "/v1/experiments/shoes/start")[0] == 200
+            load = [Traffic(address, number, round_) for number in range(8)]
+            for one in load:
+                one.start()
+            time.sleep(0.5 + 2 * chance.random())
+            os.kill(server.pid, signal.SIGKILL)
+            for one in load:
+                one.join()
+                impressions |= one.impressions
+                events |= one.events
+    assert len(impressions) > 20 * rounds
+    _check(tmp_path / "interleaf.sqlite", impressions, events)
+
+
+def _check(path: Path, impressions: dict[str, list[str]], events: set[str]) -> None:
+    """Every acknowledged row is there once; the folded sums and the open rows are those of a recount."""
+    store = opened(path)
+    rows = [row for batch in store.export("shoes") for row in batch.to_pylist()]
+    assert len({row["impression"] for row in rows}) == len(rows)
+    shown = {row["impression"]: row["documents"] for row in rows}
+    assert impressions.items() <= shown.items()
+    there = [event["event"] for row in rows for event in row["events"]]
+    assert len(set(there)) == len(there)
+    apart = sum(store.counts("shoes").apart.values())
+    assert len(events - set(there)) <= apart
+    recount = tally_log(gathered(store.export("shoes"), 10**6))
+    assert contents(store.tallies("shoes")["click"]) == contents(recount)
+    assert store.counts("shoes").folded > 0
+    store.close()

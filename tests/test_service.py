@@ -1,0 +1,422 @@
+"""The service as its callers meet it: experiments, lists, events, reports, the log."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import interleaf
+from interleaf import schema
+from interleaf.report.report import Report
+from tests.services import MINUTE, NEW, OLD, RANKINGS, SHOES, Live, live
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Live]:
+    with live(tmp_path) as found:
+        yield found
+
+
+def click(shown: dict[str, Any], rank: int = 1, **more: Any) -> dict[str, Any]:
+    return {"impression": shown["impression"], "rank": rank} | more
+
+
+# Experiments.
+
+
+def test_an_experiment_goes_from_draft_to_decision(service: Live) -> None:
+    made = service.ask("POST", "/v1/experiments", SHOES)
+    assert (made.status_code, made.json()["state"], made.json()["version"]) == (201, "draft", 1)
+    for action, state in (("start", "running"), ("stop", "stopped")):
+        answer = service.ask("POST", f"/v1/experiments/shoes/{action}")
+        assert (answer.status_code, answer.json()["state"]) == (200, state)
+    answer = service.ask("POST", "/v1/experiments/shoes/decide", {"decision": "ship the candidate"})
+    assert answer.status_code == 200
+    history = service.ask("GET", "/v1/experiments/shoes").json()["history"]
+    assert [line["what"] for line in history] == ["created", "started", "stopped", "decided"]
+    assert history[-1]["note"] == "ship the candidate"
+    assert [one["name"] for one in service.ask("GET", "/v1/experiments").json()["experiments"]] == ["shoes"]
+
+
+def test_what_is_not_possible_in_a_state_says_the_state(service: Live) -> None:
+    service.make(start=False)
+    for path, body in (("stop", None), ("decide", {"decision": "?"}), ("interleave", {"rankings": RANKINGS})):
+        answer = service.ask("POST", f"/v1/experiments/shoes/{path}", body)
+        assert answer.status_code == 409, path
+        assert "draft" in answer.json()["error"]["message"]
+    assert service.ask("POST", "/v1/experiments", SHOES).status_code in (409, 422)
+
+
+def test_an_edit_of_what_runs_is_a_new_version_with_a_fresh_analysis(service: Live) -> None:
+    service.make()
+    first = service.show().json()
+    edited = service.ask("PUT", "/v1/experiments/shoes", SHOES | {"k": 2}).json()
+    assert (edited["version"], edited["state"]) == (2, "running")
+    second = service.show().json()
+    assert (first["version"], second["version"], len(second["documents"])) == (1, 2, 2)
+    assert service.report().json()["open"] == 1
+    assert service.report(params={"version": 1}).json()["open"] == 1
+    assert service.report(params={"version": 3}).status_code == 404
+
+
+def test_settings_that_cannot_be_are_refused_by_field(service: Live) -> None:
+    answer = service.ask("POST", "/v1/experiments", SHOES | {"holdout": 7})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["field"] == "holdout"
+    assert "from 0 to 0.9" in answer.json()["error"]["message"]
+
+
+def test_an_experiment_keeps_its_name(service: Live) -> None:
+    service.make(start=False)
+    answer = service.ask("PUT", "/v1/experiments/shoes", SHOES | {"name": "boots"})
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "name")
+
+
+@pytest.mark.parametrize("path", ["", "/report", "/log", "/interleave", "/start", "/stop", "/decide"])
+def test_an_unknown_experiment_is_404(service: Live, path: str) -> None:
+    method = "GET" if path in ("", "/report", "/log") else "POST"
+    body = {"/interleave": {"rankings": RANKINGS}, "/decide": {"decision": "x"}}.get(path)
+    answer = service.ask(method, f"/v1/experiments/nothing{path}", body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown")
+
+
+# Lists.
+
+
+def test_the_list_is_the_one_that_its_key_gives(service: Live) -> None:
+    service.make()
+    answer = service.show()
+    assert answer.status_code == 201
+    shown = answer.json()
+    expected = interleaf.interleave(RANKINGS, k=3, key=("shoes", 1, "user-7", "trail"))
+    assert (shown["documents"], shown["arm"]) == (list(expected.documents), "interleaved")
+
+
+def test_the_same_impression_id_gives_the_same_list_and_is_stored_once(service: Live) -> None:
+    service.make()
+    first = service.show(impression="i-1")
+    again = service.show(impression="i-1", unit="another", rankings={"production": NEW, "candidate": OLD})
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json() == first.json()
+    assert service.report().json()["open"] == 1
+
+
+def test_an_impression_id_of_another_experiment_is_refused(service: Live) -> None:
+    service.make()
+    service.make(name="boots")
+    service.show(impression="i-1")
+    answer = service.ask("POST", "/v1/experiments/boots/interleave", {"rankings": RANKINGS, "impression": "i-1"})
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "impression")
+
+
+def test_page_two_goes_on_in_the_same_impression(service: Live) -> None:
+    service.make()
+    first = service.show(impression="i-1").json()
+    second = service.show(impression="i-1", page=2, rankings={}).json()
+    whole = interleaf.interleave(RANKINGS, k=6, key=("shoes", 1, "user-7", "trail")).documents
+    assert first["documents"] + second["documents"] == list(whole)
+    assert service.show(impression="i-1", page=2, rankings={}).json() == second
+    assert service.tell({"impression": "i-1", "rank": 5}).json()["accepted"] == 1
+    (row,) = exported(service).to_pylist()
+    assert (row["page"], row["documents"], [event["rank"] for event in row["events"]]) == (2, list(whole), [5])
+
+
+def test_page_two_needs_its_page_one(service: Live) -> None:
+    service.make()
+    assert service.show(page=2).status_code == 422
+    assert service.show(page=2, impression="never").status_code == 404
+
+
+def test_optimized_has_one_page(service: Live) -> None:
+    service.make(method="optimized")
+    service.show(impression="i-1")
+    answer = service.show(impression="i-1", page=2)
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "page")
+
+
+def test_a_ranking_that_came_too_late_makes_a_fallback(service: Live) -> None:
+    service.make()
+    shown = service.show(rankings={"production": OLD, "candidate": None}).json()
+    assert (shown["arm"], shown["documents"]) == ("fallback", OLD[:3])
+    (row,) = exported(service).to_pylist()
+    assert (row["arm"], row["fallback_reason"]) == ("fallback", "no ranking of candidate")
+
+
+def test_units_outside_are_served_and_not_stored(service: Live) -> None:
+    service.make(share=0.0001)
+    shown = service.show().json()
+    assert shown == {"impression": None, "documents": OLD[:3], "arm": "outside", "version": 1, "token": None}
+    assert service.report().json()["open"] == 0
+
+
+def test_what_came_along_is_in_the_log(service: Live) -> None:
+    service.make()
+    caption = {"title": "A shoe", "highlights": [{"field": "title", "start": 2, "end": 6}]}
+    more: dict[str, Any] = {
+        "attributes": {"device": "phone"},
+        "captions": {"a": caption},
+        "latency": {"candidate": 12.5},
+        "session": "s",
+    }
+    service.show(**more)
+    (row,) = exported(service).to_pylist()
+    assert row["attributes"] == [("device", "phone")]
+    assert (row["session"], row["query"], row["unit"]) == ("s", "trail", "user-7")
+    assert row["latency"] == [None, 12.5]
+    assert row["captions"][row["documents"].index("a")]["title"] == "A shoe"
+    assert row["open"] is True
+
+
+# Events.
+
+
+def test_events_are_counted_by_what_became_of_them(service: Live) -> None:
+    service.make()
+    shown = service.show().json()
+    taken = service.tell(
+        click(shown, event="e-1"), click(shown, event="e-1"), click(shown, 99), click({"impression": "no"})
+    )
+    assert taken.status_code == 202
+    found = taken.json()
+    assert (found["accepted"], found["repeated"], found["unmatched"]) == (1, 1, 2)
+    assert sum(found["apart"].values()) == 2
+    assert sum(service.report().json()["apart"].values()) >= 1
+
+
+def test_a_click_may_name_its_document(service: Live) -> None:
+    service.make()
+    shown = service.show().json()
+    assert service.tell({"impression": shown["impression"], "document": shown["documents"][1]}).json()["accepted"] == 1
+    (row,) = exported(service).to_pylist()
+    assert row["events"][0]["rank"] == 2
+
+
+def test_a_purchase_of_a_unit_finds_the_last_impression_that_showed_it(service: Live) -> None:
+    service.make(events={"click": 1.0, "purchase": 5.0}, attribution="last_impression")
+    service.show(query="one")
+    service.clock.now += MINUTE
+    last = service.show(query="two").json()
+    document = last["documents"][0]
+    assert service.tell({"unit": "user-7", "document": document, "kind": "purchase"}).json()["accepted"] == 1
+    rows = {row["impression"]: row["events"] for row in exported(service).to_pylist()}
+    assert [event["kind"] for event in rows[last["impression"]]] == ["purchase"]
+    assert list(service.report().json()["reports"]) == ["click", "purchase", "weighted"]
+
+
+@pytest.mark.parametrize(
+    "event", [{"rank": 1}, {"impression": "i", "unit": "u", "rank": 1}, {"impression": "i"}, {"unit": "u"}]
+)
+def test_an_event_says_where_it_belongs(service: Live, event: dict[str, Any]) -> None:
+    answer = service.tell(event)
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "events[0]")
+
+
+def test_of_a_bad_batch_nothing_is_taken(service: Live) -> None:
+    service.make()
+    shown = service.show().json()
+    assert service.tell(click(shown), {"rank": 1}).status_code == 422
+    (row,) = exported(service).to_pylist()
+    assert row["events"] == []
+
+
+def test_dwell_comes_when_the_person_returns(service: Live) -> None:
+    service.make()
+    shown = service.show().json()
+    service.tell(click(shown, event="e-1"))
+    assert service.tell(click(shown, event="e-1", dwell=31.0)).json()["repeated"] == 1
+    (row,) = exported(service).to_pylist()
+    assert [(event["rank"], event["dwell"]) for event in row["events"]] == [(1, 31.0)]
+
+
+# Time.
+
+
+def test_events_from_wrong_times_are_kept_apart_and_visible(service: Live) -> None:
+    service.make(window_minutes=30)
+    shown = service.show().json()
+    assert service.tell(click(shown, time="2027-01-15T08:30:00Z")).json()["unmatched"] == 1  # half an hour from now
+    assert service.tell(click(shown, time="2026-01-01T00:00:00Z")).json()["unmatched"] == 1  # long before it was shown
+    service.clock.now += 31 * MINUTE
+    assert service.tell(click(shown)).json()["unmatched"] == 1  # past the window
+    assert len(service.report().json()["apart"]) == 3
+
+
+def test_a_clock_that_jumps_back_loses_nothing(service: Live) -> None:
+    service.make()
+    shown = service.show().json()
+    service.clock.now -= 3 * MINUTE
+    assert service.show(query="later").status_code == 201
+    assert service.tell(click(shown)).json()["unmatched"] == 1  # three minutes before it was shown: told, not lost
+    assert sum(service.report().json()["apart"].values()) == 1
+    assert service.report().json()["open"] == 2
+
+
+def test_an_impression_from_the_future_is_refused_and_a_late_one_is_kept(service: Live) -> None:
+    service.make()
+    answer = service.show(time="2030-01-01T00:00:00Z")
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "time")
+    late = service.show(time="2027-01-14T08:00:00Z")
+    assert late.status_code == 201
+    taken = service.tell({"impression": late.json()["impression"], "rank": 1, "time": "2027-01-14T08:00:30Z"})
+    assert taken.json()["accepted"] == 1
+
+
+def test_times_need_a_time_zone(service: Live) -> None:
+    service.make()
+    assert service.show(time="2027-01-14T08:00:00").status_code == 422
+
+
+# The same numbers everywhere.
+
+
+def exported(service: Live, **more: Any) -> Any:
+    answer = service.ask("GET", "/v1/experiments/shoes/log", **more)
+    assert answer.status_code == 200
+    table = pq.read_table(io.BytesIO(answer.content))
+    assert table.schema.equals(schema.SCHEMA)
+    return table
+
+
+def test_page_log_and_tallies_agree_before_and_after_folding(service: Live) -> None:
+    service.make(events={"click": 1.0, "purchase": 5.0}, planned_units=300, holdout=0.1)
+    for number in range(200):
+        shown = service.show(f"user-{number % 60}", f"query {number}").json()
+        rank = shown["documents"].index("a") + 1 if "a" in shown["documents"] else 1
+        kind = "purchase" if number % 7 == 0 else "click"
+        service.tell(click(shown, rank, kind=kind), click(shown, 1 + number % 3))
+    before = reports(service)
+    service.clock.now += 40 * MINUTE
+    assert service.store.fold(service.clock.now) == 200
+    after = reports(service)
+    log = exported(service)
+    for metric, weights in {
+        "click": "click",
+        "purchase": "purchase",
+        "weighted": {"click": 1.0, "purchase": 5.0},
+    }.items():
+        ours = interleaf.analyze(log, control="production", events=weights, planned_units=300, holdout=0.1)
+        assert before[metric] == after[metric] == plain(ours)
+    assert service.ask("GET", "/v1/experiments/shoes/report").json()["folded"] == 200
+
+
+def reports(service: Live) -> dict[str, Any]:
+    service.client.app.state.service.reports._made.clear()  # type: ignore[attr-defined]
+    return {name: plain(Report.from_dict(data)) for name, data in service.report().json()["reports"].items()}
+
+
+def plain(report: Report) -> Any:
+    return report.to_dict()
+
+
+def test_a_report_without_impressions_says_so(service: Live) -> None:
+    service.make()
+    answer = service.report().json()
+    assert (answer["reports"], answer["reason"]) == ({}, "no impressions yet")
+
+
+# Bots, privacy, plumbing.
+
+
+@pytest.mark.parametrize(
+    ("settings", "request_", "rule"),
+    [
+        ({"bot_agents": ["GoogleBot"]}, {"user_agent": "Mozilla (googlebot/2.1)"}, "user agent"),
+        ({"bot_units": ["user-7"]}, {}, "listed unit"),
+        ({"bot_rate": 1}, {}, "too many impressions an hour"),
+    ],
+)
+def test_bots_are_served_and_do_not_count(
+    service: Live, settings: dict[str, Any], request_: dict[str, Any], rule: str
+) -> None:
+    service.make(**settings)
+    service.show("user-7", "first")
+    shown = service.show("user-7", "second", **request_)
+    assert len(shown.json()["documents"]) == 3
+    rows = exported(service).to_pylist()
+    assert rule in {row["excluded"] for row in rows}
+    report = next(iter(service.report().json()["reports"].values()), None)
+    if report is not None:
+        assert f"excluded: {rule}" in report["totals"]["dropped"]
+
+
+def test_units_and_queries_can_be_stored_as_hashes(tmp_path: Path) -> None:
+    with live(tmp_path, unit_secret=b"0123456789abcdef", queries="hash") as service:
+        service.make()
+        expected = interleaf.interleave(RANKINGS, k=3, key=("shoes", 1, "user-7", "trail"))
+        assert service.show().json()["documents"] == list(expected.documents)
+        (row,) = exported(service).to_pylist()
+        assert "user-7" not in str(row)
+        assert "trail" not in str(row)
+        assert row["key"] is None
+        whole = interleaf.interleave(RANKINGS, k=6, key=("shoes", 1, "user-7", "trail")).documents
+        further = service.show(impression=row["impression"], page=2, rankings={})
+        assert further.json()["documents"] == list(whole[3:])
+        assert exported(service).to_pylist()[0]["key"] is None
+        assert service.ask("DELETE", "/v1/units/user-7").json() == {"impressions": 1}
+        assert exported(service).num_rows == 0
+
+
+def test_queries_can_be_left_out(tmp_path: Path) -> None:
+    with live(tmp_path, queries="drop") as service:
+        service.make()
+        service.show()
+        assert exported(service).to_pylist()[0]["query"] is None
+
+
+def test_metrics_count_requests_and_events(service: Live) -> None:
+    service.make()
+    service.tell(click(service.show().json()))
+    text = service.ask("GET", "/metrics").text
+    assert 'interleaf_impressions_total{experiment="shoes",arm="interleaved"' in text
+    assert 'interleaf_events_total{fate="accepted"' in text
+    assert 'interleaf_requests_total{route="/v1/events",status="202"' in text
+
+
+def test_the_service_is_healthy_until_its_store_is_away(service: Live) -> None:
+    assert service.ask("GET", "/healthz").json() == {"status": "ok"}
+    service.store.close()
+    answer = service.ask("GET", "/healthz")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json()["error"]["code"] == "store_away"
+
+
+def test_everything_is_described(service: Live) -> None:
+    document = service.ask("GET", "/openapi.json").json()
+    routes = {route.path for route in service.client.app.routes if route.path.startswith("/v1")}  # type: ignore[attr-defined]
+    assert routes <= set(document["paths"])
+    assert set(document["components"]["schemas"]["Experiment"]["properties"]) >= set(SHOES)
+
+
+def test_an_unknown_address_and_a_wrong_method_are_refused_as_json(service: Live) -> None:
+    assert service.ask("GET", "/v1/nothing").json()["error"]["code"] == "unknown"
+    assert service.ask("DELETE", "/v1/events").json()["error"]["code"] == "wrong_method"
+
+
+def test_a_list_that_is_told_late_belongs_to_the_version_and_the_time_it_had(service: Live) -> None:
+    service.make()
+    service.ask("PUT", "/v1/experiments/shoes", SHOES | {"k": 2})
+    service.clock.now += 10 * MINUTE
+    service.ask("POST", "/v1/experiments/shoes/stop")
+    service.clock.now += 10 * MINUTE
+    late: dict[str, Any] = {"time": "2027-01-15T08:05:00Z", "version": 1, "impression": "late"}
+    answer = service.show(**late)
+    assert (answer.status_code, answer.json()["version"], len(answer.json()["documents"])) == (201, 1, 3)
+    assert service.show(time="2027-01-15T08:15:00Z").status_code == 409  # it was stopped by then
+    assert service.show(**late | {"version": 9}).status_code == 422
+
+
+def test_a_further_page_of_a_unit_outside_is_the_control_s(service: Live) -> None:
+    service.make(share=0.0001)
+    assert service.show(page=2).json()["documents"] == OLD[3:6]
+
+
+def test_while_the_store_is_away_nothing_is_acknowledged(service: Live) -> None:
+    service.make()
+    shown = service.show().json()
+    service.store.close()
+    for answer in (service.show(query="another"), service.tell(click(shown))):
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["error"]["code"] == "store_away"
