@@ -54,7 +54,7 @@ async def interleave(service: Service, request: HttpRequest, body: bytes, who: A
         return answered(messages.Shown(None, shown.documents, shown.arm, version, None))
     row = shown.row | _logged(service, settings, asked, shown.row)
     closes = max(time + round(settings.window_minutes * 60 * SECOND), now + LATE if asked.time else 0)
-    impression = Impression(name, settings.name, version, row["unit"], time, closes, row)
+    impression = Impression(name, settings.name, version, row["unit"], time, closes, row, checked=True)
     (before,), _ = await service.writing.write([impression])
     if before is None:
         return answered(_shown(service, name, shown.documents, shown.arm, version), 201)

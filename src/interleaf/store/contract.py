@@ -52,7 +52,8 @@ class Stored:
 class Impression:
     """A list that was shown: `row` is that of the log without its events, with `k` and `fixed` besides.
 
-    `closes` is when its attribution window is over.
+    `closes` is when its attribution window is over. `checked` says that every value of the row is known to be right, as
+    those of a decoded request are.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Impression:
     time: int
     closes: int
     row: Mapping[str, Any]
+    checked: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from typing import Any, ClassVar
 from interleaf.errors import DataError, StoreError
 from interleaf.store.database import Row, Table
 
+MOST_AT_ONCE = 500  # rows of a statement; SQLite takes 32,766 values
 WAIT = 5.0  # seconds for another process that writes
 _SETTINGS = (
     "PRAGMA journal_mode = WAL",
@@ -114,10 +116,23 @@ class _Transaction:
         return self._connection.execute(statement, values).rowcount
 
     def insert(self, table: Table, rows: Sequence[Row]) -> list[bool]:
-        names, marks = ", ".join(table.columns), ", ".join("?" * len(table.columns))
-        statement = f"INSERT INTO {table.name} ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING"
-        execute = self._connection.execute
-        return [execute(statement, row).rowcount == 1 for row in rows]
+        """Many rows by one statement, since each gives up the interpreter's lock, and must wait to have it back.
+
+        If the key of one is there already, all of the statement is undone, and rows go in one by one.
+        """
+        statement = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES "
+        marks, execute = f"({', '.join('?' * len(table.columns))})", self._connection.execute
+        found: list[bool] = []
+        for start in range(0, len(rows), MOST_AT_ONCE):
+            some = rows[start : start + MOST_AT_ONCE]
+            try:
+                execute(statement + ", ".join([marks] * len(some)), tuple(chain.from_iterable(some)))
+            except sqlite3.IntegrityError:
+                once = f"{statement}{marks} ON CONFLICT DO NOTHING"
+                found += [execute(once, row).rowcount == 1 for row in some]
+            else:
+                found += [True] * len(some)
+        return found
 
     def alone(self) -> None:
         """Nothing to do: there is one writer."""

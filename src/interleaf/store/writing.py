@@ -27,7 +27,7 @@ def rows_of(impressions: Iterable[Impression]) -> list[Row]:
     """Impressions as rows of their table, checked."""
     return [
         (_text("id", one.id), one.experiment, one.version, _text("unit", one.unit), _time("time", one.time),
-         _time("closes", one.closes), *encoded(one.row))
+         _time("closes", one.closes), *encoded(one.row, one.checked))
         for one in impressions
     ]  # fmt: skip
 
