@@ -60,10 +60,11 @@ def resample(sums: Array, counts: Array, resamples: int = RESAMPLES, seed: int =
     there = np.asarray(counts) != 0
     sums, totals = (part[there] for part in columns(sums, counts))
     means = np.empty((resamples if len(sums) else 0, sums.shape[1]))
+    both = np.hstack([sums, totals[:, :1]])  # the weights are read once
     generator = np.random.default_rng(seed)
     for start in range(0, len(means), CHUNK):
-        weights = poisson_weights(len(sums), min(CHUNK, len(means) - start), generator)
-        means[start : start + CHUNK] = (weights @ sums) / (weights @ totals[:, :1])
+        drawn = poisson_weights(len(sums), min(CHUNK, len(means) - start), generator) @ both
+        means[start : start + CHUNK] = drawn[:, :-1] / drawn[:, -1:]
     return means
 
 

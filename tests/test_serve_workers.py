@@ -1,0 +1,82 @@
+"""Several worker processes on one PostgreSQL, which may go away and come back."""
+
+import re
+import signal
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+from interleaf.analysis import tally_log
+from interleaf.log.arrow import gathered
+from interleaf.store import opened
+from tests.services import RANKINGS, SHOES
+from tests.stores import address_of, server
+from tests.test_serve import ask, serving
+from tests.test_tally import contents
+
+
+def test_workers_share_a_store_and_lose_nothing_when_they_are_told_to_end(tmp_path: Path) -> None:
+    address_of_store = address_of("postgres", tmp_path)
+    acknowledged: dict[str, list[str]] = {}
+    with serving(tmp_path, "--store", address_of_store, "--workers", "2") as (process, address):
+        assert ask(address, "POST", "/v1/experiments", SHOES | {"window_minutes": 0.01})[0] == 201
+        assert ask(address, "POST", "/v1/experiments/shoes/start")[0] == 200
+
+        def traffic(number: int) -> None:
+            for count in range(40):
+                name = f"i-{number}-{count}"
+                body = {"impression": name, "unit": f"u{count}", "query": f"q{number}", "rankings": RANKINGS}
+                status, shown = ask(address, "POST", "/v1/experiments/shoes/interleave", body)
+                if status == 409:  # the other worker may be a second behind
+                    time.sleep(0.2)
+                    continue
+                assert status in (200, 201)
+                acknowledged[name] = shown["documents"]
+                event = {"event": f"e-{name}", "impression": name, "rank": 1}
+                assert ask(address, "POST", "/v1/events", {"events": [event, event]})[0] == 202
+
+        threads = [threading.Thread(target=traffic, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        workers = {worker for _ in range(30) for worker in workers_of(address)}
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+    assert len(workers) == 2
+    assert len(acknowledged) > 200
+    store = opened(address_of_store)
+    rows = [row for batch in store.export("shoes") for row in batch.to_pylist()]
+    assert {row["impression"]: row["documents"] for row in rows} == acknowledged
+    assert contents(store.tallies("shoes")["click"]) == contents(tally_log(gathered(store.export("shoes"), 10**6)))
+    store.close()
+
+
+def workers_of(address: str) -> set[str]:
+    with urllib.request.urlopen(address + "/metrics", timeout=30) as answer:
+        return set(re.findall(r'worker="(\d+)"', answer.read().decode()))
+
+
+def test_while_postgres_is_away_the_answer_is_503_and_afterwards_all_is_there(tmp_path: Path) -> None:
+    body = {"unit": "u", "rankings": RANKINGS}
+    path = "/v1/experiments/shoes/interleave"
+    with serving(tmp_path, "--store", address_of("postgres", tmp_path)) as (_, address):
+        assert ask(address, "POST", "/v1/experiments", SHOES)[0] == 201
+        assert ask(address, "POST", "/v1/experiments/shoes/start")[0] == 200
+        assert ask(address, "POST", path, body | {"impression": "before"})[0] == 201
+        server().stop()
+        try:
+            status, answer = ask(address, "POST", path, body | {"impression": "during"})
+            assert (status, answer["error"]["code"]) == (503, "store_away")
+            assert ask(address, "GET", "/healthz")[0] == 503
+        finally:
+            server().start()
+        for _ in range(100):
+            status, _ = ask(address, "POST", path, body | {"impression": "during"})
+            if status != 503:
+                break
+            time.sleep(0.1)
+        assert status == 201
+        assert ask(address, "POST", path, body | {"impression": "before"})[0] == 200
+        assert ask(address, "GET", "/v1/experiments/shoes/report")[1]["open"] == 2
