@@ -1,7 +1,9 @@
-# Needs Python 3.11 or newer and make. Every target sets up .venv by itself, again when pyproject.toml changes.
+# Needs Python 3.11 or newer and make. Every target sets up .venv by itself, again when pyproject.toml changes;
+# the demo with less than the tests need.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+SERVING := .venv/.serving
 
 .PHONY: help test check bench demo docs study browser clean
 
@@ -11,6 +13,12 @@ help: ## list the targets
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,all]'
+	@touch $@ $(SERVING)
+
+$(SERVING): pyproject.toml
+	@echo 'installing what the demo needs into .venv'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[serve]'
 	@touch $@
 
 test: $(READY) ## run the tests
@@ -24,7 +32,7 @@ check: $(READY) ## lint, format, types
 bench: $(READY) ## measure speed
 	$(BIN)/python -m benchmarks
 
-demo: $(READY) ## a search engine, people, the live dashboard
+demo: $(SERVING) ## a search engine, people, the live dashboard
 	$(BIN)/interleaf demo
 
 docs: $(READY) ## build the documentation into site/

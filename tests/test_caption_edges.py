@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -106,3 +107,67 @@ def test_files_that_hold_no_model_are_named(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message) as refused:
             Model.load(path)
         assert str(path) in str(refused.value)
+
+
+@cache
+def kept_model() -> dict[str, Any]:
+    """A model as its file has it."""
+    found: dict[str, Any] = json.loads(json.dumps(diagnose(table_of(linked_rows())).model.to_dict()))
+    return found
+
+
+WRONG: dict[str, list[Any]] = {
+    "parameters": ["x", None, float("nan"), float("inf"), True],
+    "means": ["a", None, float("nan")],
+    "covariance": ["x", float("nan"), None],
+    "unseen": ["x", None, float("nan")],
+    "name": [5, None],
+    "rows": [-1, 2.5, "many"],
+    "position_levels": [[], [[]], [[99]], [[0], [0]], [["0"]], 7],
+    "grade_levels": [[], [[0], [0]], [[-1]], [[0.0]], None],
+    "dropped": [None, ["a"], {"links": 5}],
+    "separated": ["no"],
+    "weights": [[{"name": "deep links"}], None, 3],
+    "features": [
+        [{"name": 5, "measure": "deep links"}],
+        [{"name": "deep links", "measure": "deep links", "least": "1"}],
+    ],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_a_model_whose_values_cannot_be_is_refused(name: str, value: Any) -> None:
+    kept, changed = kept_model(), value
+    if name in ("parameters", "means"):
+        changed = [value, *kept[name][1:]]
+    elif name == "covariance":
+        changed = [[value, *kept[name][0][1:]], *kept[name][1:]]
+    with pytest.raises(DataError, match="no caption model"):
+        Model.from_dict(json.loads(json.dumps(kept | {name: changed})))
+
+
+def test_a_model_that_was_kept_is_taken() -> None:
+    assert Model.from_dict(kept_model()).weights[0].name == "deep links"
+
+
+def test_few_judgments_are_told() -> None:
+    rows = [row if number % 10 == 0 else row | {"grades": None} for number, row in enumerate(ROWS)]
+    told = [note for note in diagnose(table_of(rows)).notes if "judged" in note]
+    assert len(told) == 1
+    assert told[0].startswith("Only 10% of the results are judged.")
+    assert not any("judged" in note for note in diagnose(table_of(ROWS)).notes)
+
+
+def test_a_log_without_owners_says_that_it_has_none() -> None:
+    report = diagnose(table_of([row | {"teams": None} for row in ROWS]), page="i-3")
+    assert report.sentences[0].endswith("no impression can be scored by team_draft (no owners of results are logged).")
+    assert report.page is not None
+    assert report.page.outcome is None
+
+
+def test_one_model_alone_has_no_columns_of_differences() -> None:
+    alone = diagnose(table_of(ROWS), Model.from_dict(kept_model()))
+    assert list(alone.perplexity_table().columns)[:3] == ["model", "features", "perplexity"]
+    for table in (alone.perplexity_table(), alone.segment_table()):
+        assert not any(column.startswith("p, ") or column.startswith("p of") for column in table.columns)
+        assert all(len(row) == len(table.columns) for row in table.rows)

@@ -128,21 +128,33 @@ def test_a_page_is_explained_result_by_result(report: CaptionReport) -> None:
     page = report.page
     assert page is not None
     assert [line.title for line in page.lines] == [caption["title"] for caption in row["captions"]]
-    assert [line.weight for line in page.lines] == pytest.approx(plain_weights(row, report.model)[0])
-    assert [line.weight for line in page.lines] == pytest.approx(
-        [math.exp(-sum(line.parts.values())) for line in page.lines]
-    )
+    assert [line.weight for line in page.lines] == pytest.approx(plain_weights(row, report.model)[1])
     owners = [{0: "A", 1: "B"}.get(team) for team in row["teams"]]
     clicked = [event["rank"] - 1 for event in row["events"]]
     assert [line.ranker for line in page.lines] == owners
     assert [line.rank - 1 for line in page.lines if line.clicked] == clicked
-    sides = {"A": 1, "B": -1, None: 0}
-    plain = sum(sides[owners[place]] for place in clicked)
-    weighted = sum(sides[owners[place]] * page.lines[place].weight for place in clicked)
-    assert page.outcome is not None
-    assert list(page.outcome) == pytest.approx([plain, weighted])
     with pytest.raises(DataError, match="has no impression 'i-0815'"):
         diagnose(table_of(ROWS[:50]), page="i-0815")
+
+
+@pytest.mark.parametrize("number", [7, *range(20, 25)])
+def test_the_outcome_of_a_page_is_what_its_score_counts(number: int, report: CaptionReport) -> None:
+    """By the kind of weights that was asked for; clicks on what both rankers begin with count for nobody."""
+    row = ROWS[number]
+    page = diagnose(table_of(ROWS), report.model, weights=ODDS, page=row["impression"]).page
+    assert page is not None
+    assert [line.weight for line in page.lines] == pytest.approx(
+        [math.exp(-sum(line.parts.values())) for line in page.lines]
+    )
+    both = zip(*row["ranks"], strict=True)
+    shared = next((place for place, (one, other) in enumerate(both) if not one == other == place + 1), 99)
+    sides = [0 if place < shared else {0: 1, 1: -1}.get(team, 0) for place, team in enumerate(row["teams"])]
+    clicked = [event["rank"] - 1 for event in row["events"]]
+    assert page.outcome is not None
+    wanted = [sum(sides[place] for place in clicked), sum(sides[place] * page.lines[place].weight for place in clicked)]
+    assert list(page.outcome) == pytest.approx(wanted)
+    assert "what a click counts for, by odds" in page.table().title
+    assert ("gives to nobody" in page.table().title) == any(sides[place] == 0 for place in clicked)
 
 
 def test_the_click_weight_of_the_papers_example_is_a_third() -> None:

@@ -57,7 +57,10 @@ def test_an_experiment_goes_from_form_to_decision(visitor: Visitor) -> None:
     started = visitor.send("/experiments/shoes", "/experiments/shoes/start")
     assert "No impressions yet" in started.text
     assert "v1/experiments/shoes/interleave" in started.text
+    assert "It is over" not in started.text
+    assert "<details" in started.text[: started.text.index("Stop it for good")]  # in two steps, without a script
     stopped = visitor.send("/experiments/shoes", "/experiments/shoes/stop")
+    assert "It is over, and its settings stay as they are." in stopped.text
     assert "What was decided" in stopped.text
     decided = visitor.send("/experiments/shoes", "/experiments/shoes/decide", decision="keep production\nfor now")
     assert "keep production for now" in decided.text
@@ -76,11 +79,15 @@ def test_what_is_wrong_comes_back_at_its_field_with_what_was_typed(visitor: Visi
     assert (inputs["name"]["value"], inputs["name"]["aria-invalid"]) == ("a b", "true")
     assert (inputs["k"]["value"], inputs["share"]["value"]) == ("ten", "0.5")
     assert 'id="name-error"' in answer.text
-    answer = visitor.send("/experiments/new", "/experiments/new", **typed | {"name": "ab"})
-    assert 'id="k-error"' in answer.text
+    assert 'id="k-error">Give a whole number from 1 to 200.</p>' in answer.text  # all that is wrong at once
     typed |= {"name": "ab", "k": "10", "events": "click=x"}
     answer = visitor.send("/experiments/new", "/experiments/new", **typed)
     assert 'id="events-error"' in answer.text
+    typed |= {"events": "click=1", "control": "three", "by": "device, country"}
+    answer = visitor.send("/experiments/new", "/experiments/new", **typed)
+    assert "Give one of the rankers" in Elements(answer.text).text
+    assert visitor.send("/experiments/new", "/experiments/new", **typed | {"control": "two"}).status_code == 200
+    assert visitor.service.store.experiment("ab").settings.by == ("device", "country")
 
 
 def test_a_name_that_is_taken_is_refused_at_its_field(visitor: Visitor) -> None:
@@ -264,7 +271,7 @@ def test_a_form_has_a_field_for_every_setting_and_reads_back_what_it_shows() -> 
     settings = Experiment.of(
         {
             **{"name": "shoes", "rankers": ["a b", "c"], "control": "c", "method": "probabilistic(tau=1.5)", "k": 7},
-            **{"share": 0.125, "lane": "x", "holdout": 0.3, "events": {"click": 1.0, "pur=chase": -2.5}, "by": ["os"]},
+            **{"share": 0.125, "lane": "x", "holdout": 0.3, "events": {"click": 1.0, "pur chase": -2.5}, "by": ["os"]},
             **{"attribution": "most_shown", "planned_units": 12345678, "confidence": 0.999, "bot_rate": 20},
         }
     )

@@ -96,6 +96,12 @@ def test_people_who_do_not_decide_are_a_status_of_one() -> None:
     out = io.StringIO()
     assert run(Demo(people=3, until_decided=True, rankers=("equal", "title")), out) == 1
     assert "The truth" in out.getvalue().splitlines()[-1]
+    assert "All 3 people have searched; nothing is decided." in out.getvalue()
+
+
+def test_nobody_cannot_decide() -> None:
+    with pytest.raises(InterleafError, match="nobody decides anything with --people 0"):
+        Demo(people=0, until_decided=True)
 
 
 def test_people_are_served_over_http_and_an_experiment_that_is_stopped_breaks_no_search(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_the_checks_see_every_fence_and_know_every_kind() -> None:
         found = list(blocks(page))
         assert fences == 2 * len(found), f"{name_of(page)}: a fence that is indented, or never closed"
         kinds = {block.kind for block in found}
-        assert kinds <= {"pycon", "python", "console", "sh", "text"}, f"{name_of(page)}: {kinds}"
+        assert kinds <= {"pycon", "python", "console", "sh", "text", "json"}, f"{name_of(page)}: {kinds}"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(page))], ids=name_of)

@@ -56,6 +56,10 @@ def test_what_is_left_out_has_a_default_and_what_is_said_comes_back() -> None:
         ("k", 0, "from 1 to 200"),
         ("k", True, "whole number"),
         ("k", 2.5, "whole number"),
+        ("k", 10**400, "whole number"),
+        ("share", 10**400, "from 0.0001 to 1"),
+        ("share", float("inf"), "from 0.0001 to 1"),
+        ("events", {"a=b": 1.0}, "command line"),
         ("share", 0, "from 0.0001 to 1"),
         ("holdout", 1.5, "from 0 to 0.9"),
         ("holdout", float("nan"), "from 0 to 0.9"),
@@ -243,6 +247,35 @@ def test_fixed_documents_stand_where_they_are_and_belong_to_nobody() -> None:
 def test_a_fixed_document_has_one_place() -> None:
     with pytest.raises(ExperimentError, match="one rank"):
         show(shoes(), 1, asked(fixed={1: "ad", 2: "ad"}))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("lost", ["production", "candidate"])
+def test_whatever_is_on_trial_a_missing_ranking_leaves_no_page_empty(mode: str, lost: str) -> None:
+    rankings = {name: ranking for name, ranking in RANKINGS.items() if name != lost}
+    ((left, ranking),) = rankings.items()
+    for number in range(20):
+        shown = show(shoes(mode=mode), 1, asked(f"user-{number}", rankings=rankings))
+        if mode in ("aa", "known_loser") and lost == "candidate":
+            assert shown.arm == INTERLEAVED
+            continue
+        assert (shown.arm, shown.documents) == (FALLBACK, ranking[:3])
+        assert shown.row is not None
+        assert shown.row["method"] == f"single(ranker={left})"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_who_is_held_out_sees_the_control_whatever_is_on_trial(mode: str) -> None:
+    experiment = shoes(mode=mode, holdout=0.9)
+    for number in range(40):
+        shown = show(experiment, 1, asked(f"user-{number}"))
+        if shown.arm == HOLDOUT:
+            assert shown.documents == OLD[:3]
+
+
+def test_where_every_slot_is_fixed_nothing_is_mixed_or_logged() -> None:
+    shown = show(shoes(), 1, asked(fixed={1: "x", 2: "y", 3: "z", 4: "w"}))
+    assert (shown.documents, shown.row) == (["x", "y", "z"], None)
 
 
 # Modes that put the set-up on trial.

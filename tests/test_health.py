@@ -14,6 +14,7 @@ from interleaf.report.compare import Settings
 from interleaf.report.record import Check, Comparison
 from interleaf.report.report import Report
 from interleaf.report.verdict import verdict
+from interleaf.stats.compare import ALIKE
 from tests.log_rows import Row, made_rows, table_of, with_column
 
 HEALTHY = [
@@ -226,6 +227,30 @@ def test_a_verdict_says_who_wins_and_how_sure_one_may_be() -> None:
     assert verdict([replace(ONE, anytime_interval=(-0.4, -0.1), estimate=-0.2)], [], Settings()).winner == "B"
     assert "Nobody has clicked" in verdict([Comparison("A", "B")], [], Settings()).sentence
     assert "no interleaved lists" in verdict([], [], Settings()).sentence
+
+
+def test_rankings_that_are_one_need_not_differ_in_an_aa() -> None:
+    rows = [row | alike(row) for row in many_rows()]
+    assert status_of(analyze(table_of(rows)), "Rankings differ") == "warning"
+    assert status_of(analyze(table_of(rows), aa=True), "Rankings differ") == "skipped"
+
+
+def test_the_verdict_has_the_sign_of_the_tables() -> None:
+    first = verdict([replace(ONE, clicked=9)], [], Settings()).sentence
+    assert "its score is +0.200, between +0.050 and +0.350" in first
+    lost = replace(ONE, clicked=9, estimate=-0.2, anytime_interval=(-0.35, -0.05))
+    assert "the score of A over B is -0.200, between -0.350 and -0.050" in verdict([lost], [], Settings()).sentence
+
+
+def test_when_all_agree_it_is_said_plainly_and_nobody_wins() -> None:
+    found = replace(Comparison("A", "B", -1.0), wins=0, losses=40, ties=0, clicked=40, reasons={"interval": ALIKE})
+    said = verdict([found], [], Settings())
+    assert said.winner is None
+    assert said.sentence.startswith("All 40 lists where clicks favoured one of the two favoured B. That is too uniform")
+    mixed = replace(found, wins=10)  # every bucket as many wins, and as many losses
+    assert mixed.unanimous is None
+    three = [replace(found, second="B"), replace(ONE, second="C"), replace(ONE, first="B", second="C")]
+    assert "1 of them is too uniform" in verdict(three, [], Settings()).sentence
 
 
 def test_planned_looks_decide_instead_of_anytime_intervals() -> None:

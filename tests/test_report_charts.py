@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from xml.etree import ElementTree
 
@@ -22,9 +23,7 @@ def rows_of(make: Any, report: Findings) -> list[dict[str, Any]]:
 def three() -> Findings:
     """Three rankers, one pair undecided, one without an interval, one even."""
     pairs = (
-        Comparison(
-            "a", "b", 0.2, 0.05, (0.1, 0.3), 0.01, 0.04, anytime_interval=(0.05, 0.35), wins=60, ties=5, losses=35
-        ),
+        Comparison("a", "b", 0.2, 0.05, (0.1, 0.3), 0.01, 0.04, (0.05, 0.35), 0.02, wins=60, ties=5, losses=35),
         Comparison("a", "c", -0.1, 0.1, adjusted_p_value=0.06, anytime_interval=(-0.3, 0.1), wins=0, ties=0, losses=0),
         Comparison("b", "c", 0.0, 0.1),
     )
@@ -72,9 +71,36 @@ def test_the_matrix_has_both_directions_in_the_order_of_the_standing() -> None:
 
 
 def test_a_large_matrix_has_marks_only() -> None:
-    rows = rows_of(charts.matrix_rows, very_many())
+    sure = [
+        replace(pair, anytime_p_value=1e-6) if abs(pair.estimate or 0.0) > 0.05 else pair
+        for pair in very_many().comparisons
+    ]
+    rows = rows_of(charts.matrix_rows, replace(very_many(), comparisons=tuple(sure)))
     assert len(rows) == 40 * 39
     assert {row["written"] for row in rows} == {"▲", "▼", ""}
+
+
+def test_the_marks_of_the_matrix_are_held_against_all_pairs_however_often_one_looks() -> None:
+    pairs = three().comparisons
+    one_look = (replace(pairs[0], anytime_p_value=0.06), *pairs[1:])  # though its adjusted p is small
+    two_tests = (pairs[0], replace(pairs[1], anytime_p_value=0.03), replace(pairs[2], anytime_p_value=0.9))
+    for comparisons, marked in ((one_look, 0), (two_tests, 0), (pairs, 2)):
+        rows = rows_of(charts.matrix_rows, replace(three(), comparisons=comparisons))
+        assert sum(row["written"].endswith(("▲", "▼")) for row in rows) == marked
+
+
+def test_over_time_there_is_room_beyond_zero_and_what_is_cut_off_goes_beyond_it() -> None:
+    early = Point(SINCE, "candidate", "production", 10, 0.3, (-4.0, 4.6))
+    late = Point(SINCE + timedelta(days=1), "candidate", "production", 1000, 0.3, (0.1, 0.5))
+    (chart,) = charts.charts(replace(healthy(), over_time=(early, late)))["over_time"]
+    low, high = chart.spec["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    assert low < 0 < 0.5 < high
+    first, last = chart.spec["layer"][0]["data"]["values"]
+    assert (first["anytime low"], first["anytime high"]) == (low, high)
+    assert (last["anytime low"], last["anytime high"]) == (0.1, 0.5)
+    assert chart.spec["layer"][0]["mark"]["type"] == "area"
+    (alone,) = charts.charts(replace(healthy(), over_time=(late,)))["over_time"]
+    assert alone.spec["layer"][0]["mark"]["type"] == "rule"
 
 
 def test_strengths_and_slots_are_those_of_the_report() -> None:

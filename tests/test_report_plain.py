@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf.errors import DataError
-from interleaf.render.plain import FORMAT, from_dict, to_dict, to_frame, to_json
+from interleaf.render.frames import to_frame
+from interleaf.render.plain import FORMAT, from_dict, to_dict, to_json
 from interleaf.report.record import Comparison, Interval, Point
 from tests.report_examples import EXAMPLES, healthy, nothing_computed, with_cycle
 

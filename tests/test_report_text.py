@@ -146,5 +146,8 @@ def test_names_are_short_and_differ() -> None:
     assert made["a b"] == "a b (2)"
     assert made["א"] == "\u2068א\u2069"
     assert made[""] == "(no name)"
-    assert made.within(f"{'a' * 40}x{'b' * 40} wins\nnow") == "aaaaaaaaaaaaaaaaaaa…bbbbbbbbbbbb wins now"
-    assert len(made.within("z" * 10_000)) == 601
+    assert list(made.values())[:2] == [f"aaaaa…aaaaaaaa{letter}bbbbbbbbb…bbbbbbb" for letter in "xy"]
+    assert made.within(f"{'a' * 40}x{'b' * 40} wins\nnow") == f"{'a' * 40}x{'b' * 40} wins now"  # a sentence wraps
+    longer = Names(["a" * 90 + "b" * 90])
+    assert longer.within(f"{'a' * 90}{'b' * 90} wins") == "aaaaaaaaaaaaaaaaaaa…bbbbbbbbbbbb wins"
+    assert len(made.within("z" * 10_000)) == 1201

@@ -9,6 +9,7 @@ import pytest
 from interleaf import buckets
 from interleaf.refine.reuse import Reused
 from interleaf.refine.reuse import robust as robust_module
+from interleaf.refine.reuse.borrowed import Borrowed
 from interleaf.refine.reuse.estimate import reused
 from interleaf.refine.reuse.old import Old, Rows
 from interleaf.refine.reuse.outcomes import scorer_of
@@ -52,8 +53,9 @@ def old_of(people: People, seed: int) -> Old:
         rankers=np.full(ROWS, 2),
         log_chance=np.log([float(source[row.shown]) for row in rows]),
         log_joint=np.full(ROWS, np.nan),
+        method=np.zeros(ROWS, np.int64),
     )
-    return Old(made, [QUERY], Counter(), Counter(), {})
+    return Old(made, [QUERY], ["probabilistic"], Counter(), Borrowed(()))
 
 
 def truth_of(people: People) -> float:

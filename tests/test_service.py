@@ -1,7 +1,9 @@
 """The service as its callers meet it: experiments, lists, events, reports, the log."""
 
 import io
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,10 +126,13 @@ def test_page_two_goes_on_in_the_same_impression(service: Live) -> None:
     assert (row["page"], row["documents"], [event["rank"] for event in row["events"]]) == (2, list(whole), [5])
 
 
-def test_page_two_needs_its_page_one(service: Live) -> None:
+def test_without_a_page_one_the_control_goes_on_and_nothing_is_logged(service: Live) -> None:
     service.make()
-    assert service.show(page=2).status_code == 422
-    assert service.show(page=2, impression="never").status_code == 404
+    for more in ({}, {"impression": "never"}):
+        shown = service.show(page=2, **more).json()
+        assert (shown["documents"], shown["arm"], shown["impression"]) == (OLD[3:6], "outside", None)
+    assert service.show(page=2, impression="never", rankings={}).status_code == 404
+    assert service.report().json()["open"] == 0
 
 
 def test_optimized_has_one_page(service: Live) -> None:
@@ -255,13 +260,17 @@ def test_a_clock_that_jumps_back_loses_nothing(service: Live) -> None:
 
 
 def test_an_impression_from_the_future_is_refused_and_a_late_one_is_kept(service: Live) -> None:
+    service.clock.now -= 24 * 60 * MINUTE + 10 * MINUTE
     service.make()
+    service.clock.now += 24 * 60 * MINUTE + 10 * MINUTE
+    assert service.show(time="1971-01-01T00:00:00Z").status_code == 409  # before it was started
     answer = service.show(time="2030-01-01T00:00:00Z")
     assert (answer.status_code, answer.json()["error"]["field"]) == (422, "time")
     late = service.show(time="2027-01-14T08:00:00Z")
     assert late.status_code == 201
-    taken = service.tell({"impression": late.json()["impression"], "rank": 1, "time": "2027-01-14T08:00:30Z"})
-    assert taken.json()["accepted"] == 1
+    event = {"impression": late.json()["impression"], "rank": 1}
+    assert service.tell(event | {"time": "2027-01-14T08:00:30Z"}).json()["accepted"] == 1
+    assert service.tell(event | {"time": "2027-01-14T18:00:00Z"}).json()["unmatched"] == 1  # past its own window
 
 
 def test_times_need_a_time_zone(service: Live) -> None:
@@ -326,6 +335,7 @@ def test_a_report_without_impressions_says_so(service: Live) -> None:
         ({"bot_agents": ["GoogleBot"]}, {"user_agent": "Mozilla (googlebot/2.1)"}, "user agent"),
         ({"bot_units": ["user-7"]}, {}, "listed unit"),
         ({"bot_rate": 1}, {}, "too many impressions an hour"),
+        ({"bot_rate": 1}, {"impression": "i-1"}, "too many impressions an hour"),
     ],
 )
 def test_bots_are_served_and_do_not_count(
@@ -352,10 +362,14 @@ def test_units_and_queries_can_be_stored_as_hashes(tmp_path: Path) -> None:
         assert "trail" not in str(row)
         assert row["key"] is None
         whole = interleaf.interleave(RANKINGS, k=6, key=("shoes", 1, "user-7", "trail")).documents
+        wrong = service.show(query="other words", impression=row["impression"], page=2, rankings={})
+        assert (wrong.status_code, wrong.json()["error"]["field"]) == (422, "query")
         further = service.show(impression=row["impression"], page=2, rankings={})
         assert further.json()["documents"] == list(whole[3:])
         assert exported(service).to_pylist()[0]["key"] is None
         assert service.ask("DELETE", "/v1/units/user-7").json() == {"impressions": 1}
+        service.show(unit="a/b")
+        assert service.ask("DELETE", "/v1/units/a%2Fb").json() == {"impressions": 1}
         assert exported(service).num_rows == 0
 
 
@@ -386,7 +400,7 @@ def test_the_service_is_healthy_until_its_store_is_away(service: Live) -> None:
 def test_everything_is_described(service: Live) -> None:
     document = service.ask("GET", "/openapi.json").json()
     routes = {route.path for route in service.client.app.routes if route.path.startswith("/v1")}  # type: ignore[attr-defined]
-    assert routes <= set(document["paths"])
+    assert {path.replace(":path", "") for path in routes} <= set(document["paths"])
     assert set(document["components"]["schemas"]["Experiment"]["properties"]) >= set(SHOES)
 
 
@@ -420,3 +434,46 @@ def test_while_the_store_is_away_nothing_is_acknowledged(service: Live) -> None:
     for answer in (service.show(query="another"), service.tell(click(shown))):
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert answer.json()["error"]["code"] == "store_away"
+
+
+def test_an_impression_that_is_sent_again_is_no_sign_of_a_bot(service: Live) -> None:
+    service.make(bot_rate=2)
+    for _ in range(4):
+        service.show(impression="i-1")
+    service.show(query="another")
+    assert {row["excluded"] for row in exported(service).to_pylist()} == {None}
+
+
+def test_captions_of_a_further_page_are_kept(service: Live) -> None:
+    service.make()
+    first = service.show(impression="i-1", captions={"a": {"title": "A"}}).json()
+    captions = {document: {"title": document.upper()} for document in "abcdefgh"}
+    second = service.show(impression="i-1", page=2, rankings={}, captions=captions).json()
+    (row,) = exported(service).to_pylist()
+    titles = [caption and caption["title"] for caption in row["captions"]]
+    assert titles == ["A" if one == "a" else None for one in first["documents"]] + [
+        one.upper() for one in second["documents"]
+    ]
+
+
+def test_a_slow_report_keeps_no_request_waiting(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    service.make()
+    service.show()
+    inside = service.client.app.state.service  # type: ignore[attr-defined]
+    slow, calls = inside.reports.standing, []
+
+    def standing(name: str, version: int) -> Any:
+        calls.append(name)
+        time.sleep(1.0)
+        return slow(name, version)
+
+    monkeypatch.setattr(inside.reports, "standing", standing)
+    with ThreadPoolExecutor(12) as viewers:
+        waiting = [viewers.submit(service.report) for _ in range(12)]
+        time.sleep(0.2)
+        began = time.perf_counter()
+        assert service.show(query="meanwhile").status_code == 201
+        spent = time.perf_counter() - began
+        assert [one.result().status_code for one in waiting] == [200] * 12
+    assert spent < 0.7
+    assert len(calls) <= 2  # all of them wait for the same one

@@ -112,6 +112,20 @@ def test_without_keys_a_form_of_another_page_cannot_reach_in(tmp_path: Path) -> 
             assert answer.json()["error"]["code"] in ("not_json", "invalid")
 
 
+@pytest.mark.parametrize("path", ["/v1/experiments/shoes/stop", "/v1/experiments/shoes/start"])
+def test_without_keys_a_button_of_another_page_cannot_press_ours(tmp_path: Path, path: str) -> None:
+    with live(tmp_path) as service:
+        service.make(start=False)
+        headers = {"Origin": "https://evil.example", "Content-Type": "application/x-www-form-urlencoded"}
+        answer = service.ask("POST", path, headers=headers, content="a=b")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cross_site")
+        assert service.ask("DELETE", "/v1/units/u", headers=headers).status_code == 403
+        assert (
+            service.ask("POST", "/v1/experiments/shoes/start", headers={"Origin": "http://127.0.0.1"}).status_code
+            == 200
+        )
+
+
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "evil.example:80", ""])
 def test_without_keys_only_this_machine_is_answered(tmp_path: Path, host: str) -> None:
     with live(tmp_path) as service:
@@ -125,6 +139,11 @@ def test_an_address_that_others_reach_needs_keys(tmp_path: Path) -> None:
     place = Place(str(tmp_path / "store.sqlite"), host="0.0.0.0")
     with pytest.raises(InterleafError, match="no keys"):
         serve(place, Settings())
+    with pytest.raises(InterleafError, match="port 99999"):
+        serve(Place(str(tmp_path / "store.sqlite"), port=99_999), Settings())
+    for wrong in ({"retention_days": -1.0}, {"requests_per_second": 0.5}, {"queries": "hash"}):
+        with pytest.raises(InterleafError):
+            Settings(**wrong)
     with pytest.raises(InterleafError, match="PostgreSQL"):
         serve(Place(str(tmp_path / "store.sqlite"), workers=2), Settings())
     assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "10.0.0.1", "example.org")] == [

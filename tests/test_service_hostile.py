@@ -48,7 +48,7 @@ def test_requests_made_up_from_the_description(call: Call, address: str) -> None
     """Both such as the description allows and such as it does not, about names that exist and others."""
 
     @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-    @given(DESCRIBED[call.path][call.method].as_strategy(), st.booleans())
+    @given(DESCRIBED[call.address][call.method].as_strategy(), st.booleans())
     def run(case: Case[Any], known: bool) -> None:
         if known and "name" in case.path_parameters:
             case.path_parameters["name"] = "shoes"
@@ -73,6 +73,8 @@ MARKUP = "<script>alert(1)</script>\u202e\x01\x1b[31m'\";--"
         json.dumps({"rankings": {"production": [""], "candidate": ["b"]}}).encode(),
         json.dumps({"rankings": {"production": ["a"] * 5000}}).encode(),
         json.dumps({"rankings": RANKINGS, "fixed": {"-1": "x"}}).encode(),
+        json.dumps({"name": "big", "rankers": ["a", "b"], "k": 10**400}).encode(),
+        json.dumps({"unit": "x" * 251, "rankings": RANKINGS}).encode(),
         json.dumps({"rankings": RANKINGS, "fixed": {"1": "x", "2": "x"}}).encode(),
         json.dumps({"rankings": RANKINGS, "page": 51}).encode(),
         json.dumps({"rankings": {"stranger": ["a"]}}).encode(),
@@ -89,18 +91,18 @@ def test_what_cannot_be_a_request_is_refused_with_a_sentence(service: Live, body
 
 
 @pytest.mark.parametrize(
-    "text", [MARKUP, "\u00e9\u0301", "\U0001f45f" * 100, " ", "../../etc/passwd", "a" * 512, "' OR 1=1 --"]
+    "text", [MARKUP, "\u00e9\u0301", "\U0001f45f" * 100, " ", "../../etc/passwd", "a" * 240, "' OR 1=1 --"]
 )
 def test_strange_ids_come_back_as_they_were(service: Live, text: str) -> None:
     rankings = {"production": [text, "b"], "candidate": ["b", text]}
-    shown = service.show(unit=text, query=text, rankings=rankings, impression=f"i {text}"[:512], session=text)
+    shown = service.show(unit=text, query=text, rankings=rankings, impression=f"i {text}"[:250], session=text)
     assert shown.status_code in (200, 201), shown.text
     assert set(shown.json()["documents"]) == {text, "b"}
     taken = service.tell(
-        {"impression": f"i {text}"[:512], "document": text, "event": f"e {text}"[:512], "kind": text[:100]}
+        {"impression": f"i {text}"[:250], "document": text, "event": f"e {text}"[:250], "kind": text[:100]}
     )
     assert taken.status_code == 202
-    row = service.store.row(f"i {text}"[:512])
+    row = service.store.row(f"i {text}"[:250])
     assert (row["unit"], row["query"]) == (text, text)
 
 

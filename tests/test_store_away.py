@@ -4,8 +4,10 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -36,6 +38,14 @@ __all__ = ["address", "store"]
 
 def ids_of(store: SqlStore) -> list[str]:
     return exported(store, "shop").column("impression").to_pylist()  # type: ignore[no-any-return]
+
+
+def wait_for(store: SqlStore) -> None:
+    """Until it answers again."""
+    for _ in range(50):
+        with suppress(StoreError):
+            return store.check()
+    store.check()
 
 
 def poison(one: Impression) -> Iterator[Impression]:
@@ -167,15 +177,72 @@ def test_a_server_that_stops_and_comes_back_is_away_meanwhile(tmp_path: Path, mo
             opened(address)
     finally:
         server().start()
-    for _ in range(50):
-        try:
-            store.check()
-            break
-        except StoreError:
-            continue
+    wait_for(store)
     assert store.write([one, two], [click(one), click(two)])[0][1] is None
     assert sorted(ids_of(store)) == [one.id, two.id]
     check_sums(store, "shop")
+    store.close()
+
+
+@contextmanager
+def stopped_server() -> Iterator[None]:
+    """The server and its processes do nothing, and say nothing."""
+    number = int((Path(server().pgdata) / "postmaster.pid").read_text().split()[0])
+    import psutil  # type: ignore[import-untyped]  # which the package of the server brings
+
+    first = psutil.Process(number)
+    first.suspend()
+    children = first.children()  # there are no new ones now
+    for process in children:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in (*children, first):
+            process.resume()
+
+
+def test_a_server_that_hangs_is_away_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = address_of("postgres", tmp_path)
+    from interleaf.store import postgres
+
+    for name, seconds in (("WAIT", 1.0), ("WRITING", 0.5), ("READING", 0.5), ("LONGER", 0.5)):
+        monkeypatch.setattr(postgres, name, seconds)
+    store = opened(address)
+    one = impression(running(store), 1)
+    begun = monotonic()
+    for database in (store._database.writing, store._database.reading):
+        with pytest.raises(StoreError, match="away"), database() as transaction, stopped_server():
+            transaction.rows("SELECT 1")
+    with stopped_server():
+        for call in (store.check, store.experiments, lambda: store.write([one], [click(one)])):
+            with pytest.raises(StoreError, match="away"):
+                call()
+    assert monotonic() - begun < 8
+    wait_for(store)
+    assert store.write([one], [click(one)]) == ([None], [ACCEPTED])
+    assert ids_of(store) == [one.id]
+    check_sums(store, "shop")
+    store.close()
+
+
+def test_nobody_waits_for_ever_for_another_worker_or_for_a_statement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = address_of("postgres", tmp_path)
+    from interleaf.store import postgres
+
+    for name, seconds in (("LOCK", 0.2), ("WRITING", 0.5), ("READING", 0.6)):
+        monkeypatch.setattr(postgres, name, seconds)
+    store = opened(address)
+    with store._database.writing() as other:
+        other.change("UPDATE pulse SET beats = beats + 1")
+        with pytest.raises(StoreError, match="LockNotAvailable"):
+            store.check()
+    for database in (store._database.writing, store._database.reading):
+        with pytest.raises(StoreError, match="QueryCanceled"), database() as transaction:
+            transaction.rows("SELECT pg_sleep(9)")
+    store.check()
     store.close()
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from interleaf.store import reasons, writing
+from interleaf.store import attribution, matching, reasons
 from interleaf.store.contract import ACCEPTED, REPEATED, Event
 from interleaf.store.sql import SqlStore
 from interleaf.store.writing import Writing
@@ -194,9 +194,86 @@ def test_an_event_of_a_unit_counts_in_every_experiment_that_looks_for_it(store: 
 def test_an_event_is_looked_for_in_the_latest_impressions_of_a_crawler(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "MOST_SHOWINGS", 3)
+    monkeypatch.setattr(matching, "MOST_SHOWINGS", 3)
     settings = running(store, attribution="every_impression", k=6)
     made = [impression(settings, number, number, unit="u1") for number in range(6)]
     other = impression(settings, 9, unit="u2")
     store.write([other, *made], [by_unit("d3"), by_unit("d3", unit="u2", name="e2")])
     assert sorted(ranks_of(store)) == sorted([other.id, *(one.id for one in made[3:])])
+
+
+def test_an_event_that_every_impression_gets_goes_to_the_latest_ones(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attribution, "MOST_MATCHES", 2)
+    settings = running(store, attribution="every_impression", k=6)
+    made = [impression(settings, number, number, unit="u1") for number in range(5)]
+    assert store.write(made, [by_unit("d3")])[1] == [ACCEPTED]
+    assert sorted(ranks_of(store)) == [made[3].id, made[4].id]
+
+
+@pytest.mark.parametrize("way", ["last_impression", "every_impression", "most_shown"])
+def test_impressions_that_are_left_out_get_no_events_of_units(store: SqlStore, way: str) -> None:
+    settings = running(store, attribution=way, k=6)
+    one, crawled = impression(settings, 1, unit="u1"), impression(settings, 2, SECOND, unit="u1", excluded="a crawler")
+    only = impression(settings, 3, unit="u2", excluded="a crawler")
+    events = [by_unit("d3"), by_unit("d3", unit="u2", name="e2")]
+    assert store.write([one, crawled, only], events)[1] == [ACCEPTED, reasons.NOT_SHOWN]
+    assert list(ranks_of(store)) == [one.id]
+    assert store.write([], [click(crawled)])[1] == [ACCEPTED]  # who names it means it
+
+
+def test_a_window_may_be_over_before_the_impression_is_folded(store: SqlStore) -> None:
+    settings = running(store, attribution="last_impression", k=6)
+    one = replace(impression(settings, 1, unit="u1"), until=START + 60 * SECOND)
+    events = [
+        *(click(one, 1, 60 * SECOND), click(one, 2, 60 * SECOND + 1)),
+        *(by_unit("d3", 60 * SECOND), by_unit("d3", 60 * SECOND + 1, name="late")),
+    ]
+    assert store.write([one], events)[1] == [ACCEPTED, reasons.LATE] * 2
+    assert store.fold(one.closes - 1) == 0
+    assert store.write([], [click(one, 3, 10 * SECOND)])[1] == [ACCEPTED]
+    assert store.fold(one.closes) == 1
+    assert store.counts("shop").apart == {reasons.LATE: 2}
+    check_sums(store, "shop")
+
+
+def test_an_event_that_waited_is_matched_within_the_window_only(store: SqlStore) -> None:
+    settings = running(store, attribution="last_impression", k=6)
+    one = replace(impression(settings, 1, unit="u1"), until=START + 60 * SECOND)
+    store.write([], [by_unit("d3", 60 * SECOND), by_unit("d3", 60 * SECOND + 1, name="late")])
+    store.write([one], [])
+    assert [event["event"] for event in store.examples("shop")[0]["events"]] == ["purchase-1"]
+
+
+def test_events_of_a_unit_that_come_too_late_are_told_to_the_experiment(store: SqlStore) -> None:
+    settings = running(store, attribution="last_impression", k=6)
+    running(store, name="other", attribution="last_impression", k=6)
+    old, young = impression(settings, 1, unit="u1"), impression(settings, 2, 3 * HOUR, unit="u1")
+    store.write([old], [])
+    assert store.write([], [by_unit("d3", HOUR + 1, name="late")])[1] == [reasons.LATE]
+    assert store.fold(START + HOUR) == 1
+    fates = store.write(
+        [young],
+        [
+            *(by_unit("d3", HOUR - 1, name="folded"), by_unit("d3", 2 * HOUR, name="later")),
+            *(by_unit("d3", -HOUR, name="early"), by_unit("d9", 3 * HOUR, name="unseen")),
+        ],
+    )[1]
+    assert fates == [reasons.FOLDED, reasons.LATE, reasons.EARLY, reasons.NOT_SHOWN]
+    assert store.counts("shop").apart == {reasons.FOLDED: 1, reasons.LATE: 2, reasons.EARLY: 1}
+    assert store.unplaced() == {reasons.NOT_SHOWN: 1}
+    assert store.counts("other").apart == {}
+
+
+def test_what_was_too_late_for_one_impression_waits_for_one_that_was_shown_before(store: SqlStore) -> None:
+    settings = running(store, attribution="last_impression", k=6)
+    seconds = 0, 7230, 7190
+    old, after, before = (impression(settings, number, at * SECOND, unit="u1") for number, at in enumerate(seconds))
+    store.write([old], [])
+    assert store.write([], [by_unit("d3", 7200 * SECOND)])[1] == [reasons.LATE]
+    store.write([after], [])
+    assert ranks_of(store) == {}  # it came before what was shown half a minute later
+    store.write([before], [])
+    assert list(ranks_of(store)) == [before.id]
+    assert store.counts("shop").apart == {}

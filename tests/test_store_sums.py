@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from interleaf.analysis import tally_log
 from interleaf.errors import DataError
 from interleaf.report.build import report
-from interleaf.store import opened
+from interleaf.store import folding, opened
 from interleaf.store.batches import CLICKED_ALL
 from interleaf.store.contract import Counts
 from interleaf.store.folding import Folding
@@ -112,6 +112,25 @@ def test_folding_changes_nothing_and_ends(store: SqlStore) -> None:
     assert parts == [120, 60, 20]  # each larger than the next one: a fold rewrites the small ones
     assert store.counts("shop") == Counts(0, 200, {})
     assert report(store.tallies("shop")["click"], report_settings_of(settings)).to_dict() == wanted
+
+
+def test_folds_hold_nothing_and_reports_hold_what_the_last_ones_were_made_of(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folding, "MOST_HELD", 2)
+    shop, *others = (running(store, name=name) for name in ("shop", "b", "c"))
+    store.write([impression(shop, number, number) for number in range(100)], [])
+    store.write([impression(one, 1, HOUR) for one in others], [])
+    for number in range(100):
+        assert store.fold(START + HOUR + number) == 1
+    assert not store._folding._held
+    for name in ("shop", "b", "c", "shop"):
+        check_sums(store, name)
+    held = store._folding._held
+    assert list(held) == [("c", 1, "click"), ("shop", 1, "click")]
+    with store._database.reading() as transaction:
+        there = [number for (number,) in transaction.rows("SELECT number FROM sums ORDER BY number")]
+    assert list(held["shop", 1, "click"]) == there
 
 
 def test_a_fold_that_breaks_off_has_not_happened(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
-from interleaf.engines import local
+from interleaf.engines import local, spark
+from interleaf.engines.choice import SPARK, chosen
 from interleaf.engines.work import Task
 from interleaf.errors import DataError, listed
 from interleaf.log import Progress
@@ -42,6 +43,7 @@ def tally_log(
     version: int | None = None,
     exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
     credit: Learned | str | PathLike[str] | None = None,
+    engine: str | None = None,
     threads: int = 0,
     progress: Progress | None = None,
 ) -> Tally:
@@ -59,6 +61,8 @@ def tally_log(
         scoring = credited(scoring, credit if isinstance(credit, Learned) else Learned.load(credit))
     exclusion = exclude if isinstance(exclude, Exclusion) else Exclusion(exclude or {})
     task = Task(scoring, tuple(by), exclusion, experiment, version)
+    if chosen(engine, log) == SPARK:
+        return spark.tally_log(log, task)
     return local.tally_log(log, task, threads=threads, progress=progress)
 
 
@@ -91,12 +95,13 @@ def analyze(
     """A log to a verdict, with health checks before it and every number behind it.
 
     `log` is a path, a glob or a folder, or several (Parquet, JSON lines, kept tallies); a table or stream of Arrow, a
-    data frame; or a `Tally`. `scheme`, `method`: how clicks become scores, by default as the lists were composed.
-    `events`: the kinds that count, with weights; `dwell`, `first`, `window`: which of them. `exclude`, such as
-    `{"device": ["bot"]}`, or an `Exclusion` of units, too: crawlers and internal traffic, left out and counted. `by`:
-    attributes to split by. `credit`: what `learn` wrote, in place of equal credit. `control`: whom the others are
-    compared with. `look=(2, 5)`: this is the second of five planned looks; without, the verdict rests on intervals that
-    hold however often one looks, narrowest at `planned_units`.
+    data frame, also one of Spark; or a `Tally`. `scheme`, `method`: how clicks become scores, by default as the lists
+    were composed. `events`: the kinds that count, with weights; `dwell`, `first`, `window`: which of them. `exclude`,
+    such as `{"device": ["bot"]}`, or an `Exclusion` of units, too: crawlers and internal traffic, left out and counted.
+    `by`: attributes to split by. `engine="spark"`: Parquet, read by Spark's executors. `credit`: what `learn` wrote,
+    in place of equal credit. `control`: whom the others are compared with. `look=(2, 5)`: this is the second of five
+    planned looks; without, the verdict rests on intervals that hold however often one looks, narrowest at
+    `planned_units`.
     """
     settings = Settings(control, confidence, planned_units, correction, look, aa, holdout, seed=seed)
     return report(analyzed_tally(log, scheme, by, **options), settings)

@@ -57,7 +57,7 @@ class ExperimentError(InterleafError):
     def __init__(self, field: str, value: object, remedy: str) -> None:
         shown = "" if value is None else f" is {repr(value)[:200]}"
         super().__init__(f"{field}{shown}: {remedy}")
-        self.field = field
+        self.field, self.remedy = field, remedy
 
 
 class StateError(InterleafError):

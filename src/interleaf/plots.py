@@ -135,8 +135,11 @@ def over_time(
     )
     base = altair.Chart(altair.Data(values=list(rows))).encode(x=days)
     heights = altair.Y(f"{band[0]}:Q", title=y, scale=scale)
+    around = base.mark_area(color=BLUE, opacity=0.22)
+    if len({row[time] for row in rows}) == 1:  # an area needs two
+        around = base.mark_rule(color=BLUE, opacity=0.55, strokeWidth=3)
     parts = [
-        base.mark_area(color=BLUE, opacity=0.22).encode(y=heights, y2=f"{band[1]}:Q"),
+        around.encode(y=heights, y2=f"{band[1]}:Q"),
         _zero(altair, "y"),
         base.mark_line(color=BLUE, strokeWidth=2.5, point=altair.MarkConfig(color=BLUE)).encode(y=f"{y}:Q"),
     ]

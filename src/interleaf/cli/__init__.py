@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from interleaf import __version__
-from interleaf.cli import caption, demo, learn, lists, logs, reuse, serve, studies
+from interleaf.cli import caption, demo, learn, lists, logs, reuse, serve, studies, transfer
 from interleaf.errors import InterleafError
 
 
@@ -147,6 +147,23 @@ VERBS = (
         "&& interleaf reuse old.parquet --rankings A C",
         reuse.reuse_options,
         reuse.run_reuse,
+    ),
+    Verb(
+        "import",
+        "a log of another system, such as UBI, Solr or OpenSearch, as one of ours",
+        "interleaf simulate --impressions 500 --log world.parquet "
+        "&& interleaf export ubi world.parquet --out ubi.ndjson "
+        "&& interleaf import ubi ubi.ndjson --out back.parquet",
+        transfer.import_options,
+        transfer.run_import,
+    ),
+    Verb(
+        "export",
+        "a log for other systems: UBI, TREC runs, Parquet, JSON lines",
+        "interleaf simulate --impressions 500 --log world.parquet "
+        "&& interleaf export ubi world.parquet --out ubi.ndjson",
+        transfer.export_options,
+        transfer.run_export,
     ),
     Verb(
         "serve",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from interleaf.cli.logs import log_options, log_settings, write_text
+from interleaf.cli.logs import engine_options, log_options, log_settings, write_text
 from interleaf.cli.show import print_json
 from interleaf.errors import DataError
 
@@ -13,6 +13,7 @@ def learn_options(made: argparse.ArgumentParser) -> None:
     """Which logs, who is better in them, how to learn, and where to put it."""
     made.add_argument("log", nargs="+", metavar="LOG", help="logs of experiments of two rankers; or kept sums (.sums)")
     log_options(made)
+    engine_options(made)
     made.add_argument(
         "--better",
         nargs="+",
@@ -41,7 +42,7 @@ def run_learn(options: argparse.Namespace) -> int:
     from interleaf.refine.learn import learn
     from interleaf.refine.learn.learning import training_of
 
-    settings = log_settings(options) | {"scheme": options.scheme}
+    settings = log_settings(options) | {"scheme": options.scheme, "engine": options.engine}
     captions = Model.load(options.captions) if options.captions else None
     training = training_of(options.log, options.features, captions=captions, **settings)
     if options.sums:

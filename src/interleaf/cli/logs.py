@@ -15,6 +15,7 @@ def analyze_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("log", nargs="+", metavar="LOG", help="Parquet or JSON lines: files, globs, folders; or tallies")
     log_options(made)
     tally_options(made)
+    engine_options(made)
     made.add_argument("--control", help="the ranker that others are compared with")
     made.add_argument("--confidence", type=float, default=0.95)
     made.add_argument("--planned-units", type=int, default=2000, help="where the anytime interval is narrowest")
@@ -29,18 +30,21 @@ def analyze_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--strict", action="store_true", help="exit with status 1 if a health check failed")
 
 
-def log_options(made: argparse.ArgumentParser) -> None:
-    """How a log is read, and what counts."""
+def log_options(
+    made: argparse.ArgumentParser,
+    method: str = "score by another method than the one that composed the lists",
+    events: tuple[str, str] = ("KIND[=WEIGHT]", "click; or such as click purchase=5"),
+    version: str = "which one; the latest if left out",
+) -> None:
+    """How a log is read, and what counts; some words differ between commands."""
     made.add_argument("--scheme", help="how clicks become a score; the method's default if left out")
-    made.add_argument("--method", help="score by another method than the one that composed the lists")
-    made.add_argument(
-        "--events", nargs="+", default=[], metavar="KIND[=WEIGHT]", help="click; or such as click purchase=5"
-    )
+    made.add_argument("--method", help=method)
+    made.add_argument("--events", nargs="+", default=[], metavar=events[0], help=events[1])
     made.add_argument("--dwell", type=float, metavar="SECONDS", help="count events with at least this dwell time")
     made.add_argument("--first", action="store_true", help="count the first event of an impression only")
     made.add_argument("--window", type=float, metavar="SECONDS", help="count events up to this long after the list")
     made.add_argument("--experiment", help="which one, where the log holds several")
-    made.add_argument("--version", type=int, help="which one; the latest if left out")
+    made.add_argument("--version", type=int, help=version)
     made.add_argument("--exclude", nargs="+", default=[], metavar="ATTRIBUTE=VALUE", help="leave rows out, and count")
     made.add_argument("--exclude-units", metavar="FILE", help="leave out units, one a line: internal traffic")
     made.add_argument("--most-impressions", type=int, metavar="N", help="leave out units with more: crawlers")
@@ -51,6 +55,13 @@ def tally_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--by", nargs="+", default=[], metavar="ATTRIBUTE", help="split by device, country, ...")
     made.add_argument("--sessions", type=float, metavar="SECONDS", help="score queries of a unit less apart as one")
     made.add_argument("--credit", metavar="FILE", help="what a click is worth, as interleaf learn wrote it")
+
+
+def engine_options(made: argparse.ArgumentParser) -> None:
+    """Where the log is read."""
+    made.add_argument(
+        "--engine", choices=("local", "spark"), help="local if left out; spark: Parquet, read by its executors"
+    )
 
 
 def run_analyze(options: argparse.Namespace) -> int:
@@ -85,7 +96,8 @@ def _tally(options: argparse.Namespace) -> Any:
     """The sums of the log, or of kept tallies."""
     from interleaf.analysis import TALLY, analyzed_tally
 
-    settings = log_settings(options) | {"sessions": options.sessions, "credit": options.credit}
+    others = {"sessions": options.sessions, "credit": options.credit, "engine": options.engine}
+    settings = log_settings(options) | others
     if any(path.endswith(TALLY) for path in options.log):
         del settings["progress"]
     return analyzed_tally(options.log, options.scheme, options.by, **settings)
@@ -165,6 +177,7 @@ def plan_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("log", nargs="*", metavar="LOG", help="a pilot log or tallies: how much people differ, from data")
     log_options(made)
     tally_options(made)
+    engine_options(made)
     made.add_argument(
         "--effect", type=float, help="the score to be found, such as 0.02; the one of the log if left out"
     )

@@ -20,7 +20,12 @@ def reuse_options(made: argparse.ArgumentParser) -> None:
         metavar="NAME=FILE",
         help="new rankers, as TREC runs or lines of query, document, score; a NAME alone is a ranker of the log",
     )
-    log_options(made)
+    log_options(
+        made,
+        method="what new rankers would be compared by; the method of most old lists if left out",
+        events=("KIND", "kinds of events that count, all alike: click, if left out"),
+        version="which one; all of them if left out",
+    )
     made.add_argument(
         "--clip", type=float, default=10.0, metavar="W", help="the bound of the clipped estimate's weights"
     )

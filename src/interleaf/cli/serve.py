@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -26,14 +27,14 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf serve`."""
     _store_option(parser)
     parser.add_argument("--host", default="127.0.0.1", help="address; others than this machine's need keys")
-    parser.add_argument("--port", type=int, default=8080)
-    parser.add_argument("--workers", type=int, default=1, help="processes; several share a PostgreSQL")
+    parser.add_argument("--port", type=int, default=8080, help="default: %(default)s")
+    parser.add_argument("--workers", type=int, default=1, help="processes; several share a PostgreSQL (%(default)s)")
     parser.add_argument("--unit-secret-file", type=Path, help="store units as hashes keyed with what this file holds")
     parser.add_argument(
         "--queries", choices=("keep", "hash", "drop"), default="keep", help="what is stored of query texts"
     )
     parser.add_argument("--retention-days", type=float, help="delete rows of closed impressions after so many days")
-    parser.add_argument("--most-requests", type=float, default=10_000, help="requests a second of one key")
+    parser.add_argument("--most-requests", type=float, default=10_000, help="a second, of one key (%(default)s)")
 
 
 def run_serve(options: argparse.Namespace) -> int:
@@ -84,7 +85,9 @@ def run_keys(options: argparse.Namespace) -> int:
     try:
         if options.action == "add":
             key, secret = store.add_key(options.role, options.label or options.role, now)
-            print(f"{secret}\nkey {key.id}, role {key.role}; the line above is shown this once", flush=True)
+            print(secret, flush=True)
+            if sys.stdout.isatty():  # a pipe or a file gets the secret alone
+                print(f"key {key.id}, role {key.role}; the line above is shown this once")
         elif options.action == "revoke":
             if not store.revoke(options.id, now):
                 raise InterleafError(f"there is no key {options.id!r} that is not revoked; see interleaf keys list")

@@ -47,6 +47,8 @@ class Demo:
     def __post_init__(self) -> None:
         if self.people < 0:
             raise InterleafError(f"{self.people} people cannot search; give --people 0 or more")
+        if self.until_decided and not self.people:
+            raise InterleafError("nobody decides anything with --people 0; give more, or leave out --until-decided")
         for ranker in self.rankers:
             ranker_of(ranker)
 
@@ -86,15 +88,18 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
 
 def _watched(demo: Demo, live: Live, crowd: Crowd, line: RunningLine) -> Report | None:
     """Say how it stands until it is over; the last report."""
-    report, has_gone = None, False
+    report, has_gone, is_told = None, False, False
     try:
         while True:
             had_gone, has_gone = has_gone, crowd.has_gone  # a report is up to a second old
             report = live.report()
             if crowd.problem is not None:
                 raise crowd.problem
-            line.show(line_of(report) + "; all of them have searched" * (has_gone and demo.people > 0))
-            if demo.until_decided and (_is_decided(report) or (had_gone and demo.people)):
+            if had_gone and not is_told and demo.people:
+                is_told = True
+                line.end(f"All {demo.people:,} people have searched; " + _then(demo, report))
+            line.show(line_of(report))
+            if demo.until_decided and (_is_decided(report) or had_gone):
                 break
             time.sleep(LOOK)
     except KeyboardInterrupt:
@@ -102,6 +107,13 @@ def _watched(demo: Demo, live: Live, crowd: Crowd, line: RunningLine) -> Report 
         report = live.report()
     line.end(line_of(report))
     return report
+
+
+def _then(demo: Demo, report: Report | None) -> str:
+    """What is left when all people have gone."""
+    if not demo.until_decided:
+        return "you may go on, and Ctrl-C ends."
+    return "it is decided." if _is_decided(report) else "nothing is decided."
 
 
 def _is_decided(report: Report | None) -> bool:

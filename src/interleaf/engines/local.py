@@ -13,12 +13,11 @@ from dataclasses import replace
 from queue import Full, Queue
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from interleaf import buckets, log
-from interleaf.decode.columns import column, texts
+from interleaf import log
 from interleaf.engines.book import Book
+from interleaf.engines.crawlers import frequent, visits
 from interleaf.engines.work import Task, repeats, work
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
@@ -120,26 +119,4 @@ def _crawlers(source: Any, most: int) -> Array:
     """The hashes of units with more impressions than that, in order: a pass over the units alone."""
     if isinstance(source, Iterator | pa.RecordBatchReader):
         raise DataError("most_impressions reads the log twice; give paths or a table, not a stream")
-    held: list[tuple[Array, Array]] = []
-    waiting = 0
-    for batch in log.read(source, ("unit",)):
-        array = column(batch, "unit")
-        if array is None:
-            continue
-        names = texts(array)
-        found = buckets.hashes(buckets.UNIT, names.offsets, names.data)[names.there]
-        held.append(np.unique(found, return_counts=True))
-        waiting += len(held[-1][0])
-        if waiting > 2 * len(
-            held[0][0]
-        ):  # as rarely as units double: each is sorted a few times, whatever their number
-            held, waiting = [_together(held)], 0
-    units, counts = _together(held) if held else (np.zeros(0, np.uint64), np.zeros(0, np.int64))
-    return units[counts > most]
-
-
-def _together(held: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Counts by unit, of all parts together."""
-    units, places = np.unique(np.concatenate([one for one, _ in held]), return_inverse=True)
-    amounts = np.concatenate([counts for _, counts in held])
-    return units, np.bincount(places, weights=amounts, minlength=len(units)).astype(np.int64)
+    return frequent(visits(log.read(source, ("unit",))), most)

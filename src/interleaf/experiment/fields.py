@@ -5,7 +5,6 @@ A check gives the value back, or raises `ValueError` with the remedy; who calls 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,7 +71,7 @@ class Number:
 
     def check(self, value: Any) -> float | int:
         kinds = (int,) if self.whole else (int, float)
-        right = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
+        right = isinstance(value, kinds) and not isinstance(value, bool)
         if not right or not self.least <= value <= self.most:
             raise ValueError(f"give a {'whole ' * self.whole}number from {self.least:g} to {self.most:,g}")
         return value if self.whole else float(value)
@@ -136,6 +135,8 @@ class Weights:
         if not isinstance(value, Mapping) or not 1 <= len(value) <= self.most:
             raise ValueError(f'give 1 to {self.most} kinds of events with a weight each, such as {{"click": 1.0}}')
         found = {Text(100).check(kind): float(self.weight.check(weight)) for kind, weight in value.items()}
+        if any("=" in kind or "," in kind or kind[0] == "-" for kind in found):
+            raise ValueError("leave '=', ',' and a leading '-' out of kinds: a command line could not name them")
         if not any(found.values()):
             raise ValueError("give at least one of them a weight other than 0")
         return found

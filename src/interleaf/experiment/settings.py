@@ -134,6 +134,11 @@ class Experiment:
         return found | {WEIGHTED: dict(self.events)} if len(kinds) > 1 else found
 
     @property
+    def needed(self) -> tuple[str, ...]:
+        """Whose rankings there must be to mix: some trials of the set-up need the control's alone."""
+        return (self.control,) if self.mode in (AA, LOSER) else self.rankers
+
+    @property
     def scored_by(self) -> str | None:
         """The scheme of the report: of an A/A, plain ownership, since identical rankings tie under every other."""
         return AA_SCHEME if self.mode == AA else self.scheme

@@ -56,16 +56,16 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
     given = _given(experiment, request)
     size = request.k or experiment.k
     arm, served = assign(experiment, unit), _served(experiment, given)
-    if arm == OUTSIDE or not served:
-        control = given[served] if served else []
-        return Shown(_page(control[: size * request.page], request.fixed, size, request.page), arm, None)
-    rankings = _as_mode(experiment, given, (experiment.name, version, unit), size)
-    missing = [name for name in experiment.rankers if not rankings[name]]
-    method = experiment.method
+    if arm == OUTSIDE or not served or not _room(size * request.page, request.fixed):
+        return Shown(unmixed(experiment, request), arm, None)
+    missing = [name for name in experiment.needed if not given[name]]
     if missing:
         arm = FALLBACK
-    if arm != INTERLEAVED:
-        method = unchanged(served if missing else experiment.control).text
+    if arm == INTERLEAVED:
+        rankings = _as_mode(experiment, given, (experiment.name, version, unit), size)
+        method = experiment.method
+    else:
+        rankings, method = given, unchanged(served).text
     key = chance_key(experiment.name, version, unit, request.query)
     row = _composed(rankings, method, key, size, request.page, request.fixed)
     row |= {
@@ -79,6 +79,13 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
         "fallback_reason": f"no ranking of {', '.join(missing)}" if missing else None,
     }
     return Shown(_page(row["documents"], request.fixed, size, request.page), arm, row)
+
+
+def unmixed(experiment: Experiment, request: Request) -> list[str]:
+    """The asked page of the control's list, or of the first that there is: what people see who take no part."""
+    given = _given(experiment, request)
+    served = _served(experiment, given)
+    return _page(given[served] if served else [], request.fixed, request.k or experiment.k, request.page)
 
 
 def chance_key(experiment: str, version: int, unit: str, query: str | None) -> str:
@@ -149,7 +156,7 @@ def _composed(
 
 
 def _room(size: int, fixed: Mapping[int, str]) -> int:
-    return max(size - sum(rank <= size for rank in fixed), 1)
+    return size - sum(rank <= size for rank in fixed)
 
 
 def _page(documents: Sequence[str], fixed: Mapping[int, str], size: int, page: int) -> list[str]:

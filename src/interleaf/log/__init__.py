@@ -7,6 +7,7 @@ writer.py        LogWriter: a log that grows while people search
 appending.py     its files, safe against crashes, threads and forks
 reading.py       read: any log as record batches, with counts of what was not used
 files.py         paths, globs and folders to files
+remote.py        files in object stores
 projection.py    which columns are read
 parquet.py       Parquet files
 arrow.py         tables and streams in memory

@@ -19,6 +19,11 @@ def opened(source: Any) -> tuple[list[str], int | None, Iterator[pa.RecordBatch]
     """The columns of a table, a stream or an iterator of record batches; how many rows it has, if it says; and it."""
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
+    room = type(source).__module__.partition(".")[0]
+    if room == "pandas" and hasattr(source, "columns"):
+        source = _of_pandas(source)
+    elif room == "polars" and hasattr(source, "collect"):  # a lazy frame
+        source = source.collect()
     if hasattr(source, "__arrow_c_stream__"):
         try:
             reader = pa.RecordBatchReader.from_stream(source)
@@ -35,6 +40,25 @@ def opened(source: Any) -> tuple[list[str], int | None, Iterator[pa.RecordBatch]
     batches = _each_checked(source)
     first = next(batches, None)
     return ([], 0, iter(())) if first is None else (first.schema.names, None, chain([first], batches))
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    """Where pandas holds lists and maps as Python's objects, their types are a log's, not what they look like."""
+    columns: dict[str, Any] = {}
+    for field in schema.SCHEMA:
+        if field.name not in frame.columns:
+            continue
+        values = frame[field.name]
+        kind = field.type if values.dtype == object else None
+        try:
+            if kind is not None and pa.types.is_map(kind):
+                values = [list(one.items()) if isinstance(one, dict) else one for one in values]
+            columns[field.name] = pa.array(values, kind, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError) as problem:
+            raise DataError(
+                f"the given data frame: column {field.name!r} should be {field.type}: {problem}; mend its values"
+            ) from None
+    return pa.table(columns)
 
 
 def _each_checked(source: Iterable[Any]) -> Iterator[pa.RecordBatch]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from interleaf import schema
 from interleaf.errors import DataError, listed
+from interleaf.log.remote import Address, found_at, is_remote
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -29,10 +30,15 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 class File(NamedTuple):
     """A file of a log, and how large it was when it was found; `said` are the columns that its folders' names give."""
 
-    path: Path
+    path: Path | Address
     size: int
     is_parquet: bool
     said: dict[str, pa.Scalar]
+
+    @property
+    def here(self) -> Path:
+        """Its path on this machine, where files of lines always are."""
+        return Path(str(self.path))
 
 
 def files_of(paths: Paths) -> list[File]:
@@ -40,8 +46,24 @@ def files_of(paths: Paths) -> list[File]:
     given = [paths] if isinstance(paths, (str, PathLike)) else paths
     if not given:
         raise DataError("there is no log to read; give a path, a glob, a folder, or several")
-    found = {path.resolve(): path for one in given for path in _expanded(os.fspath(one))}
-    return [_file(path) for path in found.values()]
+    found: dict[Path | Address, File] = {}
+    for one in (os.fspath(path) for path in given):
+        if is_remote(one):
+            found |= {file.path: file for file in _remote(one)}
+        else:
+            found |= {path.resolve(): _file(path) for path in _expanded(one)}
+    return list(found.values())
+
+
+def _remote(given: str) -> Iterator[File]:
+    """The Parquet files of an address."""
+    there = False
+    for address, size in found_at(given):
+        if address.name.endswith(PARQUET) and not any(map(_is_scratch, address.parts)):
+            there = True
+            yield File(address, size, True, dict(_said(address)))
+    if not there:
+        raise DataError(f"there is no Parquet file at {given}; logs elsewhere than in folders end in {listed(PARQUET)}")
 
 
 def _expanded(given: str) -> list[Path]:
@@ -95,7 +117,7 @@ def _file(path: Path) -> File:
     return File(path, size, path.name.endswith(PARQUET), dict(_said(path)))
 
 
-def _said(path: Path) -> Iterator[tuple[str, pa.Scalar]]:
+def _said(path: Path | Address) -> Iterator[tuple[str, pa.Scalar]]:
     kinds = {column.name: column.type for column in schema.COLUMNS if not pa.types.is_nested(column.type)}
     for part in path.parts[:-1]:
         name, equals, text = part.partition("=")

@@ -66,7 +66,7 @@ class JoinedLines:
 
     def _events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for file in self._files:
-            for number, line in lines_of(file.path, file.size):
+            for number, line in lines_of(file.here, file.size):
                 if is_surely_impression(line):
                     continue
                 try:
@@ -96,7 +96,7 @@ class JoinedLines:
 
     def _objects(self, file: File) -> Iterator[tuple[int, dict[str, Any]]]:
         """What could be impressions, with the numbers of their lines."""
-        for number, line in lines_of(file.path, file.size):
+        for number, line in lines_of(file.here, file.size):
             if not line.strip():
                 continue
             try:

@@ -102,8 +102,8 @@ def _of_files(files: Sequence[File], asked: Projection, batch_size: int, progres
     rows: int | None = 0
     for file in files:
         if file.is_parquet:
-            found, count = parquet.look(file)
-            rows = None if rows is None else rows + count
+            found, counts = parquet.look(file)
+            rows = None if rows is None else rows + sum(counts)
         else:
             found, rows = schema.SCHEMA.names, None
         columns |= dict.fromkeys(found)

@@ -9,5 +9,6 @@ text.py       for a terminal
 markdown.py   for a file
 page.py       for a browser, in one file; page.html, page.css
 charts.py     its charts
-plain.py      dictionaries, JSON, Arrow
+plain.py      dictionaries, JSON
+frames.py     Arrow tables
 """

@@ -10,7 +10,7 @@ from typing import Any
 from interleaf import plots
 from interleaf.render.figures import MOST_LETTERS, Names, count, share, signed
 from interleaf.render.scorecard import Labelled, followed, furthest, pair_label, shown
-from interleaf.report.record import Comparison, Findings, Point
+from interleaf.report.record import Comparison, Findings, Point, winners
 
 Row = dict[str, Any]
 
@@ -27,6 +27,7 @@ MATRIX = {"the row's ranker does better": (plots.BLUE, "■"), "the column's doe
 INK = "inherit"
 MANY = 12  # pairs: labels of two lines take too much room
 MOST_WRITTEN = 8  # rankers of a matrix with room for its numbers
+MARGIN = 0.15  # of the scale of a chart over time, beyond what it must show
 SLIVER = 0.08  # of a bar: too narrow for its number
 
 
@@ -114,11 +115,13 @@ def outcome_rows(report: Findings, names: Names) -> list[Row]:
 
 
 def matrix_rows(report: Findings, names: Names) -> list[Row]:
-    """A row for each ordered pair of rankers, the strongest ranker first; ▲ and ▼ where the adjusted p is small."""
+    """A row for each ordered pair of rankers, the strongest ranker first; ▲ and ▼ where the verdict is sure."""
     if report.standing is None:
         return []
     order = [place.ranker for place in report.standing.strengths]
     pairs = {(pair.first, pair.second): pair for pair in report.comparisons}
+    found = winners(report.comparisons, report.confidence)
+    sure = {(pair.first, pair.second) for pair, winner in zip(report.comparisons, found, strict=True) if winner}
     rows = []
     for one in order:
         for other in order:
@@ -126,8 +129,8 @@ def matrix_rows(report: Findings, names: Names) -> list[Row]:
             if pair is None:
                 pair, sign = pairs.get((other, one)), -1
             if pair is not None and pair.estimate is not None:
-                sure = pair.adjusted_p_value is not None and pair.adjusted_p_value <= 1 - report.confidence
-                cell = _matrix_cell(sign * pair.estimate, sure, len(order) <= MOST_WRITTEN)
+                is_sure = (pair.first, pair.second) in sure
+                cell = _matrix_cell(sign * pair.estimate, is_sure, len(order) <= MOST_WRITTEN)
                 rows.append({"row": names[one], "column": names[other], **cell})
     return rows
 
@@ -180,7 +183,7 @@ def _over_time(rows: list[Row], report: Findings) -> list[Chart]:
     # Early intervals are wide: what has a quarter of the impressions sets the scale, and they are cut off there.
     late = [row for row in rows if 4 * row["impressions"] >= max(other["impressions"] for other in rows)]
     ends = [row[end] for row in late for end in ("anytime low", "anytime high", "estimate") if row[end] is not None]
-    limits = (min(0.0, *ends), max(0.0, *ends)) if ends else None
+    limits = _room(ends) if ends else None
     times = [datetime.fromisoformat(row["time"]) for row in rows]
     span = max(times) - min(times) if times else timedelta()
     shape = next(shape for most, shape in _TIMES if span <= most)
@@ -200,6 +203,13 @@ def _over_time(rows: list[Row], report: Findings) -> list[Chart]:
         )
         for pair, some in panels.items()
     ]  # fmt: skip
+
+
+def _room(ends: list[float]) -> tuple[float, float]:
+    """All of them and zero, with a margin: a band that is cut off is seen to go on, and to cross zero where it does."""
+    low, high = min(0.0, *ends), max(0.0, *ends)
+    margin = MARGIN * (high - low)
+    return low - margin, high + margin
 
 
 # How a time is written, by the longest span of a chart that it tells apart.
@@ -230,7 +240,7 @@ def _matrix(rows: list[Row], report: Findings) -> list[Chart]:
     spec = plots.heat(
         rows, "row", "column", "strength", "written", colour="better", colours=_colours(MATRIX), cell=(side, side)
     )  # fmt: skip
-    marked = f"by an adjusted p of at most {1 - report.confidence:.2g}"
+    marked = f"with {100 * report.confidence:g} % confidence, held against all pairs, as in the verdict"
     key = {**MATRIX, f"the row's ranker is preferred {marked}": (INK, "▲"), "the column's is": (INK, "▼")}
     return [Chart("Each ranker against each other", "The fuller the colour, the further apart.", spec, key)]
 

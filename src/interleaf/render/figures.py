@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -10,7 +11,9 @@ from interleaf.report.record import Interval
 from interleaf.tables import one_line
 
 MOST_LETTERS = 32  # of a name: enough to know it by, few enough for the margin of a chart
-MOST_IN_SENTENCE = 600
+MOST_IN_SENTENCE = 1200
+MOST_WRAPPED = 100  # letters of a name within a sentence, which has more lines than one
+SMALLEST = 0.5e-6  # what rounds to nothing
 _ISOLATES = dict.fromkeys(range(0x2066, 0x206A))
 
 
@@ -22,11 +25,20 @@ class Names(dict[str, str]):
     ('production', 'aaaaaaaaaaaaaaaaaaa…aaaaaaaaaaaa')
     >>> names["a" * 51]
     'aaaaaaaaaaaaaaaaaaa…aaaaaaaaaaaa (2)'
+    >>> list(Names([f"ranker-with-freshness-{month}-and-diversity" for month in ("october", "november")]).values())
+    ['ranke…eshness-october-an…versity', 'ranke…eshness-november-a…versity']
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         super().__init__()
-        for name in names:
+        given = list(dict.fromkeys(names))
+        cuts: dict[str, list[str]] = {}
+        for name in given:
+            cuts.setdefault(_short(name), []).append(name)
+        for alike in cuts.values():
+            if len(alike) > 1:
+                self.update(_told_apart(alike))
+        for name in given:
             self[name]
 
     def __missing__(self, name: str) -> str:
@@ -40,7 +52,7 @@ class Names(dict[str, str]):
     def within(self, text: str) -> str:
         """A sentence in which long names are short, and which ends."""
         for name in sorted(self, key=len, reverse=True):
-            if len(name) > MOST_LETTERS:
+            if len(name) > MOST_WRAPPED:
                 text = text.replace(name, self[name])
         return one_line(text if len(text) <= MOST_IN_SENTENCE else f"{text[:MOST_IN_SENTENCE]}…")
 
@@ -54,17 +66,25 @@ def _short(name: str) -> str:
     return f"\u2068{name}\u2069" if turns else name
 
 
+def _told_apart(names: list[str]) -> dict[str, str]:
+    """Names that are cut to the same: both ends, and between them where they begin to differ; none, if that fails."""
+    low, high = min(names), max(names)
+    begins = next((place for place, (one, other) in enumerate(zip(low, high, strict=False)) if one != other), len(low))
+    found = {name: _short(f"{name[:5]}…{name[max(begins - 8, 5) :][:18]}…{name[-7:]}") for name in names}
+    return found if len(set(found.values())) == len(names) and begins > 12 else {}
+
+
 def signed(value: float) -> str:
     """An estimate: its sign is its meaning.
 
-    >>> signed(0.0421), signed(-0.00012), signed(0.0), signed(1234.5)
-    ('+0.042', '-0.00012', '0.000', '+1,234')
+    >>> signed(0.0421), signed(-0.00012), signed(0.000025), signed(0.0), signed(1234.5)
+    ('+0.042', '-0.00012', '+0.000025', '0.000', '+1,234')
     """
-    if value == 0:
+    if abs(value) < SMALLEST:
         return "0.000"
     if abs(value) >= 1000:
         return f"{value:+,.0f}"
-    return f"{value:+.3f}" if abs(value) >= 0.001 else f"{value:+.2g}"
+    return f"{value:+.{3 if abs(value) >= 0.001 else min(6, 1 - math.floor(math.log10(abs(value))))}f}"
 
 
 def span(interval: Interval) -> str:

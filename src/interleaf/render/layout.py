@@ -87,11 +87,11 @@ def _dropped(report: Findings, names: Names) -> list[Section]:
 
 def _facts(report: Findings) -> tuple[str, ...]:
     totals = report.totals
-    units = f"{'' if totals.units_are_exact else 'about '}{count(totals.units)}"
+    units = f"{'' if totals.units_are_exact else 'about '}{count(totals.units)} unit{'s' * (totals.units != 1)}"
     return (
         _days(totals),
-        f"{units} units ({count(report.planned_units)} planned)",
-        f"{count(totals.impressions)} impressions",
+        f"{units} ({count(report.planned_units)} planned)",
+        f"{count(totals.impressions)} impression{'s' * (totals.impressions != 1)}",
         f"{count(totals.clicked)} with an event",
     )
 
@@ -100,7 +100,9 @@ def _days(totals: Totals) -> str:
     if totals.since is None or totals.until is None:
         return "no times known"
     days = (totals.until.date() - totals.since.date()).days + 1
-    return f"{count(days)} day{'s' * (days > 1)} ({totals.since:%Y-%m-%d} to {totals.until:%Y-%m-%d})"
+    if days == 1:
+        return f"1 day ({totals.since:%Y-%m-%d})"
+    return f"{count(days)} days ({totals.since:%Y-%m-%d} to {totals.until:%Y-%m-%d})"
 
 
 def _health(report: Findings, names: Names, brief: bool = False) -> Section:
@@ -151,7 +153,7 @@ def _input(report: Findings, names: Names) -> Section:
         ("correction", report.correction),
     ):
         settings.add(setting, setting, names.within(value))
-    counted = Grid("events", "Events that were counted", ["event"], ["how many"])
+    counted = Grid("events", "Events, and what became of them", ["event"], ["how many"])
     for kind, number in report.totals.events.items():
         counted.add(kind, names[kind], count(number))
     dropped = Grid("dropped", "What was dropped", ["what"], ["how many"])

@@ -1,4 +1,4 @@
-"""A report as plain data: a dictionary, JSON, and back; and its comparisons as an Arrow table."""
+"""A report as plain data: a dictionary, JSON, and back."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-import pyarrow as pa
-
 from interleaf.errors import DataError, listed
-from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Comparison, Findings, Interval
+from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Findings
 
 FORMAT = 1  # raised when a stored report can no longer be read as it is
 _STATUSES = (OK, WARNING, FAILED, SKIPPED)
@@ -45,22 +43,6 @@ def from_dict(data: Mapping[str, Any]) -> Findings:
     return report
 
 
-def to_frame(report: Findings) -> pa.Table:
-    """A row a comparison, a column a field; an interval is two columns, `_low` and `_high`."""
-    columns: dict[str, pa.Array] = {}
-    for name, kind in _hints(Comparison).items():
-        values = [getattr(pair, name) for pair in report.comparisons]
-        plain = _without_none(kind)
-        if plain == Interval:
-            for end, suffix in enumerate(("low", "high")):
-                columns[f"{name}_{suffix}"] = pa.array([v if v is None else v[end] for v in values], pa.float64())
-        elif name == "reasons":
-            columns[name] = pa.array([list(value.items()) for value in values], pa.map_(pa.string(), pa.string()))
-        else:
-            columns[name] = pa.array(values, {str: pa.string(), int: pa.int64(), float: pa.float64()}[plain])
-    return pa.table(columns)
-
-
 def _plain(value: Any, where: str) -> Any:
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name), f"{where}.{field.name}") for field in fields(value)}
@@ -77,7 +59,7 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     """A value of the type that the record names, or a DataError that says where it is not."""
     if value is None and type(None) in get_args(kind):
         return None
-    kind = _without_none(kind)
+    kind = without_none(kind)
     if is_dataclass(kind):
         return _read_record(kind, value, where)
     origin, inner = get_origin(kind), get_args(kind)
@@ -120,7 +102,8 @@ def _read_scalar(kind: type, value: Any, where: str) -> Any:
     raise DataError(f"{where} is {value!r}, not {_named(kind)}")
 
 
-def _without_none(kind: Any) -> Any:
+def without_none(kind: Any) -> Any:
+    """The type of a field, where there is a value."""
     if get_origin(kind) in (Union, types.UnionType):
         return next(inner for inner in get_args(kind) if inner is not type(None))
     return kind

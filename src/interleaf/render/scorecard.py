@@ -42,7 +42,7 @@ def main_figures(report: Findings) -> list[Figure]:
         Figure(f"{level} anytime interval", ("anytime_interval",), span),
         Figure("p", ("p_value",), probability),
         Figure("adjusted p", ("adjusted_p_value",), probability),
-        Figure("wins / losses / ties", ("wins", "losses", "ties"), _slashed),
+        Figure("wins / ties / losses", ("wins", "ties", "losses"), _slashed),
         Figure("with an event", ("clicked",), count),
         Figure("units", ("units",), count),
     ]

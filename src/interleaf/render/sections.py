@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from interleaf.render.figures import Names, count, moment, probability, share, signed, span
@@ -65,7 +65,7 @@ def over_time(report: Findings, names: Names) -> Section | None:
     if not report.over_time:
         return None
     points = followed(report)
-    pairs, every = ({(point.first, point.second) for point in some} for some in (points, report.over_time))
+    pairs, every = len({(point.first, point.second) for point in points}), len(report.comparisons)
     interval = f"{100 * report.confidence:g} % anytime interval"
     grid = Grid("over_time", "", ("time (UTC)", "comparison"), ("estimate", interval, "impressions"))
     for point in sorted(points, key=lambda point: point.time)[-MOST_ROWS:]:
@@ -74,10 +74,12 @@ def over_time(report: Findings, names: Names) -> Section | None:
         grid.add(f"{pair} at {time}", time, pair, *figures, count(point.impressions))
     words = (
         "The estimate as it stood at each time, with its anytime interval: safe to watch, however often.",
-        *left_out("Followed are", len(pairs), len(every), "comparisons"),
-        *left_out("The table has the last", len(grid.rows), len(points), "points"),
+        *([f"Followed are the first {pairs:,} of {every:,} comparisons."] if pairs < every else []),
     )
-    return _section("over_time", "Over time", words, [grid], names, folded=True)
+    made = _section("over_time", "Over time", words, [grid], names, folded=True)
+    return replace(
+        made, reasons=(*left_out("The table has the last", len(grid.rows), len(points), "points"), *made.reasons)
+    )
 
 
 def outcomes(report: Findings, names: Names) -> Section | None:
@@ -168,8 +170,16 @@ def neutrality(report: Findings, names: Names) -> Section | None:
     grid = Grid("neutrality", "", ["ranker"], ("documents shown", "shown first", "mean reciprocal rank"))
     for row in report.neutrality:
         mean = written(lambda value: f"{value:.3f}", row.mean_reciprocal_rank)
-        grid.add(names[row.ranker], names[row.ranker], f"{row.documents_shown:,.2f}", f"{row.shown_first:,.3f}", mean)
-    words = ("How each ranker fared in the lists, before any click: these figures should be flat.",)
+        grid.add(names[row.ranker], names[row.ranker], f"{row.documents_shown:,.2f}", share(row.shown_first), mean)
+    words = (
+        "How each ranker fared in the lists, before any click. Documents shown: how many of its own first page are on "
+        "a list, whoever brought them. Shown first: how many lists begin with its top document. Mean reciprocal rank: "
+        "how high its documents stand, on average.",
+        "Of two rankers, each figure should be about the same; how even the draw was, the check Fair lists tells."
+        if len(report.neutrality) == 2
+        else "Rankers that agree with others share documents with them, so their figures are higher, and nothing is "
+        "wrong with that. What must be even, whoever agrees, is what the check Fair lists tests.",
+    )
     return _section("neutrality", "Neutrality", words, [grid], names, folded=False)
 
 

@@ -118,10 +118,14 @@ def _standing(tally: Tally, result: Compared, settings: Settings) -> Standing | 
     reasons = {"condorcet": places.reason, "strength": fitted.reason}
     return Standing(
         condorcet=places.condorcet,
-        strengths=tuple(map(Strength, rankers, places.copeland, strong, ranges)),
+        strengths=tuple(sorted(map(Strength, rankers, places.copeland, strong, ranges), key=_strongest_first)),
         cycles=places.cycles,
         reasons={name: reason for name, reason in reasons.items() if reason},
     )
+
+
+def _strongest_first(place: Strength) -> tuple[float, int]:
+    return -(place.strength or 0.0), -place.copeland  # without strengths, all have none
 
 
 def _segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segment, ...]:

@@ -24,6 +24,8 @@ from interleaf.tally.units import ARMS
 
 WARN_BELOW, FAIL_BELOW = 0.01, 0.001  # p-values
 FEW_UNITS = 20
+UNMATCHED, UNPLACED = "unmatched", "of no experiment"  # fates of events that no impression of the log has
+UNTOLD = f"{UNMATCHED}: "  # facts that begin so count them by cause
 
 
 def health(
@@ -32,7 +34,7 @@ def health(
     """All checks, in the order in which one would look."""
     checks = [*_rows(tally), *_events(tally), *_units(tally, comparisons), *_arms(tally, settings)]
     if tally.about.method:
-        checks += [*_lists(tally, slots), *_scoring(tally)]
+        checks += [*_lists(tally, slots, settings), *_scoring(tally)]
         checks += [*_aa(comparisons)] if settings.aa else []
     return tuple(checks)
 
@@ -79,20 +81,34 @@ def _rows(tally: Tally) -> Iterator[Check]:
 
 
 def _events(tally: Tally) -> Iterator[Check]:
-    total = tally.events.total()
+    unplaced = tally.events.get(UNPLACED, 0)
+    total = tally.events.total() - unplaced
+    causes = [name for name in tally.facts if name.startswith(UNTOLD)]
     for name, what in _LOST.items():
         lost = tally.events.get(name, 0)
+        told = sorted(causes) if name == UNMATCHED else []
         yield Check(
             f"Events {name}",
             graded(lost / max(total, 1), 0.01, 0.1 if name not in HARMLESS else 1.0),
-            f"{lost:,} of {total:,} events",
-            what if lost else "",
+            f"{lost:,} of {total:,} events"
+            + "".join(f"; {cause.removeprefix(UNTOLD)}: {tally.facts[cause]:,}" for cause in told),
+            (_LOOK_AT if told else what) if lost else "",
+        )
+    if unplaced:
+        status = graded(unplaced / (total + unplaced), 0.01, 1.0)
+        yield Check(
+            f"Events {UNPLACED}",
+            status,
+            f"{unplaced:,} events of the store are of impressions or units that it does not know; "
+            "they may be of this experiment or of another",
+            _LOOK_AT if status == WARNING else "",
         )
 
 
 HARMLESS = ("past the window", "repeated")  # asked for, or mended
+_LOOK_AT = "events must name the impression, and a rank or document, as the answer with the list gave them"
 _LOST = {
-    "unmatched": "their impressions are not in the log: send both, or wait for late files",
+    UNMATCHED: "their impressions are not in the log: send both, or wait for late files",
     "before its impression": "mend the clocks, or the order in which impressions and events are written",
     "past the window": "they came too late to count; make the window longer if people take that long",
     "repeated": "they were sent twice and counted once",
@@ -116,7 +132,8 @@ def _units(tally: Tally, comparisons: Sequence[Comparison]) -> Iterator[Check]:
         yield Check(
             "Enough units",
             WARNING if few else OK,
-            f"{effective:,.0f} effective units (units are counted in 1,024 buckets, so there are no more of them)",
+            f"{effective:,.0f} effective unit{'' if round(effective) == 1 else 's'} "
+            "(units are counted in 1,024 buckets, so there are no more of them)",
             f"below {FEW_UNITS} intervals are rough: wait for more people, or look for one who makes most visits"
             if few
             else "",
@@ -195,7 +212,7 @@ def _holdout(tally: Tally, settings: Settings) -> Iterator[Check]:
         )
 
 
-def _lists(tally: Tally, slots: Sequence[Slot]) -> Iterator[Check]:
+def _lists(tally: Tally, slots: Sequence[Slot], settings: Settings) -> Iterator[Check]:
     interleaved = max(int(tally.scores.impressions.sum()), 1)
     alone = tally.facts.get(ALONE, 0)
     if 2 * alone > interleaved:
@@ -207,7 +224,9 @@ def _lists(tally: Tally, slots: Sequence[Slot]) -> Iterator[Check]:
     else:
         yield _fair_tops(tally)
     with_ranks = int(tally.lists.seen[:, 0, 0].any()) and tally.about.sessions is None
-    if with_ranks:
+    if with_ranks and settings.aa and not tally.lists.differ[0]:
+        yield Check("Rankings differ", SKIPPED, "a ranking is compared with itself, so there is nothing to differ")
+    elif with_ranks:
         share = int(tally.lists.differ[0]) / interleaved
         yield Check(
             "Rankings differ",

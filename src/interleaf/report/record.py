@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+
+from interleaf.stats.compare import ALIKE
+from interleaf.stats.multiplicity import holm
 
 Interval = tuple[float, float]
 
@@ -67,11 +70,30 @@ class Comparison:
         low, high = self.anytime_interval
         return self.first if low > 0 else self.second if high < 0 else None
 
+    @property
+    def unanimous(self) -> str | None:
+        """Whom every list favours that favours anyone, where all are so alike that no interval can be computed."""
+        if not self.estimate or self.reasons.get("interval") != ALIKE or (self.wins and self.losses):
+            return None
+        return self.first if self.estimate > 0 else self.second
+
     def preferred(self, confidence: float) -> str | None:
         """Whom one look prefers, held against all comparisons of its kind."""
         if self.estimate is None or self.adjusted_p_value is None or self.adjusted_p_value > 1 - confidence:
             return None
         return self.first if self.estimate > 0 else self.second
+
+
+def winners(comparisons: Sequence[Comparison], confidence: float) -> tuple[str | None, ...]:
+    """Whom each pair prefers, held against all pairs together: by the planned look, else however often one looks."""
+    looked = any(one.look_p_value is not None for one in comparisons)
+    adjusted = holm([one.look_p_value if looked else one.anytime_p_value for one in comparisons])
+    return tuple(
+        None
+        if not one.estimate or p_value is None or p_value > 1 - confidence
+        else (one.first if one.estimate > 0 else one.second)
+        for one, p_value in zip(comparisons, adjusted, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -130,7 +152,11 @@ class Slot:
 
 @dataclass(frozen=True)
 class Neutrality:
-    """How a ranker fared in the lists, before any click: these figures should be flat over rankers."""
+    """How a ranker fared in the lists, before any click; rankers that agree share documents, which count for each.
+
+    `documents_shown` of its own top are on a list, `shown_first` is how often its first one begins it, and
+    `mean_reciprocal_rank` is that of all these documents.
+    """
 
     ranker: str
     documents_shown: float

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from interleaf.render import markdown, page, plain, text
+from interleaf.render import frames, markdown, page, plain, text
 from interleaf.report.record import Findings
 
 
@@ -50,7 +50,11 @@ class Report(Findings):
 
     def to_frame(self) -> pa.Table:
         """The comparisons as an Arrow table, which data frames of every library are made from."""
-        return plain.to_frame(self)
+        return frames.to_frame(self)
+
+    def to_frames(self) -> dict[str, pa.Table]:
+        """All tables as Arrow, by name: `comparisons`, `health`, `arms`, `metrics`, `segments` and others."""
+        return frames.to_frames(self)
 
     def _repr_html_(self) -> str:
         return page.to_notebook(self)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from interleaf.decode.events import FATES
 from interleaf.report.compare import Settings
-from interleaf.report.record import FAILED, Check, Comparison, Totals, Verdict
-from interleaf.stats.multiplicity import holm
+from interleaf.report.health import UNMATCHED, UNPLACED
+from interleaf.report.record import FAILED, Check, Comparison, Totals, Verdict, winners
 
 ANOTHER_KIND = FATES[5]
 NOTHING = Totals(0, 0, 0, True, None, None)
@@ -31,12 +31,30 @@ def _answer(comparisons: Sequence[Comparison], settings: Settings, totals: Total
     if not comparisons:
         dropped = " that could be used" if totals.dropped else ""
         return f"The log has no interleaved lists{dropped}, so no ranker is compared with another.", None
-    if comparisons[0].clicked == 0 and totals.events.get(ANOTHER_KIND):
-        number = totals.events[ANOTHER_KIND]
-        return f"No event of the kinds that count has come: {number:,} events are of another kind.", None
+    if comparisons[0].clicked == 0 and (nothing := _without_events(totals)):
+        return nothing, None
     if len(comparisons) == 1:
         return _of_two(comparisons[0], settings)
     return _of_many(comparisons, settings)
+
+
+def _without_events(totals: Totals) -> str:
+    """What became of the events, where none counts and yet some came."""
+    if lost := totals.events.get(UNMATCHED, 0):
+        return f"No event has reached a list: {lost:,} came, and match nothing that was shown."
+    if lost := totals.events.get(UNPLACED, 0):
+        return f"No event has reached a list; {lost:,} events came that match no list of any experiment."
+    number = totals.events.get(ANOTHER_KIND, 0)
+    return f"No event of the kinds that count has come: {number:,} events are of another kind." if number else ""
+
+
+def _unanimity(one: Comparison) -> str:
+    """In words, that all favour one."""
+    number = one.clicked if one.wins is None or one.losses is None else one.wins + one.losses
+    return (
+        f"All {number:,} lists where clicks favoured one of the two favoured {one.unanimous}. That is too uniform to "
+        "compute an interval from: check that these are real people's clicks, or wait for the first that differs."
+    )
 
 
 def _of_two(one: Comparison, settings: Settings) -> tuple[str, str | None]:
@@ -44,6 +62,8 @@ def _of_two(one: Comparison, settings: Settings) -> tuple[str, str | None]:
         return "Nobody has clicked yet: there is nothing to compare.", None
     if one.estimate == 0 and one.error is None:
         return f"No click favours {one.first} or {one.second}: every list scores 0.", None
+    if one.unanimous is not None:
+        return _unanimity(one), None
     interval = one.anytime_interval if settings.look is None else one.interval
     if one.estimate is None or interval is None:
         reason = one.reasons.get("anytime_interval" if settings.look is None else "interval", "")
@@ -56,7 +76,7 @@ def _of_two(one: Comparison, settings: Settings) -> tuple[str, str | None]:
             None,
         )
     loser = one.second if winner == one.first else one.first
-    shares, sure = _shares(one, winner), _sure(one, settings, 1 if winner == one.first else -1)
+    shares, sure = _shares(one, winner), _sure(one, settings, winner)
     return f"People prefer {winner} to {loser}{shares}. Chance does not explain that: {sure}.", winner
 
 
@@ -76,30 +96,27 @@ def _shares(one: Comparison, winner: str) -> str:
     return f": of {decided:,} lists where clicks favoured one of the two, {(won or 0) / decided:.0%} favoured {winner}"
 
 
-def _sure(one: Comparison, settings: Settings, sign: int) -> str:
-    """How large and how sure, in the winner's direction."""
-    score = sign * (one.estimate or 0.0)
+def _sure(one: Comparison, settings: Settings, winner: str) -> str:
+    """How large and how sure, in the direction of all tables: below 0 if the second wins."""
+    whose = "its score" if winner == one.first else f"the score of {one.first} over {one.second}"
     if settings.look is not None:
         which, of = settings.look
-        return f"its score is {score:+.3f}, p = {one.look_p_value:.2g} at look {which} of {of}"
-    low, high = sorted(sign * end for end in one.anytime_interval or (0.0, 0.0))
+        return f"{whose} is {one.estimate:+.3f}, p = {one.look_p_value:.2g} at look {which} of {of}"
+    low, high = one.anytime_interval or (0.0, 0.0)
     return (
-        f"its score is {score:+.3f}, between {low:+.3f} and {high:+.3f} with {settings.confidence:.0%} "
+        f"{whose} is {one.estimate:+.3f}, between {low:+.3f} and {high:+.3f} with {settings.confidence:.0%} "
         "confidence, however often one looks"
     )
 
 
 def _of_many(comparisons: Sequence[Comparison], settings: Settings) -> tuple[str, str | None]:
     """The ranker that surely beats all others, if there is one; else who beats the control, or how many are decided."""
-    given = [one.anytime_p_value if settings.look is None else one.look_p_value for one in comparisons]
-    level, adjusted = 1 - settings.confidence, holm(given)
     beats: dict[str, set[str]] = {}
-    for one, p_value in zip(comparisons, adjusted, strict=True):
-        beats.setdefault(one.first, set())
-        beats.setdefault(one.second, set())
-        if one.estimate and p_value is not None and p_value <= level:
-            winner, loser = (one.first, one.second) if one.estimate > 0 else (one.second, one.first)
-            beats[winner].add(loser)
+    for one, winner in zip(comparisons, winners(comparisons, settings.confidence), strict=True):
+        for ranker in (one.first, one.second):
+            beats.setdefault(ranker, set())
+        if winner is not None:
+            beats[winner].add(one.second if winner == one.first else one.first)
     best = [ranker for ranker, beaten in beats.items() if len(beaten) == len(beats) - 1]
     if best:
         return f"People prefer {best[0]} to each of the other {len(beats) - 1} rankers.", best[0]
@@ -114,9 +131,17 @@ def _of_many(comparisons: Sequence[Comparison], settings: Settings) -> tuple[str
             )
     return (
         f"No ranker beats all others yet: {decided} of {len(comparisons)} pairs show a difference, "
-        "held against all of them together.",
+        f"held against all of them together.{_uniform(comparisons)}",
         None,
     )
+
+
+def _uniform(comparisons: Sequence[Comparison]) -> str:
+    number = sum(one.unanimous is not None for one in comparisons)
+    if not number:
+        return ""
+    of = "1 of them is" if number == 1 else f"{number} of them are"
+    return f" {of} too uniform to compute an interval from: check that these are real people's clicks."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from interleaf.serve.messages import Problem, Refusal
 JSON = "application/json"
 RETRY = "Retry-After"
 _encode = msgspec.json.Encoder().encode
-_PLACE = re.compile(r" - at `(?:key in )?\$?\.?([^`]*)`$")
+_PLACE = re.compile(r" - at `(?:key` in `)?\$?\.?([^`]*)`$")
 
 
 class RefusedError(Exception):

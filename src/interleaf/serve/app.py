@@ -54,6 +54,7 @@ def create_app(store: Store, clock: Clock = serving.now, settings: Settings | No
 def endpoint(service: Service, call: Call) -> Endpoint:
     """A call as Starlette wants it: the key is checked, the body read, and whatever goes wrong is said."""
     most, reads = service.settings.most_body, call.method in ("POST", "PUT")
+    changes = call.method != "GET" and call.path != EVENTS
     checks_kind = call.takes is not None and call.path != EVENTS  # which does so itself: browsers cannot say JSON
 
     async def run(request: Request) -> Response:
@@ -61,6 +62,8 @@ def endpoint(service: Service, call: Call) -> Endpoint:
         head.route = call.path
         try:
             who = await _admitted(service, call, head.key)
+            if changes and who is OPEN:
+                head.check_origin()
             if checks_kind:
                 head.check_kind()
             return await call.run(service, request, await body_of(request, most) if reads else b"", who)

@@ -11,6 +11,9 @@ AGENT, UNIT, RATE = "user agent", "listed unit", "too many impressions an hour"
 HOUR = 3_600_000_000
 
 
+MOST_SEEN = 1_000_000  # units that are counted in an hour
+
+
 class Bots:
     """The rules of experiments; how often each unit came in this hour is counted in this process."""
 
@@ -32,7 +35,11 @@ class Bots:
             if hour != self._hour:
                 self._hour = hour
                 self._seen.clear()
-            self._seen[settings.name, unit] += 1
-            if self._seen[settings.name, unit] > settings.bot_rate:
+            if self._seen[settings.name, unit] >= settings.bot_rate:
                 return RATE
         return None
+
+    def came(self, settings: Experiment, unit: str | None) -> None:
+        """An impression was stored; one that is sent again does not count again."""
+        if settings.bot_rate is not None and unit is not None and len(self._seen) < MOST_SEEN:
+            self._seen[settings.name, unit] += 1

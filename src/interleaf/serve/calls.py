@@ -17,11 +17,14 @@ from interleaf import schema
 from interleaf.errors import ExperimentError
 from interleaf.experiment import Experiment
 from interleaf.serve import messages
+from interleaf.serve.access import OPEN
 from interleaf.serve.answers import RefusedError, answered
 from interleaf.serve.hot import hidden, refuse_nulls
+from interleaf.serve.reports import Standing
 from interleaf.serve.service import Service, log, warmed
 from interleaf.store.contract import AccessKey, Store, Stored
 
+NOBODY = "someone on this machine"
 _decode_decision = msgspec.json.Decoder(messages.Decision).decode
 
 
@@ -48,7 +51,7 @@ def written(time: int) -> str:
 
 def signature(who: AccessKey) -> str:
     """Who did something, as the history names it: the key's label, never its secret."""
-    return f"{who.label} ({who.role} key {who.id})"
+    return NOBODY if who is OPEN else f"{who.label} ({who.role} key {who.id})"
 
 
 async def listed(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
@@ -117,7 +120,11 @@ async def report(service: Service, request: Request, body: bytes, who: AccessKey
     """The numbers of the page, as JSON."""
     stored = await service.experiment(request.path_params["name"])
     version = version_of(request, stored)
-    made = await asyncio.to_thread(service.reports.standing, stored.settings.name, version)
+    made = await service.standing(stored.settings.name, version)
+    return await service.reported(_report_answer, made)
+
+
+def _report_answer(made: Standing) -> Response:
     reports = {metric: msgspec.Raw(one.to_json().encode()) for metric, one in made.reports.items()}
     counts = made.counts
     return answered(

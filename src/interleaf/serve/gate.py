@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,7 +13,10 @@ from interleaf.serve.answers import RefusedError, refusal
 from interleaf.serve.service import Service
 
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
-_WANTED = {b"host": "host", b"authorization": "authorization", b"content-type": "kind", b"content-length": "length"}
+_WANTED = {
+    **{b"host": "host", b"origin": "origin", b"authorization": "authorization"},
+    **{b"content-type": "kind", b"content-length": "length"},
+}
 
 
 @dataclass
@@ -23,6 +27,7 @@ class Head:
     authorization: str = ""
     kind: str = ""
     length: str = "0"
+    origin: str = ""
     route: str = "other"
 
     @property
@@ -32,6 +37,12 @@ class Head:
             return None
         scheme, _, key = self.authorization.partition(" ")
         return key.strip() if scheme.lower() == "bearer" else None
+
+    def check_origin(self) -> None:
+        """Without keys, a page of another site must not be able to change anything through somebody's browser."""
+        if self.origin and urlsplit(self.origin).netloc != self.host:
+            problem = "this was sent by a page of another site; without keys only pages of this service may"
+            raise RefusedError(403, "cross_site", problem)
 
     def check_kind(self) -> None:
         """A body must say that it is JSON: a form on some page in a browser cannot."""

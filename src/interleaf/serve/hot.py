@@ -14,8 +14,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from interleaf.errors import StateError
-from interleaf.experiment import Experiment, Request, assign, extended, show
-from interleaf.experiment.showing import chance_key
+from interleaf.experiment import Experiment, Request, extended, show
+from interleaf.experiment.showing import chance_key, unmixed
 from interleaf.experiment.traffic import OUTSIDE
 from interleaf.serve import messages
 from interleaf.serve.access import BROWSER, is_signed, signed
@@ -38,25 +38,28 @@ async def interleave(service: Service, request: HttpRequest, body: bytes, who: A
     stored = await service.experiment(request.path_params["name"])
     now = service.clock()
     time = _moment(asked.time, now, "time")
-    if stored.state != RUNNING and not (asked.time and (stored.started or now) <= time < (stored.stopped or 0)):
-        raise StateError(f"the experiment is {stored.state}, and lists are composed while it is running")
+    _check_state(stored, asked.time is not None, time)
     version = asked.version or stored.version
     if version not in stored.versions:
         raise RefusedError(422, "invalid", f"the latest version is {stored.version}", "version")
     settings = stored.versions[version]
     name = asked.impression or fresh()
     wanted = Request(name, asked.unit, asked.query, asked.rankings, asked.k, asked.page, asked.fixed or {})
-    if asked.page > 1 and not (asked.unit and assign(settings, asked.unit) == OUTSIDE):
-        return await _further_page(service, stored, asked)
-    shown = show(settings, version, wanted)
+    if asked.page > 1:
+        return await _further_page(service, stored, asked, wanted)
+    # Where lists are drawn as a whole, a programme is solved, and others should not wait for it.
+    slow = settings.chosen.method.drawn_whole
+    shown = await asyncio.to_thread(show, settings, version, wanted) if slow else show(settings, version, wanted)
     service.metrics.count("interleaf_impressions_total", experiment=settings.name, arm=shown.arm)
     if shown.row is None:
         return answered(messages.Shown(None, shown.documents, shown.arm, version, None))
     row = shown.row | _logged(service, settings, asked, shown.row)
-    closes = max(time + round(settings.window_minutes * 60 * SECOND), now + LATE if asked.time else 0)
-    impression = Impression(name, settings.name, version, row["unit"], time, closes, row, checked=True)
+    until = time + round(settings.window_minutes * 60 * SECOND)
+    closes = max(until, now + LATE) if asked.time else until
+    impression = Impression(name, settings.name, version, row["unit"], time, closes, row, checked=True, until=until)
     (before,), _ = await service.writing.write([impression])
     if before is None:
+        service.bots.came(settings, asked.unit)
         return answered(_shown(service, name, shown.documents, shown.arm, version), 201)
     if before["experiment"] != settings.name:
         raise RefusedError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
@@ -64,22 +67,48 @@ async def interleave(service: Service, request: HttpRequest, body: bytes, who: A
     return answered(_shown(service, name, again.documents, again.arm, before["version"]))
 
 
-async def _further_page(service: Service, stored: Stored, asked: messages.Interleave) -> Response:
+def _check_state(stored: Stored, late: bool, time: int) -> None:
+    """Lists are composed while an experiment runs; one that was composed then may be told later."""
+    if late and stored.started is not None and stored.started - AHEAD <= time < (stored.stopped or time + 1):
+        return
+    if stored.state != RUNNING or late:
+        when = " at that time" if late else ""
+        raise StateError(
+            f"the experiment is {stored.state}, and lists are composed while it is running{when}; "
+            "show the control's list, or start an experiment"
+        )
+
+
+async def _further_page(service: Service, stored: Stored, asked: messages.Interleave, wanted: Request) -> Response:
     """A page after the first: the rankings are those of the first page, and so is the impression."""
     name = asked.impression
-    if name is None:
-        problem = "a further page is of an impression; give the id of its first page"
-        raise RefusedError(422, "invalid", problem, "impression")
-    row = await asyncio.to_thread(service.store.row, name)
-    if row is None or row["experiment"] != stored.settings.name:
-        raise RefusedError(404, "unknown", f"no first page has the impression id {name[:100]!r}", "impression")
+    row = await asyncio.to_thread(service.store.row, name) if name is not None else None
+    if name is None or row is None or row["experiment"] != stored.settings.name:
+        return _unlogged_page(stored, wanted)
     if row["key"] is None:
         row = {**row, "key": chance_key(row["experiment"], row["version"], asked.unit or name, asked.query)}
     shown = extended(row, asked.page)
     if shown.row is not None and shown.row["page"] > (row["page"] or 1):
-        kept = shown.row | {"key": None} if service.hides else shown.row
-        await asyncio.to_thread(service.store.extend, name, kept)
+        if shown.row["documents"][: len(row["documents"])] != row["documents"]:
+            raise RefusedError(422, "invalid", "give the unit and the query of the first page", "query")
+        await asyncio.to_thread(service.store.extend, name, _as_kept(service, asked, row, shown.row))
     return answered(_shown(service, name, shown.documents, shown.arm, row["version"]))
+
+
+def _unlogged_page(stored: Stored, wanted: Request) -> Response:
+    """Whoever has no first page in the store, because the unit is outside, sees the control's list go on."""
+    if not any(wanted.rankings.values()):
+        problem = "no first page has this impression id; give it, or the rankings"
+        raise RefusedError(404, "unknown", problem, "impression")
+    return answered(messages.Shown(None, unmixed(stored.settings, wanted), OUTSIDE, stored.version, None))
+
+
+def _as_kept(service: Service, asked: messages.Interleave, row: Any, longer: dict[str, Any]) -> dict[str, Any]:
+    """The longer row with the captions of its new documents, and without what is hidden."""
+    if asked.captions:
+        more = [asked.captions.get(document) for document in longer["documents"][len(row["documents"]) :]]
+        longer["captions"] = [*(row["captions"] or [None] * len(row["documents"])), *msgspec.to_builtins(more)]
+    return longer | {"key": None} if service.hides else longer
 
 
 def _shown(service: Service, name: str, documents: list[str], arm: str, version: int) -> messages.Shown:
@@ -120,7 +149,7 @@ def _query(service: Service, query: str | None) -> str | None:
     if query is None or service.settings.queries == DROP:
         return None
     if service.settings.queries == HASH:
-        return blake2b(query.encode(), digest_size=16, key=service.secret[:32]).hexdigest()
+        return hidden(service, query)
     return query
 
 

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 MOST_EVENTS, MOST_DOCUMENTS, MOST_ATTRIBUTES = 1000, 1000, 50
 Id = Annotated[str, Meta(min_length=1, max_length=512, description="1 to 512 characters")]
+Name = Annotated[str, Meta(min_length=1, max_length=250, description="1 to 250 characters")]  # fits every index
 Label = Annotated[str, Meta(min_length=1, max_length=100)]
 Query = Annotated[str, Meta(max_length=2000)]
 Long = Annotated[str, Meta(max_length=20_000)]
@@ -42,10 +43,10 @@ class Interleave(Struct, forbid_unknown_fields=True):
     """
 
     rankings: Annotated[dict[Label, Ranking | None], Meta(max_length=100)] = {}
-    unit: Id | None = None
+    unit: Name | None = None
     query: Query | None = None
-    session: Id | None = None
-    impression: Id | None = None
+    session: Name | None = None
+    impression: Name | None = None
     k: Annotated[int, Meta(ge=1, le=200)] | None = None
     page: Annotated[int, Meta(ge=1, le=50)] = 1
     attributes: Annotated[dict[Label, Id], Meta(max_length=MOST_ATTRIBUTES)] | None = None
@@ -70,9 +71,9 @@ class Shown(Struct):
 class Happened(Struct, forbid_unknown_fields=True):
     """What somebody did: on an impression, or, where only the unit is known, on the one that attribution finds."""
 
-    event: Id | None = None
-    impression: Id | None = None
-    unit: Id | None = None
+    event: Name | None = None
+    impression: Name | None = None
+    unit: Name | None = None
     rank: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     document: Id | None = None
     kind: Label = "click"
@@ -161,7 +162,6 @@ class Problem(Struct, omit_defaults=True):
     code: str
     message: str
     field: str | UnsetType = UNSET
-    state: str | UnsetType = UNSET
 
 
 class Refusal(Struct):

@@ -35,7 +35,7 @@ def description() -> dict[str, Any]:
     _, components = msgspec.json.schema_components(sorted(records, key=lambda one: one.__name__), ref_template=_REFS)
     paths: dict[str, dict[str, Any]] = {}
     for call in CALLS:
-        paths.setdefault(call.path, {})[call.method.lower()] = _operation(call)
+        paths.setdefault(call.address, {})[call.method.lower()] = _operation(call)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -78,7 +78,7 @@ def _operation(call: Call) -> dict[str, Any]:
     }
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in re.findall(r"{(\w+)}", call.path)
+        for name in re.findall(r"{(\w+)}", call.address)
     ]
     if call.path.endswith(_VERSIONED):
         parameters.append({"name": "version", "in": "query", "schema": {"type": "integer", "minimum": 1}})

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
+from interleaf.decode.events import FATES
 from interleaf.errors import InterleafError
 from interleaf.experiment import Experiment
 from interleaf.report.build import report
+from interleaf.report.health import UNMATCHED, UNPLACED, UNTOLD
 from interleaf.report.report import Report
-from interleaf.store.contract import Counts, Store
+from interleaf.store import reasons
+from interleaf.store.contract import DRAFT, RUNNING, Counts, Store
 from interleaf.store.tasks import report_settings_of
+from interleaf.tally import Tally
 
 _REMEMBERED = 1.0
+# What health calls an event that is kept apart; all others are unmatched.
+_EARLY, _LATE = FATES[2:4]
+_FATES = {reasons.LATE: _LATE, reasons.FOLDED: _LATE, reasons.EARLY: _EARLY, reasons.FIXED: reasons.FIXED}
+_NOTHING = {False: "no impressions yet", True: "no impression could be used: all of them are left out"}
 
 
 @dataclass(frozen=True)
@@ -42,15 +52,49 @@ class Reports:
         with self._locks.setdefault(place, threading.Lock()):
             until, made = self._made.get(place, (-1.0, None))
             if made is None or time.monotonic() >= until:
+                began = time.monotonic()
                 made = self._standing(name, version, stored.versions[version])
-                self._made[place] = time.monotonic() + _REMEMBERED, made
+                ended = time.monotonic()
+                # What takes long is made less often: a page that is watched must not keep a processor busy.
+                self._made[place] = ended + max(_REMEMBERED, 5 * (ended - began)), made
         return made
 
     def _standing(self, name: str, version: int, settings: Experiment) -> Standing:
         counts = self._store.counts(name, version)
         tallies = self._store.tallies(name, version)
+        apart, elsewhere = self._lost(name, counts)
         try:
-            made = {metric: report(tally, report_settings_of(settings)) for metric, tally in tallies.items()}
+            made = {
+                metric: report(with_lost(tally, apart, elsewhere), report_settings_of(settings))
+                for metric, tally in tallies.items()
+            }
         except InterleafError as error:
             return Standing(version, {}, str(error), counts)
-        return Standing(version, made, None if made else "no impressions yet", counts)
+        return Standing(version, made, None if made else _NOTHING[bool(counts.open or counts.folded)], counts)
+
+    def _lost(self, name: str, counts: Counts) -> tuple[Mapping[str, int], int]:
+        """Events kept apart, by reason, and how many more may be of this experiment or of another.
+
+        An event of an unknown impression belongs to no experiment. Where only one has ever run, it is that one's.
+        """
+        unplaced = self._store.unplaced()
+        if not unplaced:
+            return counts.apart, 0
+        begun = [stored for stored in self._store.experiments() if stored.state != DRAFT]
+        if len(begun) == 1 and len(begun[0].versions) == 1:
+            return Counter(counts.apart) + Counter(unplaced), 0
+        is_running = any(stored.settings.name == name and stored.state == RUNNING for stored in begun)
+        return counts.apart, sum(unplaced.values()) if is_running else 0
+
+
+def with_lost(tally: Tally, apart: Mapping[str, int], elsewhere: int) -> Tally:
+    """The tally with the events that the store keeps apart, so that its health knows of them."""
+    events, facts = Counter(tally.events), Counter(tally.facts)
+    for reason, number in apart.items():
+        fate = _FATES.get(reason, UNMATCHED)
+        events[fate] += number
+        if fate == UNMATCHED:
+            facts[f"{UNTOLD}{reason}"] += number
+    if elsewhere:
+        events[UNPLACED] += elsewhere
+    return replace(tally, events=events, facts=facts)

@@ -41,6 +41,11 @@ class Call:
     gives: Any = ExperimentAnswer
     status: int = 200
 
+    @property
+    def address(self) -> str:
+        """The path as the API's description has it."""
+        return self.path.replace(":path", "")
+
 
 _ALL = "/v1/experiments"
 _ONE = _ALL + "/{name}"
@@ -56,7 +61,7 @@ CALLS = (
     Call("POST", _ONE + "/decide", ADMIN, "write down the decision", calls.decide, Decision),
     Call("GET", _ONE + "/report", READ, "the report, as on the page", calls.report, None, ReportAnswer),
     Call("GET", _ONE + "/log", READ, "the native log, as Parquet", calls.export, None, bytes),
-    Call("DELETE", "/v1/units/{unit}", ADMIN, "delete all rows of a unit", calls.forget, None, Forgotten),
+    Call("DELETE", "/v1/units/{unit:path}", ADMIN, "delete all rows of a unit", calls.forget, None, Forgotten),
     Call("GET", "/healthz", PUBLIC, "whether service and store answer", calls.healthy, None, Healthy),
     Call("GET", "/metrics", READ, "figures for Prometheus", calls.figures, None, str),
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from interleaf.errors import InterleafError
 from interleaf.serve.settings import Settings
@@ -35,6 +35,7 @@ def serve(place: Place, settings: Settings) -> None:
 
     settings = replace(settings, loopback_only=is_loopback(place.host))
     _check(place, settings)
+    opened(place.store).close()  # if that is not possible, say so before anything else
     set_up()
     print(f"interleaf serves http://{place.host}:{place.port}/ from {_named(place.store)}", flush=True)
     options: dict[str, Any] = {
@@ -59,8 +60,16 @@ def serve(place: Place, settings: Settings) -> None:
 
 
 def _named(store: str) -> str:
-    """A store's address without a password."""
-    return re.sub(r"//[^@/]*@", "//", store)
+    """A store without what opens it."""
+    if not is_shared(store):
+        return store
+    parts = urlsplit(store)
+    return f"PostgreSQL at {parts.hostname or 'this machine'}{parts.path}"
+
+
+def is_shared(store: str) -> bool:
+    """Whether several processes may use a store."""
+    return store.startswith(("postgresql:", "postgres:"))
 
 
 def worker_app() -> Any:
@@ -84,7 +93,10 @@ def is_loopback(host: str) -> bool:
 
 
 def _check(place: Place, settings: Settings) -> None:
-    if place.workers > 1 and not place.store.startswith(("postgresql:", "postgres:")):
+    if not 0 < place.port < 2**16 or place.workers < 1:
+        given = f"port {place.port} and {place.workers} workers"
+        raise InterleafError(f"{given} cannot be; give a port up to 65,535, and at least one worker")
+    if place.workers > 1 and not is_shared(place.store):
         raise InterleafError(f"{place.workers} workers need a PostgreSQL to share; give --store postgresql://...")
     if settings.loopback_only:
         return

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from interleaf.errors import StoreError
 from interleaf.experiment import Experiment
@@ -15,12 +16,13 @@ from interleaf.serve.access import Access
 from interleaf.serve.answers import RefusedError
 from interleaf.serve.bots import Bots
 from interleaf.serve.metrics import Metrics
-from interleaf.serve.reports import Reports
+from interleaf.serve.reports import Reports, Standing
 from interleaf.serve.settings import KEEP, Settings
 from interleaf.serve.writing import Writing
 from interleaf.store.contract import RUNNING, Store, Stored
 
 Clock = Callable[[], int]
+Result = TypeVar("Result")
 SECOND = 1_000_000
 _REMEMBERED = 1.0  # seconds that an experiment is believed to be as it was
 log = logging.getLogger("interleaf.serve")
@@ -42,6 +44,10 @@ class Service:
         self.bots = Bots(clock)
         self.writing = Writing(store)
         self.reports = Reports(store)
+        # Reports and folding take seconds, and must not keep requests waiting for a thread.
+        self._reporting = ThreadPoolExecutor(2, "interleaf-report")
+        self._keeping = ThreadPoolExecutor(1, "interleaf-fold")
+        self._asked: dict[tuple[str, int], asyncio.Future[Standing]] = {}
         self._experiments: dict[str, tuple[float, Stored]] = {}
         self._folding: asyncio.Task[None] | None = None
 
@@ -62,6 +68,20 @@ class Service:
             self.remember(stored)
         return stored
 
+    async def standing(self, name: str, version: int) -> Standing:
+        """The report of a version; whoever asks while it is being made waits for the same one, and holds no thread."""
+        place = name, version
+        if place not in self._asked:
+            loop = asyncio.get_running_loop()
+            made = loop.run_in_executor(self._reporting, self.reports.standing, name, version)
+            self._asked[place] = made
+            made.add_done_callback(lambda _: self._asked.pop(place, None))
+        return await asyncio.shield(self._asked[place])
+
+    async def reported(self, work: Callable[..., Result], *given: Any) -> Result:
+        """Work that takes a report's time, in a thread of its own kind."""
+        return await asyncio.get_running_loop().run_in_executor(self._reporting, work, *given)
+
     def remember(self, stored: Stored) -> None:
         """What was just read or changed."""
         self._experiments[stored.settings.name] = time.monotonic() + _REMEMBERED, stored
@@ -79,16 +99,19 @@ class Service:
             self._folding.cancel()
             await asyncio.gather(self._folding, return_exceptions=True)
         await self.writing.close()
+        for pool in (self._reporting, self._keeping):
+            await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
     async def _fold(self) -> None:
         """Fold closed impressions, and delete old rows, from time to time; a store that is away is asked again."""
+        loop = asyncio.get_running_loop()
         while True:
             try:
-                while await asyncio.to_thread(self.store.fold, self.clock()):
+                while await loop.run_in_executor(self._keeping, self.store.fold, self.clock()):
                     await asyncio.sleep(0)
                 if self.settings.retention_days is not None:
                     oldest = self.clock() - round(self.settings.retention_days * 86_400 * SECOND)
-                    await asyncio.to_thread(self.store.expire, oldest)
+                    await loop.run_in_executor(self._keeping, self.store.expire, oldest)
             except StoreError as error:
                 log.warning("the store is away", extra={"reason": str(error)})
             except Exception:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from interleaf.errors import InterleafError
+
 KEEP, HASH, DROP = "keep", "hash", "drop"
 QUERIES = (KEEP, HASH, DROP)
 
@@ -24,3 +26,13 @@ class Settings:
     fold_seconds: float = 5.0
     cookie_hours: float = 12.0
     loopback_only: bool = True
+
+    def __post_init__(self) -> None:
+        if self.queries == HASH and self.unit_secret is None:
+            raise InterleafError(
+                "queries hashed without a secret of yours can be guessed; give --unit-secret-file, or drop them"
+            )
+        if self.retention_days is not None and not self.retention_days > 0:
+            raise InterleafError(f"retention is {self.retention_days:g} days; give a number above 0")
+        if not self.requests_per_second >= 1:
+            raise InterleafError(f"{self.requests_per_second:g} requests a second refuse everybody; give 1 or more")

@@ -23,7 +23,7 @@ from interleaf.stats.sums import ROUNDING, columns, quotient, significance
 
 EMPTY = "no impression with an event"
 ONE_BUCKET = "all impressions are in one bucket: there is nothing to tell chance by"
-ALIKE = "all buckets have the same mean: there is no variance to tell chance by"
+ALIKE = "all lists say the same, so that all buckets have the same mean: there is no variance to tell chance by"
 FEW = "fewer than two effective units: one bucket holds nearly all impressions"
 
 

@@ -15,6 +15,8 @@ from interleaf.store import reasons
 from interleaf.store.contract import Event
 from interleaf.store.encoding import Encoded, decoded
 
+MOST_MATCHES = 100  # impressions that get an event where all do: whoever sees a document more often is no person
+
 
 @dataclass(frozen=True)
 class Showing:
@@ -25,7 +27,7 @@ class Showing:
     version: int
     unit: str | None
     time: int
-    closes: int
+    until: int
     folded: bool
     parts: Encoded
 
@@ -52,19 +54,13 @@ def of_impression(event: Event, showing: Showing | None) -> list[Match] | str:
     return reason or [_match(event, showing, int(rank))]
 
 
-def of_unit(event: Event, showings: Iterable[Showing], ways: Mapping[tuple[str, int], str]) -> list[Match] | str:
-    """The matches of an event that names its unit and document, in every experiment whose attribution finds one.
+Ranked = tuple[Showing, int]
+Ways = Mapping[tuple[str, int], str]  # how each version of an experiment attributes
 
-    `ways` says how each version attributes.
-    """
-    ranked = [(showing, _rank(event, showing.row)) for showing in showings]
-    shown = [(showing, rank) for showing, rank in ranked if isinstance(rank, int) and event.document is not None]
-    shown = [(showing, rank) for showing, rank in shown if ways[showing.experiment, showing.version] != SAME]
-    if not shown:
-        return reasons.FUTURE if _is_ahead(event) else reasons.NOT_SHOWN
-    timely = [(showing, rank) for showing, rank in shown if not _untimely(event, showing)]
-    if not timely:
-        return _untimely(event, max(shown, key=_when)[0])
+
+def of_unit(event: Event, showings: Iterable[Showing], ways: Ways) -> list[Match]:
+    """The matches of an event that names its unit and document, in every experiment whose attribution finds one."""
+    timely = [one for one in _shown(event, showings, ways) if not _untimely(event, one[0])]
     # What was shown after it is no cause of it; clocks differ, so it may be where there is nothing else.
     timely = [one for one in timely if one[0].time <= event.time] or timely
     timely.sort(key=lambda one: (one[0].experiment, *_when(one)))
@@ -77,13 +73,29 @@ def of_unit(event: Event, showings: Iterable[Showing], ways: Mapping[tuple[str, 
     return found
 
 
-Ranked = tuple[Showing, int]
+def unmatched(event: Event, showings: Iterable[Showing], ways: Ways) -> tuple[str, Showing | None]:
+    """Why an event of a unit has no match, and the impression that it comes nearest to, if one showed the document."""
+    shown = [(showing, _untimely(event, showing)) for showing, _ in _shown(event, showings, ways)]
+    for reason in (reasons.FOLDED, reasons.LATE, reasons.EARLY, reasons.FUTURE):
+        own = [showing for showing, why in shown if why == reason]
+        if own:
+            return reason, max(own, key=lambda showing: (showing.time, showing.id))
+    return reasons.FUTURE if _is_ahead(event) else reasons.NOT_SHOWN, None
+
+
+def _shown(event: Event, showings: Iterable[Showing], ways: Ways) -> list[Ranked]:
+    """Impressions that showed the document, of experiments that look for it; a crawler's take no part."""
+    if event.document is None:
+        return []
+    own = [showing for showing in showings if ways[showing.experiment, showing.version] != SAME]
+    ranked = [(showing, _rank(event, showing.row)) for showing in own if showing.row["excluded"] is None]
+    return [(showing, rank) for showing, rank in ranked if isinstance(rank, int)]
 
 
 def _chosen(shown: Sequence[Ranked], way: str) -> Sequence[Ranked]:
     """Which of the impressions of an experiment, last ones last, get the event."""
     if way == EVERY:
-        return shown
+        return shown[-MOST_MATCHES:]
     if way != MOST_SHOWN:
         return shown[-1:]
     owners = [_owners(showing.row, rank) for showing, rank in shown]
@@ -119,7 +131,7 @@ def _untimely(event: Event, showing: Showing) -> str:
         return reasons.FUTURE
     if event.time < showing.time - reasons.MOST_EARLY:
         return reasons.EARLY
-    if event.time > showing.closes:
+    if event.time > showing.until:
         return reasons.LATE
     return reasons.FOLDED if showing.folded else ""
 

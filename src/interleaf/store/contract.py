@@ -52,8 +52,9 @@ class Stored:
 class Impression:
     """A list that was shown: `row` is that of the log without its events, with `k` and `fixed` besides.
 
-    `closes` is when its attribution window is over. `checked` says that every value of the row is known to be right, as
-    those of a decoded request are.
+    `until` is when its attribution window is over: later events do not count; None: `closes`. `closes` is when it may
+    be folded, which is later if the impression itself was told late. `checked` says that every value of the row is
+    known to be right, as those of a decoded request are.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Impression:
     closes: int
     row: Mapping[str, Any]
     checked: bool = False
+    until: int | None = None
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,10 @@ class Store(Protocol):
         """The row of an impression, with every column of the log but its events, or None."""
 
     def extend(self, impression: str, row: Mapping[str, Any]) -> bool:
-        """A further page was shown: the row with all pages; False if it is folded already, and stays as it was."""
+        """A further page was shown: the row with all pages.
+
+        False if it is folded already, or has that page already, and stays as it was.
+        """
 
     # Sums and rows.
 

@@ -19,6 +19,7 @@ from interleaf.store.sums import Sums
 from interleaf.store.tasks import task_of
 from interleaf.tally import Tally
 
+MOST_HELD = 32  # metrics of versions whose parts are held in memory, for the next report
 _OF_METRIC = "WHERE experiment = ? AND version = ? AND metric = ?"
 
 
@@ -28,7 +29,8 @@ class Folding:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._words = database.words
-        self._held: dict[tuple[str, int, str], dict[int, Sums]] = {}  # a part's number never stands for another one
+        # The parts that each of the latest reports was made of; a part's number never stands for another one.
+        self._held: dict[tuple[str, int, str], dict[int, Sums]] = {}
         self._lock = Lock()
 
     def fold(self, settings: Experiment, version: int, now: int, most: int) -> int:
@@ -79,7 +81,7 @@ class Folding:
         for number, impressions in parts:
             if impressions > sums.impressions:
                 break
-            older = self._part(transaction, settings, version, metric, number)
+            older = self._part(transaction, settings, version, metric, number).copy()
             older.merge(sums)
             sums = older
             transaction.change("DELETE FROM sums WHERE number = ?", number)
@@ -94,27 +96,25 @@ class Folding:
         numbers = [
             number for (number,) in transaction.rows(f"SELECT number FROM sums {_OF_METRIC} ORDER BY number", *place)
         ]
-        total, *rest = [self._part(transaction, settings, version, metric, number) for number in numbers] or [
-            Sums(task_of(settings, version, metric))
-        ]
+        parts = {number: self._part(transaction, settings, version, metric, number) for number in numbers}
+        with self._lock:
+            self._held.pop(place, None)
+            self._held[place] = parts
+            if len(self._held) > MOST_HELD:
+                del self._held[next(iter(self._held))]
+        total, *rest = [part.copy() for part in parts.values()] or [Sums(task_of(settings, version, metric))]
         for part in rest:
             total.merge(part)
-        with self._lock:  # hold no part that is now part of another
-            held = self._held.get(place, {})
-            self._held[place] = {number: held[number] for number in numbers if number in held}
         return total
 
     def _part(self, transaction: Transaction, settings: Experiment, version: int, metric: str, number: int) -> Sums:
-        """A copy of a part, parsed once."""
-        place = settings.name, version, metric
+        """A part, not to be changed: the one that is held, or the stored one."""
         with self._lock:
-            found = self._held.get(place, {}).get(number)
+            found = self._held.get((settings.name, version, metric), {}).get(number)
         if found is None:
             ((data,),) = transaction.rows("SELECT data FROM sums WHERE number = ?", number)
             found = Sums.of_bytes(data, task_of(settings, version, metric))
-            with self._lock:
-                self._held.setdefault(place, {})[number] = found
-        return found.copy()
+        return found
 
     def _open(self, transaction: Transaction, name: str, version: int) -> Kept:
         rows = transaction.rows(

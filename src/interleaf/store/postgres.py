@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from time import monotonic
 from typing import Any, ClassVar
 
 from interleaf.errors import DataError, StoreError
@@ -12,14 +13,26 @@ from interleaf.store.database import Row, Table
 
 try:
     import psycopg
+    from psycopg.abc import RV, PQGen
     from psycopg_pool import ConnectionPool
 except ImportError:
     raise DataError(
         "a store in PostgreSQL needs psycopg, which is not installed: pip install 'interleaf[postgres]'"
     ) from None
 
-WAIT = 3.0  # seconds for a connection
+WAIT = 3.0  # seconds for a connection, and for its first word
+LOCK = 5.0  # for what another transaction holds
+WRITING, READING = 7.0, 30.0  # for a statement: many wait for one that writes, and one that reads may read much
+IDLE = 60.0  # between two statements: then the worker is taken for dead, and what it holds is free
+LONGER = 1.0  # that we wait longer than the server, which tells what it was
 MOST = 8  # connections of a process
+_NETWORK = {  # a host that is gone says nothing; these have no effect on a local socket
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,  # milliseconds
+}
 _ALONE = 0x696E7465726C6561  # the lock of this program among all advisory locks
 
 
@@ -32,6 +45,8 @@ class Postgres:
         "real": "double precision",
         "keyed": "",
         "among": "= ANY(?)",
+        "each": "unnest(?::text[]) AS each (value)",
+        "take": "FOR UPDATE",
         "take_free": "FOR UPDATE SKIP LOCKED",
         "hold": "FOR SHARE",
     }
@@ -42,9 +57,12 @@ class Postgres:
             min_size=1,
             max_size=MOST,
             timeout=WAIT,
+            reconnect_timeout=WAIT,  # and again for the next one who asks: no long pauses when the server is back
             open=False,
-            check=ConnectionPool.check_connection,
-            kwargs={"autocommit": True},
+            connection_class=_Connection,
+            configure=_limit,
+            check=_check,
+            kwargs={"autocommit": True, "connect_timeout": max(2, round(WAIT)), **_NETWORK},
         )
         with _told():
             try:
@@ -55,13 +73,13 @@ class Postgres:
 
     @contextmanager
     def writing(self) -> Iterator[_Transaction]:
-        with _told(), self._pool.connection() as connection, _ended(connection, "BEGIN") as transaction:
+        with _told(), self._pool.connection() as connection, _ended(connection, "BEGIN", WRITING) as transaction:
             yield transaction
 
     @contextmanager
     def reading(self) -> Iterator[_Transaction]:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-        with _told(), self._pool.connection() as connection, _ended(connection, begin) as transaction:
+        with _told(), self._pool.connection() as connection, _ended(connection, begin, READING) as transaction:
             yield transaction
 
     def among(self, values: Sequence[str]) -> list[str]:
@@ -69,6 +87,43 @@ class Postgres:
 
     def close(self) -> None:
         self._pool.close()
+
+
+class _Connection(psycopg.Connection[Row]):
+    """One that is closed when the server says nothing for too long: a process that is stopped heeds no timeout."""
+
+    patience = WAIT
+
+    def wait(self, gen: PQGen[RV], *given: Any, **named: Any) -> RV:
+        return super().wait(self._heard(gen), *given, **named)
+
+    def _heard(self, gen: PQGen[RV]) -> PQGen[RV]:
+        """What psycopg waits for, with an end; it looks every tenth of a second whether something came."""
+        end = monotonic() + self.patience
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    end = monotonic() + self.patience
+                elif monotonic() > end:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError(f"no word from the server for {self.patience} seconds")
+                wanted = gen.send(ready)
+        except StopIteration as done:
+            found: RV = done.value
+            return found
+
+
+def _limit(connection: _Connection) -> None:
+    connection.execute(
+        f"SET lock_timeout = {LOCK * 1000:.0f}; SET idle_in_transaction_session_timeout = {IDLE * 1000:.0f}"
+    )
+
+
+def _check(connection: _Connection) -> None:
+    connection.patience = WAIT
+    connection.execute("")
 
 
 @contextmanager
@@ -83,8 +138,9 @@ def _told() -> Iterator[None]:
 
 
 @contextmanager
-def _ended(connection: psycopg.Connection[Row], begin: str) -> Iterator[_Transaction]:
-    connection.execute(begin)
+def _ended(connection: _Connection, begin: str, seconds: float) -> Iterator[_Transaction]:
+    connection.patience = seconds + LONGER
+    connection.execute(f"{begin}; SET LOCAL statement_timeout = {seconds * 1000:.0f}")
     try:
         yield _Transaction(connection)
         connection.execute("COMMIT")
@@ -95,7 +151,7 @@ def _ended(connection: psycopg.Connection[Row], begin: str) -> Iterator[_Transac
 
 
 class _Transaction:
-    def __init__(self, connection: psycopg.Connection[Row]) -> None:
+    def __init__(self, connection: _Connection) -> None:
         self._connection = connection
 
     def rows(self, statement: str, *values: Any) -> list[Row]:

@@ -10,21 +10,19 @@ import pyarrow as pa
 
 from interleaf.errors import DataError, InterleafError
 from interleaf.experiment import Experiment
-from interleaf.store import access
+from interleaf.store import access, deleting
 from interleaf.store.batches import COLUMNS, EVENT_COLUMNS, batch_of
 from interleaf.store.contract import AccessKey, Counts, Event, Impression, Stored
 from interleaf.store.database import Database, is_kept
-from interleaf.store.encoding import encoded
 from interleaf.store.experiments import Experiments, parsed
 from interleaf.store.folding import Folding, kept_of
 from interleaf.store.tables import upgrade
 from interleaf.store.writing import ROW, Writing, check_event, row_of, rows_of
 from interleaf.tally import Tally
 
-PAGE = 5000  # rows exported, or deleted, at a time
+PAGE = 5000  # rows exported at a time
 KEY_SECONDS = 1.0  # a revoked key may still be good for so long
 MOST_KEYS = 1024
-REMATCHED = 600 * 1_000_000  # events so young are matched again, in microseconds
 
 
 class SqlStore:
@@ -112,29 +110,27 @@ class SqlStore:
             return Writing(self._database, transaction).kept([impression]).get(impression)
 
     def extend(self, impression: str, row: Mapping[str, Any]) -> bool:
-        parts = encoded(row)
         with self._database.writing() as transaction:
-            changed = transaction.change(
-                "UPDATE impressions SET design = ?, numbers = ?, body = ? WHERE id = ? AND folded = 0",
-                *(*parts, impression),
-            )
-            return changed > 0
+            return Writing(self._database, transaction).extend(impression, row)
 
     # Sums and rows.
 
     def fold(self, now: int, most: int = 1000) -> int:
         with self._database.reading() as transaction:
-            waiting = Writing(self._database, transaction).waiting(now - REMATCHED)
             closed = transaction.rows(
-                "SELECT v.version, v.settings FROM versions v WHERE EXISTS (SELECT 1 FROM impressions i WHERE "
-                "i.experiment = v.experiment AND i.version = v.version AND i.folded = 0 AND i.closes <= ?)",
+                "SELECT v.experiment, v.version, v.settings FROM versions v WHERE EXISTS (SELECT 1 FROM impressions i "
+                "WHERE i.experiment = v.experiment AND i.version = v.version AND i.folded = 0 AND i.closes <= ?)",
                 now,
             )
+            writing = Writing(self._database, transaction)
+            waiting = writing.waiting(now)
+            for name, version, _ in closed:
+                waiting += writing.waiting_for_closed(name, version, now, most)
         if waiting:
             with self._database.writing() as transaction:
                 Writing(self._database, transaction).match(waiting)
         folded, problems = 0, []
-        for version, settings in closed:
+        for _, version, settings in closed:
             try:
                 folded += self._folding.fold(parsed(settings), version, now, most)
             except InterleafError as problem:  # one that cannot be folded does not hold up the others
@@ -241,28 +237,7 @@ class SqlStore:
     def forget(self, unit: str) -> int:
         if not is_kept(unit):
             return 0
-        with self._database.writing() as transaction:
-            ids = [name for (name,) in transaction.rows("SELECT id FROM impressions WHERE unit = ?", unit)]
-            among = self._database.among(ids)
-            transaction.change(f"DELETE FROM events WHERE impression {self._among}", among)
-            transaction.change(f"DELETE FROM apart WHERE unit = ? OR impression {self._among}", unit, among)
-            return transaction.change("DELETE FROM impressions WHERE unit = ?", unit)
+        return deleting.forget(self._database, unit)
 
     def expire(self, before: int) -> int:
-        total = last = 0
-        while True:  # from the oldest row on, page by page, so that nobody who writes waits for long
-            with self._database.reading() as transaction:
-                rows = transaction.rows(
-                    "SELECT number, id, time, folded FROM impressions WHERE number > ? ORDER BY number LIMIT ?",
-                    *(last, PAGE),
-                )
-            if not any(time < before for _, _, time, _ in rows):
-                break
-            last = rows[-1][0]
-            among = self._database.among([name for _, name, time, folded in rows if folded and time < before])
-            with self._database.writing() as transaction:
-                transaction.change(f"DELETE FROM events WHERE impression {self._among}", among)
-                total += transaction.change(f"DELETE FROM impressions WHERE id {self._among}", among)
-        with self._database.writing() as transaction:
-            transaction.change("DELETE FROM apart WHERE received < ?", before)
-        return total
+        return deleting.expire(self._database, before)

@@ -33,6 +33,8 @@ class SQLite:
         "real": "real",
         "keyed": "WITHOUT ROWID",
         "among": "IN (SELECT value FROM json_each(?))",
+        "each": "json_each(?) AS each",
+        "take": "",
         "take_free": "",
         "hold": "",
     }

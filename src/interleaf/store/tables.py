@@ -15,6 +15,7 @@ IMPRESSIONS = Table(
         "version": "integer",
         "unit": "text",
         "time": "bigint",
+        "until": "bigint",
         "closes": "bigint",
         "design": "text",
         "numbers": "bytea",
@@ -27,6 +28,7 @@ EVENTS = Table(
     {
         "id": "text",
         "impression": "text",
+        "place": "integer",  # among the impressions that got the event: the first is there once, whoever writes it
         "kind": "text",
         "rank": "integer",
         "time": "bigint",
@@ -34,7 +36,7 @@ EVENTS = Table(
         "dwell": "double precision",
         "value": "double precision",
     },
-    ("impression", "id"),
+    ("id", "impression"),
 )
 APART = Table(
     "apart",
@@ -73,26 +75,26 @@ STEPS = (
     CREATE INDEX history_of ON history (experiment, number);
     CREATE TABLE impressions (
         number {number}, id text NOT NULL UNIQUE, experiment text NOT NULL, version integer NOT NULL, unit text,
-        time bigint NOT NULL, closes bigint NOT NULL, folded integer NOT NULL DEFAULT 0,
+        time bigint NOT NULL, until bigint NOT NULL, closes bigint NOT NULL, folded integer NOT NULL DEFAULT 0,
         design text NOT NULL, numbers {bytes} NOT NULL, body {bytes} NOT NULL
     );
     CREATE INDEX impressions_of ON impressions (experiment, version, number);
     CREATE INDEX impressions_open ON impressions (experiment, version, closes) WHERE folded = 0;
-    CREATE INDEX impressions_by_unit ON impressions (unit);
+    CREATE INDEX impressions_by_unit ON impressions (unit, folded, number);
     CREATE TABLE events (
-        id text NOT NULL, impression text NOT NULL, kind text NOT NULL, rank integer NOT NULL, time bigint NOT NULL,
-        received bigint NOT NULL, dwell {real}, value {real}, PRIMARY KEY (impression, id)
+        id text NOT NULL, impression text NOT NULL, place integer NOT NULL, kind text NOT NULL, rank integer NOT NULL,
+        time bigint NOT NULL, received bigint NOT NULL, dwell {real}, value {real}, PRIMARY KEY (impression, id)
     ) {keyed};
-    CREATE INDEX events_by_id ON events (id);
+    CREATE UNIQUE INDEX events_by_id ON events (id, place);
     CREATE TABLE apart (
         id text PRIMARY KEY, reason text NOT NULL, experiment text, version integer, kind text NOT NULL,
         received bigint NOT NULL, time bigint NOT NULL, impression text, unit text, rank bigint, document text,
         dwell {real}, value {real}
     );
     CREATE INDEX apart_of ON apart (experiment, version, reason);
-    CREATE INDEX apart_waiting ON apart (impression) WHERE reason = 'unknown impression';
-    CREATE INDEX apart_recent ON apart (received) WHERE reason = 'unknown impression';
-    CREATE INDEX apart_of_unit ON apart (unit) WHERE reason = 'no impression of this unit showed it';
+    CREATE INDEX apart_of_impression ON apart (impression) WHERE impression IS NOT NULL;
+    CREATE INDEX apart_of_unit ON apart (unit, time);
+    CREATE INDEX apart_received ON apart (received);
     CREATE TABLE sums (
         number {number}, experiment text NOT NULL, version integer NOT NULL, metric text NOT NULL,
         impressions bigint NOT NULL, data {bytes} NOT NULL

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from interleaf.errors import DataError
-from interleaf.store import attribution, reasons
-from interleaf.store.attribution import Match, Showing
+from interleaf.store import reasons
+from interleaf.store.attribution import Match
 from interleaf.store.contract import ACCEPTED, REPEATED, Event, Impression
 from interleaf.store.database import MOST_BYTES, Database, Row, Transaction, is_kept
 from interleaf.store.encoding import Encoded, decoded, encoded
-from interleaf.store.experiments import parsed
+from interleaf.store.matching import Found, Matching
 from interleaf.store.tables import APART, EVENTS, IMPRESSIONS
 
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_800_000_000  # the years 1 to 9999
-Found = tuple[Event, list[Match] | str, Showing | None]  # where an event belongs, or why nowhere
 ROW = "id, experiment, version, unit, time, design, numbers, body"  # what `row_of` takes
-_SHOWING = "id, experiment, version, unit, time, closes, folded, design, numbers, body"
-MOST_SHOWINGS = 1000  # impressions of a unit that an event is looked for in
+REMATCHED = 600 * 1_000_000  # events so young are matched again with impressions that they name, in microseconds
+REMATCHED_OF_UNIT = 60 * 1_000_000  # and so young with those of their units: of these, most never find one
+MOST_WAITING = 500  # events that are matched again at once, the latest ones
 _WAITING = "id, reason, kind, received, time, impression, unit, rank, document, dwell, value"
 
 
@@ -27,7 +27,8 @@ def rows_of(impressions: Iterable[Impression]) -> list[Row]:
     """Impressions as rows of their table, checked."""
     return [
         (_text("id", one.id), one.experiment, one.version, _text("unit", one.unit), _time("time", one.time),
-         _time("closes", one.closes), *encoded(one.row, one.checked))
+         _time("until", one.closes if one.until is None else one.until), _time("closes", one.closes),
+         *encoded(one.row, one.checked))
         for one in impressions
     ]  # fmt: skip
 
@@ -66,7 +67,8 @@ class Writing:
 
     def __init__(self, database: Database, transaction: Transaction) -> None:
         self._database, self._transaction = database, transaction
-        self._among, self._hold = database.words["among"], database.words["hold"]
+        self._matching = Matching(database, transaction)
+        self._among, self._hold, self._take = (database.words[word] for word in ("among", "hold", "take"))
 
     def impressions(self, rows: Sequence[Row]) -> list[Mapping[str, Any] | None]:
         """Put impressions in, and events that waited for them; of each one that was there, its row."""
@@ -99,40 +101,75 @@ class Writing:
                 again.append(event)
             else:
                 fresh[event.id] = event
-        fates = self._put(self._matched(list(fresh.values())))
-        self._add_dwells(again)
+        fates = self._put(self._matching.found(list(fresh.values())))
+        self._add_dwells([*again, *(event for event in fresh.values() if fates[event.id] == REPEATED)])
         return [fates.pop(event.id, REPEATED) for event in events]
+
+    def extend(self, impression: str, row: Mapping[str, Any]) -> bool:
+        """Put the row with a further page in the place of the one without; False if there is no such one, or folded."""
+        parts = encoded(row)
+        kept = self._transaction.rows(
+            f"SELECT {ROW} FROM impressions WHERE id = ? AND folded = 0 {self._take}", impression
+        )
+        if not kept or (row_of(kept[0])["page"] or 1) >= (row.get("page") or 1):
+            return False
+        self._transaction.change(
+            "UPDATE impressions SET design = ?, numbers = ?, body = ? WHERE id = ?", *parts, impression
+        )
+        return True
 
     def _add_dwells(self, events: Sequence[Event]) -> None:
         """How long people stayed is known when they come back: an event that comes again may bring it."""
-        for event in events:
-            if event.dwell is not None:
-                self._transaction.change(
-                    "UPDATE events SET dwell = ? WHERE id = ? AND dwell IS NULL "
-                    "AND impression IN (SELECT id FROM impressions WHERE folded = 0)",
-                    *(event.dwell, event.id),
-                )
-                self._transaction.change(
-                    "UPDATE apart SET dwell = ? WHERE id = ? AND dwell IS NULL", event.dwell, event.id
-                )
-
-    def waiting(self, since: int) -> list[Row]:
-        """Events received since then whose impressions came in another transaction at the same time."""
-        return self._transaction.rows(
-            f"SELECT {', '.join('a.' + name for name in _WAITING.split(', '))} FROM apart a "
-            f"JOIN impressions i ON i.id = a.impression WHERE a.reason = '{reasons.UNKNOWN}' AND a.received >= ?",
-            since,
+        dwells = {event.id: event.dwell for event in reversed(events) if event.dwell is not None}
+        if not dwells:
+            return
+        still_open = self._transaction.rows(
+            f"SELECT id FROM impressions WHERE id IN (SELECT impression FROM events WHERE id {self._among}) "
+            f"AND folded = 0 ORDER BY number {self._hold}",
+            self._database.among(list(dwells)),
         )
+        ids = self._database.among([name for (name,) in still_open])
+        for name, dwell in sorted(dwells.items()):  # in this order, so that nobody waits in a circle
+            self._transaction.change(
+                f"UPDATE events SET dwell = ? WHERE id = ? AND dwell IS NULL AND impression {self._among}",
+                *(dwell, name, ids),
+            )
+            self._transaction.change("UPDATE apart SET dwell = ? WHERE id = ? AND dwell IS NULL", dwell, name)
 
-    def match(self, rows: Sequence[Row]) -> None:
+    def waiting(self, now: int) -> list[str]:
+        """Events kept apart whose impressions came in another transaction at the same time, or may have."""
+        rows = self._transaction.rows(
+            "SELECT id FROM (SELECT a.id FROM apart a JOIN impressions i ON i.id = a.impression "
+            f"WHERE a.reason = '{reasons.UNKNOWN}' AND a.received >= ? ORDER BY a.received DESC LIMIT ?) AS named "
+            "UNION ALL SELECT id FROM (SELECT id, unit, time FROM apart WHERE impression IS NULL AND received >= ? "
+            "ORDER BY received DESC LIMIT ?) AS a WHERE EXISTS (SELECT 1 FROM impressions i WHERE i.unit = a.unit "
+            "AND i.folded = 0 AND i.time <= a.time + ? AND i.until >= a.time)",
+            *(now - REMATCHED, MOST_WAITING, now - REMATCHED_OF_UNIT, MOST_WAITING, reasons.MOST_EARLY),
+        )
+        return [name for (name,) in rows]
+
+    def waiting_for_closed(self, experiment: str, version: int, now: int, most: int) -> list[str]:
+        """Events of whatever age kept apart because impressions that are now to be folded were not known."""
+        rows = self._transaction.rows(
+            "SELECT a.id FROM (SELECT id FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
+            "AND closes <= ? ORDER BY closes LIMIT ?) AS i CROSS JOIN apart a "  # which SQLite takes in this order
+            f"WHERE a.impression = i.id AND a.reason = '{reasons.UNKNOWN}' LIMIT ?",
+            *(experiment, version, now, most, MOST_WAITING),
+        )
+        return [name for (name,) in rows]
+
+    def match(self, ids: Sequence[str]) -> None:
         """Put waiting events where they belong, but those that still wait for the same reason."""
+        rows = self._transaction.rows(  # those that no other transaction has matched meanwhile
+            f"SELECT {_WAITING} FROM apart WHERE id {self._among} ORDER BY id {self._take}",
+            self._database.among(ids),
+        )
         reason_of = {row[0]: row[1] for row in rows}
-        found = [
-            one for one in self._matched([Event(row[0], *row[2:]) for row in rows]) if one[1] != reason_of[one[0].id]
-        ]
+        again = self._matching.found([Event(row[0], *row[2:]) for row in rows])
+        found = [one for one in again if _is_better(one, reason_of[one[0].id])]
         if found:
-            ids = self._database.among([event.id for event, _, _ in found])
-            self._transaction.change(f"DELETE FROM apart WHERE id {self._among}", ids)
+            gone = self._database.among([event.id for event, _, _ in found])
+            self._transaction.change(f"DELETE FROM apart WHERE id {self._among}", gone)
             self._put(found)
 
     def _known(self, ids: list[str]) -> set[str]:
@@ -144,73 +181,41 @@ class Writing:
         return {name for (name,) in found}
 
     def _put(self, found: Sequence[Found]) -> dict[str, str]:
-        """Put events where they belong; of each, what became of it."""
-        matched = [(event, match) for event, matches, _ in found if isinstance(matches, list) for match in matches]
-        apart = [(event, matches, showing) for event, matches, showing in found if isinstance(matches, str)]
+        """Put events where they belong; of each, what became of it.
+
+        The same event may be on its way in another transaction: the first of its rows is there once.
+        """
+        matched = {event.id: _event_rows(event, matches) for event, matches, _ in found if isinstance(matches, list)}
+        apart = {one[0].id: one for one in found if isinstance(one[1], str)}
+        fates = dict.fromkeys((*matched, *apart), REPEATED)
         if matched:
-            self._transaction.insert(EVENTS, sorted(map(_event_row, matched), key=lambda row: row[:2]))
+            went_in = self._transaction.insert(EVENTS, [first for first, *_ in matched.values()])
+            new = [rows for rows, is_new in zip(matched.values(), went_in, strict=True) if is_new]
+            fates |= {first[0]: ACCEPTED for first, *_ in new}
+            if more := [row for _, *rest in new for row in rest]:
+                self._transaction.insert(EVENTS, more)
         if apart:
-            self._transaction.insert(APART, sorted(map(_apart_row, apart), key=lambda row: row[0]))
-        return {event.id: matches if isinstance(matches, str) else ACCEPTED for event, matches, _ in found}
-
-    def _matched(self, events: Sequence[Event]) -> list[Found]:
-        by_id = {one.id: one for one in self._showings({event.impression for event in events if event.impression})}
-        by_unit: dict[str, list[Showing]] = {}
-        for one in self._showings(self._of_units({event.unit for event in events if not event.impression})):
-            if not one.folded:
-                by_unit.setdefault(one.unit or "", []).append(one)
-        ways = self._ways() if by_unit else {}
-        found: list[Found] = []
-        for event in events:
-            if event.impression is not None:
-                shown = by_id.get(event.impression)
-                found.append((event, attribution.of_impression(event, shown), shown))
-            else:
-                found.append((event, attribution.of_unit(event, by_unit.get(event.unit or "", ()), ways), None))
-        return found
-
-    def _showings(self, ids: set[str]) -> list[Showing]:
-        """Impressions by their ids; nobody folds them before this transaction ends."""
-        if not ids:
-            return []
-        rows = self._transaction.rows(
-            f"SELECT {_SHOWING} FROM impressions WHERE id {self._among} ORDER BY number {self._hold}",
-            self._database.among(list(ids)),
-        )
-        return [
-            Showing(name, experiment, version, unit, time, closes, bool(folded), Encoded(*parts))
-            for name, experiment, version, unit, time, closes, folded, *parts in rows
-        ]
-
-    def _of_units(self, units: set[str | None]) -> set[str]:
-        """The ids of the latest open impressions of units; a crawler may have more of them than can be looked at."""
-        names = [unit for unit in units if unit is not None]
-        if not names:
-            return set()
-        rows = self._transaction.rows(
-            "SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY unit ORDER BY number DESC) AS place "
-            f"FROM impressions WHERE unit {self._among} AND folded = 0) AS latest WHERE place <= ?",
-            *(self._database.among(names), MOST_SHOWINGS),
-        )
-        return {name for (name,) in rows}
-
-    def _ways(self) -> dict[tuple[str, int], str]:
-        rows = self._transaction.rows("SELECT experiment, version, settings FROM versions")
-        return {(name, version): parsed(settings).attribution for name, version, settings in rows}
+            known = self._known(list(apart))
+            rows = [_apart_row(one) for name, one in apart.items() if name not in known]
+            went_in = self._transaction.insert(APART, rows) if rows else []
+            fates |= {row[0]: row[1] for row, is_new in zip(rows, went_in, strict=True) if is_new}
+        return fates
 
     def _match_waiting(self, rows: Sequence[Row]) -> None:
-        """Events that came before these impressions, and not so long before that they cannot belong to them."""
+        """Events that came before these impressions, and may belong to them."""
         if not rows:
             return
-        # The reasons are part of the statement, and not values, so that the indexes of such events are used.
         waiting = self._transaction.rows(
-            f"SELECT {_WAITING} FROM apart WHERE time >= ? AND ((reason = '{reasons.UNKNOWN}' "
-            f"AND impression {self._among}) OR (reason = '{reasons.NOT_SHOWN}' AND unit {self._among}))",
-            min(row[4] for row in rows) - reasons.MOST_EARLY,
-            self._database.among([row[0] for row in rows]),
+            f"SELECT id FROM (SELECT id FROM apart WHERE reason = '{reasons.UNKNOWN}' AND impression {self._among} "
+            "ORDER BY time DESC LIMIT ?) AS named UNION ALL "
+            f"SELECT id FROM (SELECT id FROM apart WHERE impression IS NULL AND unit {self._among} "
+            "AND time BETWEEN ? AND ? ORDER BY time DESC LIMIT ?) AS of_units",
+            *(self._database.among([row[0] for row in rows]), MOST_WAITING),
             self._database.among([row[3] for row in rows if row[3] is not None]),
+            *(min(row[4] for row in rows) - reasons.MOST_EARLY, max(row[5] for row in rows), MOST_WAITING),
         )
-        self.match(waiting)
+        if waiting:
+            self.match([name for (name,) in waiting])
 
 
 def row_of(found: Row) -> dict[str, Any]:
@@ -220,13 +225,26 @@ def row_of(found: Row) -> dict[str, Any]:
     return known | decoded(Encoded(*parts))
 
 
-def _event_row(matched: tuple[Event, Match]) -> Row:
-    event, match = matched
-    return event.id, match.impression, event.kind, match.rank, match.time, event.received, event.dwell, event.value
+def _is_better(found: Found, reason: str) -> bool:
+    """Whether an event belongs elsewhere than it was kept apart for; what was shown later is no cause of it, except
+    where nothing is known to have been shown before.
+    """
+    event, matches, _ = found
+    if isinstance(matches, str) or reason in (reasons.UNKNOWN, reasons.NOT_SHOWN):
+        return matches != reason
+    return all(match.time == event.time for match in matches)
 
 
-def _apart_row(apart: tuple[Event, str, Showing | None]) -> Row:
-    event, reason, showing = apart
+def _event_rows(event: Event, matches: Sequence[Match]) -> list[Row]:
+    more = event.received, event.dwell, event.value
+    return [
+        (event.id, match.impression, place, event.kind, match.rank, match.time, *more)
+        for place, match in enumerate(matches)
+    ]
+
+
+def _apart_row(found: Found) -> Row:
+    event, reason, showing = found
     where = (showing.experiment, showing.version) if showing else (None, None)
     return (
         *(event.id, reason, *where, event.kind, event.received, event.time, event.impression, event.unit),

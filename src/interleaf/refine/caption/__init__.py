@@ -13,6 +13,7 @@ logistic.py     logistic regression on counts
 design.py       its design matrix
 training.py     the five models, features selected by likelihood-ratio tests
 model.py        a model: probabilities of clicks, and their weights
+checks.py       whether a model from a file can be one
 scores.py       an experiment with and without weights
 gradients.py    what units and queries have a part in a model's weights
 influence.py    errors that count what the weights do not know

@@ -151,7 +151,7 @@ class _Findings:
         self._models, self._main, self._settings, self._trained_here = models, main, settings, trained_here
         self._losses = {relevance: Losses(models, relevance) for relevance in {main.is_judged, False}}
         self._preferences = Preferences(models)
-        self._scores = Scores(main, scoring, trained_here)
+        self._scores, self._method = Scores(main, scoring, trained_here), scoring.method
         self._pages: list[Page] = []
         self._counts: Counter[str] = Counter(impressions=0, results=0, clicks=0, judged=0)
 
@@ -164,7 +164,8 @@ class _Findings:
         self._preferences.add(results, codes)
         self._scores.add(results, codes, training)
         if self._settings.page is not None:
-            self._pages += explained(results, codes, self._main, self._settings.page)
+            page, kind = self._settings.page, self._settings.weights
+            self._pages += explained(results, codes, self._main, page, kind, self._method)
         self._counts["impressions"] += len(results.counts)
         self._counts["results"] += len(codes)
         self._counts["clicks"] += int(results.clicked.sum())

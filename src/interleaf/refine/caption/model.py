@@ -27,6 +27,7 @@ import numpy as np
 from interleaf.compiled import kernel
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
+from interleaf.refine.caption.checks import check
 from interleaf.refine.caption.features import FIRST, GRADE, GRADES, POSITION, POSITIONS, Encoder, Feature
 from interleaf.refine.caption.logistic import probability
 
@@ -164,21 +165,10 @@ class Model:
             values = {name: value for name, value in data.items() if name != "format"}
             values["features"] = tuple(Feature(**one) for one in data["features"])
             made = cls(**values | {"weights": tuple(Weight(**one) for one in data["weights"])})
-            made._check_sizes()
+            check(made)
             return made
         except (AttributeError, KeyError, TypeError, ValueError) as problem:
             raise DataError(f"this is no caption model: {problem}; give a file that --save wrote") from None
-
-    def _check_sizes(self) -> None:
-        size = len(self.position_levels) + len(self.grade_levels) - 1 + len(self.weights)
-        if (len(self.parameters), np.shape(self.covariance), len(self.means)) != (
-            size,
-            (size, size),
-            len(self.weights),
-        ):
-            raise ValueError(f"its numbers are not those of {size} parameters")
-        if not {one.name for one in self.weights} <= {feature.name for feature in self.features}:
-            raise ValueError("it weighs features that it does not have")
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it as JSON."""

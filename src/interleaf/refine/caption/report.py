@@ -20,6 +20,11 @@ UNJUDGED = (
     "No result is judged, so looks are not told from relevance. Where attractive captions stand on better documents, "
     "their weights are too large, and a true preference is taken for caption bias, in part or in whole."
 )
+FEW_JUDGED = (
+    "Only {:.0%} of the results are judged. Looks of the others are not told from their relevance, and a true "
+    "preference may be taken for caption bias in part."
+)
+FEWEST_JUDGED = 0.2
 NO_WEIGHTS = "No feature of captions changes clicks significantly (p < .001): all clicks weigh the same."
 SEPARATED = (
     "Some features tell clicks from no clicks without a mistake, so their best weights are infinite: those without a "
@@ -57,7 +62,9 @@ class CaptionReport:
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know before believing it."""
-        found = [] if self.model.is_judged else [UNJUDGED]
+        share = self.judged / self.results if self.results else 0.0
+        found = [] if share >= FEWEST_JUDGED else [FEW_JUDGED.format(share)]
+        found = found if self.model.is_judged and self.judged else [UNJUDGED]
         found += [] if self.model.weights else [NO_WEIGHTS]
         found += [SEPARATED] if self.model.separated else []
         found += [] if self._held_out else [NONE_HELD_OUT]
@@ -135,12 +142,18 @@ class CaptionReport:
     def perplexity_table(self) -> Table:
         """Perplexity of the models on held-out results (H12c, Table 4)."""
         blind = {one.model: one for one in self.unjudged_perplexities if one.segment == ALL}
-        columns = ["model", "features", "perplexity", "p, from the baseline", "p, from the best"]
+        several = len(self.models) > 1
+        columns = [
+            "model",
+            "features",
+            "perplexity",
+            *(("p, from the baseline", "p, from the best") if several else ()),
+        ]
         columns += ["perplexity without judgments"] if blind else []
         rows: list[tuple[Cell, ...]] = []
         overall = [one for one in self.perplexities if one.segment == ALL]
         for one in overall:
-            tests = _p_value(one.p_value), _p_value(one.from_best)
+            tests = (_p_value(one.p_value), _p_value(one.from_best)) if several else ()
             row: list[Cell] = [one.model, len(self.models[one.model].weights), _digits(one.perplexity), *tests]
             rows.append((*row, *([_digits(blind[one.model].perplexity)] if blind else [])))
         title = f"How well clicks on {self._held_out:,} held-out results are foretold: 1 perfect, 2 a coin"
@@ -150,12 +163,18 @@ class CaptionReport:
         """Perplexity of baseline and main model by kind of query (H12c, Tables 5 and 6)."""
         by = {(one.segment, one.model): one for one in self.perplexities}
         shown = list(dict.fromkeys([next(iter(self.models)), self.main]))
+        several = len(shown) > 1
         rows = tuple(
-            (segment, one.results, *(_digits(by[segment, name].perplexity) for name in shown), _p_value(one.p_value))
+            (
+                segment,
+                one.results,
+                *(_digits(by[segment, name].perplexity) for name in shown),
+                *((_p_value(one.p_value),) if several else ()),
+            )
             for segment, one in ((segment, by[segment, self.main]) for segment in SEGMENTS)
             if segment != ALL and one.results
         )
-        columns = ("queries", "results", *shown, "p of the difference")
+        columns = ("queries", "results", *shown, *(("p of the difference",) if several else ()))
         return Table("segments", "Perplexity by kind of query", columns, rows, right=columns[1:])
 
     def preference_table(self) -> Table:

@@ -18,16 +18,16 @@ between queries than between results is added.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from interleaf import batch
 from interleaf.buckets import BUCKETS
-from interleaf.decode import Decoded
+from interleaf.decode import Decoded, reasons
 from interleaf.errors import DataError, MethodError, listed
 from interleaf.methods.arrays import Array, Impression, pairs
 from interleaf.methods.table import METHODS, Chosen, Scheme, resolve, scheme_of
@@ -43,6 +43,7 @@ from interleaf.stats.compare import Estimate
 PLAIN = "plain"
 KINDS = (PLAIN, ODDS, PROBABILITY)
 CLICK, DEDUPED = "click", "click_deduped"
+_OWNERS = {reasons.REASONS[reasons.NO_TEAMS]: "no owners of results are logged"}
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class _Sums:
     def __init__(self, rankers: int, parameters: int) -> None:
         self.pairs = rankers * (rankers - 1) // 2
         self.impressions, self.clicks = 0, 0
+        self.dropped: Counter[str] = Counter()
         self.scores = np.zeros((len(KINDS), BUCKETS, self.pairs))
         self.weights = np.zeros((len(KINDS), BUCKETS))
         self.score_slopes = np.zeros((len(KINDS), self.pairs, parameters))
@@ -116,12 +118,14 @@ class Scores:
         return [first] if same else [first, self._posterior]
 
     def _score(self, results: Results, codes: Array, chosen: Chosen, order: list[int], sums: _Sums) -> None:
-        scheme = _scheme(chosen, results.decoded)
+        scheme = scheme_for(chosen, results.decoded)
+        before = Counter(results.decoded.dropped)
         decoded = usable(results.decoded, chosen, scheme)
+        sums.dropped += decoded.dropped - before
         if not len(decoded.rows):
             return
         page, place, amount = _clicks(decoded, self._weights)
-        credits = _credit(decoded, chosen, scheme, page, place)[:, order] * amount[:, None]
+        credits = credit_alone(decoded, chosen, scheme, page, place)[:, order] * amount[:, None]
         first, second = pairs(credits.shape[1])
         differences, credited = credits[:, first] - credits[:, second], np.abs(credits).any(axis=1) * np.abs(amount)
         starts = np.cumsum(results.counts) - results.counts
@@ -170,6 +174,10 @@ class Scores:
             name: concluded(value, influence, sums.weights[kind], extra, confidence)
             for kind, (name, (value, influence, extra)) in enumerate(zip(KINDS, found, strict=True))
         }
+        if not sums.impressions and sums.dropped:
+            words = ", ".join(_OWNERS.get(reason, reason) for reason in sums.dropped)
+            reason = f"no impression can be scored by {method} ({words})"
+            estimates = {name: replace(one, reason=reason) for name, one in estimates.items()}
         change = {
             name: concluded(found[0][0] - value, found[0][1] - influence, counts, extra, confidence)
             for name, (value, influence, extra) in zip(KINDS, found, strict=True)
@@ -204,7 +212,7 @@ def centred(score: float) -> float:
     return 0.5 + 0.5 * score
 
 
-def _scheme(chosen: Chosen, decoded: Decoded) -> Scheme:
+def scheme_for(chosen: Chosen, decoded: Decoded) -> Scheme:
     """Clicks as they are; those on the shared prefix count for nobody, where a method offers that and ranks tell it."""
     offered = chosen.method.schemes_for(len(decoded.design.rankers))
     return scheme_of(DEDUPED if DEDUPED in offered and decoded.has["ranks"].any() else CLICK)
@@ -217,7 +225,7 @@ def _clicks(decoded: Decoded, weights: Sequence[float]) -> tuple[Array, Array, A
     return page, place, worth[page, place]
 
 
-def _credit(decoded: Decoded, chosen: Chosen, scheme: Scheme, page: Array, place: Array) -> Array:
+def credit_alone(decoded: Decoded, chosen: Chosen, scheme: Scheme, page: Array, place: Array) -> Array:
     """The credit of each click alone, `[click, ranker]`."""
     alone = np.zeros((len(page), decoded.impressions.ranks.shape[2]), np.bool_)
     alone[np.arange(len(page)), place] = True

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,10 @@ import pyarrow as pa
 from interleaf import buckets, log
 from interleaf.decode import Counting, Decoded
 from interleaf.decode.attributes import Exclusion
-from interleaf.engines import local
-from interleaf.engines.work import Part, Task, work
+from interleaf.engines import local, spark
+from interleaf.engines.choice import SPARK, chosen
+from interleaf.engines.packed import of_bytes
+from interleaf.engines.work import Part, Task, repeats, work
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import Chosen, Scheme
@@ -29,7 +32,7 @@ from interleaf.refine.learn.features import EQUAL, default_features, matrix
 from interleaf.refine.learn.inverse_z import Moments
 from interleaf.refine.learn.learned import counting_to_dict, needs
 from interleaf.score import Scoring
-from interleaf.tally.seen import Sample
+from interleaf.tally.seen import Sample, Seen
 
 SUMS = ".sums"
 VERSION = 1
@@ -149,6 +152,7 @@ def gather(
     experiment: str | None = None,
     version: int | None = None,
     exclude: Exclusion | None = None,
+    engine: str | None = None,
     progress: log.Progress | None = None,
 ) -> Training:
     """The moments of a log; `features` by name, C12's if left out. Equal credit is always the first of them.
@@ -163,14 +167,29 @@ def gather(
     differences = Differences(names, kinds, None if captions is None else CaptionWeights(captions))
     scoring = Scoring(scheme, method, counting, credit=differences)
     task = Task(scoring, (), exclude or Exclusion(), experiment, version)
+    if chosen(engine, source) == SPARK:
+        packed = spark.summed(spark.opened(source), task, partial(_counted, training), Training.__add__)
+        return cast(Training, of_bytes(packed))
     task, reading, batches = local.opened(source, task, Sample(), progress)
     for batch, repeated in batches:
-        for worked in work(batch, task, repeated):
-            training.left_out += worked.dropped
-            if worked.part is not None:
-                _count(training, worked.part)
+        _work(training, batch, task, repeated)
     training.left_out += reading.dropped
     return training
+
+
+def _counted(training: Training, task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> Training:
+    """The moments of a part of a log, on an executor; `training` has none yet."""
+    training = replace(training, pairs={}, left_out=Counter())
+    for batch in batches:
+        _work(training, batch, task, repeats(batch, seen))
+    return training
+
+
+def _work(training: Training, batch: pa.RecordBatch, task: Task, repeated: Array) -> None:
+    for worked in work(batch, task, repeated):
+        training.left_out += worked.dropped
+        if worked.part is not None:
+            _count(training, worked.part)
 
 
 def _count(training: Training, part: Part) -> None:

@@ -1,6 +1,7 @@
 """Old impressions for new rankers: from a log, and rankings that it never showed, how the new rankers compare.
 
 rankings.py  new rankings, from wherever they come
+borrowed.py  those of the log's own rankers
 old.py       the log, and how likely its lists were
 chances.py   list probabilities of many impressions
 outcomes.py  what an old list and its clicks say of new rankers

@@ -16,7 +16,7 @@ from interleaf.methods.table import METHODS, resolve
 from interleaf.refine.history import CLIP, MOST_LOG_WEIGHT
 from interleaf.refine.reuse.chances import log_chances
 from interleaf.refine.reuse.foresee import Lists
-from interleaf.refine.reuse.old import NEVER_SHOWN, Old, Rows, Wanted, read_old
+from interleaf.refine.reuse.old import NEVER_SHOWN, NOT_RANKED, Old, Rows, Wanted, nothing_left, read_old
 from interleaf.refine.reuse.outcomes import Scorer, scorer_of
 from interleaf.refine.reuse.rankings import Ranked, Source, by_query, ranked
 from interleaf.refine.reuse.record import Reused
@@ -24,7 +24,6 @@ from interleaf.refine.reuse.report import Found, reported
 from interleaf.refine.reuse.robust import GROUPS, Robust, impressions_of
 from interleaf.refine.reuse.sums import Weighted
 
-NOT_RANKED = "no new rankings for its query"
 CHUNK = 65_536
 
 
@@ -79,7 +78,7 @@ def reused(
 
 def _method(old: Old) -> str:
     """What most of the log was composed by, of what new rankers can be compared by; else one that fits any list."""
-    for method, _ in old.methods.most_common():
+    for method, _ in old.composed(old.rows).most_common():
         if resolve(method).method.short:
             return method
     return next(name for name, method in METHODS.items() if method.claims.reusable)
@@ -88,9 +87,9 @@ def _method(old: Old) -> str:
 def _by_query(old: Old, rankings: Mapping[str, Source | None]) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for name, source in rankings.items():
-        if source is None and not old.rankings[name]:
+        if source is None and not old.borrowed.rankings[name]:
             raise DataError(f"the log has no rankings of a ranker {name!r}; give its new rankings, or log them")
-        found[name] = old.rankings[name] if source is None else by_query(source, old.queries, name)
+        found[name] = old.borrowed.rankings[name] if source is None else by_query(source, old.queries, name)
     return found
 
 
@@ -119,6 +118,8 @@ def _held(old: Old, new: Ranked, scorer: Scorer) -> Held:
     held = _weighed(rows, new, scorer)
     wrong = held.log_weight > MOST_LOG_WEIGHT
     old.dropped[NEVER_SHOWN] += int(wrong.sum())
+    if wrong.all():
+        raise nothing_left(old.dropped)
     return Held(held.rows.only(~wrong), *(values[~wrong] for values in held[1:]))
 
 

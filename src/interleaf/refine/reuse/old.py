@@ -13,22 +13,29 @@ import pyarrow as pa
 from interleaf import buckets, log
 from interleaf.decode import COLUMNS, Counting, Decoded, Decoding, Design
 from interleaf.decode.attributes import Exclusion, excluded
-from interleaf.decode.columns import codes, column, lists, numbers, texts
+from interleaf.decode.columns import codes, column, lists, numbers, texts, there
 from interleaf.engines.work import repeats
 from interleaf.errors import DataError, MethodError
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import Chosen, resolve
+from interleaf.refine.reuse.borrowed import Borrowed
 from interleaf.refine.reuse.chances import log_chances
 from interleaf.schema import INTERLEAVED
 from interleaf.tally.seen import Seen
 
 NO_QUERY, NO_CHANCE = "no query", "no list probability: it is not logged, and {} cannot tell it from what is"
 NEVER_SHOWN = "a list that its own method would never show"
+NOT_RANKED = "no new rankings for its query"
+NO_LOGARITHM = "a log_probability that is no logarithm of a probability"
 UNKNOWN = "unknown method: {}"
+ROUNDING = 1e-9  # a log_probability may be so much above 0
 
 
 class Rows(NamedTuple):
-    """Impressions by row: documents as hashes, and the logs of P(L) and P(L, a); 0 for a union that is not known."""
+    """Impressions by row: documents as hashes, and the logs of P(L) and P(L, a); 0 for a union that is not known.
+
+    `method` is the number of the one that composed the list.
+    """
 
     query: Array
     documents: Array
@@ -40,6 +47,7 @@ class Rows(NamedTuple):
     rankers: Array
     log_chance: Array
     log_joint: Array
+    method: Array
 
     def only(self, keep: Array) -> Rows:
         """The rows that a mask keeps."""
@@ -48,16 +56,29 @@ class Rows(NamedTuple):
 
 @dataclass
 class Old:
-    """An old log: its rows, the names behind their queries, the methods that composed them, and what was dropped.
+    """An old log: its rows, the names behind their queries and methods, and what was dropped.
 
-    `rankings[ranker][query]` are old rankers' own rankings, where asked for: those of the query's first impression.
+    `borrowed` are old rankers' own rankings, where asked for.
     """
 
     rows: Rows
     queries: list[str]
-    methods: Counter[str]
+    methods: list[str]
     dropped: Counter[str]
-    rankings: dict[str, dict[str, list[str]]]
+    borrowed: Borrowed
+
+    def composed(self, rows: Rows) -> Counter[str]:
+        """How many of these rows each method composed."""
+        return Counter({self.methods[number]: int((rows.method == number).sum()) for number in np.unique(rows.method)})
+
+
+def nothing_left(dropped: Counter[str]) -> DataError:
+    """Where nothing is left of a log: what became of it."""
+    why = "; ".join(f"{reason}: {count:,}" for reason, count in dropped.most_common() if count)
+    return DataError(
+        f"the log has no interleaved impression that can be used{why and f' ({why})'}; give one whose lists were "
+        "drawn, and that says how likely they were"
+    )
 
 
 @dataclass(frozen=True)
@@ -101,22 +122,22 @@ class _Reader:
         self._numbers: dict[str, int] = {}
         self._parts: list[Rows] = []
         self._units: list[Array] = []
-        self._rankings: dict[str, dict[str, list[str]]] = {name: {} for name in wanted.rankers}
-        self.methods: Counter[str] = Counter()
+        self._borrowed = Borrowed(wanted.rankers)
+        self._methods: dict[str, int] = {}
         self.dropped: Counter[str] = Counter()
 
     def add(self, batch: pa.RecordBatch, repeated: Array) -> None:
         queries, names = self._queries(batch)
         documents, chances = _documents(batch), column(batch, "log_probability")
-        logged = np.full(batch.num_rows, np.nan) if chances is None else numbers(chances, np.nan, pa.float64())
+        logged = np.full(batch.num_rows, np.nan) if chances is None else _logged(chances)
         decoding = Decoding(batch, self._wanted.counting, self._wanted.takes, repeated)
         self._units.append(decoding.unit)
         for rule, rows in excluded(batch, decoding.unit, self._wanted.exclude, np.zeros(0, np.uint64)).items():
             decoding.leave_out(rule, rows)
         decoding.leave_out(NO_QUERY, queries < 0)
-        for decoded in decoding:
-            self.dropped += decoded.dropped
-            self._keep_rankings(batch, decoded, queries, names)
+        for part in decoding:
+            self.dropped += part.dropped
+            decoded = self._borrow(batch, part, queries, names)
             try:
                 chosen = resolve(decoded.design.method)
             except MethodError as problem:
@@ -127,7 +148,7 @@ class _Reader:
 
     def close(self) -> Old:
         if not self._parts:
-            raise DataError("the log has no interleaved impression that was asked for; give one whose lists were drawn")
+            raise nothing_left(self.dropped)
         width = max(part.documents.shape[1] for part in self._parts)
         rows = Rows(*(np.concatenate(parts) for parts in zip(*(_widened(p, width) for p in self._parts), strict=True)))
         most = self._wanted.exclude.most_impressions
@@ -136,7 +157,9 @@ class _Reader:
             crawling = np.isin(rows.unit, units[amounts > most])
             self.dropped[f"excluded: units of more than {most:,} impressions"] += int(crawling.sum())
             rows = rows.only(~crawling)
-        return Old(rows, list(self._numbers), self.methods, self.dropped, self._rankings)
+        if not len(rows.query):
+            raise nothing_left(self.dropped)
+        return Old(rows, list(self._numbers), list(self._methods), self.dropped, self._borrowed)
 
     def _queries(self, batch: pa.RecordBatch) -> tuple[Array, list[str]]:
         """The number of each row's query in the whole log, -1 for none."""
@@ -149,12 +172,16 @@ class _Reader:
 
     def _add(self, chosen: Chosen, decoded: Decoded, queries: Array, documents: _Documents, logged: Array) -> None:
         of_list, of_joint = _chances(chosen, decoded, logged)
-        unknown, never = np.isnan(of_list), np.isneginf(of_list)
-        self.dropped[NO_CHANCE.format(chosen.method.name)] += int(unknown.sum())
-        self.dropped[NEVER_SHOWN] += int(never.sum())
-        keep = ~(unknown | never)
-        self.methods[str(chosen)] += int(keep.sum())
-        rows = Rows(
+        wrong = np.isinf(logged) | (logged > ROUNDING)
+        unknown, never = np.isnan(of_list), np.isneginf(of_list) & ~wrong
+        for reason, rows in (
+            (NO_LOGARITHM, wrong),
+            (NO_CHANCE.format(chosen.method.name), unknown),
+            (NEVER_SHOWN, never),
+        ):
+            self.dropped[reason] += int(rows.sum())
+        method = self._methods.setdefault(str(chosen), len(self._methods))
+        made = Rows(
             queries,
             documents.matrix(decoded.rows, decoded.impressions.ranks.shape[2]),
             decoded.counts,
@@ -165,20 +192,20 @@ class _Reader:
             np.full(len(decoded.rows), len(decoded.design.rankers)),
             of_list,
             of_joint,
+            np.full(len(decoded.rows), method),
         )
-        self._parts.append(rows.only(keep))
+        self._parts.append(made.only(~(wrong | unknown | never)))
 
-    def _keep_rankings(self, batch: pa.RecordBatch, decoded: Decoded, queries: Array, names: list[str]) -> None:
-        """The rankings of the first impression of each query, of rankers that are wanted and there."""
-        array = column(batch, "rankings") if self._rankings else None
-        places = {name: place for place, name in enumerate(decoded.design.rankers) if name in self._rankings}
-        if array is None or not places:
-            return
-        found, rows = np.unique(queries[decoded.rows], return_index=True)
-        for query, row in zip(found.tolist(), decoded.rows[rows].tolist(), strict=True):
-            for name, place in places.items():
-                if names[query] not in self._rankings[name] and array[row].is_valid:
-                    self._rankings[name][names[query]] = array[row][place].as_py()
+    def _borrow(self, batch: pa.RecordBatch, decoded: Decoded, queries: Array, names: list[str]) -> Decoded:
+        """Keep the rankings of rankers that are wanted; what is left are rows that have none, or whole ones."""
+        asked = [names[query] for query in queries[decoded.rows]]
+        keep = np.ones(len(asked), np.bool_)
+        for reason, broken in self._borrowed.add(
+            column(batch, "rankings"), decoded.design, decoded.rows, asked
+        ).items():
+            self.dropped[reason] += int((keep & broken).sum())
+            keep &= ~broken
+        return decoded.only(keep)
 
 
 class _Documents(NamedTuple):
@@ -199,6 +226,12 @@ def _documents(batch: pa.RecordBatch) -> _Documents:
     found = lists(batch.column("documents"))
     names = texts(found.values)
     return _Documents(found.offsets, buckets.hashes(buckets.DOCUMENT, names.offsets, names.data))
+
+
+def _logged(chances: pa.Array) -> Array:
+    """Logged probabilities, nan where there is none; what is there, but is not a number, is as wrong as infinity."""
+    found = numbers(chances, np.nan, pa.float64())
+    return np.where(there(chances) & np.isnan(found), np.inf, found)
 
 
 def _chances(chosen: Chosen, decoded: Decoded, logged: Array) -> tuple[Array, Array]:

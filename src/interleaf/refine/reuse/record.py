@@ -41,7 +41,8 @@ class Estimated:
 class Reused:
     """Old impressions for new rankers: each estimator on each pair, what it rests on, and what asking anew would cost.
 
-    `answers` are those of the estimator to go by, a pair each; `known` is the share of places in new lists that hold a
+    `answers` are those of the estimator to go by, a pair each; `doubt` says why their intervals, which are of chance,
+    may hold the truth less often than `confidence` says; `known` is the share of places in new lists that hold a
     document which the old log shows for its query; `plans[(first, second)]` is a live experiment that would find what
     was estimated, or the reason that there is none.
     """
@@ -58,6 +59,7 @@ class Reused:
     weights: Mapping[str, Weights]
     known: float | None
     answers: tuple[Estimated, ...]
+    doubt: str
     plans: Mapping[tuple[str, str], Planned | str]
     warnings: tuple[str, ...]
     dropped: Mapping[str, int]
@@ -88,7 +90,7 @@ class Reused:
     @property
     def answer(self) -> list[str]:
         """A sentence for each pair."""
-        return [one_line(_sentence(one, self.confidence)) for one in self.answers]
+        return [one_line(_sentence(one, self)) for one in self.answers]
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -160,19 +162,26 @@ class Reused:
         return [f"Not used: {'; '.join(reasons)}."] if reasons else []
 
 
-def _sentence(one: Estimated, confidence: float) -> str:
+def _sentence(one: Estimated, found: Reused) -> str:
     pair = f"{one.first} and {one.second}"
     if one.value is None:
         return f"Nothing can be said of {pair}: {one.reason}."
     if one.interval is None:
         return f"{pair}: {one.value:+.3f} by {one.estimator}, and no interval: {one.reason}."
-    span = f"between {_span(one.interval)} with {100 * confidence:g} % confidence, by {one.estimator}"
-    span = span.replace(" to ", " and ")
-    winner = one.winner(confidence)
+    span = f"between {_signed(one.interval[0])} and {_signed(one.interval[1])} {_sureness(one, found)}"
+    winner = one.winner(found.confidence)
     if winner is None:
         return f"The old impressions do not tell {pair} apart: {one.value:+.3f}, {span}."
     loser = one.second if winner == one.first else one.first
     return f"People would prefer {winner} to {loser}: {one.first} over {one.second} is {one.value:+.3f}, {span}."
+
+
+def _sureness(one: Estimated, found: Reused) -> str:
+    """How sure, by which estimator, and of how many pairs."""
+    sure, many = f"{100 * found.confidence:g} % confidence", len(found.answers)
+    how = f"by {one.estimator}, for chance alone: {found.doubt} for {sure}" if found.doubt else ""
+    how = how or f"with {sure}, by {one.estimator}"
+    return how if many == 1 else f"{how} (an interval of this pair alone; who wins is decided over all {many}, by Holm)"
 
 
 def _signed(value: float | None) -> str | None:

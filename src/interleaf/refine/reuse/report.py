@@ -12,7 +12,7 @@ from interleaf.buckets import BUCKETS
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array, pairs
 from interleaf.planning import Planned, plan
-from interleaf.refine.reuse.old import Old, Rows
+from interleaf.refine.reuse.old import NOT_RANKED, Old, Rows
 from interleaf.refine.reuse.outcomes import Scorer
 from interleaf.refine.reuse.record import Estimated, Reused
 from interleaf.refine.reuse.robust import Robust
@@ -24,8 +24,13 @@ from interleaf.stats.multiplicity import holm
 NOTHING = "no old list is one that the new rankers could show"
 NO_OWNERS = "the owners that were drawn are not logged, or of fewer or more rankers"
 NO_CLICK = "no click: a click model has nothing to learn from"
+UNSEEN = "the log shows none of the documents that the new rankers would"
 NO_MODEL = "what a click model expects is known for schemes binary and click, not for normalized"
 HANDFUL, FEW = 10, 100  # effective impressions
+SEEN, LOOKS = 0.9, 5  # of new lists' places, the share that the log knows; impressions for each query
+MOST_OUTSIDE = 0.5  # of the impressions, the share of queries that are not ranked
+TOO_LITTLE = "the log knows too little of what the new rankers would show"
+OLD_LISTS = "old lists, which are not the new rankers' (expect up to twice as many units)"
 
 
 class Found(NamedTuple):
@@ -53,7 +58,7 @@ def reported(found: Found, rankers: tuple[str, ...], scorer: Scorer, old: Old, c
         rankers=rankers,
         method=str(scorer.chosen),
         scheme=scorer.scheme.name,
-        old_methods=dict(old.methods),
+        old_methods=dict(old.composed(found.rows).most_common()),
         impressions=len(clicked),
         clicked=int(clicked.sum()),
         units=len(np.unique(found.rows.unit)),
@@ -62,8 +67,13 @@ def reported(found: Found, rankers: tuple[str, ...], scorer: Scorer, old: Old, c
         weights=weights,
         known=known,
         answers=answers,
+        doubt=TOO_LITTLE if known is not None and _is_thin(found.rows, known) else "",
         plans={pair: _plan(found, scorer, place, answers[place], confidence) for place, pair in enumerate(named)},
-        warnings=tuple(_warnings(found.sums["weighted"].described, int(clicked.sum()), known)),
+        warnings=(
+            *_missing(old, len(clicked)),
+            *_warnings(found.sums["weighted"].described, int(clicked.sum()), known),
+            *_sparse(found.rows, known),
+        ),
         dropped={reason: count for reason, count in old.dropped.items() if count},
     )
 
@@ -96,8 +106,12 @@ def _estimates(found: Found, scorer: Scorer, confidence: float) -> Iterator[tupl
     size = scorer.rankers * (scorer.rankers - 1) // 2
     for kind, name in _names(scorer).items():
         if kind in ("model", "robust"):
-            no_model = _none(size, NO_CLICK if scorer.foreseeable else NO_MODEL)
-            yield name, no_model if found.robust is None else found.robust.estimates(kind == "robust", confidence)
+            if found.robust is None:
+                yield name, _none(size, NO_CLICK if scorer.foreseeable else NO_MODEL)
+            elif not found.robust.known:
+                yield name, _none(size, UNSEEN)
+            else:
+                yield name, found.robust.estimates(kind == "robust", confidence)
             continue
         sums = found.sums["weighted" if kind == "normalized" else kind]
         if kind == "joint" and not sums.impressions.any():
@@ -113,6 +127,25 @@ def _none(size: int, reason: str) -> tuple[Estimate, ...]:
     return (Estimate(None, None, None, None, None, 0, reason),) * size
 
 
+def _is_thin(rows: Rows, known: float) -> bool:
+    """Whether a click model knows so little that its intervals, which are of chance, hold the truth too seldom."""
+    return known < SEEN or len(rows.query) < LOOKS * len(np.unique(rows.query))
+
+
+def _missing(old: Old, impressions: int) -> Iterator[str]:
+    """What is not as asked for: queries outside the new rankings, and rankings that changed."""
+    whole = impressions + old.dropped[NOT_RANKED]
+    if old.dropped[NOT_RANKED] > MOST_OUTSIDE * whole:
+        yield (
+            f"This rests on {impressions:,} of {whole:,} impressions: the others are of queries that not all new "
+            "rankers rank, and nothing is said of those."
+        )
+    for name, queries in old.borrowed.changed.items():
+        if queries:
+            many = f"{len(queries):,} of {len(old.borrowed.rankings[name]):,} queries"
+            yield f"The rankings of {name} changed within the log, for {many}: the first of each is compared."
+
+
 def _warnings(weights: Weights, clicked: int, known: float | None) -> Iterator[str]:
     """Plain words on what an answer rests on."""
     effective = weights.effective
@@ -121,22 +154,29 @@ def _warnings(weights: Weights, clicked: int, known: float | None) -> Iterator[s
         yield (
             f"Weighted estimates rest on {few}: {weights.impressions:,} count as {effective:,.1f}"
             + (", so do not go by them" if effective < HANDFUL else "")
-            + (", and the answer is that of a click model, hardly mended." if known is not None else ".")
+            + (", and the answer is that of a click model, hardly mended." if known else ".")
         )
     if weights.largest_share is not None and weights.largest_share > 0.1:
         yield f"One impression has {100 * weights.largest_share:.0f} % of all weight."
     if weights.mean is not None and not 0.5 < weights.mean < 2:
         yield (
             f"Weights should average 1, and average {weights.mean:.2g}: the old lists do not cover what the new "
-            "rankers would show" + (", and there the answer is that of a click model." if known is not None else ".")
-        )
-    if known is not None and known < 0.9:
-        yield (
-            f"{100 * (1 - known):.0f} % of the places in new lists hold documents that the log never shows for their "
-            "query; the click model takes them for what documents so ranked are."
+            "rankers would show" + (", and there the answer is that of a click model." if known else ".")
         )
     if clicked < FEW:
         yield f"Only {clicked:,} impressions have an event."
+
+
+def _sparse(rows: Rows, known: float | None) -> Iterator[str]:
+    """What the log says little of."""
+    if known is not None and known < SEEN:
+        yield (
+            f"{100 * (1 - known):.0f} % of the places in new lists hold documents that the log never shows for their "
+            "query" + ("; the click model takes them for what documents so ranked are." if known else ".")
+        )
+    queries = len(np.unique(rows.query))
+    if known and len(rows.query) < LOOKS * queries:
+        yield f"{len(rows.query) / queries:.1f} impressions for each query teach a click model little."
 
 
 def _plan(found: Found, scorer: Scorer, pair: int, answer: Estimated, confidence: float) -> Planned | str:
@@ -144,17 +184,21 @@ def _plan(found: Found, scorer: Scorer, pair: int, answer: Estimated, confidence
     if not answer.value:
         return "no difference is estimated, so that there is none to plan for."
     clicked = found.rows.clicks.any(axis=1)
-    known = _pilot(found, scorer.by_pair(found.sums["unweighted"].outcomes)[:, pair], clicked & found.usable)
+    sums, rows = scorer.by_pair(found.sums["unweighted"].outcomes)[:, pair], clicked & found.usable
+    if not rows.any():
+        return f"it cannot be planned: {NOTHING}."
+    known = _pilot(found, sums, rows)
     if known.variance is None or known.impressions_per_unit is None:
         return f"it cannot be planned: {known.reason}."
-    variance = known.variance / known.impressions_per_unit
+    effect = answer.value / clicked.mean()
+    # Scores of old lists lie about a mean of their own, which is not the new rankers': E(o - D)^2 is about theirs.
+    variance = known.variance / known.impressions_per_unit + (sums.sum() / rows.sum() - effect) ** 2
     each = float(clicked.sum()) / len(np.unique(found.rows.unit[clicked]))
-    effect = abs(answer.value) / clicked.mean()
     try:
-        made = plan(effect, confidence=confidence, variance=variance, impressions_per_unit=each)
+        made = plan(abs(effect), confidence=confidence, variance=variance, impressions_per_unit=each)
     except DataError as problem:
         return f"it cannot be planned: {problem}."
-    return replace(made, pilot="the old impressions")
+    return replace(made, pilot=OLD_LISTS)
 
 
 def _pilot(found: Found, sums: Array, rows: Array) -> power.Pilot:

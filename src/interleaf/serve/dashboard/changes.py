@@ -43,33 +43,39 @@ async def edit(visit: Visit) -> Response:
 
 
 async def _sent(visit: Visit, call: Call, name: str, makes_version: bool = False) -> Response:
-    try:
-        await _called(visit, call, forms.data_of(visit.form))
-    except (ExperimentError, StateError) as error:
-        edited = name if "name" in visit.request.path_params else ""
-        return _form(visit, visit.form, error, edited, makes_version)
-    return _onward(name)
+    edited, data = name if "name" in visit.request.path_params else "", forms.data_of(visit.form)
+    wrong, status = forms.wrong_in(data), 422
+    if not wrong:
+        try:
+            await _called(visit, call, data)
+            return _onward(name)
+        except ExperimentError as error:
+            wrong = {error.field: forms.sentence(error.remedy)}
+        except StateError as error:
+            wrong, status = {"name": forms.sentence(str(error))}, 409
+    return _form(visit, visit.form, wrong, edited, makes_version, status)
 
 
 def _form(
     visit: Visit,
     typed: Mapping[str, str],
-    error: ExperimentError | StateError | None = None,
+    wrong: Mapping[str, str] | None = None,
     name: str = "",
     makes_version: bool = False,
+    status: int = 200,
 ) -> Response:
     """An experiment keeps its name; a name that is taken is wrong at its field."""
-    status = 200 if error is None else 409 if isinstance(error, StateError) else 422
-    if isinstance(error, StateError):
-        error = ExperimentError("name", None, str(error))
+    told = " ".join(
+        f"{field[:1].upper()}{field[1:].replace('_', ' ')}: {remedy}" for field, remedy in (wrong or {}).items()
+    )
     return page(
         visit,
         "form.html",
         status,
-        groups=forms.groups(typed, error),
+        groups=forms.groups(typed, wrong),
         name=name,
         makes_version=makes_version,
-        problem="" if error is None else str(error),
+        problem=f"Nothing was saved. {told}" if told else "",
         methods=[row for row in METHODS.values() if row.schemes and row.parameters],
     )
 

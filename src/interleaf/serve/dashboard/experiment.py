@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -20,7 +19,7 @@ from interleaf.serve.calls import version_of
 from interleaf.serve.dashboard import commands, files
 from interleaf.serve.dashboard.drawings import Drawn
 from interleaf.serve.dashboard.examples import example, teams
-from interleaf.serve.dashboard.listing import judgement
+from interleaf.serve.dashboard.listing import MODES, judgement
 from interleaf.serve.dashboard.pages import HEADERS, Visit, drawn, page
 from interleaf.serve.dashboard.scores import Scorecard, scorecard
 from interleaf.serve.dashboard.trials import trials
@@ -84,13 +83,13 @@ async def live(visit: Visit) -> Response:
 async def _values(visit: Visit) -> dict[str, Any]:
     stored = await visit.service.experiment(visit.name)
     version = version_of(visit.request, stored)
-    return await asyncio.to_thread(_gathered, visit, stored, version)
+    standing = await visit.service.standing(stored.settings.name, version)  # one for all that wait
+    return await visit.service.reported(_gathered, visit, stored, version, standing)
 
 
-def _gathered(visit: Visit, stored: Stored, version: int) -> dict[str, Any]:
+def _gathered(visit: Visit, stored: Stored, version: int, standing: Standing) -> dict[str, Any]:
     """Everything that the page shows; this reads the store."""
     service, settings = visit.service, stored.versions[version]
-    standing = service.reports.standing(settings.name, version)
     report = next(iter(standing.reports.values()), None)
     rows = service.store.examples(settings.name, version, MOST_EXAMPLES)
     marked = teams(settings.rankers)
@@ -109,6 +108,7 @@ def _gathered(visit: Visit, stored: Stored, version: int) -> dict[str, Any]:
         "apart": _apart(standing),
         "trials": trials(settings, report),
         "is_trial": settings.mode != COMPARE,
+        "mode": MODES.get(settings.mode, ""),
         "teams": marked,
         "examples": [example(row, marked) for row in rows],
         "decision": next((one for one in reversed(stored.history) if one.what == "decided"), None),

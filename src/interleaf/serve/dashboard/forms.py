@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from interleaf.errors import ExperimentError
 from interleaf.experiment import Experiment
 from interleaf.experiment.fields import Choice, Kind, Number, Optional, Several, Weights
 from interleaf.experiment.settings import SETTINGS
@@ -22,6 +21,7 @@ GROUPS = {
 OPEN_GROUPS = 1  # the others are folded: their defaults do
 PARAMETERS = "method_parameters"
 _NEEDED = ("name", "rankers")
+_COMMAS = ("by",)  # lists whose items have none
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class Group:
     is_open: bool
 
 
-def groups(typed: Mapping[str, str], error: ExperimentError | None = None) -> tuple[Group, ...]:
-    """The fields of all settings, filled with what was typed; a group with an error is open."""
+def groups(typed: Mapping[str, str], wrong: Mapping[str, str] | None = None) -> tuple[Group, ...]:
+    """The fields of all settings, filled with what was typed; a group in which something is wrong is open."""
     rest = [name for name in SETTINGS if not any(name in names for names in GROUPS.values())]
     made = []
     for place, (title, names) in enumerate((*GROUPS.items(), ("More", tuple(rest)))):
-        fields = [_field(name, typed, error) for name in names]
+        fields = [_field(name, typed, (wrong or {}).get(name, "")) for name in names]
         if "method" in names:
             fields.insert(names.index("method") + 1, _parameters(typed))
         is_open = place < OPEN_GROUPS or any(field.error for field in fields)
@@ -62,7 +62,7 @@ def groups(typed: Mapping[str, str], error: ExperimentError | None = None) -> tu
     return tuple(made)
 
 
-def _field(name: str, typed: Mapping[str, str], error: ExperimentError | None) -> Field:
+def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
     setting = SETTINGS[name]
     kind, drawn, hint = setting.metadata["kind"], "line", ""
     within = kind.kind if isinstance(kind, Optional) else kind
@@ -73,7 +73,7 @@ def _field(name: str, typed: Mapping[str, str], error: ExperimentError | None) -
         case Number():
             drawn, hint = "number", f"{within.least:g} to {within.most:,g}"
         case Several():
-            drawn, hint = "lines", "one a line"
+            drawn, hint = "lines", "one a line" + ", or with commas" * (name in _COMMAS)
         case Weights():
             hint = "such as click=1, purchase=5"
     if name == "method":
@@ -82,7 +82,6 @@ def _field(name: str, typed: Mapping[str, str], error: ExperimentError | None) -
         drawn, choices = "choice", {"": "the method's own", **{scheme: scheme for scheme in ALL_SCHEMES}}
     elif name == "control":
         hint = "the first ranker, if left out"
-    wrong = str(error) if error is not None and error.field == name else ""
     label, meaning = name.replace("_", " "), setting.metadata["meaning"].replace("null: ", "left out: ")
     return Field(name, label, meaning, drawn, typed.get(name, ""), choices, name in _NEEDED, hint, wrong)
 
@@ -124,11 +123,31 @@ def data_of(typed: Mapping[str, str]) -> dict[str, Any]:
     for name, setting in SETTINGS.items():
         text = typed.get(name, "").strip()
         if text:
-            data[name] = _value(setting.metadata["kind"], text)
+            data[name] = _value(setting.metadata["kind"], text.replace(",", "\n") if name in _COMMAS else text)
     parameters = typed.get(PARAMETERS, "").strip()
     if parameters and "method" in data:
         data["method"] = f"{data['method']}({parameters})"
     return data
+
+
+def wrong_in(data: Mapping[str, Any]) -> dict[str, str]:
+    """What to do at each field that is wrong by itself.
+
+    >>> wrong_in({"name": "shoes", "k": "ten"})
+    {'rankers': 'This is needed.', 'k': 'Give a whole number from 1 to 200.'}
+    """
+    found = {name: "This is needed." for name in _NEEDED if name not in data}
+    for name, value in data.items():
+        try:
+            SETTINGS[name].metadata["kind"].check(value)
+        except ValueError as remedy:
+            found[name] = sentence(str(remedy))
+    return found
+
+
+def sentence(remedy: str) -> str:
+    """A remedy as it stands at a field, which is seen to hold what was typed."""
+    return f"{remedy[:1].upper()}{remedy[1:].rstrip('.')}."
 
 
 def _value(kind: Kind, text: str) -> Any:

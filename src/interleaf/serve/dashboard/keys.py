@@ -71,4 +71,6 @@ async def revoke(visit: Visit) -> Response:
         raise RefusedError(404, "unknown", f"there is no key {wanted[:100]!r} that is not revoked")
     service.access.forget()
     log.info("revoked a key", extra={"key": wanted, "by": visit.who.id if visit.who else ""})
+    if visit.who is not None and wanted == visit.who.id:
+        return RedirectResponse("/login?revoked=own", 303, HEADERS)
     return RedirectResponse("/keys", 303, HEADERS)

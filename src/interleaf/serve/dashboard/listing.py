@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.responses import Response
 
+from interleaf.experiment.settings import AA, LOSER, RELABELLED
 from interleaf.render.figures import Names
 from interleaf.render.layout import EVEN, UNTRUSTED, WINNER
 from interleaf.report.report import Report
 from interleaf.serve.dashboard import commands, files
 from interleaf.serve.dashboard.pages import Shared, Visit, page
+from interleaf.serve.dashboard.scores import conflicts
 from interleaf.store.contract import DRAFT, RUNNING, Stored
 
 FRESH, STALE = 3.0, 60.0  # seconds that a report of the list is remembered, while it runs and after that
 MOST_JUDGED = 30  # experiments whose reports are made for the list
 ORDER = (RUNNING, DRAFT)
+MODES = {AA: "A/A", RELABELLED: "relabelled A/A", LOSER: "known loser"}  # what is no plain comparison
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class Line:
     report: Report | None
     tone: str
     word: str
+    is_disputed: bool
+    mode: str
 
 
 async def shown(visit: Visit) -> Response:
@@ -38,7 +44,7 @@ async def shown(visit: Visit) -> Response:
     found.sort(key=lambda stored: -stored.created)
     found.sort(key=lambda stored: ORDER.index(stored.state) if stored.state in ORDER else len(ORDER))
     judged = {stored.settings.name for stored in [one for one in found if one.state != DRAFT][:MOST_JUDGED]}
-    lines = await asyncio.to_thread(
+    lines = await service.reported(
         lambda: [_line(stored, visit.shared, stored.settings.name in judged) for stored in found]
     )
     first = commands.first_experiment(visit.address, visit.is_open)
@@ -47,18 +53,20 @@ async def shown(visit: Visit) -> Response:
 
 
 def _line(stored: Stored, shared: Shared, judged: bool) -> Line:
-    report = _report(stored, shared) if judged else None
-    return Line(stored, report, *judgement(report))
+    reports = _reports(stored, shared) if judged else {}
+    report = next(iter(reports.values()), None)
+    is_disputed, mode = bool(conflicts(stored.settings, reports)), MODES.get(stored.settings.mode, "")
+    return Line(stored, report, *judgement(report), is_disputed, mode)
 
 
-def _report(stored: Stored, shared: Shared) -> Report | None:
-    """The report of the primary metric, remembered for a while: a list of many is opened often."""
+def _reports(stored: Stored, shared: Shared) -> Mapping[str, Report]:
+    """The reports of all metrics, the primary one first, remembered for a while: a list of many is opened often."""
     place = stored.settings.name, stored.version
-    until, report = shared.listed.get(place, (-1.0, None))
+    until, reports = shared.listed.get(place, (-1.0, {}))
     if time.monotonic() >= until:
-        report = next(iter(shared.service.reports.standing(*place).reports.values()), None)
-        shared.listed[place] = time.monotonic() + (FRESH if stored.state == RUNNING else STALE), report
-    return report
+        reports = shared.service.reports.standing(*place).reports
+        shared.listed[place] = time.monotonic() + (FRESH if stored.state == RUNNING else STALE), reports
+    return reports
 
 
 def judgement(report: Report | None) -> tuple[str, str]:
@@ -70,4 +78,7 @@ def judgement(report: Report | None) -> tuple[str, str]:
         return UNTRUSTED, "✗ do not trust this"
     if verdict.winner is not None:
         return WINNER, f"✓ {Names(report.rankers)[verdict.winner]} is preferred"
+    uniform = [pair.unanimous for pair in report.comparisons if pair.unanimous is not None]
+    if len(report.comparisons) == 1 and uniform:
+        return EVEN, f"= all favour {Names(report.rankers)[uniform[0]]}: too uniform"
     return EVEN, "= no winner shown"

@@ -17,7 +17,8 @@ async def shown(visit: Visit) -> Response:
     """The form; who is in already goes on."""
     if visit.who is not None:
         return RedirectResponse(_onward(visit.request.query_params.get("next", "/")), 303)
-    return asked(visit)
+    revoked_own = visit.request.query_params.get("revoked") == "own"
+    return asked(visit, problem="You revoked the key that you were logged in with; log in with another." * revoked_own)
 
 
 def asked(visit: Visit, status: int = 200, problem: str = "") -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from interleaf.render.figures import count
+from interleaf.render.figures import Names, count, several
 from interleaf.render.layout import MARKS
 from interleaf.report.report import Report
 from interleaf.serve.access import OPEN
@@ -41,7 +41,7 @@ class Shared:
     service: Service
     attempts: Attempts = field(default_factory=Attempts)
     drawings: Drawings = field(default_factory=Drawings)
-    listed: dict[tuple[str, int], tuple[float, Report | None]] = field(default_factory=dict)
+    listed: dict[tuple[str, int], tuple[float, Mapping[str, Report]]] = field(default_factory=dict)
 
 
 @dataclass
@@ -112,7 +112,14 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    made.filters |= {"typed": _typed, "moment": moment, "short": short, "number": count}
+    made.filters |= {
+        "typed": _typed,
+        "moment": moment,
+        "short": short,
+        "number": count,
+        "rankers": _rankers,
+        "who": _who,
+    }
     return made
 
 
@@ -132,6 +139,16 @@ def moment(time: int) -> Markup:
     """A time of the store, to the minute."""
     found = datetime.fromtimestamp(time / 1e6, UTC)
     return Markup('<time datetime="{}">{} UTC</time>').format(found.isoformat(), found.strftime("%Y-%m-%d %H:%M"))
+
+
+def _who(told: str) -> str:
+    """Who did something, as the history has it; before there were keys, nobody has a name."""
+    return short(told, 80)
+
+
+def _rankers(names: Sequence[str]) -> str:
+    """Rankers as a report calls them, which are never two alike; some of many."""
+    return several(Names(names).values(), most=6)
 
 
 def short(text: str, most: int = 120) -> str:

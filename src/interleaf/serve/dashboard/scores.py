@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from interleaf.experiment import Experiment
+from interleaf.experiment.settings import WEIGHTED
 from interleaf.render.figures import Names, count, signed, span
 from interleaf.render.scorecard import MOST_ROWS, pair_label, shown
 from interleaf.report.record import Comparison
@@ -14,6 +15,8 @@ from interleaf.report.report import Report
 
 WIDTH = 200.0  # of a bar, in its own units
 FIRST, SECOND, NEITHER = "first", "second", "neither"
+UNLIKELY = 0.01
+TOO_UNIFORM = "too uniform to compute an interval from: are these real people?"
 _MARKS = {FIRST: "▶", SECOND: "◀", NEITHER: "●"}
 
 
@@ -64,22 +67,24 @@ def scorecard(settings: Experiment, reports: Mapping[str, Report]) -> Scorecard:
 
 
 def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str, ...]:
-    """Pairs of metrics that surely prefer different rankers; a kind with a negative weight speaks against its winner.
+    """Pairs of metrics that surely, or unanimously, prefer different rankers; a kind with a negative weight speaks
+    against its winner.
 
-    What all kinds together say is no other voice, but the sum of these.
+    What all kinds together say is no other voice, but the sum of these: it is held against the verdict's kind only.
     """
     names = Names(settings.rankers)
     found = []
     for (one, report), (other, against) in combinations(reports.items(), 2):
-        if one not in settings.events or other not in settings.events:
+        if other == WEIGHTED and one != settings.primary:
             continue
         others = {(pair.first, pair.second): pair for pair in against.comparisons}
         for pair in report.comparisons:
             better = _favoured(pair, settings.events[one])
-            worse = _favoured(others.get((pair.first, pair.second)), settings.events[other])
+            worse = _favoured(others.get((pair.first, pair.second)), settings.events.get(other, 1.0))
             if better is not None and worse is not None and better != worse:
+                by = "all kinds together, weighted," if other == WEIGHTED else names[other]
                 found.append(
-                    f"Metrics disagree: by {names[one]} people prefer {names[better]}, and by {names[other]} "
+                    f"Metrics disagree: by {names[one]} people prefer {names[better]}, and by {by} "
                     f"{names[worse]}. Decide which of the two matters more before you choose a ranker."
                 )
     return tuple(found[:MOST_ROWS])
@@ -87,17 +92,24 @@ def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str,
 
 def _favoured(pair: Comparison | None, weight: float) -> str | None:
     """Whom the events of a kind speak for."""
-    winner = None if pair is None else pair.winner
+    winner = None if pair is None else pair.winner or (pair.unanimous if _is_sure(pair) else None)
     if pair is None or winner is None or weight >= 0:
         return winner
     return pair.second if winner == pair.first else pair.first
+
+
+def _is_sure(pair: Comparison) -> bool:
+    """Of one that is unanimous: whether so many units could agree by chance."""
+    return pair.unit_sign_test_p_value is not None and pair.unit_sign_test_p_value < UNLIKELY
 
 
 def _row(metric: str, pair: Comparison, names: Names, settings: Experiment, reach: float) -> Row:
     preferred = {None: NEITHER, pair.first: FIRST, pair.second: SECOND}[pair.winner]
     counts_against = settings.events.get(metric, 1.0) < 0
     said = {
-        NEITHER: "no difference shown",
+        NEITHER: "no difference shown"
+        if pair.unanimous is None
+        else f"all {'are of' if counts_against else 'favour'} {names[pair.unanimous]}",
         FIRST: f"{names[pair.first]} {'has more' if counts_against else 'is preferred'}",
         SECOND: f"{names[pair.second]} {'has more' if counts_against else 'is preferred'}",
     }[preferred]
@@ -112,7 +124,7 @@ def _row(metric: str, pair: Comparison, names: Names, settings: Experiment, reac
         preferred,
         f"{_MARKS[preferred]} {said}",
         _bar(pair, reach, said),
-        pair.reasons.get("estimate") or pair.reasons.get("anytime_interval", ""),
+        TOO_UNIFORM if pair.unanimous else pair.reasons.get("estimate") or pair.reasons.get("anytime_interval", ""),
     )
 
 

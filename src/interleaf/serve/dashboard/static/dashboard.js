@@ -26,6 +26,7 @@ async function draw(figure) {
     svg.setAttribute("aria-hidden", "true"); // the element around it has the words
     svg.style.maxWidth = `${Math.round(1.35 * width)}px`;
     figure.classList.toggle("wide", width > 640);
+    if (width > 640) target.tabIndex = 0; // on a phone it scrolls, also by the keyboard
   } catch (error) {
     views.set(target, { finalize() {} });
     target.textContent = NOT_DRAWN;

@@ -1,0 +1,96 @@
+"""Logs of queries and events that are records of their own: UBI 1.3, and engines' answers with UBI events.
+
+Files are JSON lines, plain or gzip: bulk files (an action line before each record), records as they are, or search hits
+with `_source`. Queries and events may stand in one file or in many, in any order. Memory does not grow with the log:
+records wait on disk, in parts by their query (`spool.py`).
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from interleaf.adapters.evidence import Evidence
+from interleaf.adapters.imported import Imported
+from interleaf.adapters.joining import Joiner, Options
+from interleaf.adapters.parts import Part
+from interleaf.adapters.responses import opensearch_query, solr_query
+from interleaf.adapters.spool import Spool
+from interleaf.adapters.ubi_reading import Read, Reader
+from interleaf.adapters.ubi_records import query_of
+from interleaf.errors import DataError
+from interleaf.log.files import Paths, files_of
+from interleaf.log.write import write_batches
+
+UNPACKED = 8  # a gzip file is about that much smaller than its text
+
+
+def import_ubi(source: Paths, out: str | Path, options: Options | None = None) -> Imported:
+    """UBI queries and events as a native log, by the ending of `out`; what is returned says what became of each record.
+
+    Queries that `export_ubi` wrote come back as they were. Others are lists of one ranker, or of those that
+    `event_attributes.search_config` names.
+    """
+    return _imported(source, out, options or Options(), query_of)
+
+
+def import_solr(source: Paths, out: str | Path, options: Options | None = None, field: str = "id") -> Imported:
+    """Answers of Solr with `[interleaving]`, and clicks as UBI events or lines of `query_id, document, time`."""
+    return _imported(source, out, options or Options(only_interleaved=True), partial(solr_query, field=field))
+
+
+def import_opensearch(source: Paths, out: str | Path, options: Options | None = None) -> Imported:
+    """Answers of OpenSearch whose hits have `_search_configuration_id`, and UBI events."""
+    return _imported(source, out, options or Options(only_interleaved=True), opensearch_query)
+
+
+def _imported(source: Paths, out: str | Path, options: Options, answer_of: Read) -> Imported:
+    files = files_of(source)
+    if wrong := [str(file.path) for file in files if file.is_parquet]:
+        raise DataError(f"{wrong[0]} is Parquet; give JSON lines, plain or gzip")
+    imported, evidence = Imported(), Evidence()
+    size = sum(file.size * (UNPACKED if file.here.suffix == ".gz" else 1) for file in files)
+    with _without_collection(), Spool(size) as spool:
+        with closing(Reader(answer_of, spool, imported)) as reader:
+            for file in files:
+                reader.read(file.here)
+        for queries, events in spool.parts():
+            evidence.add(Part(queries, events))
+        if not evidence.queries:
+            reasons = ", ".join(f"{count:,} × {reason}" for reason, count in imported.counts.most_common())
+            raise DataError(f"there is no query to import in {_named(files)} ({reasons or 'no record at all'})")
+        joiner = Joiner(evidence, options, imported)
+        write_batches(out, (joiner.batch(Part(queries, events)) for queries, events in spool.parts()))
+    _conclude(imported, evidence, options)
+    return imported
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Millions of records, none of which refers to itself: looking for circles among them would double the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _conclude(imported: Imported, evidence: Evidence, options: Options) -> None:
+    imported.join_rate = evidence.join_rate
+    imported.unit = None if evidence.ours else options.unit or evidence.unit
+    imported.rankers = evidence.rankers
+    imported.without_ranks = bool(evidence.owners)
+    if options.ordinals is None:
+        imported.ordinals = {name or "": evidence.start_of(name) for name in sorted(evidence.bases, key=str)}
+    imported.counts = +imported.counts
+
+
+def _named(files: Sequence[Any]) -> str:
+    names = [str(file.path) for file in files]
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

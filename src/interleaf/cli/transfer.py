@@ -1,0 +1,206 @@
+"""Commands that bring logs in from other formats, and take them out to others."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from interleaf.cli.show import print_json
+from interleaf.errors import DataError
+
+DEFAULT_OUT = "log.parquet"
+
+
+def import_options(made: argparse.ArgumentParser) -> None:
+    """From which format, and what its files cannot tell."""
+    made.add_argument("format", choices=list(IMPORTS), metavar="FORMAT", help=_formats(IMPORTS))
+    made.add_argument(
+        "source", nargs="+", metavar="FILE", help="files, globs, folders; trec, letor: NAME=FILE a ranker"
+    )
+    made.add_argument("--out", default=DEFAULT_OUT, metavar="FILE", help="the log: .parquet, .jsonl or .jsonl.gz")
+    made.add_argument("--experiment", default="imported", help="the name of lists that say none")
+    made.add_argument("--method", help="how lists with owners were composed, or are to be (trec, letor)")
+    made.add_argument("--unit", choices=["user", "client", "session"], help="who repeats; the best known if left out")
+    made.add_argument("--ordinals", type=int, choices=[0, 1], help="where positions start; guessed if left out")
+    made.add_argument("--id-field", default="id", metavar="FIELD", help="solr: the unique key of documents")
+    made.add_argument("--time-unit", type=float, default=1e-3, metavar="SECONDS", help="yandex: what a time counts")
+    made.add_argument("--judged", metavar="FILE", help="letor: the learning-to-rank file that scores are of")
+    made.add_argument("-k", type=int, default=10, help="trec, letor: how many documents a list shows")
+    made.add_argument("--seed", type=int, default=0, help="trec, letor: draws the lists")
+    made.add_argument("--json", action="store_true", help="print what became of every record as JSON")
+
+
+def run_import(options: argparse.Namespace) -> int:
+    """A foreign log to a native one; says what became of every record."""
+    found = IMPORTS[options.format][0](options)
+    if options.json:
+        print_json({"log": options.out} | (found if isinstance(found, dict) else found.to_dict()))
+    else:
+        print(f"{options.out}: {_said(found) if isinstance(found, dict) else found}")
+    return 0
+
+
+def export_options(made: argparse.ArgumentParser) -> None:
+    """To which format, and under which names."""
+    made.add_argument("format", choices=list(EXPORTS), metavar="FORMAT", help=_formats(EXPORTS))
+    made.add_argument("log", nargs="+", metavar="LOG", help="Parquet or JSON lines: files, globs, folders")
+    made.add_argument("--out", required=True, metavar="FILE", help="the file to write; trec: a folder")
+    made.add_argument("--application", default="interleaf", help="ubi: the name of the application")
+    made.add_argument(
+        "--id-field", default="id", metavar="FIELD", help="ubi: the index's field that documents' ids are"
+    )
+    made.add_argument("--json", action="store_true", help="print counts as JSON")
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """A log to another format."""
+    found = EXPORTS[options.format][0](options)
+    if options.json:
+        print_json({"out": options.out} | found)
+    else:
+        print(f"{options.out}: {_said(found)}")
+    return 0
+
+
+def _said(counts: Mapping[str, Any]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+
+
+def _settings(options: argparse.Namespace, **more: Any) -> Any:
+    from interleaf.adapters.joining import Options
+
+    given = {"method": options.method} if options.method else {}
+    return Options(experiment=options.experiment, unit=options.unit, ordinals=options.ordinals, **given, **more)
+
+
+def _ubi(options: argparse.Namespace) -> Any:
+    from interleaf.adapters.ubi import import_ubi
+
+    return import_ubi(options.source, options.out, _settings(options))
+
+
+def _solr(options: argparse.Namespace) -> Any:
+    from interleaf.adapters.ubi import import_solr
+
+    return import_solr(options.source, options.out, _settings(options, only_interleaved=True), options.id_field)
+
+
+def _opensearch(options: argparse.Namespace) -> Any:
+    from interleaf.adapters.ubi import import_opensearch
+
+    return import_opensearch(options.source, options.out, _settings(options, only_interleaved=True))
+
+
+def _yandex(options: argparse.Namespace) -> Any:
+    from interleaf.adapters.yandex import import_yandex
+
+    if len(options.source) != 1:
+        raise DataError(f"{len(options.source)} files are given; a yandex log is one file")
+    return import_yandex(options.source[0], options.out, options.experiment, unit=options.time_unit)
+
+
+def _jsonl(options: argparse.Namespace) -> dict[str, Any]:
+    return _converted(options.source, options.out)
+
+
+def _trec(options: argparse.Namespace) -> dict[str, Any]:
+    from interleaf.refine.reuse.rankings import read_run
+
+    return _composed({name: read_run(path) for name, path in _named(options.source).items()}, options)
+
+
+def _letor(options: argparse.Namespace) -> dict[str, Any]:
+    from interleaf.simulate import read_letor
+    from interleaf.simulate.score_files import read_scores
+
+    if options.judged is None:
+        raise DataError("scores are of the rows of a learning-to-rank file: give it with --judged")
+    data = read_letor(options.judged)
+    rankings = {}
+    for name, path in _named(options.source).items():
+        scores = read_scores(path, data)
+        rankings[name] = {
+            query: [f"q{query}-d{row + 1}" for row in (-scores[data.rows(at)]).argsort(kind="stable").tolist()]
+            for at, query in enumerate(data.queries)
+        }
+    return _composed(rankings, options)
+
+
+def _composed(rankings: dict[str, dict[str, list[str]]], options: argparse.Namespace) -> dict[str, Any]:
+    from interleaf.adapters.trec import compose
+
+    more = {"method": options.method} if options.method else {}
+    given = {"k": options.k, "experiment": options.experiment, "seed": options.seed} | more
+    return dict(compose(rankings, options.out, **given))
+
+
+def _named(sources: list[str]) -> dict[str, str]:
+    """Rankers' names and files; a file alone is named by its stem."""
+    pairs = [source.partition("=") for source in sources]
+    found = {name if path else Path(name).stem: path or name for name, _, path in pairs}
+    if len(found) < max(2, len(sources)):
+        raise DataError(
+            f"{' '.join(sources)} name {len(found)} rankers; give NAME=FILE for two or more, each another name"
+        )
+    return found
+
+
+def _converted(source: list[str], out: str) -> dict[str, Any]:
+    from interleaf.log import convert
+
+    return _counts(convert(source, out))
+
+
+def _counts(reading: Any) -> dict[str, Any]:
+    """What a reader met, with what it could not use."""
+    events = {f"events {what}": count for what, count in reading.events.items()}
+    return {"impressions": reading.rows} | {f"× {reason}": count for reason, count in reading.dropped.items()} | events
+
+
+def _to_parquet(options: argparse.Namespace) -> dict[str, Any]:
+    if not options.out.endswith(".parquet"):
+        raise DataError(f"--out is {options.out!r}; end it in .parquet")
+    return _converted(options.log, options.out)
+
+
+def _to_lines(options: argparse.Namespace) -> dict[str, Any]:
+    if not options.out.endswith((".jsonl", ".jsonl.gz")):
+        raise DataError(f"--out is {options.out!r}; end it in .jsonl or .jsonl.gz")
+    return _converted(options.log, options.out)
+
+
+def _to_trec(options: argparse.Namespace) -> dict[str, Any]:
+    from interleaf.adapters.trec import export_trec
+
+    return dict(export_trec(options.log, options.out))
+
+
+def _to_ubi(options: argparse.Namespace) -> dict[str, Any]:
+    from interleaf.adapters.ubi_export import export_ubi
+
+    return _counts(
+        export_ubi(options.log, options.out, application=options.application, object_id_field=options.id_field)
+    )
+
+
+def _formats(table: Mapping[str, tuple[Any, str]]) -> str:
+    return "; ".join(f"{name}: {does}" for name, (_, does) in table.items())
+
+
+IMPORTS: dict[str, tuple[Callable[[argparse.Namespace], Any], str]] = {
+    "ubi": (_ubi, "User Behavior Insights 1.3, queries and events"),
+    "solr": (_solr, "answers with [interleaving], and clicks"),
+    "opensearch": (_opensearch, "answers with _search_configuration_id, and UBI events"),
+    "yandex": (_yandex, "the text format of the Yandex challenge and of PyClick"),
+    "trec": (_trec, "runs, to compose lists from"),
+    "letor": (_letor, "scores of a learning-to-rank file's rows, to compose lists from"),
+    "jsonl": (_jsonl, "JSON lines of this log's own names, events joined"),
+}
+EXPORTS: dict[str, tuple[Callable[[argparse.Namespace], dict[str, Any]], str]] = {
+    "ubi": (_to_ubi, "a bulk file of queries and events, which import gives back as it was"),
+    "parquet": (_to_parquet, "one file, events joined"),
+    "jsonl": (_to_lines, "one file, an impression a line"),
+    "trec": (_to_trec, "a run a ranker, and qrels"),
+}

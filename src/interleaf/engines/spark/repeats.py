@@ -1,0 +1,91 @@
+"""Impressions that came before, in whatever part of the log: hashes meet on executors, and parts get notes of theirs.
+
+Every part sends the hashes of its impressions, 8 bytes each, to the executors, a range of hashes to each. Where one
+came more than once, every part that has it is told; all but the first part drop all rows of it, and the first keeps its
+first one. That is what the local engine does, which reads in the log's order: above 16 million impressions it looks at
+a sample of them, and here all are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf.decode import identities
+from interleaf.engines.spark.rows import Files, Frame, Item, Packed, in_bins, packed, unpacked
+from interleaf.log.projection import Projection
+from interleaf.methods.arrays import Array
+from interleaf.tally.seen import Seen
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+IDENTITY = Projection(("experiment", "impression"), {})
+
+
+class Shared(Seen):
+    """What a part must know: hashes that came more than once, and whether an earlier part has them."""
+
+    def __init__(self, notes: Iterable[tuple[Array, Array]]) -> None:
+        hashes, elsewhere = map(np.concatenate, zip(*notes, strict=True)) if notes else np.zeros((2, 0), np.uint64)
+        super().__init__(room=max(1, len(hashes)))
+        self._shared = np.sort(hashes)
+        super().repeats(hashes[elsewhere.astype(np.bool_)])
+
+    def repeats(self, hashes: Array) -> Array:
+        """Which of these came before; the others are not even looked up."""
+        found = np.zeros(len(hashes), np.bool_)
+        if len(self._shared):
+            known = np.flatnonzero(np.isin(hashes, self._shared))
+            found[known] = super().repeats(hashes[known])
+        return found
+
+
+def notes_of(files: Files) -> RDD[Packed]:
+    """What every part must know, under its number."""
+    hashes = files.each(IDENTITY, partial(_hashes, files.bins))
+    return hashes.partitionBy(files.bins).mapPartitionsWithIndex(_notes)
+
+
+def has_repeats(frame: Frame) -> bool:
+    """Whether an impression of a data frame came twice."""
+    hashes = frame.each(IDENTITY, partial(_hashes, frame.bins)).partitionBy(frame.bins)
+    return any(value for _, value in unpacked(hashes.mapPartitionsWithIndex(_repeated).collect()))
+
+
+def _hashes(bins: int, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Item]:
+    """The hashes of a part, each range of them under its bin."""
+    found = [identities(batch)[1] for batch in batches]
+    if not found:
+        return
+    hashes = np.sort(np.concatenate(found))
+    for place, some in in_bins(hashes, bins):
+        yield place, (number, hashes[some])
+
+
+def _notes(number: int, items: Iterable[Packed]) -> Iterator[Packed]:
+    return packed(number, lambda: _shared([value for _, value in unpacked(items)]))
+
+
+def _shared(found: list[tuple[int, Array]]) -> Iterator[Item]:
+    twice = _twice(found)
+    before = np.zeros(0, np.uint64)
+    for part, hashes in sorted(found, key=lambda one: one[0]) if len(twice) else ():
+        mine = np.intersect1d(hashes, twice)
+        if len(mine):
+            yield part, (mine, np.isin(mine, before))
+            before = np.union1d(before, mine)
+
+
+def _repeated(number: int, items: Iterable[Packed]) -> Iterator[Packed]:
+    return packed(number, lambda: [(number, len(_twice([value for _, value in unpacked(items)])) > 0)])
+
+
+def _twice(found: list[tuple[int, Array]]) -> Array:
+    """The hashes that came more than once."""
+    hashes = np.sort(np.concatenate([values for _, values in found] or [np.zeros(0, np.uint64)]))
+    return np.unique(hashes[1:][hashes[1:] == hashes[:-1]])

@@ -1,0 +1,132 @@
+"""A log to its tally, on Spark; and to other sums that add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf.engines.book import Book
+from interleaf.engines.choice import is_frame
+from interleaf.engines.crawlers import frequent, together, visits
+from interleaf.engines.packed import of_bytes
+from interleaf.engines.spark import repeats as of_log
+from interleaf.engines.spark.rows import Files, Frame, Item, Packed, added, in_bins, packed, schema_in_utc, unpacked
+from interleaf.engines.spark.session import session
+from interleaf.engines.work import Task, repeats, work
+from interleaf.errors import DataError
+from interleaf.log.arrow import checked
+from interleaf.log.projection import Projection
+from interleaf.methods.arrays import Array
+from interleaf.tally import Tally
+from interleaf.tally.seen import Sample, Seen
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+MOST = 2**40  # impressions of one partition that are told apart: all of them
+Count = Callable[[Task, Iterator[pa.RecordBatch], Seen], Any]
+Add = Callable[[Any, Any], Any]
+
+
+class Sums(NamedTuple):
+    """A part's book, and the sample of its impressions."""
+
+    book: Book
+    sample: Sample
+
+
+def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
+    """The tally of one experiment of a log: the one that the local engine gives.
+
+    `parts`: into how many the files are cut, where row groups allow; by default as many as there are cores, and more
+    where they would hold more than two million rows each.
+    """
+    if task.scoring.sessions is not None:
+        raise DataError("sessions are put together on one machine; leave out sessions, or use engine 'local'")
+    rows = opened(source, parts)
+    sums: Sums = of_bytes(summed(rows, task, counted, added_sums))
+    if sums.book.lacks_ranks and task.scoring.scheme is None:
+        task = replace(task, scoring=replace(task.scoring, rankless=True))
+        sums = of_bytes(summed(rows, task, counted, added_sums))
+    tally = sums.book.close()
+    tally.sample = sums.sample
+    return tally
+
+
+def opened(source: Any, parts: int = 0) -> Files | Frame:
+    """The rows of a log, checked, as executors will read them: of Parquet files, or of a data frame of Spark."""
+    if not is_frame(source):
+        return Files(session(), source, parts)
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    checked(schema_in_utc(to_arrow_schema(source.schema, timezone="UTC")), "the given data frame")
+    return Frame(source)
+
+
+def summed(rows: Files | Frame, task: Task, count: Count, add: Add) -> bytes:
+    """What `count` makes of every part, added up on the executors: packed, as the driver gets it."""
+    if task.exclusion.most_impressions is not None:
+        task = replace(task, crawlers=_crawlers(rows, task.exclusion.most_impressions))
+    found = added(_counted(rows, task, partial(count, task)), add)
+    list(unpacked([(0, found)]))  # raises what went wrong
+    return found
+
+
+def _counted(rows: Files | Frame, task: Task, count: Callable[[Iterator[pa.RecordBatch], Seen], Any]) -> RDD[Packed]:
+    """The sums of every part, with repeats left out.
+
+    The partitions of a data frame have no order and may be other ones when it is computed again: so where impressions
+    came twice, it is shuffled by impression, and of each the earliest is kept.
+    """
+    projection = Projection(task.columns, task.spare_columns)
+    if isinstance(rows, Files):
+        return rows.with_notes(of_log.notes_of(rows), projection, partial(_of_part, count))
+    if of_log.has_repeats(rows):
+        return rows.gathered_by("impression", "time").each(projection, partial(_of_partition, count, MOST))
+    return rows.each(projection, partial(_of_partition, count, 0))
+
+
+def _of_part(count: Any, number: int, batches: Iterator[pa.RecordBatch], notes: list[Any]) -> Iterable[Item]:
+    return [(number, count(batches, of_log.Shared(notes)))]
+
+
+def _of_partition(count: Any, room: int, number: int, batches: Iterator[pa.RecordBatch]) -> Iterable[Item]:
+    return [(number, count(batches, Seen(room) if room else of_log.Shared([])))]
+
+
+def counted(task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> Sums:
+    """Rows in a book, but for those that came before."""
+    book, sample = Book(task), Sample()
+    for batch in batches:
+        for worked in work(batch, task, repeats(batch, seen, sample)):
+            book.add(worked)
+    return Sums(book, sample)
+
+
+def added_sums(one: Sums, other: Sums) -> Sums:
+    """Both together, in the first."""
+    one.book.merge(other.book)
+    one.sample.merge(other.sample)
+    return one
+
+
+def _crawlers(rows: Files | Frame, most: int) -> Array:
+    """The hashes of units with more impressions than that, in order."""
+    units = rows.each(Projection(("unit",), {}), partial(_units, rows.bins)).partitionBy(rows.bins)
+    found = unpacked(units.mapPartitionsWithIndex(partial(_frequent, most)).collect())
+    return np.sort(np.concatenate([np.zeros(0, np.uint64), *(value for _, value in found)]))
+
+
+def _units(bins: int, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Item]:
+    units, counts = visits(batches)
+    for place, some in in_bins(units, bins):
+        yield place, (units[some], counts[some])
+
+
+def _frequent(most: int, number: int, items: Iterable[Packed]) -> Iterator[Packed]:
+    return packed(number, lambda: [(number, frequent(together(value for _, value in unpacked(items)), most))])

@@ -1,0 +1,90 @@
+"""Where events belong: what a transaction reads of impressions to find out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interleaf.store import attribution
+from interleaf.store.attribution import Match, Showing
+from interleaf.store.contract import Event
+from interleaf.store.database import Database, Transaction
+from interleaf.store.encoding import Encoded
+from interleaf.store.experiments import parsed
+
+Found = tuple[Event, list[Match] | str, Showing | None]  # where an event belongs; or why nowhere, and whose it is
+MOST_SHOWINGS = 1000  # open impressions of a unit that an event is looked for in
+MOST_FOLDED = 100  # folded ones, where no open one has it: they only say why it does not count
+_SHOWING = "id, experiment, version, unit, time, until, folded, design, numbers, body"
+_Ways = dict[tuple[str, int], str]
+_Showings = dict[str, list[Showing]]
+
+
+class Matching:
+    """Looks for the impressions of events; nobody folds or deletes them before the transaction ends."""
+
+    def __init__(self, database: Database, transaction: Transaction) -> None:
+        self._database, self._transaction = database, transaction
+        self._words = database.words
+
+    def found(self, events: Sequence[Event]) -> list[Found]:
+        """Of each event, its matches, or why there is none."""
+        by_id = {one.id: one for one in self._showings({event.impression for event in events if event.impression})}
+        of_units = [event for event in events if event.impression is None]
+        matches = self._of_units(of_units) if of_units else {}
+        found: list[Found] = []
+        for event in events:
+            if event.impression is None:
+                found.append(matches[event.id])
+            else:
+                shown = by_id.get(event.impression)
+                found.append((event, attribution.of_impression(event, shown), shown))
+        return found
+
+    def _of_units(self, events: Sequence[Event]) -> dict[str, Found]:
+        """Of each event that names its unit, by id."""
+        still_open = self._latest(events, folded=0, most=MOST_SHOWINGS)
+        ways = self._ways()
+        found: dict[str, Found] = {}
+        lost = []
+        for event in events:
+            matches = attribution.of_unit(event, still_open.get(event.unit or "", ()), ways)
+            found[event.id] = event, matches, None
+            if not matches:
+                lost.append(event)
+        folded = self._latest(lost, folded=1, most=MOST_FOLDED) if lost else {}
+        for event in lost:
+            unit = event.unit or ""
+            showings = still_open.get(unit, []) + folded.get(unit, [])
+            found[event.id] = event, *attribution.unmatched(event, showings, ways)
+        return found
+
+    def _latest(self, events: Sequence[Event], folded: int, most: int) -> _Showings:
+        """The latest impressions of the events' units: a crawler may have more of them than can be looked at."""
+        units = {event.unit for event in events if event.unit is not None}
+        rows = self._transaction.rows(
+            f"SELECT i.id FROM {self._words['each']} JOIN impressions i ON i.unit = each.value AND i.folded = ? "
+            "AND i.number >= COALESCE((SELECT last.number FROM impressions last WHERE last.unit = each.value "
+            "AND last.folded = ? ORDER BY last.number DESC LIMIT 1 OFFSET ?), 0)",
+            *(self._database.among(list(units)), folded, folded, most - 1),
+        )
+        found: _Showings = {}
+        for one in self._showings({name for (name,) in rows}):
+            if one.folded == folded:
+                found.setdefault(one.unit or "", []).append(one)
+        return found
+
+    def _showings(self, ids: set[str]) -> list[Showing]:
+        if not ids:
+            return []
+        rows = self._transaction.rows(
+            f"SELECT {_SHOWING} FROM impressions WHERE id {self._words['among']} ORDER BY number {self._words['hold']}",
+            self._database.among(list(ids)),
+        )
+        return [
+            Showing(name, experiment, version, unit, time, until, bool(folded), Encoded(*parts))
+            for name, experiment, version, unit, time, until, folded, *parts in rows
+        ]
+
+    def _ways(self) -> _Ways:
+        rows = self._transaction.rows("SELECT experiment, version, settings FROM versions")
+        return {(name, version): parsed(settings).attribution for name, version, settings in rows}

@@ -1,0 +1,109 @@
+"""However records are read and however they wait, the same log comes out."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from interleaf.adapters import event_blocks, spool
+from interleaf.adapters.imported import REMEDIES, Imported
+from interleaf.adapters.ubi import import_ubi
+from interleaf.errors import DataError
+from tests.test_import_ubi import event, query
+
+
+def written(folder: Path, count: int = 150, seed: int = 1) -> Path:
+    """Queries and events of all kinds, shuffled: every tenth breaks the schema, some lines are broken altogether."""
+    draw = Random(seed)
+    lines: list[list[str]] = []
+    bent: list[dict[str, Any]] = [{}] * 10 + [{"user_id": ""}, {"query_id": 5}, {"timestamp": 1794744005250}]
+    broken: list[dict[str, Any]] = [{}] * 10 + [{"timestamp": "2026-02-31T00:00:00Z"}, {"event_attributes": None}]
+    for number in range(count):
+        name, hits = f"q-{number}", [f"d{draw.randrange(30)}" for _ in range(5)]
+        lines.append([json.dumps(query(name, hits, client_id=f"c-{number % 9}"))])
+        for _ in range(draw.randrange(8)):
+            record = event(draw.choice([*hits, "ad", None]), draw.choice([None, 1, 2]), name, draw.randrange(60))
+            record |= draw.choice(bent)
+            record |= draw.choice(broken)
+            action = {"index": {"_index": "ubi_events", "_id": f"e-{draw.randrange(10**6)}"}}
+            lines.append([json.dumps(action)] * draw.randrange(2) + [json.dumps(record, ensure_ascii=False)])
+    lines += [
+        ['{"action_name": "click", '],
+        ['{"action_name": "\\ud800"}'],
+        ['{"_source": ' + json.dumps(event()) + "}"],
+    ]
+    lines += [[json.dumps(event(user_id="u")) * 2], ['{"user_query": "x", "a": {"action_name": 1}, "query_id": "odd"}']]
+    draw.shuffle(lines)
+    path = folder / "shuffled.ndjson"
+    path.write_text("".join(line + "\n" for some in lines for line in some), encoding="utf-8")
+    return path
+
+
+def taken(source: Path, out: Path) -> tuple[Imported, list[dict[str, Any]]]:
+    found = import_ubi(source, out)
+    return found, sorted(pq.read_table(out).to_pylist(), key=lambda row: str(row["impression"]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_blocks_and_single_lines_give_the_same_events(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = written(tmp_path, seed=seed)
+    monkeypatch.setattr(event_blocks, "FEW", 4)
+    quick, rows = taken(source, tmp_path / "quick.parquet")
+    monkeypatch.setattr(event_blocks, "FEW", 10**9)
+    slow, others = taken(source, tmp_path / "slow.parquet")
+    assert rows == others
+    assert quick.counts == slow.counts
+    assert quick.to_dict() | {"notes": None} == slow.to_dict() | {"notes": None}
+    assert quick.events > 100
+    assert set(quick.counts) <= set(REMEDIES)
+
+
+def test_records_that_wait_in_many_parts_give_the_same_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = written(tmp_path)
+    one, rows = taken(source, tmp_path / "one.parquet")
+    monkeypatch.setattr(spool, "PART", 4000)
+    monkeypatch.setattr(spool, "ROOM", 50)
+    many, others = taken(source, tmp_path / "many.parquet")
+    assert rows == others
+    assert one.counts == many.counts
+    assert source.stat().st_size > 10 * 4000
+
+
+def test_two_files_gzip_or_not_with_a_byte_order_mark_are_one_log(tmp_path: Path) -> None:
+    source = written(tmp_path)
+    whole, _ = taken(source, tmp_path / "whole.parquet")
+    lines = source.read_bytes().splitlines(keepends=True)
+    events = [place for place, line in enumerate(lines) if b"action_name" in line or line.startswith(b'{"index"')]
+    (tmp_path / "events.ndjson.gz").write_bytes(gzip.compress(b"".join(lines[place] for place in events)))
+    others = b"".join(line for place, line in enumerate(lines) if place not in set(events))
+    (tmp_path / "queries.ndjson").write_bytes(b"\xef\xbb\xbf" + others.rstrip())
+    found = import_ubi([tmp_path / "queries.ndjson", tmp_path / "events.ndjson.gz"], tmp_path / "two.parquet")
+    assert (found.impressions, found.events, found.counts) == (whole.impressions, whole.events, whole.counts)
+
+
+def test_the_collector_is_as_it_was_after_an_import_and_after_an_error(tmp_path: Path) -> None:
+    taken(written(tmp_path), tmp_path / "log.parquet")
+    assert gc.isenabled()
+    (tmp_path / "empty.ndjson").write_text(json.dumps(event()) + "\n")
+    with pytest.raises(DataError, match="no query to import"):
+        import_ubi(tmp_path / "empty.ndjson", tmp_path / "none.parquet")
+    assert gc.isenabled()
+    assert not (tmp_path / "none.parquet").exists()
+
+
+def test_wrong_files_are_refused_with_their_name(tmp_path: Path) -> None:
+    (tmp_path / "cut.ndjson.gz").write_bytes(gzip.compress(b'{"user_query": "x"}\n' * 99)[:-9])
+    with pytest.raises(DataError, match=r"cut\.ndjson\.gz is a damaged gzip file"):
+        import_ubi(tmp_path / "cut.ndjson.gz", tmp_path / "log.parquet")
+    taken(written(tmp_path), tmp_path / "log.parquet")
+    with pytest.raises(DataError, match="is Parquet"):
+        import_ubi(tmp_path / "log.parquet", tmp_path / "again.parquet")

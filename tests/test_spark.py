@@ -1,0 +1,171 @@
+"""Spark gives the tallies of the local engine, bit for bit, whatever the parts; from paths and from data frames."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from interleaf import DataError, Exclusion, analyze, log, tally_log
+from interleaf.cli import main
+from interleaf.decode import Counting
+from interleaf.decode.reasons import REASONS, REPEATED
+from interleaf.engines import local, spark
+from interleaf.engines.work import Task
+from interleaf.refine.learn import learn
+from interleaf.refine.learn.training import gather
+from interleaf.score import Scoring
+from interleaf.simulate.people import People
+from interleaf.simulate.synthetic import synthetic
+from interleaf.simulate.world import World
+from tests.log_rows import made_rows, table_of
+from tests.spark_sessions import NEEDS, start
+from tests.test_tally import check_same
+
+pytestmark = [NEEDS, pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")]
+DATA = synthetic(queries=12, seed=2)
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    found = start()
+    yield found
+    found.stop()
+
+
+def world(method: str, rankers: int) -> World:
+    people = People(units=60, returning=0.5, purchases=(0.1, 0.5), crawlers=0.05)
+    return World(DATA, [1, 9, 15][:rankers], people, method, k=5, seed=3, arms={"holdout": 0.2, "B": 0.1})
+
+
+def written(folder: Path, table: Any, groups: int = 50) -> Path:
+    """Three files of small row groups, in folders as Hive writes them."""
+    import pyarrow.parquet as pq
+
+    third = table.num_rows // 3 + 1
+    for place in range(3):
+        path = folder / f"day={place}" / "log.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(table.slice(place * third, third), path, row_group_size=groups)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def table() -> Any:
+    """Some rows twice in a row group, some in another file, with other clicks: the first of the log counts."""
+    rows = pa.Table.from_batches(list(world("team_draft", 2).batches(rankings=True)))
+    other = rows.slice(5, 30).set_column(
+        rows.schema.get_field_index("events"), rows.schema.field("events"), rows.slice(50, 30).column("events")
+    )
+    return pa.concat_tables([rows.slice(0, 40), rows.slice(30, 10), rows.slice(40), other, rows.slice(0, 7)])
+
+
+WAYS: dict[str, Task] = {
+    "plainly": Task(),
+    "split, weighted, without crawlers": Task(
+        Scoring("click", counting=Counting({"click": 1, "purchase": 2.5})), ("device",), Exclusion(most_impressions=9)
+    ),
+    "by another method": Task(Scoring(method="probabilistic(tau=1)")),
+}
+
+
+@pytest.mark.parametrize(
+    ("way", "parts"),
+    [("plainly", 1), ("plainly", 100), ("split, weighted, without crawlers", 5), ("by another method", 2)],
+)
+def test_any_number_of_parts_gives_the_local_tally(
+    session: Any, table: Any, tmp_path: Path, way: str, parts: int
+) -> None:
+    path, task = written(tmp_path / "log", table), WAYS[way]
+    expected = local.tally_log(path, task, threads=1)
+    assert expected.dropped[REASONS[REPEATED]] == 47
+    check_same(spark.tally_log(path, task, parts), expected)
+
+
+def test_a_data_frame_gives_the_tally_of_its_rows(session: Any, tmp_path: Path) -> None:
+    rows = pa.Table.from_batches(list(world("pairwise_preference", 3).batches(rankings=True)))
+    path = written(tmp_path / "log", rows)
+    frame = session.read.parquet(str(path))
+    check_same(tally_log(frame, by=["device"]), tally_log(path, by=["device"]))
+    with pytest.raises(DataError, match="counted where it is"):
+        tally_log(frame, engine="local")
+
+
+def test_copies_of_a_row_in_a_data_frame_count_once_and_the_earliest_stays(session: Any, tmp_path: Path) -> None:
+    rows = made_rows(40)
+    later = [row | {"time": row["time"].replace(year=2027), "events": []} for row in rows[::3]]
+    path = written(tmp_path / "log", table_of(rows + later + rows[:5]))
+    frame = session.read.parquet(str(path)).repartition(2)
+    check_same(tally_log(frame), tally_log(path))
+
+
+def test_rankings_alone_are_enough_on_spark_too(session: Any, tmp_path: Path) -> None:
+    rows = pa.Table.from_batches(list(world("team_draft", 2).batches(rankings=True)))
+    nulls = rows.set_column(
+        rows.schema.get_field_index("ranks"), "ranks", pa.nulls(rows.num_rows, rows.schema.field("ranks").type)
+    )
+    check_same(tally_log(session.createDataFrame(nulls)), tally_log(rows))
+    alone = rows.drop(["ranks", "lengths", "union", "choices"])
+    path = written(tmp_path / "log", alone)
+    check_same(tally_log(path, engine="spark"), tally_log(rows))
+    rankless = written(tmp_path / "rankless", alone.drop(["rankings"]))
+    check_same(tally_log(rankless, engine="spark"), tally_log(rankless))
+
+
+def test_one_log_has_one_verdict_from_the_command_line_and_from_python(
+    session: Any, table: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path / "log", table)
+    printed = []
+    for engine in ("local", "spark"):
+        assert main(["analyze", str(path), "--engine", engine, "--json"]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert analyze(path, engine="spark").to_dict() == analyze(path).to_dict()
+
+
+def test_learned_credit_comes_from_the_same_moments_and_scores_alike(session: Any, tmp_path: Path) -> None:
+    path = written(tmp_path / "log", pa.Table.from_batches(list(world("team_draft", 2).batches(rankings=True))))
+    here, there = gather(path), gather(path, engine="spark")
+    assert here.pairs.keys() == there.pairs.keys()
+    assert here.left_out == there.left_out
+    for pair, moments in here.pairs.items():
+        for name, values in vars(moments).items():
+            np.testing.assert_allclose(getattr(there.pairs[pair], name), values, rtol=1e-12, atol=1e-12)
+    credit = learn(here, {next(iter(here.pairs)).experiment: "A"}, folds=2).credit
+    check_same(tally_log(path, credit=credit, engine="spark"), tally_log(path, credit=credit))
+
+
+def test_what_goes_wrong_is_said_as_the_local_engine_says_it(session: Any, table: Any, tmp_path: Path) -> None:
+    path = written(tmp_path / "log", table)
+    with pytest.raises(DataError) as here:
+        tally_log(path, experiment="another")
+    with pytest.raises(DataError) as there:
+        tally_log(path, experiment="another", engine="spark")
+    assert str(there.value) == str(here.value)
+    with pytest.raises(DataError, match="too many values"):
+        tally_log(written(tmp_path / "many", _many_values()), by=["device"], engine="spark")
+    log.write_batches(tmp_path / "log.jsonl", table.to_batches())
+    with pytest.raises(DataError, match=r"Spark reads Parquet only; interleaf\.log\.convert"):
+        tally_log(tmp_path / "log.jsonl", engine="spark")
+    with pytest.raises(DataError, match="sessions are put together on one machine"):
+        tally_log(path, sessions=60, engine="spark")
+    with pytest.raises(DataError, match="no engine 'sparc'; use 'local' or 'spark'"):
+        tally_log(path, engine="sparc")
+    with pytest.raises(DataError, match="the given data frame: the log has no column 'experiment'"):
+        tally_log(session.createDataFrame([(1,)], "version int"))
+
+
+def _many_values() -> Any:
+    return table_of([row | {"attributes": {"device": f"d{n}"}} for n, row in enumerate(made_rows(300))])
+
+
+def test_what_the_driver_gets_is_small(session: Any, table: Any, tmp_path: Path) -> None:
+    from interleaf.engines.spark.tallies import added_sums, counted
+
+    path = written(tmp_path / "log", table)
+    packed = spark.summed(spark.opened(path, 5), replace(Task()), counted, added_sums)
+    assert len(packed) < 200_000

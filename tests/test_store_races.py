@@ -1,0 +1,218 @@
+"""Workers that do the same at the same time: each event counts once, where it belongs, and no row is left alone."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from interleaf.experiment import extended
+from interleaf.store import deleting, opened, reasons
+from interleaf.store.contract import ACCEPTED, REPEATED, Event, Impression
+from interleaf.store.sql import SqlStore
+from interleaf.store.writing import Writing, rows_of
+from tests.stores import HOUR, SECOND, START, address, address_of, check_sums, click, impression, running, store
+
+__all__ = ["address", "store"]
+
+
+@pytest.fixture
+def server_store(tmp_path: Path) -> Iterator[SqlStore]:
+    """A store that several transactions write to at once."""
+    found = opened(address_of("postgres", tmp_path))
+    yield found
+    found.close()
+
+
+@contextmanager
+def unfinished(store: SqlStore) -> Iterator[Writing]:
+    """What another worker writes, and commits at the end."""
+    with store._database.writing() as transaction:
+        yield Writing(store._database, transaction)
+
+
+def begun(call: Callable[[], object]) -> threading.Thread:
+    """A call that waits for another transaction by now."""
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(0.3)
+    assert thread.is_alive()
+    return thread
+
+
+def events_of(store: SqlStore) -> dict[str, list[str]]:
+    return {row["impression"]: [event["event"] for event in row["events"]] for row in store.examples("shop")}
+
+
+def by_unit(one: Impression, name: str = "e", after: int = 5 * SECOND) -> Event:
+    at = one.time + after
+    return Event(name, "click", at, at, unit=one.unit, document="d3")
+
+
+def count(store: SqlStore, table: str) -> int:
+    with store._database.reading() as transaction:
+        ((found,),) = transaction.rows(f"SELECT count(*) FROM {table}")
+        return int(found)
+
+
+@pytest.mark.parametrize("way", ["last_impression", "every_impression"])
+def test_an_event_that_two_workers_get_is_stored_once(server_store: SqlStore, way: str) -> None:
+    settings = running(server_store, attribution=way, k=6)
+    one, two = (impression(settings, number, number * SECOND, unit="u1") for number in range(2))
+    server_store.write([one], [])
+    event, fates = by_unit(two), []
+    with unfinished(server_store) as other:
+        assert other.events([event]) == [ACCEPTED]
+        server_store.write([two], [])  # which only the second worker sees
+        thread = begun(lambda: fates.append(server_store.write([], [replace(event, dwell=2.0)])[1]))
+    thread.join()
+    assert fates == [[REPEATED]]
+    assert events_of(server_store) == {one.id: ["e"], two.id: []}
+    assert server_store.examples("shop")[1]["events"][0]["dwell"] == 2.0
+    check_sums(server_store, "shop")
+
+
+def test_an_event_of_a_unit_that_crosses_its_impression_is_matched_when_it_is_folded(server_store: SqlStore) -> None:
+    settings = running(server_store, attribution="last_impression", k=6)
+    one, old = impression(settings, 1, 2 * HOUR, unit="u1"), impression(settings, 2, unit="u2")
+    two = impression(settings, 3, 2 * HOUR, unit="u2")
+    server_store.write([old], [])
+    server_store.fold(START + HOUR)
+    with unfinished(server_store) as other:
+        other.impressions(rows_of([one, two]))
+        fates = server_store.write([], [by_unit(one), by_unit(two, "f"), replace(by_unit(one, "g"), document="x")])[1]
+        assert fates == [reasons.NOT_SHOWN, reasons.LATE, reasons.NOT_SHOWN]
+    server_store.fold(one.time + 10 * SECOND)
+    assert events_of(server_store) == {old.id: [], one.id: ["e"], two.id: ["f"]}
+    assert (server_store.counts("shop").apart, server_store.unplaced()) == ({}, {reasons.NOT_SHOWN: 1})
+    check_sums(server_store, "shop")
+
+
+def test_an_event_that_was_matched_and_folded_meanwhile_is_not_told_again(store: SqlStore) -> None:
+    one = impression(running(store), 1)
+    store.write([], [click(one)])
+    with store._database.reading() as transaction:
+        waiting = Writing(store._database, transaction).waiting(START)
+    store.write([one], [])
+    store.fold(START + HOUR)
+    with store._database.writing() as transaction:
+        Writing(store._database, transaction).match([*waiting, click(one).id])
+    assert events_of(store) == {one.id: [click(one).id]}
+    assert (store.counts("shop").apart, store.unplaced()) == ({}, {})
+
+
+def test_an_event_that_was_put_in_before_it_was_looked_for_again_is_repeated(store: SqlStore) -> None:
+    one = impression(running(store), 1)
+    store.write([one], [click(one)])
+    store.fold(START + HOUR)
+    with store._database.writing() as transaction:
+        writing = Writing(store._database, transaction)
+        assert writing._put([(click(one), reasons.FOLDED, None)]) == {click(one).id: REPEATED}
+    assert count(store, "apart") == 0
+
+
+def test_the_last_page_stays_whoever_comes_first(store: SqlStore) -> None:
+    one = impression(running(store, k=2), 1)
+    store.write([one], [])
+    first = store.row(one.id)
+    assert first is not None
+    second, third = extended(first, 2).row, extended(first, 3).row
+    assert second is not None
+    assert third is not None
+    assert store.extend(one.id, third)
+    assert store.write([], [click(one, 5), click(one, 6)])[1] == [ACCEPTED] * 2
+    for shorter in (second, third, first):
+        assert not store.extend(one.id, shorter)
+    assert not store.extend("nobody", third)
+    assert store.row(one.id) == third
+    check_sums(store, "shop")
+    store.fold(START + HOUR)
+    check_sums(store, "shop")
+
+
+def test_two_workers_extend_one_after_the_other(server_store: SqlStore) -> None:
+    one = impression(running(server_store, k=2), 1)
+    server_store.write([one], [])
+    first = server_store.row(one.id)
+    assert first is not None
+    second, third = extended(first, 2).row, extended(first, 3).row
+    assert second is not None
+    assert third is not None
+    answers: list[bool] = []
+    with unfinished(server_store) as other:
+        assert other.extend(one.id, third)
+        thread = begun(lambda: answers.append(server_store.extend(one.id, second)))
+    thread.join()
+    assert answers == [False]
+    assert server_store.row(one.id) == third
+
+
+def test_who_forgets_a_unit_waits_for_events_on_their_way(server_store: SqlStore) -> None:
+    one = impression(running(server_store), 1, unit="ann")
+    server_store.write([one], [])
+    with unfinished(server_store) as other:
+        other.events([click(one)])
+        thread = begun(lambda: server_store.forget("ann"))
+    thread.join()
+    assert [count(server_store, table) for table in ("impressions", "events", "apart")] == [0, 0, 0]
+
+
+def test_a_dwell_on_its_way_is_waited_for_by_who_folds(server_store: SqlStore) -> None:
+    one = impression(running(server_store), 1)
+    server_store.write([one], [click(one)])
+    with unfinished(server_store) as other:
+        assert other.events([replace(click(one), dwell=2.0)]) == [REPEATED]
+        assert server_store.fold(START + HOUR) == 0
+    assert server_store.fold(START + HOUR) == 1
+    assert server_store.write([], [replace(click(one), dwell=9.0)])[1] == [REPEATED]
+    assert server_store.examples("shop")[0]["events"][0]["dwell"] == 2.0
+    check_sums(server_store, "shop")
+
+
+def test_rows_go_page_by_page_and_leave_none_behind(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deleting, "PAGE", 3)
+    settings = running(store)
+    made = [impression(settings, number, number * SECOND, unit=("ann", "bob")[number % 2]) for number in range(14)]
+    events = [event for one in made for event in (click(one), click(one, 9), by_unit(one, f"u{one.id}"))]
+    store.write(made, events)
+    assert [count(store, table) for table in ("impressions", "events", "apart")] == [14, 14, 28]
+    assert store.forget("ann") == 7
+    assert [count(store, table) for table in ("impressions", "events", "apart")] == [7, 7, 14]
+    check_sums(store, "shop")
+    store.fold(START + 2 * HOUR)
+    assert store.expire(made[11].time) == 5
+    assert [count(store, table) for table in ("impressions", "events")] == [2, 2]
+    store.expire(START + HOUR)
+    assert [count(store, table) for table in ("impressions", "events", "apart")] == [0, 0, 0]
+    assert store.tallies("shop")["click"].impressions == 7
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM apart WHERE unit = ?",
+        "DELETE FROM apart WHERE impression {among}",
+        "DELETE FROM apart WHERE id IN (SELECT id FROM apart WHERE received < ? LIMIT 5)",
+        "DELETE FROM events WHERE impression {among}",
+        "SELECT id FROM impressions WHERE unit = ? LIMIT 5",
+    ],
+)
+def test_no_deletion_reads_a_whole_table(tmp_path: Path, statement: str) -> None:
+    store = opened(tmp_path / "store.db")
+    with store._database.reading() as transaction:
+        plan = transaction.rows("EXPLAIN QUERY PLAN " + statement.format(among=store._database.words["among"]), "[]")
+    assert all("SEARCH" in line or "VIRTUAL TABLE" in line or "SUBQUERY" in line for *_, line in plan), plan
+    store.close()
+
+
+def test_an_event_that_crossed_its_impression_is_matched_before_that_is_folded(store: SqlStore) -> None:
+    one, two = (impression(running(store, name=name), 1) for name in ("shop", "other"))
+    store.write([], [click(one)])
+    with pytest.MonkeyPatch.context() as blind:  # as if both were written at the same time
+        blind.setattr(Writing, "_match_waiting", lambda self, rows: None)
+        store.write([one, two], [])
+    assert store.fold(START + 9 * HOUR) == 2  # when nobody folded for long
+    assert events_of(store) == {one.id: [click(one).id]}
+    check_sums(store, "shop")
