@@ -61,8 +61,9 @@ def test_a_search_a_click_and_the_way_back_are_one_impression_with_one_click_and
 ) -> None:
     url, store = demo
     page.goto(f"{url}/search")
-    page.keyboard.type("shoe")  # the box has the focus
-    page.keyboard.press("Enter")
+    box = page.locator("input[name='q']")
+    box.fill("shoe")
+    box.press("Enter")
     second = page.locator("[data-interleaf-rank='2']")
     title = second.inner_text()
     second.click()

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -128,9 +129,9 @@ class Traffic(threading.Thread):
                 event: dict[str, Any] = {"event": f"e-{name}", "impression": name, "rank": 1 + count % 3}
                 status, taken = ask(self._address, "POST", "/v1/events", {"events": [event]})
                 assert status == 202
-                assert taken["accepted"] + taken["repeated"] == 1
-                self.events.add(event["event"])
-        except (OSError, ValueError):
+                assert taken["accepted"] + taken["repeated"] + taken["unmatched"] == 1
+                self.events.add(event["event"])  # accepted, or kept apart where it came after the short window
+        except (OSError, ValueError, HTTPException):
             return  # the server was killed in the middle of an answer
 
 
