@@ -9,13 +9,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from interleaf.client import Client
 from interleaf.demo.engine import Engine
+from interleaf.render.page import templates
 
 COOKIE = "interleaf-demo"
 LONGEST_QUERY = 200
@@ -118,5 +119,5 @@ def _sheet(request: Request) -> Response:
 
 @cache
 def _pages() -> Environment:
-    loader = PackageLoader("interleaf.demo", "pages")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made: Environment = templates(("interleaf.demo", "pages"))
+    return made

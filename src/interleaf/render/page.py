@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,29 @@ WIDE = 640  # of a drawing, in pixels: too much for half a page or a phone
 NO_CHARTS = "This page has no charts: they need the extra, pip install 'interleaf[plots]'."
 
 
+def templates(*places: tuple[str, str], finalize: Callable[[Any], Any] | None = None) -> Any:
+    """Templates that escape every value: those of some packages' folders, and the parts that all reports share."""
+    try:
+        from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise InterleafError("an HTML page needs jinja2; pip install 'interleaf[report]'") from None
+    return Environment(
+        loader=ChoiceLoader([PackageLoader(*place) for place in (*places, ("interleaf.render", "."))]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=finalize or unbroken,
+    )
+
+
 def to_html(report: Findings, path: str | Path | None = None) -> str:
     """The page; written to the path, too, if one is given. Charts are drawn where interleaf[plots] is installed."""
-    environment = _environment()
+    template = templates().get_template("page.html")
     drawn, missing = _drawn(report)
-    sheet, template = (
-        files("interleaf.render").joinpath(name).read_text("utf-8") for name in ("page.css", "page.html")
-    )
+    sheet = files("interleaf.render").joinpath("page.css").read_text("utf-8")
     page = lay_out(report)
-    html: str = environment.from_string(template).render(
+    html: str = template.render(
         page=page,
         # What has nothing to say without its chart is left out.
         sections=[part for part in page.sections if part.tables or not part.folded or part.name in drawn],
@@ -77,17 +92,7 @@ def _inline(chart: Chart) -> dict[str, Any]:
     return {"chart": chart, "svg": drawn, "wide": float(width) > WIDE}
 
 
-def _environment() -> Any:
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        raise InterleafError("an HTML page needs jinja2; pip install 'interleaf[report]'") from None
-    return Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_unbroken
-    )
-
-
-def _unbroken(value: Any) -> Any:
+def unbroken(value: Any) -> Any:
     """No line ends between a number and its sign for per cent."""
     return value.replace(" %", "\u00a0%") if isinstance(value, str) else value
 

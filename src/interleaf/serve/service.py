@@ -124,7 +124,6 @@ class Service:
         return name in ("127.0.0.1", "localhost", "[::1]")
 
 
-def warmed(settings: Experiment) -> Any:
+def warmed(settings: Experiment) -> None:
     """Compile the kernels of an experiment."""
     warm(settings.method, len(settings.rankers))
-    return settings

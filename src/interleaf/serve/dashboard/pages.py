@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from interleaf.render.figures import Names, count, several
 from interleaf.render.layout import MARKS
+from interleaf.render.page import templates
 from interleaf.report.report import Report
 from interleaf.serve.access import OPEN
 from interleaf.serve.dashboard import session
@@ -104,14 +105,7 @@ def drawn(visit: Visit, template: str, **values: Any) -> str:
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """Where templates are, and how values get into them."""
-    made = Environment(
-        loader=PackageLoader("interleaf.serve.dashboard"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown,
-    )
+    made: Environment = templates(("interleaf.serve.dashboard", "templates"), finalize=_shown)
     made.filters |= {
         "typed": _typed,
         "moment": moment,
