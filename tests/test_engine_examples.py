@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.stand_in import KEY, StandIn
+from tests.stand_in import KEY, StandIn, answering
 from tests.test_documentation import ROOT, blocks
 
 PRODUCTS = {
@@ -84,14 +84,8 @@ class Engine(BaseHTTPRequestHandler):
 @pytest.fixture
 def engine() -> Iterator[str]:
     Engine.asked = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Engine)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with answering(Engine) as address:
+        yield address
 
 
 @pytest.fixture

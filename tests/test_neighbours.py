@@ -8,15 +8,14 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.stand_in import answering
 from tests.test_documentation import ROOT, blocks
 from tests.test_engine_examples import Engine
 
@@ -48,14 +47,8 @@ class SearchesAtOnce(Engine):
 @pytest.fixture
 def engine() -> Iterator[str]:
     SearchesAtOnce.asked, SearchesAtOnce.broken = [], None
-    server = ThreadingHTTPServer(("127.0.0.1", 0), SearchesAtOnce)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with answering(SearchesAtOnce) as address:
+        yield address
 
 
 @pytest.fixture
