@@ -477,3 +477,14 @@ def test_a_slow_report_keeps_no_request_waiting(service: Live, monkeypatch: pyte
         assert [one.result().status_code for one in waiting] == [200] * 12
     assert spent < 0.7
     assert len(calls) <= 2  # all of them wait for the same one
+
+
+def test_a_report_that_took_long_does_not_stand_for_long(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one of a process compiles for many seconds; the page must not stand still for minutes after it."""
+    service.make()
+    inside = service.client.app.state.service.reports  # type: ignore[attr-defined]
+    ticks = iter([0.0, 0.0, 30.0])
+    with monkeypatch.context() as patched:
+        patched.setattr("interleaf.serve.reports.time.monotonic", lambda: next(ticks, 30.0))
+        inside.standing("shoes")
+    assert inside._made["shoes", 1][0] <= 35.0

@@ -19,7 +19,7 @@ from interleaf.store.contract import DRAFT, RUNNING, Counts, Store
 from interleaf.store.tasks import report_settings_of
 from interleaf.tally import Tally
 
-_REMEMBERED = 1.0
+_REMEMBERED, _MOST_REMEMBERED = 1.0, 5.0  # seconds; the first report of a process compiles, and takes many
 # What health calls an event that is kept apart; all others are unmatched.
 _EARLY, _LATE = FATES[2:4]
 _FATES = {reasons.LATE: _LATE, reasons.FOLDED: _LATE, reasons.EARLY: _EARLY, reasons.FIXED: reasons.FIXED}
@@ -56,7 +56,7 @@ class Reports:
                 made = self._standing(name, version, stored.versions[version])
                 ended = time.monotonic()
                 # What takes long is made less often: a page that is watched must not keep a processor busy.
-                self._made[place] = ended + max(_REMEMBERED, 5 * (ended - began)), made
+                self._made[place] = ended + min(max(_REMEMBERED, 2 * (ended - began)), _MOST_REMEMBERED), made
         return made
 
     def _standing(self, name: str, version: int, settings: Experiment) -> Standing:
