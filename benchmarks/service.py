@@ -2,7 +2,8 @@
 
 Both servers run in a process of their own, one after the other, with the same load generator beside them: so many
 connections that each send the next request when the last one is answered. A figure is a median over rounds, in which
-the servers take turns.
+the servers take turns. Both are measured twice: on uvicorn as it comes, written in Python alone, and on the parser and
+event loop in C that `interleaf serve` has.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ CONNECTIONS = 256
 SECONDS = 4.0
 ROUNDS = 3
 RESULTS = 10
+SERVERS = {"h11, asyncio": ("h11", "asyncio"), "httptools, uvloop": ("httptools", "uvloop")}
+FAST = "httptools, uvloop"
 
 
 class Load(NamedTuple):
@@ -86,17 +89,18 @@ def service() -> object:
     if not store.experiments():
         store.create(Experiment.of({"name": "bench", "rankers": ["production", "candidate"]}), 0, "benchmark")
         store.start("bench", 0, "benchmark")
-    return create_app(store, settings=Settings(requests_per_second=1e9))
+    return create_app(store, settings=Settings(requests_per_second=1e9, own_process=True))
 
 
 @contextmanager
-def running(factory: str, store: str = "") -> Iterator[Server]:
+def running(factory: str, store: str = "", on: str = FAST) -> Iterator[Server]:
     """Such a server, until it is told to end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
     command = [sys.executable, "-m", "uvicorn", "--factory", f"benchmarks.service:{factory}", "--port", str(port)]
-    command += ["--log-level", "warning", "--no-access-log"]
+    parser, loop = SERVERS[on]
+    command += ["--log-level", "warning", "--no-access-log", "--http", parser, "--loop", loop]
     server = subprocess.Popen(command, env=os.environ | {"BENCHMARK_STORE": store})
     try:
         _wait(port)
@@ -166,20 +170,25 @@ def loaded(server: Server, seconds: float) -> Load:
 
 
 def tables(seconds: float = SECONDS, postgres: str | None = None) -> Iterator[str]:
-    """The bare route, and the service over each store."""
+    """The bare route, and the service over each store, on each server."""
+    for on in SERVERS:
+        yield from _table(on, seconds, postgres)
+
+
+def _table(on: str, seconds: float, postgres: str | None) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         named = {"SQLite": str(Path(folder) / "store.sqlite")}
         if postgres is not None:
             named["PostgreSQL"] = postgres
         found: dict[str, list[Load]] = {}
-        with running("bare") as server:
+        with running("bare", on=on) as server:
             loaded(server, 1)
             servers = {"bare route": server}
-            with _all_running(named, servers):
+            with _all_running(named, servers, on):
                 for _ in range(ROUNDS):
                     for name in servers:
                         found.setdefault(name, []).append(loaded(servers[name], seconds))
-    yield f"\nRequests to /interleave, {CONNECTIONS} connections, durable before they are answered"
+    yield f"\nRequests to /interleave, {CONNECTIONS} connections, durable before they are answered; {on}"
     yield f"{'':24}{'requests/s':>12}{'of bare':>10}{'p99, ms':>10}{'processor, us':>16}{'times bare':>12}"
     first = _median(found["bare route"])
     for name, loads in found.items():
@@ -203,15 +212,15 @@ def _median(loads: list[Load]) -> Load:
 
 
 @contextmanager
-def _all_running(named: dict[str, str], servers: dict[str, Server]) -> Iterator[None]:
+def _all_running(named: dict[str, str], servers: dict[str, Server], on: str) -> Iterator[None]:
     if not named:
         yield
         return
     (name, store), *rest = named.items()
-    with running("service", store) as server:
+    with running("service", store, on) as server:
         servers[name] = server
         loaded(server, 1)
-        with _all_running(dict(rest), servers):
+        with _all_running(dict(rest), servers, on):
             yield
 
 

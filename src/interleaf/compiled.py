@@ -27,6 +27,7 @@ _GOLDEN = np.uint64(plain_chance.GOLDEN)
 _MIX_1 = np.uint64(plain_chance.MIX_1)
 _MIX_2 = np.uint64(plain_chance.MIX_2)
 _UNIT = plain_chance.UNIT
+_WORDS = np.dtype("<u8")
 _LOW = np.uint64(0xFFFFFFFF)
 _TWO_32 = np.uint64(2**32)
 _ONE, _11, _27, _30, _31, _32 = (np.uint64(n) for n in (1, 11, 27, 30, 31, 32))
@@ -78,7 +79,7 @@ def compiling() -> Iterator[None]:
 def start(key: str, form: Callable[..., Any]) -> Chance:
     """Chance for one call of a kernel, as the form of it that `ready` gave understands it."""
     if hasattr(form, "py_func"):
-        return cast(Chance, np.frombuffer(bytearray(bytes_of(key) + bytes(8)), dtype="<u8"))
+        return cast(Chance, np.frombuffer(bytearray(bytes_of(key) + bytes(8)), _WORDS))
     return Keyed(key)
 
 

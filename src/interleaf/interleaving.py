@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Interleaving:
                     f"{problem.rankers!r}; leave it out, or add it to the ranking it came from"
                 )
         owners = stored.check_teams(teams, len(shown), len(problem.rankers), chosen)
-        return _interleaving(chosen, problem, shown, owners, ranks)
+        return Drawn(chosen, problem, None, shown, owners).interleaving(ranks)
 
     @property
     def log_probability(self) -> float | None:
@@ -111,6 +111,41 @@ class Interleaving:
         return hash((self.documents, self.rankers, self.method, self.key))
 
 
+class Drawn(NamedTuple):
+    """A list from checked rankings, of which nothing more is worked out until it is asked for: a service stores it."""
+
+    chosen: Chosen
+    problem: Problem
+    key: str | None
+    documents: tuple[Document, ...]
+    teams: tuple[int, ...] | None
+    relaxed: bool | None = None
+    log_probability: float | None = None
+
+    @property
+    def choices(self) -> tuple[int, ...] | None:
+        """How many documents there were to choose from at each rank, where the method's credit asks for it."""
+        return self.problem.choices(len(self.documents)) if "choices" in self.chosen.method.needs else None
+
+    def interleaving(self, ranks: Array | None = None) -> Interleaving:
+        """All that crediting it takes."""
+        problem = self.problem
+        return Interleaving(
+            self.documents,
+            problem.rankers,
+            self.chosen.text,
+            self.teams,
+            problem.ranks_of(self.documents) if ranks is None else ranks,
+            problem.lengths,
+            problem.union,
+            self.choices,
+            self.key,
+            self.relaxed,
+            self.log_probability,
+            problem.rankings,
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What clicks on one shown list say.
@@ -144,12 +179,14 @@ def interleave(rankings: Rankings, method: str = "team_draft", k: int = 10, key:
     >>> shown.documents, shown.teams
     (('d1', 'd4', 'd9'), (1, 0, -1))
     """
-    chosen = resolve(method)
+    return draw(rankings, resolve(method), k, key).interleaving()
+
+
+def draw(rankings: Rankings, chosen: Chosen, k: int, key: Key | None) -> Drawn:
+    """The list that `interleave` shows, as it is drawn."""
     problem = Problem.of(rankings, chosen)
     size, name = check_k(k), key_of(key)
-    composed = _kernels().compose(chosen, problem, size, name)
-    ranks = problem.ranks_of(composed.documents)
-    return _interleaving(chosen, problem, composed.documents, composed.teams, ranks, name, composed)
+    return Drawn(chosen, problem, name, *_kernels().compose(chosen, problem, size, name))
 
 
 def credit(shown: Interleaving, clicks: Iterable[int], scheme: str | None = None) -> Outcome:
@@ -190,31 +227,6 @@ def _kernels() -> ModuleType:
     from interleaf.methods import call
 
     return call
-
-
-def _interleaving(
-    chosen: Chosen,
-    problem: Problem,
-    documents: tuple[Document, ...],
-    teams: tuple[int, ...] | None,
-    ranks: Array,
-    key: str | None = None,
-    composed: Any = None,
-) -> Interleaving:
-    return Interleaving(
-        documents,
-        problem.rankers,
-        chosen.text,
-        teams,
-        ranks,
-        problem.lengths,
-        problem.union,
-        problem.choices(len(documents)) if "choices" in chosen.method.needs else None,
-        key,
-        composed and composed.relaxed,
-        composed and composed.log_probability,
-        problem.rankings,
-    )
 
 
 def _clicked(clicks: Iterable[int], count: int) -> list[bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ MOST_DOCUMENTS = 1_000_000
 MOST_RANKERS = 127  # teams are logged as 8-bit integers
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Problem:
     """Checked rankings: who ranks, what, and where each ranker has each document."""
 
@@ -66,7 +67,11 @@ class Problem:
     @property
     def union(self) -> int:
         """How many different documents the rankings hold together."""
-        return len(set[Document]().union(*self.rankings))
+        first, *others = self.places
+        together = dict(first)  # whose table is copied whole: quicker than a set that grows
+        for places in others:
+            together.update(places)
+        return len(together)
 
     def encode(self, depth: int | None) -> tuple[list[Document], Given]:
         """The documents in the order of first appearance, and the top of each ranking (None: all) in their numbers."""
@@ -75,13 +80,18 @@ class Problem:
         rows = [[numbers.setdefault(document, len(numbers)) for document in top] for top in tops]
         depths = [len(row) for row in rows]
         longest = max(depths)
-        for row in rows:
-            row += [-1] * (longest - len(row))
+        if min(depths) < longest:
+            for row in rows:
+                row += [-1] * (longest - len(row))
         return list(numbers), Given(np.array(rows, np.int32), np.array(depths, np.int32), len(numbers))
 
     def ranks_of(self, documents: Sequence[Document]) -> Array:
         """The rank matrix: `[ranker, position]`, 1 = top, 0 = not in that ranking."""
-        return np.array([list(map(place.get, documents, repeat(0))) for place in self.places], np.int32)
+        return np.array(self.rank_lists(documents), np.int32)
+
+    def rank_lists(self, documents: Sequence[Document]) -> list[list[int]]:
+        """The rows of the rank matrix."""
+        return [list(map(place.get, documents, repeat(0))) for place in self.places]
 
     def ranks_or_next(self, documents: Sequence[Document]) -> Array:
         """The rank matrix with a document that a ranking lacks just below its last: at its length + 1."""
@@ -131,6 +141,11 @@ def check_rankers(rankers: tuple[str, ...], chosen: Chosen) -> None:
     if not fewest <= len(rankers) <= most:
         wanted = f"exactly {fewest}" if fewest == most else f"{fewest} to {most}"
         raise RankingError(f"{chosen} compares {wanted} rankers, not {len(rankers)}: {rankers!r}")
+    _check_names(rankers)
+
+
+@lru_cache(maxsize=1024)  # a service asks the same for each request
+def _check_names(rankers: tuple[str, ...]) -> None:
     for ranker in rankers:
         if not isinstance(ranker, str):
             raise RankingError(f"a ranker's name is a string, not {ranker!r}")
@@ -139,6 +154,8 @@ def check_rankers(rankers: tuple[str, ...], chosen: Chosen) -> None:
 
 
 def _documents(ranker: str, ranking: Sequence[Document]) -> tuple[Document, ...]:
+    if type(ranking) is list or type(ranking) is tuple:  # as they nearly always are: the checks below take longer
+        return tuple(ranking)
     if isinstance(ranking, (str, bytes)):
         raise RankingError(f"ranking {ranker!r} is one string, {ranking!r}; give a sequence of documents")
     if isinstance(ranking, (Set, Mapping)):

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from interleaf.chance import Keyed, key_of
 from interleaf.errors import ExperimentError, listed
 from interleaf.experiment.settings import AA, LOSER, RELABELLED, Experiment
 from interleaf.experiment.traffic import OUTSIDE, assign
-from interleaf.interleaving import interleave
-from interleaf.methods.table import resolve, unchanged
+from interleaf.interleaving import Drawn, draw
+from interleaf.methods.table import Chosen, resolve, unchanged
 from interleaf.schema import FALLBACK, INTERLEAVED
 
 Rankings = dict[str, Sequence[str]]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Request:
     """What a search service asks: rankings for one query of one unit; None stands for a ranking that came too late.
 
@@ -33,13 +33,43 @@ class Request:
     fixed: Mapping[int, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+class Noted(NamedTuple):
+    """What is logged of a request: the list as it was drawn, and what it was drawn for."""
+
+    drawn: Drawn
+    experiment: str
+    version: int
+    impression: str
+    unit: str | None
+    query: str | None
+    arm: str
+    k: int
+    page: int
+    fallback_reason: str | None
+    fixed: dict[str, str] | None
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The row of the log, with `k` and `fixed` besides."""
+        about = self._asdict()
+        drawn: Drawn = about.pop("drawn")
+        if not self.fixed:
+            del about["fixed"]
+        return drawn.interleaving().to_dict(rankings=True, probability=False) | about
+
+
+@dataclass(slots=True)
 class Shown:
-    """What is shown of the asked page, as whom the unit sees it, and what is logged; None: nothing is."""
+    """What is shown of the asked page, as whom the unit sees it, and what is logged of it; None: nothing is."""
 
     documents: list[str]
     arm: str
-    row: dict[str, Any] | None
+    noted: Noted | dict[str, Any] | None
+
+    @property
+    def row(self) -> dict[str, Any] | None:
+        """What is logged, as a row."""
+        return self.noted.row if isinstance(self.noted, Noted) else self.noted
 
 
 def show(experiment: Experiment, version: int, request: Request) -> Shown:
@@ -63,22 +93,25 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
         arm = FALLBACK
     if arm == INTERLEAVED:
         rankings = _as_mode(experiment, given, (experiment.name, version, unit), size)
-        method = experiment.method
+        chosen = experiment.chosen
     else:
-        rankings, method = given, unchanged(served).text
+        rankings, chosen = given, unchanged(served)
     key = chance_key(experiment.name, version, unit, request.query)
-    row = _composed(rankings, method, key, size, request.page, request.fixed)
-    row |= {
-        "experiment": experiment.name,
-        "version": version,
-        "impression": request.impression,
-        "unit": request.unit,
-        "query": request.query,
-        "arm": arm,
-        "k": size,
-        "fallback_reason": f"no ranking of {', '.join(missing)}" if missing else None,
-    }
-    return Shown(_page(row["documents"], request.fixed, size, request.page), arm, row)
+    drawn = _drawn(rankings, chosen, key, size, request.page, request.fixed)
+    noted = Noted(
+        drawn,
+        experiment.name,
+        version,
+        request.impression,
+        request.unit,
+        request.query,
+        arm,
+        size,
+        request.page,
+        f"no ranking of {', '.join(missing)}" if missing else None,
+        {str(rank): document for rank, document in request.fixed.items()} if request.fixed else None,
+    )
+    return Shown(_page(drawn.documents, request.fixed, size, request.page), arm, noted)
 
 
 def unmixed(experiment: Experiment, request: Request) -> list[str]:
@@ -100,7 +133,8 @@ def extended(row: Mapping[str, Any], page: int) -> Shown:
     if page <= (row["page"] or 1):
         return Shown(_page(row["documents"], fixed, size, page), arm, dict(row))
     rankings = dict(zip(row["rankers"], row["rankings"], strict=True))
-    longer = dict(row) | _composed(rankings, row["method"], row["key"], size, page, fixed)
+    drawn = _drawn(rankings, resolve(row["method"]), row["key"], size, page, fixed)
+    longer = dict(row) | drawn.interleaving().to_dict(rankings=True, probability=False) | {"page": page}
     return Shown(_page(longer["documents"], fixed, size, page), arm, longer)
 
 
@@ -116,17 +150,20 @@ def _given(experiment: Experiment, request: Request) -> Rankings:
     for name in request.rankings:
         if name not in experiment.rankers:
             raise ExperimentError("rankings", name, f"there is no such ranker; there are {listed(experiment.rankers)}")
+    found = {name: request.rankings.get(name) or [] for name in experiment.rankers}
+    if not request.fixed:
+        return found
     fixed = set(request.fixed.values())
     if len(fixed) < len(request.fixed):
         raise ExperimentError("fixed", dict(request.fixed), "give each document one rank")
-    found = {name: request.rankings.get(name) or [] for name in experiment.rankers}
-    return {name: [one for one in ranking if one not in fixed] for name, ranking in found.items()} if fixed else found
+    return {name: [one for one in ranking if one not in fixed] for name, ranking in found.items()}
 
 
 def _served(experiment: Experiment, given: Rankings) -> str | None:
     """Whose list is shown where nothing can be mixed: the control's, or the first that there is."""
-    names = [experiment.control, *experiment.rankers]
-    return next((name for name in names if given[name]), None)
+    if given[experiment.control]:
+        return experiment.control
+    return next((name for name in experiment.rankers if given[name]), None)
 
 
 def _as_mode(experiment: Experiment, given: Rankings, key: tuple[Any, ...], size: int) -> Rankings:
@@ -144,22 +181,18 @@ def _as_mode(experiment: Experiment, given: Rankings, key: tuple[Any, ...], size
     return given
 
 
-def _composed(
-    rankings: Rankings, method: str, key: str, size: int, page: int, fixed: Mapping[int, str]
-) -> dict[str, Any]:
-    """All pages up to this one as a row; a method that would change the pages before cannot be asked for more."""
-    if page > 1 and resolve(method).method.drawn_whole:
-        raise ExperimentError("page", page, f"{method} draws its lists as a whole; ask for one page, with a larger k")
-    shown = interleave(rankings, method, _room(size * page, fixed), key)
-    row = shown.to_dict(rankings=True, probability=False) | {"page": page}
-    return row | {"fixed": {str(rank): document for rank, document in fixed.items()}} if fixed else row
+def _drawn(rankings: Rankings, chosen: Chosen, key: str, size: int, page: int, fixed: Mapping[int, str]) -> Drawn:
+    """All pages up to this one; a method that would change the pages before cannot be asked for more."""
+    if page > 1 and chosen.method.drawn_whole:
+        raise ExperimentError("page", page, f"{chosen} draws its lists as a whole; ask for one page, with a larger k")
+    return draw(rankings, chosen, _room(size * page, fixed), key)
 
 
 def _room(size: int, fixed: Mapping[int, str]) -> int:
-    return size - sum(rank <= size for rank in fixed)
+    return size - sum(rank <= size for rank in fixed) if fixed else size
 
 
-def _page(documents: Sequence[str], fixed: Mapping[int, str], size: int, page: int) -> list[str]:
+def _page(documents: Sequence[Any], fixed: Mapping[int, str], size: int, page: int) -> list[str]:
     """One page of the list with what stands fixed put in; that ends where the list ends."""
     if fixed:
         rest, whole = iter(documents), list[str]()

@@ -33,8 +33,7 @@ class Composed(NamedTuple):
 def compose(chosen: Chosen, problem: Problem, k: int, key: str) -> Composed:
     """The list for a key, by the form of the kernel that can answer now."""
     kernels = chosen.method.kernels
-    work = Composing(chosen, problem, k, exact=False)
-    kernel = ready(kernels.compose)
+    work, kernel = Composing(chosen, problem, k, exact=False), ready(kernels.compose)
     documents, teams, shown = work.run(kernel, start(key, kernel))
     if kernels.prepared_probability is None:
         return Composed(documents, teams, None, None)
@@ -59,11 +58,12 @@ class Composing:
 
     def run(self, kernel: Any, chance: Chance) -> tuple[tuple[Document, ...], tuple[int, ...] | None, Array]:
         """The shown documents, their teams if the method has any, and the shown documents by number."""
-        shown, teams = np.empty((2, self.size), np.int32)
+        shown, teams = np.empty(self.size, np.int32), np.empty(self.size, np.int32)
         teams.fill(-1)
         count = kernel(self.given, self.size, chance, shown, teams, self.settings)
-        documents = tuple([self.names[number] for number in shown[:count].tolist()])
-        return documents, tuple(teams[:count].tolist()) if self.has_teams else None, shown[:count]
+        shown = shown[:count]
+        documents = tuple(map(self.names.__getitem__, shown.tolist()))
+        return documents, tuple(teams[:count].tolist()) if self.has_teams else None, shown
 
 
 def credit(

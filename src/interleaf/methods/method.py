@@ -140,7 +140,7 @@ class Chosen:
     def __str__(self) -> str:
         return self.text
 
-    @property
+    @cached_property
     def rankers(self) -> tuple[int, int | None]:
         """The fewest and the most rankers it compares; None: no bound."""
         if any(self.parameters[parameter.name] in parameter.for_two for parameter in self.method.parameters):

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from interleaf.errors import ExperimentError, InterleafError, StateError, StoreError
 from interleaf.serve.messages import Problem, Refusal
@@ -28,9 +29,21 @@ class RefusedError(Exception):
         self.status, self.code, self.field, self.headers = status, code, field, headers
 
 
+class Answer(Response):
+    """JSON, sent without the detours that answers of other kinds need."""
+
+    def __init__(self, body: bytes, status: int) -> None:
+        self.body, self.status_code, self.background = body, status, None
+        self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", JSON.encode())]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
 def answered(record: Any, status: int = 200) -> Response:
     """A record as JSON."""
-    return Response(_encode(record), status, media_type=JSON)
+    return Answer(_encode(record), status)
 
 
 def refusal(error: Exception) -> Response:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+import gc
+from collections.abc import AsyncIterator, Mapping
 from functools import lru_cache
 
 import msgspec
@@ -12,18 +13,19 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from interleaf.serve import dashboard, openapi
 from interleaf.serve import service as serving
 from interleaf.serve.access import BROWSER, OPEN
 from interleaf.serve.answers import JSON, RefusedError, refusal
-from interleaf.serve.gate import Gate, Head, body_of
-from interleaf.serve.routes import CALLS, EITHER, EVENTS, PUBLIC, Call
+from interleaf.serve.gate import Endpoint, Gate, Head, Shortcut, body_of
+from interleaf.serve.routes import CALLS, EITHER, EVENTS, PUBLIC, Call, hot_call
 from interleaf.serve.service import Clock, Service, log
 from interleaf.serve.settings import Settings
 from interleaf.store.contract import INGEST, READ, AccessKey, Store
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+COLLECTED_AFTER = 50_000  # objects more than before
 
 
 def create_app(store: Store, clock: Clock = serving.now, settings: Settings | None = None) -> Starlette:
@@ -33,22 +35,32 @@ def create_app(store: Store, clock: Clock = serving.now, settings: Settings | No
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await service.start()
+        if service.settings.own_process:
+            _collect_seldom()
         log.info("ready")
         yield
         await service.stop()
         log.info("stopped")
 
-    routes = [Route(call.path, endpoint(service, call), methods=[call.method]) for call in CALLS]
+    endpoints = {call: endpoint(service, call) for call in CALLS}
+    routes = [Route(call.path, run, methods=[call.method]) for call, run in endpoints.items()]
     routes.append(Route("/openapi.json", _described, methods=["GET"]))
     routes += dashboard.routes(service)
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
-        middleware=[Middleware(Gate, service=service)],
+        middleware=[Middleware(Gate, service=service, shortcut=_shortcut(endpoints))],
         exception_handlers={404: _unknown, 405: _unknown},
     )
     app.state.service = service
     return app
+
+
+def _collect_seldom() -> None:
+    """What requests leave behind is freed at once; looking for cycles among it took a sixth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECTED_AFTER, 20, 20)
 
 
 def endpoint(service: Service, call: Call) -> Endpoint:
@@ -76,6 +88,16 @@ def endpoint(service: Service, call: Call) -> Endpoint:
             return answer
 
     return run
+
+
+def _shortcut(endpoints: Mapping[Call, Endpoint]) -> Shortcut:
+    """Finds the two calls that traffic goes through, without a look at all routes."""
+
+    def found(scope: Scope) -> Endpoint | None:
+        call = hot_call(scope)
+        return None if call is None else endpoints[call]
+
+    return found
 
 
 async def _admitted(service: Service, call: Call, secret: str | None) -> AccessKey:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interleaf.serve.answers import RefusedError, refusal
 from interleaf.serve.service import Service
 
+Endpoint = Callable[[Request], Awaitable[Response]]
+Shortcut = Callable[[Scope], Endpoint | None]
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 _WANTED = {
     **{b"host": "host", b"origin": "origin", b"authorization": "authorization"},
@@ -51,10 +55,10 @@ class Head:
 
 
 class Gate:
-    """An ASGI application around the others."""
+    """An ASGI application around the others; those that `shortcut` knows are not looked for among all routes."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app, self._service = app, service
+    def __init__(self, app: ASGIApp, service: Service, shortcut: Shortcut) -> None:
+        self._app, self._service, self._shortcut = app, service, shortcut
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -73,12 +77,14 @@ class Gate:
                 message["headers"] += HEADERS
             await send(message)
 
+        answers = self._app
         try:
             await self._check_host(head)
+            if endpoint := self._shortcut(scope):
+                answers = await endpoint(Request(scope, receive))
         except Exception as error:
-            await refusal(error)(scope, receive, sending)
-        else:
-            await self._app(scope, receive, sending)
+            answers = refusal(error)
+        await answers(scope, receive, sending)
         self._service.metrics.served(head.route, status, time.perf_counter() - began)
 
     async def _check_host(self, head: Head) -> None:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from interleaf.errors import StateError
 from interleaf.experiment import Experiment, Request, extended, show
-from interleaf.experiment.showing import chance_key, unmixed
+from interleaf.experiment.showing import Noted, chance_key, unmixed
 from interleaf.experiment.traffic import OUTSIDE
 from interleaf.serve import messages
 from interleaf.serve.access import BROWSER, is_signed, signed
@@ -23,6 +23,7 @@ from interleaf.serve.answers import RefusedError, answered
 from interleaf.serve.service import SECOND, Service
 from interleaf.serve.settings import DROP, HASH
 from interleaf.store.contract import ACCEPTED, REPEATED, RUNNING, AccessKey, Event, Impression, Stored
+from interleaf.store.encoding import encoded_note
 
 TOKEN = "token"
 AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours
@@ -51,12 +52,12 @@ async def interleave(service: Service, request: HttpRequest, body: bytes, who: A
     slow = settings.chosen.method.drawn_whole
     shown = await asyncio.to_thread(show, settings, version, wanted) if slow else show(settings, version, wanted)
     service.metrics.count("interleaf_impressions_total", experiment=settings.name, arm=shown.arm)
-    if shown.row is None:
+    if not isinstance(shown.noted, Noted):
         return answered(messages.Shown(None, shown.documents, shown.arm, version, None))
-    row = shown.row | _logged(service, settings, asked, shown.row)
+    parts = encoded_note(shown.noted, **_logged(service, settings, asked, shown.noted))
     until = time + round(settings.window_minutes * 60 * SECOND)
     closes = max(until, now + LATE) if asked.time else until
-    impression = Impression(name, settings.name, version, row["unit"], time, closes, row, checked=True, until=until)
+    impression = Impression(name, settings.name, version, hidden(service, asked.unit), time, closes, {}, until, parts)
     (before,), _ = await service.writing.write([impression])
     if before is None:
         service.bots.came(settings, asked.unit)
@@ -115,20 +116,16 @@ def _shown(service: Service, name: str, documents: list[str], arm: str, version:
     return messages.Shown(name, documents, arm, version, signed(service.secret, TOKEN, name))
 
 
-def _logged(service: Service, settings: Experiment, asked: messages.Interleave, row: dict[str, Any]) -> dict[str, Any]:
+def _logged(service: Service, settings: Experiment, asked: messages.Interleave, noted: Noted) -> dict[str, Any]:
     """What is kept of the request besides the list."""
-    kept: dict[str, Any] = {
-        "unit": hidden(service, asked.unit),
-        "query": _query(service, asked.query),
-        "session": hidden(service, asked.session),
-    }
+    kept: dict[str, Any] = {"attributes": asked.attributes}
+    if asked.session is not None:
+        kept["session"] = hidden(service, asked.session)
     if service.hides:
+        kept["query"] = _query(service, asked.query)
         kept["key"] = None  # a digest of unit and query: who guesses them could check the guess
-    if asked.attributes:
-        kept["attributes"] = asked.attributes
     if asked.captions:
-        captions = [asked.captions.get(document) for document in row["documents"]]
-        kept["captions"] = msgspec.to_builtins(captions)
+        kept["captions"] = [asked.captions.get(document) for document in noted.drawn.documents]  # type: ignore[call-overload]
     if asked.latency:
         kept["latency"] = [asked.latency.get(ranker) for ranker in settings.rankers]
     rule = service.bots.rule(settings, asked.unit, asked.user_agent)

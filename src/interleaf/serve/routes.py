@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
+from starlette.types import Scope
 
 from interleaf.experiment import Experiment
 from interleaf.serve import calls, hot
@@ -28,7 +29,7 @@ PUBLIC, EITHER = "public", "read or ingest"
 EVENTS = "/v1/events"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Call:
     """One call: the role that it asks for, what it does, what it takes and gives as body, its status if all is well."""
 
@@ -49,9 +50,12 @@ class Call:
 
 _ALL = "/v1/experiments"
 _ONE = _ALL + "/{name}"
+_MIX = "/interleave"
+_LISTS = Call("POST", _ONE + _MIX, INGEST, "mix rankings into a list", hot.interleave, Interleave, Shown, 201)
+_EVENTS = Call("POST", EVENTS, INGEST, "report what people did", hot.events, Events, Taken, 202)
 CALLS = (
-    Call("POST", _ONE + "/interleave", INGEST, "mix rankings into a list", hot.interleave, Interleave, Shown, 201),
-    Call("POST", EVENTS, INGEST, "report what people did", hot.events, Events, Taken, 202),
+    _LISTS,
+    _EVENTS,
     Call("GET", _ALL, READ, "all experiments", calls.listed, None, Experiments),
     Call("POST", _ALL, ADMIN, "make an experiment, as a draft", calls.create, Experiment, status=201),
     Call("GET", _ONE, EITHER, "one experiment", calls.read),
@@ -65,3 +69,17 @@ CALLS = (
     Call("GET", "/healthz", PUBLIC, "whether service and store answer", calls.healthy, None, Healthy),
     Call("GET", "/metrics", READ, "figures for Prometheus", calls.figures, None, str),
 )
+
+
+def hot_call(scope: Scope) -> Call | None:
+    """The call of a request, if it is one of the two that traffic goes through; `scope` then knows the name in it."""
+    path = scope["path"]
+    if scope["method"] != "POST":
+        return None
+    if path == EVENTS:
+        return _EVENTS
+    name = path[len(_ALL) + 1 : -len(_MIX)]
+    if not path.endswith(_MIX) or not path.startswith(_ALL + "/") or not name or "/" in name:
+        return None
+    scope["path_params"] = {"name": name}
+    return _LISTS

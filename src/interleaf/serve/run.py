@@ -30,13 +30,15 @@ def serve(place: Place, settings: Settings) -> None:
     """Answer requests until told to stop; what was acknowledged by then is in the store."""
     import uvicorn
 
+    from interleaf.serve import warming
     from interleaf.serve.app import create_app
     from interleaf.serve.logs import set_up
 
-    settings = replace(settings, loopback_only=is_loopback(place.host))
+    settings = replace(settings, loopback_only=is_loopback(place.host), own_process=True)
     _check(place, settings)
     opened(place.store).close()  # if that is not possible, say so before anything else
     set_up()
+    warming.begin()
     print(f"interleaf serves http://{place.host}:{place.port}/ from {_named(place.store)}", flush=True)
     options: dict[str, Any] = {
         "host": place.host,

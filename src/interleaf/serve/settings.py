@@ -15,7 +15,8 @@ class Settings:
     """Limits of requests, and privacy.
 
     `unit_secret`: units are stored as a hash keyed with it. `queries`: whether query texts are kept, hashed or dropped.
-    `retention_days`: rows of closed impressions older than that are deleted, and their sums stay.
+    `retention_days`: rows of closed impressions older than that are deleted, and their sums stay. `own_process`:
+    nothing else runs in the process, so that Python's collector of cycles can be set for what a service does.
     """
 
     most_body: int = 1_000_000
@@ -26,6 +27,7 @@ class Settings:
     fold_seconds: float = 5.0
     cookie_hours: float = 12.0
     loopback_only: bool = True
+    own_process: bool = False
 
     def __post_init__(self) -> None:
         if self.queries == HASH and self.unit_secret is None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from interleaf.errors import StoreError
 from interleaf.store.contract import Event, Impression, Store
@@ -15,13 +14,12 @@ MOST = 500  # items of one transaction
 MOST_WAITING = 20_000
 
 
-@dataclass
-class _Waiting:
+class _Waiting(NamedTuple):
     """Items of one request, and the future of what became of them."""
 
     impressions: Sequence[Impression]
     events: Sequence[Event]
-    done: asyncio.Future[Any] = field(repr=False)
+    done: asyncio.Future[Any]
 
 
 class Writing:
@@ -40,21 +38,23 @@ class Writing:
         if len(self._waiting) >= MOST_WAITING:
             raise StoreError("more is waiting to be written than can be kept; try again")
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(impressions, events, loop.create_future())
-        self._waiting.append(waiting)
+        done = loop.create_future()
+        self._waiting.append(_Waiting(impressions, events, done))
         if not self._busy:
             self._busy = True
             loop.call_soon(self._next, loop)
-        found: tuple[list[Mapping[str, Any] | None], list[str]] = await waiting.done
+        found: tuple[list[Mapping[str, Any] | None], list[str]] = await done
         return found
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
         """Give the thread what waits, if anything does."""
-        batch, size = list[_Waiting](), 0
-        while self._waiting and size < MOST and len(batch) < len(self._waiting):
-            batch.append(self._waiting[len(batch)])
-            size += len(batch[-1].impressions) + len(batch[-1].events)
-        del self._waiting[: len(batch)]
+        size, many = 0, 0
+        for waiting in self._waiting:
+            size += len(waiting.impressions) + len(waiting.events)
+            many += 1
+            if size >= MOST:
+                break
+        batch, self._waiting = self._waiting[:many], self._waiting[many:]
         if not batch:
             self._busy = False
             return
@@ -62,6 +62,7 @@ class Writing:
         written.add_done_callback(lambda done: self._tell(loop, batch, done))
 
     def _tell(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting], done: asyncio.Future[Any]) -> None:
+        self._next(loop)
         for waiting, result in zip(batch, done.result(), strict=True):
             if waiting.done.cancelled():
                 continue
@@ -69,7 +70,6 @@ class Writing:
                 waiting.done.set_exception(result)
             else:
                 waiting.done.set_result(result)
-        self._next(loop)
 
     def _written(self, batch: list[_Waiting]) -> list[Any]:
         """In the thread: all at once; if that fails for another reason than the store's, one by one."""
@@ -84,9 +84,9 @@ class Writing:
             return [error] if len(batch) == 1 else [self._written([waiting])[0] for waiting in batch]
         found, row, fate = list[Any](), 0, 0
         for waiting in batch:
-            impressions, events = len(waiting.impressions), len(waiting.events)
-            found.append((rows[row : row + impressions], fates[fate : fate + events]))
-            row, fate = row + impressions, fate + events
+            impressions, events = row + len(waiting.impressions), fate + len(waiting.events)
+            found.append((rows[row:impressions], fates[fate:events]))
+            row, fate = impressions, events
         return found
 
     async def close(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from interleaf.experiment import Experiment
+from interleaf.store.encoding import Encoded
 from interleaf.tally import Tally
 
 DRAFT, RUNNING, STOPPED, DECIDED = "draft", "running", "stopped", "decided"
@@ -48,13 +49,13 @@ class Stored:
     versions: Mapping[int, Experiment]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Impression:
     """A list that was shown: `row` is that of the log without its events, with `k` and `fixed` besides.
 
     `until` is when its attribution window is over: later events do not count; None: `closes`. `closes` is when it may
-    be folded, which is later if the impression itself was told late. `checked` says that every value of the row is
-    known to be right, as those of a decoded request are.
+    be folded, which is later if the impression itself was told late. With `parts`, the row is not looked at: it is
+    encoded already, and all values of the impression are known to be right, as those of a decoded request are.
     """
 
     id: str
@@ -64,8 +65,8 @@ class Impression:
     time: int
     closes: int
     row: Mapping[str, Any]
-    checked: bool = False
     until: int | None = None
+    parts: Encoded | None = None
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
+from math import nan
 from typing import Any, NamedTuple
 
 from interleaf import schema
 from interleaf.errors import DataError
+from interleaf.experiment.showing import Noted
 from interleaf.log.values import RULES
 
 DESIGN = ("arm", "method", "rankers", "fallback_reason", "excluded", "attributes")
@@ -30,7 +33,6 @@ _ELSEWHERE = (
     "events",
 )  # columns and tables of their own
 _IN_BODY = {column.name for column in schema.COLUMNS} - {*DESIGN, *LISTS, "union", "relaxed", *_ELSEWHERE}
-_NOT_IN_BODY = frozenset((*DESIGN, *LISTS, "union", "relaxed", *_ELSEWHERE))
 _NOTHING = dict.fromkeys((*DESIGN, *sorted(_IN_BODY)))
 _NEEDED = ("arm", "method", "rankers", "documents")
 _MOST = 2**31 - 1
@@ -53,10 +55,8 @@ class Encoded(NamedTuple):
     body: bytes
 
 
-def encoded(row: Mapping[str, Any], checked: bool = False) -> Encoded:
-    """A row's parts, everything checked, here or before: what is kept can be read back and exported."""
-    if checked:
-        return _of_checked(row)
+def encoded(row: Mapping[str, Any]) -> Encoded:
+    """A row's parts, everything checked: what is kept can be read back and exported."""
     try:
         values = {
             name: RULES[name].check(value) if name in RULES else value
@@ -68,7 +68,10 @@ def encoded(row: Mapping[str, Any], checked: bool = False) -> Encoded:
                 raise ValueError(f"it has no {name!r}, which may not be left out")
         design = _plain({name: values[name] for name in DESIGN if name in values})
         body = {name: value for name, value in values.items() if name in _IN_BODY or name not in RULES}
-        parts = Encoded(design, _numbers(values), _plain(body).encode())
+        if len(set(map(len, values.get("ranks", ())))) > 1:
+            raise ValueError("its ranks are of different lengths")
+        numbers = _numbers(*map(values.get, (*LISTS, "union", "relaxed")))
+        parts = Encoded(design, numbers, _plain(body).encode())
         design.encode()
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise DataError(f"impression {row.get('impression')!r} cannot be stored: {problem}") from None
@@ -77,26 +80,73 @@ def encoded(row: Mapping[str, Any], checked: bool = False) -> Encoded:
     return parts
 
 
-def _of_checked(row: Mapping[str, Any]) -> Encoded:
-    """The same, of a row whose every value was checked when its request was decoded: a request waits for this."""
-    design = {name: value for name in DESIGN if (value := row.get(name)) is not None}
-    if "attributes" in design:
-        design["attributes"] = list(design["attributes"].items())
-    body = {name: value for name, value in row.items() if value is not None and name not in _NOT_IN_BODY}
-    return Encoded(_quick(design).decode(), _numbers(row), _quick(body))
+def encoded_note(
+    noted: Noted,
+    attributes: Mapping[str, str] | None = None,
+    excluded: str | None = None,
+    latency: Sequence[float | None] | None = None,
+    **more: Any,
+) -> Encoded:
+    """The same of a list that was just drawn for a request whose every value was checked: the request waits for this.
+
+    What is given besides stands for what the note says of it.
+    """
+    drawn = noted.drawn
+    problem, documents = drawn.problem, drawn.documents
+    about = noted.arm, drawn.chosen.text, problem.rankers, noted.fallback_reason, excluded
+    body: dict[str, Any] = {
+        "documents": documents,
+        "rankings": problem.rankings,
+        "query": noted.query,
+        "key": drawn.key,
+        "page": noted.page,
+        "k": noted.k,
+    }
+    if drawn.log_probability is not None:
+        body["log_probability"] = drawn.log_probability
+    if noted.fixed:
+        body["fixed"] = noted.fixed
+    body.update(more)
+    numbers = _numbers(
+        problem.rank_lists(documents),
+        drawn.teams,
+        problem.lengths,
+        drawn.choices,
+        latency,
+        problem.union,
+        drawn.relaxed,
+    )
+    return Encoded(_design(*about, tuple(attributes.items()) if attributes else None), numbers, _quick(body))
 
 
-def _numbers(values: Mapping[str, Any]) -> bytes:
-    ranks, latency = values.get("ranks"), values.get("latency")
-    if ranks and len(set(map(len, ranks))) > 1:
-        raise ValueError("its ranks are of different lengths")
-    lists = [None if ranks is None else list(chain.from_iterable(ranks)), *map(values.get, LISTS[1:])]
-    relaxed = values.get("relaxed")
-    header = (values.get("union", -1), -1 if relaxed is None else int(relaxed), len(ranks or ()))
-    sizes = (-1 if found is None else len(found) for found in lists)
-    numbers = array("i", (*header, *sizes, *chain.from_iterable(found for found in lists[:-1] if found)))
-    floats = array("f", [float("nan") if number is None else number for number in latency]) if latency else array("f")
-    return numbers.tobytes() + floats.tobytes()
+@lru_cache(maxsize=4096)
+def _design(*values: Any) -> str:
+    """Few lists differ in these."""
+    return _quick({name: value for name, value in zip(DESIGN, values, strict=True) if value is not None}).decode()
+
+
+def _numbers(
+    ranks: Sequence[Sequence[int]] | None,
+    teams: Sequence[int] | None,
+    lengths: Sequence[int] | None,
+    choices: Sequence[int] | None,
+    latency: Sequence[float | None] | None,
+    union: int | None,
+    relaxed: bool | None,
+) -> bytes:
+    """`LISTS`, and the two numbers, as bytes."""
+    flat = None if ranks is None else list(chain.from_iterable(ranks))
+    lists = flat, teams, lengths, choices
+    numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed), len(ranks or ())]
+    numbers += [-1 if found is None else len(found) for found in lists]
+    numbers.append(-1 if latency is None else len(latency))
+    for found in lists:
+        if found:
+            numbers += found
+    kept = array("i", numbers).tobytes()
+    if latency:
+        kept += array("f", [nan if number is None else number for number in latency]).tobytes()
+    return kept
 
 
 def decoded(parts: Encoded) -> dict[str, Any]:

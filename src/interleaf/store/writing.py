@@ -26,11 +26,20 @@ _WAITING = "id, reason, kind, received, time, impression, unit, rank, document, 
 def rows_of(impressions: Iterable[Impression]) -> list[Row]:
     """Impressions as rows of their table, checked."""
     return [
-        (_text("id", one.id), one.experiment, one.version, _text("unit", one.unit), _time("time", one.time),
-         _time("until", one.closes if one.until is None else one.until), _time("closes", one.closes),
-         *encoded(one.row, one.checked))
+        (one.id, one.experiment, one.version, one.unit, one.time, one.closes if one.until is None else one.until,
+         one.closes, *(one.parts or _checked(one)))
         for one in impressions
     ]  # fmt: skip
+
+
+def _checked(one: Impression) -> Encoded:
+    """The row of an impression of which nothing is known to be right."""
+    for name in ("id", "unit"):
+        _text(name, getattr(one, name))
+    for name in ("time", "until", "closes"):
+        if getattr(one, name) is not None:
+            _time(name, getattr(one, name))
+    return encoded(one.row)
 
 
 def check_event(event: Event) -> None:
@@ -156,7 +165,7 @@ class Writing:
             f"WHERE a.impression = i.id AND a.reason = '{reasons.UNKNOWN}' LIMIT ?",
             *(experiment, version, now, most, MOST_WAITING),
         )
-        return [name for (name,) in rows]
+        return [name for (name,) in rows] + self._matching.crossed(experiment, version, now, most, MOST_WAITING)
 
     def match(self, ids: Sequence[str]) -> None:
         """Put waiting events where they belong, but those that still wait for the same reason."""

@@ -1,0 +1,61 @@
+"""A list that was just drawn is encoded in a short way: what is kept is the same as of its row, checked value by value."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interleaf.experiment import Experiment, Request, show
+from interleaf.experiment.showing import Noted
+from interleaf.methods.table import METHODS
+from interleaf.store.encoding import decoded, encoded, encoded_note
+
+COMPARED = [name for name, method in METHODS.items() if method.schemes_for(2)]
+documents = st.sampled_from("abcdefghij")
+rankings = st.lists(documents, unique=True, max_size=8)
+
+
+def drawn(method: str, given: dict[str, Any], fixed: dict[int, str] | None = None) -> Noted | None:
+    experiment = Experiment.of({"name": "shop", "rankers": ["old", "new"], "method": method, "k": 4})
+    noted = show(experiment, 3, Request("i-1", "user-7", "trail", given, fixed=fixed or {})).noted
+    assert noted is None or isinstance(noted, Noted)
+    return noted
+
+
+@pytest.mark.parametrize("method", COMPARED)
+@settings(max_examples=50)
+@given(old=rankings, new=rankings, attributes=st.dictionaries(st.text("xyz", min_size=1), st.text("uv", min_size=1)))
+def test_both_ways_keep_the_same(method: str, old: list[str], new: list[str], attributes: dict[str, str]) -> None:
+    noted = drawn(method, {"old": old, "new": new})
+    if noted is None:
+        assert not old
+        assert not new
+        return
+    more = {"attributes": attributes, "latency": [0.5, None], "session": "s", "excluded": "listed unit"}
+    assert decoded(encoded_note(noted, **more)) == decoded(encoded(noted.row | more))
+
+
+@pytest.mark.parametrize("lost", ["old", "new"])
+def test_a_list_without_one_ranking_keeps_why(lost: str) -> None:
+    noted = drawn("team_draft", {"old": ["a", "b"], "new": ["b", "c"]} | {lost: None})
+    assert noted is not None
+    row = decoded(encoded_note(noted))
+    assert row == decoded(encoded(noted.row))
+    assert row["fallback_reason"] == f"no ranking of {lost}"
+
+
+def test_documents_that_stand_fixed_are_kept_beside_the_list() -> None:
+    noted = drawn("team_draft", {"old": ["a", "b"], "new": ["b", "c"]}, {2: "a", 9: "z"})
+    assert noted is not None
+    row = decoded(encoded_note(noted))
+    assert row == decoded(encoded(noted.row))
+    assert row["fixed"] == {"2": "a", "9": "z"}
+
+
+def test_what_hides_a_person_stands_for_what_was_asked() -> None:
+    noted = drawn("team_draft", {"old": ["a", "b"], "new": ["b", "c"]})
+    assert noted is not None
+    row = decoded(encoded_note(noted, query=None, key=None))
+    assert (row["query"], row["key"]) == (None, None)
+    assert row["documents"] == list(noted.drawn.documents)
