@@ -9,7 +9,6 @@ from functools import lru_cache
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -49,10 +48,10 @@ def create_app(store: Store, clock: Clock = serving.now, settings: Settings | No
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
-        middleware=[Middleware(Gate, service=service, shortcut=_shortcut(endpoints))],
         exception_handlers={404: _unknown, 405: _unknown},
     )
     app.state.service = service
+    app.middleware_stack = Gate(app.build_middleware_stack(), service, _shortcut(endpoints))
     return app
 
 

@@ -77,14 +77,19 @@ class Gate:
                 message["headers"] += HEADERS
             await send(message)
 
-        answers = self._app
+        answer: Response | None = None
         try:
             await self._check_host(head)
             if endpoint := self._shortcut(scope):
-                answers = await endpoint(Request(scope, receive))
+                answer = await endpoint(Request(scope, receive))
         except Exception as error:
-            answers = refusal(error)
-        await answers(scope, receive, sending)
+            answer = refusal(error)
+        if answer is None:
+            await self._app(scope, receive, sending)
+        else:
+            status = answer.status_code
+            answer.raw_headers += HEADERS
+            await answer(scope, receive, send)
         self._service.metrics.served(head.route, status, time.perf_counter() - began)
 
     async def _check_host(self, head: Head) -> None:
