@@ -115,6 +115,8 @@ class Problem:
 
 def check_k(k: int) -> int:
     """How many documents to show, as a whole number from 1 up."""
+    if type(k) is int and k > 0:
+        return k
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
         raise RankingError(f"k is {k!r}; show a whole number of documents, at least 1")
     return int(k)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 from collections.abc import AsyncIterator, Mapping
 from functools import lru_cache
 
@@ -25,6 +26,7 @@ from interleaf.serve.settings import Settings
 from interleaf.store.contract import INGEST, READ, AccessKey, Store
 
 COLLECTED_AFTER = 50_000  # objects more than before
+GIVE_WAY = 0.001  # seconds
 
 
 def create_app(store: Store, clock: Clock = serving.now, settings: Settings | None = None) -> Starlette:
@@ -35,7 +37,7 @@ def create_app(store: Store, clock: Clock = serving.now, settings: Settings | No
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await service.start()
         if service.settings.own_process:
-            _collect_seldom()
+            _settle()
         log.info("ready")
         yield
         await service.stop()
@@ -55,11 +57,15 @@ def create_app(store: Store, clock: Clock = serving.now, settings: Settings | No
     return app
 
 
-def _collect_seldom() -> None:
-    """What requests leave behind is freed at once; looking for cycles among it took a sixth of the time."""
+def _settle() -> None:
+    """What requests leave behind is freed at once; looking for cycles among it took a sixth of the time.
+
+    And threads give way sooner: while a report is made or a transaction written, requests wait less.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECTED_AFTER, 20, 20)
+    sys.setswitchinterval(GIVE_WAY)
 
 
 def endpoint(service: Service, call: Call) -> Endpoint:

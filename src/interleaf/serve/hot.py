@@ -18,9 +18,11 @@ from interleaf.errors import StateError
 from interleaf.experiment import Experiment, Request, extended, show
 from interleaf.experiment.showing import Noted, chance_key, unmixed
 from interleaf.experiment.traffic import OUTSIDE
+from interleaf.schema import INTERLEAVED
 from interleaf.serve import messages
 from interleaf.serve.access import BROWSER, is_signed, signed
 from interleaf.serve.answers import RefusedError, answered
+from interleaf.serve.mixing import Draft, is_plain
 from interleaf.serve.service import SECOND, Service
 from interleaf.serve.settings import DROP, HASH
 from interleaf.store.contract import ACCEPTED, REPEATED, RUNNING, AccessKey, Event, Impression, Stored
@@ -49,20 +51,26 @@ async def interleave(service: Service, request: HttpRequest, body: bytes, who: A
     wanted = Request(name, asked.unit, asked.query, asked.rankings, asked.k, asked.page, asked.fixed or {})
     if asked.page > 1:
         return await _further_page(service, stored, asked, wanted)
-    # Where lists are drawn as a whole, a programme is solved, and others should not wait for it.
-    slow = settings.chosen.method.drawn_whole
-    shown = await asyncio.to_thread(show, settings, version, wanted) if slow else show(settings, version, wanted)
-    service.metrics.count("interleaf_impressions_total", experiment=settings.name, arm=shown.arm)
-    if not isinstance(shown.noted, Noted):
-        return answered(messages.Shown(None, shown.documents, shown.arm, version, None))
-    parts = encoded_note(shown.noted, **_logged(service, settings, asked, shown.noted))
     until = time + round(settings.window_minutes * 60 * SECOND)
     closes = max(until, now + LATE) if asked.time else until
-    impression = Impression(name, settings.name, version, hidden(service, asked.unit), time, closes, {}, until, parts)
-    (before,), _ = await service.writing.write([impression])
+    impression = Impression(name, settings.name, version, hidden(service, asked.unit), time, closes, {}, until)
+    draft = Draft(settings, wanted, {}, impression)
+    if is_plain(settings, wanted):
+        _count(service, settings, INTERLEAVED)
+        draft.kept = _logged(service, settings, asked)
+    else:
+        # Where lists are drawn as a whole, a programme is solved, and others should not wait for it.
+        slow = settings.chosen.method.drawn_whole
+        shown = await asyncio.to_thread(show, settings, version, wanted) if slow else show(settings, version, wanted)
+        _count(service, settings, shown.arm)
+        if not isinstance(shown.noted, Noted):
+            return answered(messages.Shown(None, shown.documents, shown.arm, version, None))
+        draft.arm, draft.documents = shown.arm, shown.documents
+        impression.parts = encoded_note(shown.noted, **_logged(service, settings, asked))
+    before = await service.writing.put(draft)
     if before is None:
         service.bots.came(settings, asked.unit)
-        return answered(_shown(service, name, shown.documents, shown.arm, version), 201)
+        return answered(_shown(service, name, draft.documents, draft.arm, version), 201)
     if before["experiment"] != settings.name:
         raise RefusedError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
     again = extended(before, 1)
@@ -117,16 +125,18 @@ def _shown(service: Service, name: str, documents: list[str], arm: str, version:
     return messages.Shown(name, documents, arm, version, signed(service.secret, TOKEN, name))
 
 
-def _logged(service: Service, settings: Experiment, asked: messages.Interleave, noted: Noted) -> dict[str, Any]:
+def _count(service: Service, settings: Experiment, arm: str) -> None:
+    service.metrics.count("interleaf_impressions_total", experiment=settings.name, arm=arm)
+
+
+def _logged(service: Service, settings: Experiment, asked: messages.Interleave) -> dict[str, Any]:
     """What is kept of the request besides the list."""
-    kept: dict[str, Any] = {"attributes": asked.attributes}
+    kept: dict[str, Any] = {"attributes": asked.attributes, "captions": asked.captions}
     if asked.session is not None:
         kept["session"] = hidden(service, asked.session)
     if service.hides:
         kept["query"] = _query(service, asked.query)
         kept["key"] = None  # a digest of unit and query: who guesses them could check the guess
-    if asked.captions:
-        kept["captions"] = [asked.captions.get(document) for document in noted.drawn.documents]  # type: ignore[call-overload]
     if asked.latency:
         kept["latency"] = [asked.latency.get(ranker) for ranker in settings.rankers]
     rule = service.bots.rule(settings, asked.unit, asked.user_agent)
@@ -163,7 +173,7 @@ async def events(service: Service, request: HttpRequest, body: bytes, who: Acces
         request.scope["head"].check_kind()
     now = service.clock()
     happened = [_event(service, event, now, place) for place, event in enumerate(taken.events)]
-    _, fates = await service.writing.write(events=happened)
+    fates = await service.writing.tell(happened)
     apart = Counter(fate for fate in fates if fate not in (ACCEPTED, REPEATED))
     accepted, repeated = fates.count(ACCEPTED), fates.count(REPEATED)
     for fate, amount in ((ACCEPTED, accepted), (REPEATED, repeated), *apart.items()):

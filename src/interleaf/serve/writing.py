@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, NamedTuple
 
 from interleaf.errors import StoreError
-from interleaf.store.contract import Event, Impression, Store
+from interleaf.serve.mixing import Draft, mix
+from interleaf.store.contract import Event, Store
 
 MOST = 500  # items of one transaction
 MOST_WAITING = 20_000
 
 
 class _Waiting(NamedTuple):
-    """Items of one request, and the future of what became of them."""
+    """What one request brings, and the future of what became of it."""
 
-    impressions: Sequence[Impression]
+    draft: Draft | None
     events: Sequence[Event]
     done: asyncio.Future[Any]
 
@@ -31,26 +33,33 @@ class Writing:
         self._busy = False
         self._thread = ThreadPoolExecutor(1, "interleaf-writer")
 
-    async def write(
-        self, impressions: Sequence[Impression] = (), events: Sequence[Event] = ()
-    ) -> tuple[list[Mapping[str, Any] | None], list[str]]:
-        """As the store's `write`, together with what others write meanwhile."""
+    async def put(self, draft: Draft) -> Mapping[str, Any] | None:
+        """Mix and write a list; the row that was stored before under its id, or None."""
+        before: Mapping[str, Any] | None = await self._done(draft, ())
+        return before
+
+    async def tell(self, events: Sequence[Event]) -> list[str]:
+        """Write events; of each, what became of it."""
+        fates: list[str] = await self._done(None, events)
+        return fates
+
+    def _done(self, draft: Draft | None, events: Sequence[Event]) -> asyncio.Future[Any]:
+        """What will have become of it, together with what others write meanwhile."""
         if len(self._waiting) >= MOST_WAITING:
             raise StoreError("more is waiting to be written than can be kept; try again")
         loop = asyncio.get_running_loop()
         done = loop.create_future()
-        self._waiting.append(_Waiting(impressions, events, done))
+        self._waiting.append(_Waiting(draft, events, done))
         if not self._busy:
             self._busy = True
             loop.call_soon(self._next, loop)
-        found: tuple[list[Mapping[str, Any] | None], list[str]] = await done
-        return found
+        return done
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
         """Give the thread what waits, if anything does."""
         size, many = 0, 0
         for waiting in self._waiting:
-            size += len(waiting.impressions) + len(waiting.events)
+            size += len(waiting.events) + 1
             many += 1
             if size >= MOST:
                 break
@@ -74,19 +83,22 @@ class Writing:
     def _written(self, batch: list[_Waiting]) -> list[Any]:
         """In the thread: all at once; if that fails for another reason than the store's, one by one."""
         try:
+            drafts = [waiting.draft for waiting in batch if waiting.draft is not None]
+            mix(drafts)
             rows, fates = self._store.write(
-                [one for waiting in batch for one in waiting.impressions],
-                [one for waiting in batch for one in waiting.events],
+                [draft.impression for draft in drafts if draft.problem is None],
+                [event for waiting in batch for event in waiting.events],
             )
         except StoreError as error:
             return [error] * len(batch)
         except Exception as error:
             return [error] if len(batch) == 1 else [self._written([waiting])[0] for waiting in batch]
-        found, row, fate = list[Any](), 0, 0
+        found, row, fate = list[Any](), iter(rows), iter(fates)
         for waiting in batch:
-            impressions, events = row + len(waiting.impressions), fate + len(waiting.events)
-            found.append((rows[row:impressions], fates[fate:events]))
-            row, fate = impressions, events
+            if waiting.draft is None:
+                found.append(list(islice(fate, len(waiting.events))))
+            else:
+                found.append(waiting.draft.problem or next(row))
         return found
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ tables.py        tables, and the steps that made them
 experiments.py   drafts, versions, states, history
 writing.py       impressions and events go in
 attribution.py   to which impressions an event belongs; reasons.py: why to none
-encoding.py      a row as it is kept
+encoding.py      a row as it is kept; numbers.py: its ranks and teams
 batches.py       kept rows as record batches
 folding.py       closed impressions become sums.py; a tally is those and the open ones
 tasks.py         how an experiment is scored and reported

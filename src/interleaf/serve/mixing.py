@@ -1,0 +1,132 @@
+"""Lists of many requests at once: what waits to be written is first drawn and encoded, in compiled loops.
+
+A request alone is answered by `experiment.show`; under load, most of that time goes into handing small arrays to
+compiled code. Here the plain ones, which are nearly all, are drawn together: the same lists, the same rows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from interleaf import batch
+from interleaf.chance import delimited, digest
+from interleaf.compiled import compiling, is_compiled
+from interleaf.errors import InterleafError
+from interleaf.experiment import Experiment, Request, assign, show
+from interleaf.experiment.settings import COMPARE
+from interleaf.experiment.showing import Noted
+from interleaf.methods.arrays import Given
+from interleaf.schema import INTERLEAVED
+from interleaf.store.contract import Impression
+from interleaf.store.encoding import encoded_list, encoded_note
+from interleaf.store.numbers import numbers_of, spread
+
+
+@dataclass(slots=True)
+class Draft:
+    """A request that waits for its list, and what is kept of it; mixing sets its `documents`, or its `problem`.
+
+    One whose impression has its parts is drawn already, and only waits to be written.
+    """
+
+    settings: Experiment
+    wanted: Request
+    kept: dict[str, Any]
+    impression: Impression
+    arm: str = INTERLEAVED
+    documents: list[str] = field(default_factory=list)
+    problem: InterleafError | None = None
+
+
+def is_plain(settings: Experiment, wanted: Request) -> bool:
+    """Whether a request can be drawn with others: all rankings are there, nothing is fixed, its unit sees a mix."""
+    method, given = settings.chosen.method, wanted.rankings
+    return (
+        method.kernels.prepare is None
+        and settings.mode == COMPARE
+        and not wanted.fixed
+        and wanted.page == 1
+        and len(given) == len(settings.rankers)
+        and all(map(given.get, settings.rankers))
+        and is_compiled(method.kernels.compose_batch)
+        and assign(settings, wanted.impression if wanted.unit is None else wanted.unit) == INTERLEAVED
+    )
+
+
+def warm(settings: Experiment) -> None:
+    """Compile what mixing takes, so that the first request does not wait for it."""
+    wanted = Request("warm", None, None, {ranker: ["a", "b"] for ranker in settings.rankers})
+    with compiling():
+        if is_plain(replace(settings, share=1.0, holdout=0.0), wanted):
+            mix([Draft(settings, wanted, {}, Impression("warm", settings.name, 1, None, 0, 0, {}))])
+
+
+def mix(drafts: Sequence[Draft]) -> None:
+    """Draw the lists that are not drawn yet, and encode what is stored of them."""
+    alike = defaultdict[tuple[int, int, int], list[Draft]](list)
+    for draft in drafts:
+        if draft.impression.parts is None:
+            size = draft.wanted.k or draft.settings.k
+            alike[id(draft.settings), draft.impression.version, size].append(draft)
+    for (_, _, size), some in alike.items():
+        _mix(some, size)
+
+
+def _mix(drafts: Sequence[Draft], size: int) -> None:
+    settings, version = drafts[0].settings, drafts[0].impression.version
+    chosen, rankers = settings.chosen, settings.rankers
+    flat, names = list[int](), list[list[str]]()
+    for draft in drafts:
+        numbers: dict[str, int] = {}
+        number = numbers.setdefault
+        for ranker in rankers:
+            flat += [number(document, len(numbers)) for document in draft.wanted.rankings[ranker] or ()]
+        names.append(list(numbers))
+    lengths = np.array([[len(draft.wanted.rankings[name] or ()) for name in rankers] for draft in drafts], np.int32)
+    rankings, repeats = spread(np.array(flat, np.int32), lengths)
+    depth = None if chosen.method.whole_rankings else size
+    unions = np.array([len(one) for one in names], np.int32)
+    given = Given(rankings[:, :, :depth], np.minimum(lengths, depth or lengths), unions)
+    keys = _keys(settings.name, version, [draft.wanted for draft in drafts])
+    made = chosen.method.kernels.settings((int(lengths.max()),), chosen.parameters, False)
+    words = np.frombuffer(b"".join(keys), "<u8").reshape(-1, 2)
+    lists = batch.compose(chosen, given, made, np.arange(len(drafts)), words, size, threads=1)
+    needs_choices = "choices" in chosen.method.needs
+    blobs = numbers_of(rankings, lengths, unions, lists, chosen.method.has_teams, needs_choices)
+    for draft, own, shown, count, key, blob, repeated in zip(
+        drafts, names, lists.shown.tolist(), lists.counts.tolist(), keys, blobs, repeats.tolist(), strict=True
+    ):
+        if repeated:
+            _alone(draft, version)
+            continue
+        draft.documents = [own[number] for number in shown[:count]]
+        listed = [draft.wanted.rankings[name] for name in rankers]
+        about = INTERLEAVED, chosen.text, rankers, None
+        body = {"query": draft.wanted.query, "key": "k1:" + key.hex(), "page": 1, "k": size}
+        draft.impression.parts = encoded_list(draft.documents, listed, blob, about, body, **draft.kept)
+
+
+def _keys(experiment: str, version: int, wanted: Sequence[Request]) -> list[bytes]:
+    """The chance keys of requests, as `chance_key` names them."""
+    start = b"t4:" + delimited(experiment) + delimited(version)
+    return [
+        digest(start + delimited(one.impression if one.unit is None else one.unit) + delimited(one.query or ""))
+        for one in wanted
+    ]
+
+
+def _alone(draft: Draft, version: int) -> None:
+    """One that is not plain after all; mostly, this says what is wrong with it."""
+    try:
+        shown = show(draft.settings, version, draft.wanted)
+    except InterleafError as problem:
+        draft.problem = problem
+        return
+    draft.documents = shown.documents
+    if isinstance(shown.noted, Noted):
+        draft.impression.parts = encoded_note(shown.noted, **draft.kept)
