@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from interleaf.errors import StoreError
 from interleaf.experiment import Experiment
 from interleaf.interleaving import warm
+from interleaf.serve import mixing
 from interleaf.serve.access import Access
 from interleaf.serve.answers import RefusedError
 from interleaf.serve.bots import Bots
@@ -127,3 +128,4 @@ class Service:
 def warmed(settings: Experiment) -> None:
     """Compile the kernels of an experiment."""
     warm(settings.method, len(settings.rankers))
+    mixing.warm(settings)

@@ -212,7 +212,7 @@ class Writing:
 
     def _match_waiting(self, rows: Sequence[Row]) -> None:
         """Events that came before these impressions, and may belong to them."""
-        if not rows:
+        if not rows or not self._transaction.rows("SELECT 1 FROM apart LIMIT 1"):
             return
         waiting = self._transaction.rows(
             f"SELECT id FROM (SELECT id FROM apart WHERE reason = '{reasons.UNKNOWN}' AND impression {self._among} "
