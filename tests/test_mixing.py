@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleaf.errors import RankingError
+from interleaf.errors import MethodError, RankingError
 from interleaf.experiment import Experiment, Request, show
 from interleaf.experiment.showing import Noted
 from interleaf.methods.table import METHODS
@@ -75,6 +75,17 @@ def test_one_bad_request_says_what_is_wrong_and_spoils_no_other() -> None:
     assert isinstance(bad.problem, RankingError)
     assert "holds document 'a' twice, at ranks 1 and 3" in str(bad.problem)
     assert bad.impression.parts is None
+
+
+def test_rankings_too_long_for_the_method_are_refused_and_the_others_are_not() -> None:
+    shop = experiment("probabilistic(tau=100)", 2)
+    good = draft(shop, Request("i-1", "u", "q", {"old": ["a", "b"], "new": ["b", "c"]}))
+    long = [f"d{number}" for number in range(1000)]
+    bad = draft(shop, Request("i-2", "u", "q", {"old": long, "new": long}))
+    mix([bad, good])
+    same_as_alone(good)
+    assert isinstance(bad.problem, MethodError)
+    assert "too steep for rankings of 1000 documents" in str(bad.problem)
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,11 @@ def mix(drafts: Sequence[Draft]) -> None:
             size = draft.wanted.k or draft.settings.k
             alike[id(draft.settings), draft.impression.version, size].append(draft)
     for (_, _, size), some in alike.items():
-        _mix(some, size)
+        try:
+            _mix(some, size)
+        except InterleafError:  # of one of them, such as rankings too long for the method
+            for draft in some:
+                _alone(draft)
 
 
 def _mix(drafts: Sequence[Draft], size: int) -> None:
@@ -102,7 +106,7 @@ def _mix(drafts: Sequence[Draft], size: int) -> None:
         drafts, names, lists.shown.tolist(), lists.counts.tolist(), keys, blobs, repeats.tolist(), strict=True
     ):
         if repeated:
-            _alone(draft, version)
+            _alone(draft)
             continue
         draft.documents = [own[number] for number in shown[:count]]
         listed = [draft.wanted.rankings[name] for name in rankers]
@@ -120,10 +124,10 @@ def _keys(experiment: str, version: int, wanted: Sequence[Request]) -> list[byte
     ]
 
 
-def _alone(draft: Draft, version: int) -> None:
+def _alone(draft: Draft) -> None:
     """One that is not plain after all; mostly, this says what is wrong with it."""
     try:
-        shown = show(draft.settings, version, draft.wanted)
+        shown = show(draft.settings, draft.impression.version, draft.wanted)
     except InterleafError as problem:
         draft.problem = problem
         return
