@@ -1,44 +1,65 @@
 """The store: grouped writes, and what tallies cost; `python -m benchmarks.store [ADDRESS [ROWS]]`.
 
 Without an address it is SQLite, in a folder of the system's for temporary files: name a path on the disk that matters.
+With `--report N ...` it is what one whole answer with the report costs, of N folded impressions and some open ones.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from interleaf.experiment import Experiment, Request, show
 from interleaf.report.build import report
+from interleaf.serve.mixing import Draft
 from interleaf.serve.writing import Writing
 from interleaf.store import opened
 from interleaf.store.contract import Event, Impression, Store
 from interleaf.store.encoding import encoded
-from interleaf.store.tasks import report_settings_of
+from interleaf.store.sql import SqlStore
+from interleaf.store.sums import Sums
+from interleaf.store.tasks import report_settings_of, task_of
+
+if TYPE_CHECKING:
+    from starlette.testclient import TestClient
 
 CALLERS = 64
 ROWS = 20_000
 OPEN = 10_000
+COPIES = 10  # of them, folded at a time
+READS = 21
 HOUR = 3600 * 1_000_000
-Call = tuple[list[Impression], list[Event]]
+NOW = 10**5 * HOUR
 SHOP = Experiment.of({"name": "shop", "rankers": ["production", "candidate"]})
 
 
 def tables(address: str | None = None, rows: int = ROWS) -> Iterator[str]:
     """Writing, then reading while some are open and more and more are folded."""
+    with _begun(address) as store:
+        yield from _written(store, rows)
+        yield from _tallied(store, rows)
+
+
+@contextmanager
+def _begun(address: str | None) -> Iterator[SqlStore]:
     with tempfile.TemporaryDirectory() as folder:
         store = opened(address or Path(folder) / "store.db")
         store.create(SHOP, 0, "benchmark")
         store.start("shop", 0, "benchmark")
         try:
-            yield from _written(store, rows)
-            yield from _tallied(store, rows)
+            yield store
         finally:
             store.close()
 
@@ -50,12 +71,13 @@ def _written(store: Store, rows: int) -> Iterator[str]:
         encoded(one.row)
     yield f"\nThe store: {CALLERS} callers, one impression or event each at a time, durable when answered"
     yield f"{'encode an impression':28}{(time.process_time() - start) / 2000 * 1e6:>12,.1f} microseconds"
-    kinds: dict[str, list[Call]] = {
-        "impressions": [([one], []) for one in made],
-        "events": [([], [_click(one)]) for one in made],
+    asked = Request("", None, None, {})  # for lists that are drawn already
+    kinds: dict[str, list[Draft | Event]] = {
+        "impressions": [Draft(SHOP, asked, {}, replace(one, parts=encoded(one.row))) for one in made],
+        "events": [_click(one) for one in made],
     }
-    for name, calls in kinds.items():
-        wall, processor, latencies = asyncio.run(_grouped(store, calls))
+    for name, items in kinds.items():
+        wall, processor, latencies = asyncio.run(_grouped(store, items))
         cuts = statistics.quantiles(latencies, n=100)
         yield (
             f"{name:28}{rows / wall:>12,.0f} a second{rows / processor:>12,.0f} a second of processor time"
@@ -63,13 +85,13 @@ def _written(store: Store, rows: int) -> Iterator[str]:
         )
 
 
-async def _grouped(store: Store, calls: list[Call]) -> tuple[float, float, list[float]]:
-    writer, waiting, latencies = Writing(store), iter(calls), list[float]()
+async def _grouped(store: Store, items: list[Draft | Event]) -> tuple[float, float, list[float]]:
+    writer, waiting, latencies = Writing(store), iter(items), list[float]()
 
     async def caller() -> None:
-        for shown, events in waiting:
+        for one in waiting:
             start = time.perf_counter()
-            await writer.write(shown, events)
+            await (writer.put(one) if isinstance(one, Draft) else writer.tell([one]))
             latencies.append(time.perf_counter() - start)
 
     wall, processor = time.perf_counter(), time.process_time()
@@ -114,6 +136,71 @@ def _least(store: Store, with_report: bool) -> float:
     return min(times) * 1e3
 
 
+def report_tables(address: str | None, sizes: list[int]) -> Iterator[str]:
+    """What one whole answer with the report costs, stores of several sizes taking turns.
+
+    Of the answer before, nothing is remembered but sums.
+    """
+    yield f"\nGET /v1/experiments/shop/report of {OPEN:,} open impressions and so many folded ones; medians of {READS}"
+    yield f"{'folded':>12}{'clock, ms':>14}{'processor, ms':>16}"
+    with ExitStack() as stack:
+        clients = [(folded, stack.enter_context(_answering(address, folded))) for folded in sizes]
+        spent: dict[int, list[tuple[float, float]]] = {folded: [] for folded in sizes}
+        for _ in range(1 + READS):
+            for folded, client in clients:
+                client.app.state.service.reports._made.clear()  # type: ignore[attr-defined]
+                clock, processor = time.perf_counter(), time.process_time()
+                client.get("/v1/experiments/shop/report").raise_for_status()
+                spent[folded].append((time.perf_counter() - clock, time.process_time() - processor))
+    for folded, (_first, *times) in spent.items():
+        clocks, processors = zip(*times, strict=True)
+        yield f"{folded:>12,}{statistics.median(clocks) * 1e3:>14,.0f}{statistics.median(processors) * 1e3:>16,.0f}"
+
+
+@contextmanager
+def _answering(address: str | None, folded: int) -> Iterator[TestClient]:
+    """A service over a store of that size."""
+    from starlette.testclient import TestClient
+
+    from interleaf.serve.app import create_app
+    from interleaf.serve.settings import Settings
+
+    with _begun(address) as store:
+        _fill(store, impressions(OPEN, "open", NOW))
+        _fold_others(store, folded)
+        app = create_app(store, lambda: NOW, Settings(fold_seconds=3600, own_process=True))
+        with TestClient(app, "http://127.0.0.1") as client:
+            yield client
+
+
+def _fold_others(store: SqlStore, count: int) -> None:
+    """Sums of so many impressions: the open ones again and again, of other people, hours before.
+
+    They are kept as a fold keeps them. Their rows, which no report reads, are not made: that takes far longer.
+    """
+    (batch,) = pa.Table.from_batches(store.export("shop")).combine_chunks().to_batches()
+    for first in range(0, count // OPEN, COPIES):
+        sums = Sums(task_of(SHOP, 1, "click"))
+        for number in range(first, min(first + COPIES, count // OPEN)):
+            sums.add(_of_others(batch, number))
+        with store._database.writing() as transaction:
+            store._folding._keep(transaction, SHOP, 1, "click", sums)
+
+
+def _of_others(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
+    before = pa.scalar((number + 1) * HOUR, pa.duration("us"))
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    for name in ("impression", "unit"):
+        columns[name] = pc.binary_join_element_wise(columns[name], str(number), "-")
+    columns["time"] = pc.subtract(columns["time"], before)
+    events = columns["events"]
+    fields = {field.name: events.values.field(field.name) for field in events.values.type}
+    fields["time"] = pc.subtract(fields["time"], before)
+    inner = pa.StructArray.from_arrays(list(fields.values()), fields=list(events.values.type))
+    columns["events"] = pa.ListArray.from_arrays(events.offsets, inner).cast(events.type)
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
+
+
 def impressions(count: int, name: str, time: int) -> list[Impression]:
     """Lists of ten of a hundred documents, a unit for every third."""
     chance = random.Random(name)
@@ -135,6 +222,12 @@ def _click(one: Impression) -> Event:
 
 
 if __name__ == "__main__":
-    given = sys.argv[1] if len(sys.argv) > 1 else None
-    for line in tables(given, int(sys.argv[2]) if len(sys.argv) > 2 else ROWS):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("address", nargs="?")
+    parser.add_argument("rows", nargs="?", type=int, default=ROWS)
+    parser.add_argument("--report", type=int, nargs="+", metavar="N")
+    given = parser.parse_args()
+    for line in (
+        tables(given.address, given.rows) if given.report is None else report_tables(given.address, given.report)
+    ):
         print(line, flush=True)

@@ -160,6 +160,28 @@ def test_the_part_that_lives_is_sent_again_only_when_it_changed(visitor: Visitor
     assert changed.status_code == 200
 
 
+def test_the_list_lives_too(visitor: Visitor) -> None:
+    visitor.service.make()
+    first = visitor.open("/live")
+    assert "<html" not in first.text
+    assert first.text.strip() in visitor.open("/").text
+    assert visitor.open("/live", headers={"If-None-Match": first.headers["etag"]}).status_code == 304
+    visitor.service.ask("POST", "/v1/experiments/shoes/stop")
+    changed = visitor.open("/live", headers={"If-None-Match": first.headers["etag"]})
+    assert (changed.status_code, "stopped" in changed.text, "stopped" in first.text) == (200, True, False)
+
+
+def test_rankers_may_be_typed_with_commas_on_one_line_and_have_commas_on_their_own(visitor: Visitor) -> None:
+    for name, typed, rankers in (
+        ("one-line", "production, candidate,", ("production", "candidate")),
+        ("lines", "old, slow\nnew", ("old, slow", "new")),
+    ):
+        visitor.send("/experiments/new", "/experiments/new", name=name, rankers=typed)
+        assert visitor.service.store.experiment(name).settings.rankers == rankers
+    alone = visitor.send("/experiments/new", "/experiments/new", name="alone", rankers="production")
+    assert (alone.status_code, "Rankers: " in alone.text) == (422, True)
+
+
 def test_the_command_on_the_page_gives_the_numbers_of_the_page(
     visitor: Visitor, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,7 +292,7 @@ def test_a_form_has_a_field_for_every_setting_and_reads_back_what_it_shows() -> 
     assert sorted(names) == sorted([*SETTINGS, forms.PARAMETERS])
     settings = Experiment.of(
         {
-            **{"name": "shoes", "rankers": ["a b", "c"], "control": "c", "method": "probabilistic(tau=1.5)", "k": 7},
+            **{"name": "shoes", "rankers": ["a, b", "c"], "control": "c", "method": "probabilistic(tau=1.5)", "k": 7},
             **{"share": 0.125, "lane": "x", "holdout": 0.3, "events": {"click": 1.0, "pur chase": -2.5}, "by": ["os"]},
             **{"attribution": "most_shown", "planned_units": 12345678, "confidence": 0.999, "bot_rate": 20},
         }

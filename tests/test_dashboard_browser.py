@@ -91,12 +91,20 @@ def test_an_experiment_is_made_watched_stopped_decided_and_exported(page: Page, 
     page.locator("#checks summary").click()
     page.locator("#checks .box").focus()
     page.evaluate("scrollTo(0, 300)")
+    listing = page.context.new_page()
+    listing.goto(address)
+    listing.locator("#experiment-shoes a").focus()
+    listing.evaluate("window.stays = true")
     send_traffic(address, range(10, 110))
     expect(page.locator("#verdict")).to_contain_text("People prefer candidate to production", timeout=SOON)
     expect(page.locator("#aloud")).to_have_text("✓ candidate is preferred")
     expect(page.locator("#chart-over_time-1 svg")).to_be_visible(timeout=SOON)
     assert page.evaluate("[window.stays, scrollY > 200, document.querySelector('#checks').open]") == [True, True, True]
     assert page.evaluate("document.activeElement === document.querySelector('#checks .box')")
+    expect(listing.locator("#experiment-shoes .word")).to_have_text("✓ candidate is preferred", timeout=SOON)
+    expect(listing.locator("#experiment-shoes .about")).to_contain_text("110 of 200 units", timeout=SOON)
+    assert listing.evaluate("[window.stays, document.activeElement.className]") == [True, "title"]
+    listing.close()
     assert page.locator("#examples article").count() == 8
     assert page.locator("#examples b").count() == 0  # what people asked is text
     assert page.evaluate("violations") == []

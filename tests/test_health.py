@@ -242,6 +242,13 @@ def test_the_verdict_has_the_sign_of_the_tables() -> None:
     assert "the score of A over B is -0.200, between -0.350 and -0.050" in verdict([lost], [], Settings()).sentence
 
 
+def test_small_scores_do_not_round_to_nothing() -> None:
+    small = replace(ONE, clicked=9, estimate=0.0004, anytime_interval=(0.00012, 0.0014))
+    assert "its score is +0.00040, between +0.00012 and +0.0014" in verdict([small], [], Settings()).sentence
+    none = replace(small, anytime_interval=(-0.0002, 0.0014), units=30)
+    assert "is +0.00040, and anything from -0.00020 to +0.0014 fits" in verdict([none], [], Settings()).sentence
+
+
 def test_when_all_agree_it_is_said_plainly_and_nobody_wins() -> None:
     found = replace(Comparison("A", "B", -1.0), wins=0, losses=40, ties=0, clicked=40, reasons={"interval": ALIKE})
     said = verdict([found], [], Settings())

@@ -4,6 +4,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -287,6 +288,25 @@ def test_a_newer_store_is_refused_and_an_older_one_upgraded(
     monkeypatch.setattr("interleaf.store.tables.STEPS", STEPS)
     with pytest.raises(DataError, match="of version 2, and this interleaf knows versions up to 1: a newer"):
         opened(address)
+
+
+def test_two_workers_that_start_at_once_upgrade_once_however_long_that_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = address_of("postgres", tmp_path)
+    opened(address).close()
+    for name in ("WRITING", "LOCK"):
+        monkeypatch.setattr(f"interleaf.store.postgres.{name}", 0.2)
+    slow = "SELECT pg_sleep(0.6); CREATE TABLE extra (one integer); INSERT INTO extra VALUES (1)"
+    monkeypatch.setattr("interleaf.store.tables.STEPS", (*STEPS, slow))
+    with ThreadPoolExecutor(2) as workers:
+        stores = list(workers.map(opened, [address] * 2))
+    with stores[0]._database.reading() as transaction:
+        assert transaction.rows("SELECT one FROM extra") == [(1,)]
+    for one in stores:
+        with pytest.raises(StoreError), one._database.writing() as writing:
+            writing.rows("SELECT pg_sleep(0.6)")  # all else has its limits
+        one.close()
 
 
 def test_an_address_that_cannot_be_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,3 +216,20 @@ def test_an_event_that_crossed_its_impression_is_matched_before_that_is_folded(s
     assert store.fold(START + 9 * HOUR) == 2  # when nobody folded for long
     assert events_of(store) == {one.id: [click(one).id]}
     check_sums(store, "shop")
+
+
+def test_an_event_of_a_unit_that_crossed_its_impression_is_matched_once_before_that_is_folded(store: SqlStore) -> None:
+    settings = running(store, attribution="last_impression", k=6)
+    one, two = (impression(settings, number, number * SECOND, unit="u1") for number in range(2))
+    late = replace(by_unit(one, "late"), time=one.time + 2 * HOUR)
+    store.write([], [by_unit(two), replace(by_unit(two, "other"), unit="u2"), late])
+    with pytest.MonkeyPatch.context() as blind:  # as if all were written at the same time
+        blind.setattr(Writing, "_match_waiting", lambda self, rows: None)
+        store.write([one, two], [])
+    assert events_of(store) == {one.id: [], two.id: []}
+    assert store.fold(START + 9 * HOUR, 1) == 1  # when nobody folded for long; the first of the two
+    assert store.fold(START + 9 * HOUR) == 1
+    assert events_of(store) == {one.id: [], two.id: ["e"]}
+    assert count(store, "apart") == 2
+    assert store.write([], [by_unit(two)])[1] == [REPEATED]
+    check_sums(store, "shop")

@@ -130,7 +130,8 @@ def test_folds_hold_nothing_and_reports_hold_what_the_last_ones_were_made_of(
     assert list(held) == [("c", 1, "click"), ("shop", 1, "click")]
     with store._database.reading() as transaction:
         there = [number for (number,) in transaction.rows("SELECT number FROM sums ORDER BY number")]
-    assert list(held["shop", 1, "click"]) == there
+    first, second, third = there  # of 64, 32 and 4 impressions: the large ones are held as one
+    assert list(held["shop", 1, "click"]) == [(first, second), (third,)]
 
 
 def test_a_fold_that_breaks_off_has_not_happened(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:

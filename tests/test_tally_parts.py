@@ -182,6 +182,20 @@ def test_units_are_all_held_or_an_even_sample_whatever_the_order_and_the_parts(r
         assert (total.level, held(total)) == (whole.level, held(whole))
 
 
+def test_units_in_the_order_of_another_table_find_their_places_at_once() -> None:
+    """In a smaller table they would all be where the first ones are, and each would look through the others."""
+    hashes = np.random.default_rng(1).integers(1, 2**63, 60_000, np.uint64)
+    part, total = Units(1), Units(1)
+    part.add(hashes, 0, np.arange(60_000), np.ones(60_000, np.bool_), np.ones((60_000, 1)))
+    found, rows = part.unordered
+    total.merge(0, found, rows)
+    assert len(total._keys) == len(part._keys)
+    assert held(total) == held(part)
+    wanted = found >> np.uint64(24) & np.uint64(len(total._keys) - 1)
+    places = np.argsort(total._keys)[-60_000:][np.argsort(np.argsort(found))]
+    assert ((places - wanted.astype(np.int64)) % len(total._keys)).mean() < 2
+
+
 def test_the_number_of_units_is_estimated_from_the_sample() -> None:
     """The count of a sample of share p is binomial: within five deviations in all but one of a million cases."""
     visits = Visits(40_000, 40_000, seed=5)

@@ -6,6 +6,7 @@ import shutil
 import time
 from typing import TextIO
 
+from interleaf.render.figures import signed, span
 from interleaf.report.report import Report
 
 PIPED = 5.0  # seconds between two lines in a pipe
@@ -22,8 +23,7 @@ def line_of(report: Report | None) -> str:
     said = f"People prefer {winner}" if winner else "No difference shown yet"
     one = report.comparisons[0] if len(report.comparisons) == 1 else None
     if one is not None and one.estimate is not None and one.anytime_interval is not None:
-        low, high = one.anytime_interval
-        said += f": {one.first} over {one.second} {one.estimate:+.3f} ({low:+.3f} to {high:+.3f})"
+        said += f": {one.first} over {one.second} {signed(one.estimate)} ({span(one.anytime_interval)})"
     return f"{said}; {came}"
 
 

@@ -75,16 +75,16 @@ def _told_apart(names: list[str]) -> dict[str, str]:
 
 
 def signed(value: float) -> str:
-    """An estimate: its sign is its meaning.
+    """An estimate: its sign is its meaning, and two digits of it are there however small it is.
 
-    >>> signed(0.0421), signed(-0.00012), signed(0.000025), signed(0.0), signed(1234.5)
-    ('+0.042', '-0.00012', '+0.000025', '0.000', '+1,234')
+    >>> signed(0.0421), signed(0.0014), signed(-0.00012), signed(0.000025), signed(0.0), signed(1234.5)
+    ('+0.042', '+0.0014', '-0.00012', '+0.000025', '0.000', '+1,234')
     """
     if abs(value) < SMALLEST:
         return "0.000"
     if abs(value) >= 1000:
         return f"{value:+,.0f}"
-    return f"{value:+.{3 if abs(value) >= 0.001 else min(6, 1 - math.floor(math.log10(abs(value))))}f}"
+    return f"{value:+.{min(6, max(3, 1 - math.floor(math.log10(abs(value)))))}f}"
 
 
 def span(interval: Interval) -> str:

@@ -31,7 +31,7 @@ class Ratio(NamedTuple):
 def arms(tally: Tally, settings: Settings) -> tuple[Arm, ...]:
     """Every arm with its metrics; differences are to the control's bucket, else to the holdout."""
     base = baseline(tally, settings)
-    seen = tally.units.values[:, ARMS]
+    seen = tally.units.rows[:, ARMS]
     return tuple(
         Arm(
             name,

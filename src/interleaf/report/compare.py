@@ -97,7 +97,7 @@ def compared(tally: Tally, settings: Settings) -> Compared:
     sums, counts = found.columns(tally.scores.sums, tally.about.linear), tally.scores.clicked
     estimates = estimates_of(sums, counts, settings.confidence)
     means = bootstrap.resample(sums, counts, settings.resamples, settings.seed)
-    units = tally.units.count(tally.units.values[:, CLICKED] > 0)
+    units = tally.units.count(tally.units.rows[:, CLICKED] > 0)
     anytimes = sequence.anytimes(estimates, max(units, 1), settings.planned_units, settings.confidence)
     parts = zip(
         estimates,
@@ -208,7 +208,7 @@ def _sides(tally: Tally, found: Pairs) -> Iterator[list[Figure]]:
 def _unit_sides(tally: Tally, found: Pairs) -> Iterator[list[Figure]]:
     """How many units prefer each; of buckets, where units are too many to hold."""
     exact = tally.units.is_exact
-    sums = tally.units.values[:, SUMS:] if exact else tally.scores.sums
+    sums = tally.units.rows[:, SUMS:] if exact else tally.scores.sums
     preferred = np.sign(found.columns(sums, tally.about.linear))
     for wins, losses in zip((preferred > 0).sum(axis=0).tolist(), (preferred < 0).sum(axis=0).tolist(), strict=True):
         test = signs.sign_test(wins, losses)
@@ -238,8 +238,8 @@ def over_time(tally: Tally, settings: Settings, result: Compared) -> tuple[Point
         return ()
     sums = np.cumsum(result.pairs.columns(slices.counts[:, :, 1:], tally.about.linear), axis=0)
     counts = np.cumsum(slices.counts[:, :, 0], axis=0)
-    since = np.sort(tally.units.values[tally.units.values[:, CLICKED] > 0, SINCE])
-    units = np.maximum(np.searchsorted(since, ends) << tally.units.level, 1)
+    since = tally.units.rows[tally.units.rows[:, CLICKED] > 0, SINCE]
+    units = np.maximum(slices.before_ends(since) << tally.units.level, 1)
     points = []
     for pair in range(min(sums.shape[2], MOST_OVER_TIME)):
         first, second = result.pairs.names(pair)

@@ -9,6 +9,7 @@ import numpy as np
 from interleaf.decode import RELAXED, reasons
 from interleaf.methods.table import resolve
 from interleaf.metrics.absolute import METRICS
+from interleaf.render.figures import signed
 from interleaf.report.arms import interleaved_against_holdout
 from interleaf.report.bias import bias
 from interleaf.report.compare import Settings
@@ -169,7 +170,7 @@ def _arms(tally: Tally, settings: Settings) -> Iterator[Check]:
 
 
 def _crossing(tally: Tally, arms: list[int]) -> Check:
-    seen = tally.units.values[:, ARMS]
+    seen = tally.units.rows[:, ARMS]
     several = sum((seen >> place & 1 for place in arms), start=np.zeros(len(seen), np.int64)) > 1
     share = float(several.mean()) if len(several) else 0.0
     return Check(
@@ -193,13 +194,13 @@ def _holdout(tally: Tally, settings: Settings) -> Iterator[Check]:
         yield Check(
             f"Interleaved against holdout, {METRICS[name].title.lower()}",
             WARNING if differs else OK,
-            f"{found.difference:+.4f}, p = {found.p_value:.2g}",
+            f"{signed(found.difference)}, p = {found.p_value:.2g}",
             "expected if a candidate is worse than the control; if none is, look at latency and at how lists are shown"
             if differs
             else "",
         )
     if settings.holdout is not None:
-        seen, names = tally.units.values[:, ARMS], list(tally.arms)
+        seen, names = tally.units.rows[:, ARMS], list(tally.arms)
         inside = seen >> names.index(HOLDOUT) & 1
         found_share = share_test(inside, np.ones(len(inside), np.int64), settings.holdout)
         yield Check(
@@ -305,7 +306,7 @@ def _aa(comparisons: Sequence[Comparison]) -> Iterator[Check]:
         yield Check(
             f"A/A: {one.first} and {one.second}",
             tested(p_value),
-            "no estimate" if one.estimate is None else f"{one.estimate:+.4f}",
+            "no estimate" if one.estimate is None else signed(one.estimate),
             "rankers that should be alike are not: do not trust other comparisons of this set-up"
             if tested(p_value) in (WARNING, FAILED)
             else "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from interleaf.decode.events import FATES
+from interleaf.render.figures import signed, span
 from interleaf.report.compare import Settings
 from interleaf.report.health import UNMATCHED, UNPLACED
 from interleaf.report.record import FAILED, Check, Comparison, Totals, Verdict, winners
@@ -71,8 +72,8 @@ def _of_two(one: Comparison, settings: Settings) -> tuple[str, str | None]:
     winner = _winner(one, settings)
     if winner is None:
         return (
-            f"No difference between {one.first} and {one.second} is shown yet: the score is {one.estimate:+.3f}, and "
-            f"anything from {interval[0]:+.3f} to {interval[1]:+.3f} fits what {one.units:,} units did.",
+            f"No difference between {one.first} and {one.second} is shown yet: the score is {signed(one.estimate)}, "
+            f"and anything from {span(interval)} fits what {one.units:,} units did.",
             None,
         )
     loser = one.second if winner == one.first else one.first
@@ -99,12 +100,13 @@ def _shares(one: Comparison, winner: str) -> str:
 def _sure(one: Comparison, settings: Settings, winner: str) -> str:
     """How large and how sure, in the direction of all tables: below 0 if the second wins."""
     whose = "its score" if winner == one.first else f"the score of {one.first} over {one.second}"
+    score = signed(one.estimate or 0.0)
     if settings.look is not None:
         which, of = settings.look
-        return f"{whose} is {one.estimate:+.3f}, p = {one.look_p_value:.2g} at look {which} of {of}"
+        return f"{whose} is {score}, p = {one.look_p_value:.2g} at look {which} of {of}"
     low, high = one.anytime_interval or (0.0, 0.0)
     return (
-        f"{whose} is {one.estimate:+.3f}, between {low:+.3f} and {high:+.3f} with {settings.confidence:.0%} "
+        f"{whose} is {score}, between {signed(low)} and {signed(high)} with {settings.confidence:.0%} "
         "confidence, however often one looks"
     )
 

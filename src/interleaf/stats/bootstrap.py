@@ -11,7 +11,9 @@ they are for comparison with published figures (C12).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,13 +21,13 @@ from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.stats.compare import EMPTY, ONE_BUCKET
 from interleaf.stats.figure import Interval
-from interleaf.stats.sums import columns, significance
+from interleaf.stats.sums import columns, product, significance
 
 RESAMPLES = 10_000  # C12's K
 CHUNK = 1024  # resamples at a time
 _SHARES = [sum(math.exp(-1) / math.factorial(times) for times in range(most + 1)) for most in range(12)]
 # Poisson(1) in 65,536ths, to be looked up by 16 random bits: many times faster than to draw it.
-POISSON = np.searchsorted(_SHARES, (np.arange(2**16) + 0.5) / 2**16).astype(np.float64)
+POISSON = np.searchsorted(_SHARES, (np.arange(2**16) + 0.5) / 2**16).astype(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,24 @@ def resample(sums: Array, counts: Array, resamples: int = RESAMPLES, seed: int =
     sums, totals = (part[there] for part in columns(sums, counts))
     means = np.empty((resamples if len(sums) else 0, sums.shape[1]))
     both = np.hstack([sums, totals[:, :1]])  # the weights are read once
-    generator = np.random.default_rng(seed)
-    for start in range(0, len(means), CHUNK):
-        drawn = poisson_weights(len(sums), min(CHUNK, len(means) - start), generator) @ both
-        means[start : start + CHUNK] = drawn[:, :-1] / drawn[:, -1:]
+    weights = _kept if resamples <= RESAMPLES else _drawn
+    for place, some in enumerate(weights(len(sums), len(means), seed)):
+        drawn = product(some, both)
+        means[place * CHUNK : (place + 1) * CHUNK] = drawn[:, :-1] / drawn[:, -1:]
     return means
+
+
+def _drawn(buckets: int, resamples: int, seed: int) -> Iterator[Array]:
+    """The weights of all resamples, a chunk at a time."""
+    generator = np.random.default_rng(seed)
+    for start in range(0, resamples, CHUNK):
+        yield poisson_weights(buckets, min(CHUNK, resamples - start), generator)
+
+
+@lru_cache(maxsize=2)
+def _kept(buckets: int, resamples: int, seed: int) -> tuple[Array, ...]:
+    """The same, which a report that is made every second need not draw again: ten megabytes for 1,024 buckets."""
+    return tuple(_drawn(buckets, resamples, seed))
 
 
 def intervals(means: Array, confidence: float = 0.95) -> tuple[Interval, ...]:

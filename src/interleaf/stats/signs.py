@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.stats.figure import Figure
-from interleaf.stats.sums import ROUNDING
+from interleaf.stats.sums import ROUNDING, product
 
 FEW_BUCKETS = 13  # up to here all flips are tried: 4,096, as the first sign may stay
-CHUNK = 1024  # flips at a time
+FLIPS = 9_999
+CHUNK = 1024  # of them at a time
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def z_score(total: float, squares: float, count: int) -> ZScore:
     return ZScore(per_query * math.sqrt(count), per_query)
 
 
-def sign_flip(sums: Array, flips: int = 9_999, seed: int = 0) -> Figure:
+def sign_flip(sums: Array, flips: int = FLIPS, seed: int = 0) -> Figure:
     """The p-value of one pair's `sums[bucket]` among those with random signs.
 
     >>> sign_flip(np.array([3, 1, 2, 2])).value  # only all signs as they are, or all turned, do as much: 2 of 16
@@ -81,7 +83,7 @@ def sign_flip(sums: Array, flips: int = 9_999, seed: int = 0) -> Figure:
     return sign_flips(np.asarray(sums).reshape(-1, 1), flips, seed)[0]
 
 
-def sign_flips(sums: Array, flips: int = 9_999, seed: int = 0) -> tuple[Figure, ...]:
+def sign_flips(sums: Array, flips: int = FLIPS, seed: int = 0) -> tuple[Figure, ...]:
     """For each pair of `sums[bucket, pair]`: how often random signs of the buckets make a sum at least as large.
 
     All signs are tried where buckets are few, else p = (1 + those as large) / (1 + flips); all pairs share the signs.
@@ -95,8 +97,9 @@ def sign_flips(sums: Array, flips: int = 9_999, seed: int = 0) -> tuple[Figure, 
     exact = len(sums) <= FEW_BUCKETS
     tried = 0 if exact else 1  # random flips count what was observed as one of them
     large = np.full(sums.shape[1], tried)
-    for signs in _all_signs(len(sums)) if exact else _random_signs(len(sums), flips, seed):
-        large += (np.abs(signs @ sums) >= least).sum(axis=0)
+    drawn = _kept_signs if flips <= FLIPS else _random_signs
+    for signs in _all_signs(len(sums)) if exact else drawn(len(sums), flips, seed):
+        large += (np.abs(product(signs, sums)) >= least).sum(axis=0)
         tried += len(signs)
     some = (sums != 0).any(axis=0)
     return tuple(
@@ -109,13 +112,19 @@ def _all_signs(buckets: int) -> Iterator[Array]:
     """The first sign stays: turning all of them changes no size."""
     patterns = np.arange(2 ** max(buckets - 1, 0))
     bits = (patterns[:, None] >> np.arange(max(buckets - 1, 0))) & 1
-    yield np.hstack([np.ones((len(bits), min(buckets, 1))), 1.0 - 2 * bits])
+    yield np.hstack([np.ones((len(bits), min(buckets, 1)), np.int8), 1 - 2 * bits])
 
 
 def _random_signs(buckets: int, flips: int, seed: int) -> Iterator[Array]:
     generator = np.random.default_rng(seed)
     for start in range(0, flips, CHUNK):
-        yield 1.0 - 2 * generator.integers(0, 2, (min(CHUNK, flips - start), buckets), np.int8)
+        yield 1 - 2 * generator.integers(0, 2, (min(CHUNK, flips - start), buckets), np.int8)
+
+
+@lru_cache(maxsize=2)
+def _kept_signs(buckets: int, flips: int, seed: int) -> tuple[Array, ...]:
+    """The same, which a report that is made every second need not draw again: ten megabytes for 1,024 buckets."""
+    return tuple(_random_signs(buckets, flips, seed))
 
 
 def _check(**counts: int) -> None:

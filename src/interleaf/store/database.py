@@ -60,6 +60,9 @@ class Database(Protocol):
     def writing(self) -> AbstractContextManager[Transaction]:
         """A transaction that is durable when it ends."""
 
+    def upgrading(self) -> AbstractContextManager[Transaction]:
+        """The same, and it may take its time: nothing else can be done before it."""
+
     def reading(self) -> AbstractContextManager[Transaction]:
         """A transaction that sees one state, and changes nothing."""
 

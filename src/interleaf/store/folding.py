@@ -1,7 +1,7 @@
 """Impressions whose window is over become sums, in the transaction that marks them; a report adds the open ones.
 
 The sums of a metric are several parts, each larger than the one after it: a fold rewrites the small ones at the end,
-and the large one rarely.
+and the large one rarely. So a report holds the large ones added up, and adds the small ones.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from interleaf.store.sums import Sums
 from interleaf.store.tasks import task_of
 from interleaf.tally import Tally
 
-MOST_HELD = 32  # metrics of versions whose parts are held in memory, for the next report
+MOST_HELD = 32  # metrics of versions whose sums are held in memory, for the next report
+SMALL = 1 / 8  # of all impressions: a part below that is quickly added
 _OF_METRIC = "WHERE experiment = ? AND version = ? AND metric = ?"
+Place = tuple[str, int, str]
 
 
 class Folding:
@@ -29,8 +31,9 @@ class Folding:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._words = database.words
-        # The parts that each of the latest reports was made of; a part's number never stands for another one.
-        self._held: dict[tuple[str, int, str], dict[int, Sums]] = {}
+        # What each of the latest reports was made of, by the numbers of the parts that it is the sum of; a number
+        # never stands for another part.
+        self._held: dict[Place, dict[tuple[int, ...], Sums]] = {}
         self._lock = Lock()
 
     def fold(self, settings: Experiment, version: int, now: int, most: int) -> int:
@@ -81,7 +84,7 @@ class Folding:
         for number, impressions in parts:
             if impressions > sums.impressions:
                 break
-            older = self._part(transaction, settings, version, metric, number).copy()
+            older = self._added_up(transaction, settings, version, metric, (number,)).copy()
             older.merge(sums)
             sums = older
             transaction.change("DELETE FROM sums WHERE number = ?", number)
@@ -93,28 +96,34 @@ class Folding:
     def _folded(self, transaction: Transaction, settings: Experiment, version: int, metric: str) -> Sums:
         """All parts together."""
         place = settings.name, version, metric
-        numbers = [
-            number for (number,) in transaction.rows(f"SELECT number FROM sums {_OF_METRIC} ORDER BY number", *place)
-        ]
-        parts = {number: self._part(transaction, settings, version, metric, number) for number in numbers}
+        parts = transaction.rows(f"SELECT number, impressions FROM sums {_OF_METRIC} ORDER BY number", *place)
+        least = SMALL * sum(impressions for _, impressions in parts)
+        large = tuple(number for number, impressions in parts if impressions >= least)
+        groups = [large, *((number,) for number, impressions in parts if impressions < least)]
+        held = {numbers: self._added_up(transaction, settings, version, metric, numbers) for numbers in groups}
         with self._lock:
             self._held.pop(place, None)
-            self._held[place] = parts
+            self._held[place] = held
             if len(self._held) > MOST_HELD:
                 del self._held[next(iter(self._held))]
-        total, *rest = [part.copy() for part in parts.values()] or [Sums(task_of(settings, version, metric))]
-        for part in rest:
-            total.merge(part)
+        total, *rest = [sums.copy() for sums in held.values()]
+        for sums in rest:
+            total.merge(sums)
         return total
 
-    def _part(self, transaction: Transaction, settings: Experiment, version: int, metric: str, number: int) -> Sums:
-        """A part, not to be changed: the one that is held, or the stored one."""
+    def _added_up(
+        self, transaction: Transaction, settings: Experiment, version: int, metric: str, numbers: tuple[int, ...]
+    ) -> Sums:
+        """The sum of parts, not to be changed: the one that is held, or that of the stored ones."""
         with self._lock:
-            found = self._held.get((settings.name, version, metric), {}).get(number)
-        if found is None:
+            found = self._held.get((settings.name, version, metric), {}).get(numbers)
+        if found is not None:
+            return found
+        total = Sums(task_of(settings, version, metric))
+        for number in numbers:
             ((data,),) = transaction.rows("SELECT data FROM sums WHERE number = ?", number)
-            found = Sums.of_bytes(data, task_of(settings, version, metric))
-        return found
+            total.merge(Sums.of_bytes(data, task_of(settings, version, metric)))
+        return total
 
     def _open(self, transaction: Transaction, name: str, version: int) -> Kept:
         rows = transaction.rows(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interleaf.store import attribution
+from interleaf.store import attribution, reasons
 from interleaf.store.attribution import Match, Showing
 from interleaf.store.contract import Event
 from interleaf.store.database import Database, Transaction
@@ -39,6 +39,20 @@ class Matching:
                 shown = by_id.get(event.impression)
                 found.append((event, attribution.of_impression(event, shown), shown))
         return found
+
+    def crossed(self, experiment: str, version: int, now: int, most: int, most_events: int) -> list[str]:
+        """Events kept apart, of whatever age, that may belong to impressions of their units which now are to be folded.
+
+        An event and an impression that are written at the same time do not see each other; this is the last time that
+        they can meet.
+        """
+        rows = self._transaction.rows(
+            "SELECT DISTINCT a.id FROM (SELECT unit, time, until FROM impressions WHERE experiment = ? AND version = ? "
+            "AND folded = 0 AND closes <= ? ORDER BY closes LIMIT ?) AS i CROSS JOIN apart a "  # in this order
+            "WHERE a.unit = i.unit AND a.impression IS NULL AND a.time BETWEEN i.time - ? AND i.until LIMIT ?",
+            *(experiment, version, now, most, reasons.MOST_EARLY, most_events),
+        )
+        return [name for (name,) in rows]
 
     def _of_units(self, events: Sequence[Event]) -> dict[str, Found]:
         """Of each event that names its unit, by id."""

@@ -23,6 +23,7 @@ except ImportError:
 WAIT = 3.0  # seconds for a connection, and for its first word
 LOCK = 5.0  # for what another transaction holds
 WRITING, READING = 7.0, 30.0  # for a statement: many wait for one that writes, and one that reads may read much
+UPGRADING = 86_400.0  # and one that makes an index of a large table
 IDLE = 60.0  # between two statements: then the worker is taken for dead, and what it holds is free
 LONGER = 1.0  # that we wait longer than the server, which tells what it was
 MOST = 8  # connections of a process
@@ -74,6 +75,12 @@ class Postgres:
     @contextmanager
     def writing(self) -> Iterator[_Transaction]:
         with _told(), self._pool.connection() as connection, _ended(connection, "BEGIN", WRITING) as transaction:
+            yield transaction
+
+    @contextmanager
+    def upgrading(self) -> Iterator[_Transaction]:
+        with _told(), self._pool.connection() as connection, _ended(connection, "BEGIN", UPGRADING) as transaction:
+            connection.execute("SET LOCAL lock_timeout = 0")  # another worker may be at it
             yield transaction
 
     @contextmanager

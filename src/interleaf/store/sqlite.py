@@ -63,6 +63,8 @@ class SQLite:
         with self._writing, _told(), _ended(self._writer, "BEGIN IMMEDIATE") as transaction:
             yield transaction
 
+    upgrading = writing
+
     @contextmanager
     def reading(self) -> Iterator[_Transaction]:
         try:

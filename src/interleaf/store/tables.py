@@ -113,7 +113,7 @@ STEPS = (
 
 def upgrade(database: Database) -> None:
     """Do the steps that this database has not seen; one that has seen more than are known here is refused."""
-    with database.writing() as transaction:
+    with database.upgrading() as transaction:
         transaction.alone()
         transaction.change("CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL)")
         rows = transaction.rows("SELECT version FROM schema_version")

@@ -82,9 +82,10 @@ def as_if(tally: Tally, about: About) -> Tally:
     total = type(tally).empty(
         replace(about, experiment=own.experiment, version=own.version, rankers=own.rankers, composed="")
     )
+    hashes, rows = tally.units.unordered
     values = np.zeros((tally.units.size, SUMS + total.units.columns), np.int64)
-    values[:, :SUMS] = tally.units.values[:, :SUMS]
-    total.units.merge(tally.units.level, tally.units.hashes, values)
+    values[:, :SUMS] = rows[:, :SUMS]
+    total.units.merge(tally.units.level, hashes, values)
     for name in ("arms", "sample", "dropped", "events", "facts", "since", "until"):
         setattr(total, name, deepcopy(getattr(tally, name)))
     return total
@@ -104,7 +105,7 @@ def _check(one: About, other: About) -> None:
 
 def _merge_units(total: Tally, more: Tally) -> None:
     """Arms may have other numbers there: give their bits the numbers of here."""
-    hashes, values = more.units.hashes, more.units.values
+    hashes, values = more.units.unordered
     for name in more.arms:
         total.number_of(name)
     seen = np.zeros(len(values), np.int64)

@@ -45,6 +45,11 @@ class Slices:
         """When each slice ends, in microseconds since 1970."""
         return (self.first + 1 + np.arange(len(self.counts))) * self.width
 
+    def before_ends(self, times: Array) -> Array:
+        """How many of these times each slice, or one before it, holds."""
+        places = np.clip(times // self.width - self.first, 0, len(self.counts))
+        return np.cumsum(np.bincount(places, minlength=len(self.counts))[: len(self.counts)])
+
     def add(self, times: Array, buckets: Array, clicked: Array, columns: Array) -> None:
         """Count rows in."""
         if len(times):

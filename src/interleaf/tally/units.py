@@ -30,10 +30,15 @@ class Units:
         self._make(4096)
 
     def _make(self, places: int) -> None:
-        self._ordered: tuple[Array, Array] | None = None
+        self._forget()
         self._keys = np.zeros(places, np.uint64)
         self._values = np.zeros((places, SUMS + self.columns), np.int64)
         self._values[:, SINCE] = _NEVER
+
+    def _forget(self) -> None:
+        """What was made of the table holds no longer."""
+        self._found: tuple[Array, Array] | None = None
+        self._ordered: tuple[Array, Array] | None = None
 
     @property
     def hashes(self) -> Array:
@@ -45,12 +50,25 @@ class Units:
         """Their rows, in the same order."""
         return self._in_order()[1]
 
-    def _in_order(self) -> tuple[Array, Array]:
-        """Sorted once, until something is added: a report asks often, and units may be half a million."""
-        if self._ordered is None:
+    @property
+    def unordered(self) -> tuple[Array, Array]:
+        """Hashes and rows in whatever order: to count needs none, and to sort half a million takes long."""
+        if self._found is None:
             places = np.flatnonzero(self._keys)
-            places = places[np.argsort(self._keys[places])]
-            self._ordered = self._keys[places], self._values[places]
+            self._found = self._keys[places], self._values[places]
+        return self._found
+
+    @property
+    def rows(self) -> Array:
+        """The rows of all units, in whatever order."""
+        return self.unordered[1]
+
+    def _in_order(self) -> tuple[Array, Array]:
+        """Sorted once, until something is added."""
+        if self._ordered is None:
+            hashes, values = self.unordered
+            order = np.argsort(hashes)
+            self._ordered = hashes[order], values[order]
         return self._ordered
 
     @property
@@ -59,12 +77,12 @@ class Units:
         return self.level == 0
 
     def count(self, of: Array | None = None) -> int:
-        """How many units there are, or how many such as a mask over `values` picks; estimated where not exact."""
+        """How many units there are, or how many a mask over them picks; estimated where not exact."""
         return (self.size if of is None else int(of.sum())) << self.level
 
     def add(self, units: Array, arm: int, times: Array, clicked: Array, columns: Array) -> None:
         """Count rows in; `columns` are their scores as the tally's sums hold them."""
-        self._ordered = None
+        self._forget()
         done = 0
         while done < len(units):
             self._grow()
@@ -74,19 +92,21 @@ class Units:
         self._grow()
 
     def _put(self, hashes: Array, values: Array) -> None:
-        self._ordered = None
+        self._forget()
+        # In the order of another table, units find their places quickly only in one that is not smaller.
+        self._grow(min(len(hashes), self.room))
         for start in range(0, len(hashes), 1024):
             self._grow()
             keep = start + np.flatnonzero(hashes[start : start + 1024] & np.uint64((1 << self.level) - 1) == 0)
             self.size = _put(self._keys, self._values, self.size, hashes[keep], values[keep])
         self._grow()
 
-    def _grow(self) -> None:
-        """Make room for a thousand more: a larger table, or a smaller share of units."""
+    def _grow(self, expected: int = 0) -> None:
+        """Make room for a thousand more, and for so many in all: a larger table, or a smaller share of units."""
         while self.size > self.room:
             self.level += 1
             self._rebuild(len(self._keys), self._keys & np.uint64((1 << self.level) - 1) == 0)
-        if is_full(self.size + 1024, self._keys):
+        while is_full(max(self.size, expected) + 1024, self._keys):
             self._rebuild(2 * len(self._keys), np.ones(len(self._keys), np.bool_))
 
     def _rebuild(self, places: int, keep: Array) -> None:
@@ -104,7 +124,7 @@ class Units:
 
     def reorder(self, order: Sequence[int], linear: bool) -> None:
         """Sums with ranker order[i] in place i."""
-        self._ordered = None
+        self._forget()
         self._values[:, SUMS:] = reordered_columns(self._values[:, SUMS:], order, linear)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import COMPARE, SETTINGS
@@ -20,7 +19,7 @@ from interleaf.serve.dashboard import commands, files
 from interleaf.serve.dashboard.drawings import Drawn
 from interleaf.serve.dashboard.examples import example, teams
 from interleaf.serve.dashboard.listing import MODES, judgement
-from interleaf.serve.dashboard.pages import HEADERS, Visit, drawn, page
+from interleaf.serve.dashboard.pages import Visit, page, part
 from interleaf.serve.dashboard.scores import Scorecard, scorecard
 from interleaf.serve.dashboard.trials import trials
 from interleaf.serve.reports import Standing
@@ -72,12 +71,8 @@ async def shown(visit: Visit) -> Response:
 
 
 async def live(visit: Visit) -> Response:
-    """What changes; nothing, if the browser has it already."""
-    text = drawn(visit, "live.html", **await _values(visit)).encode()
-    headers = HEADERS | {"ETag": f'"{blake2b(text, digest_size=12).hexdigest()}"'}
-    if visit.request.headers.get("if-none-match") == headers["ETag"]:
-        return Response(status_code=304, headers=headers)
-    return HTMLResponse(text, headers=headers)
+    """What changes."""
+    return part(visit, "live.html", **await _values(visit))
 
 
 async def _values(visit: Visit) -> dict[str, Any]:

@@ -22,6 +22,7 @@ OPEN_GROUPS = 1  # the others are folded: their defaults do
 PARAMETERS = "method_parameters"
 _NEEDED = ("name", "rankers")
 _COMMAS = ("by",)  # lists whose items have none
+_ON_ONE_LINE = ("rankers",)  # lists of two or more, whose items may have some: one line cannot be one item
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
         case Number():
             drawn, hint = "number", f"{within.least:g} to {within.most:,g}"
         case Several():
-            drawn, hint = "lines", "one a line" + ", or with commas" * (name in _COMMAS)
+            drawn, hint = "lines", "one a line"
+            hint += ", or with commas" * (name in _COMMAS) + ", or all on one with commas" * (name in _ON_ONE_LINE)
         case Weights():
             hint = "such as click=1, purchase=5"
     if name == "method":
@@ -118,12 +120,18 @@ def data_of(typed: Mapping[str, str]) -> dict[str, Any]:
 
     >>> data_of({"name": "shoes", "rankers": "old\\nnew", "k": "10", "events": "click=1, purchase=5"})
     {'name': 'shoes', 'rankers': ['old', 'new'], 'k': 10, 'events': {'click': 1.0, 'purchase': 5.0}}
+
+    Rankers on one line have commas between them; on lines of their own, a comma is part of a name.
+
+    >>> data_of({"rankers": "old, new"}), data_of({"rankers": "old, slow\\nnew"})
+    ({'rankers': ['old', 'new']}, {'rankers': ['old, slow', 'new']})
     """
     data = {}
     for name, setting in SETTINGS.items():
         text = typed.get(name, "").strip()
         if text:
-            data[name] = _value(setting.metadata["kind"], text.replace(",", "\n") if name in _COMMAS else text)
+            is_split = name in _COMMAS or (name in _ON_ONE_LINE and len(text.splitlines()) == 1)
+            data[name] = _value(setting.metadata["kind"], text.replace(",", "\n") if is_split else text)
     parameters = typed.get(PARAMETERS, "").strip()
     if parameters and "method" in data:
         data["method"] = f"{data['method']}({parameters})"

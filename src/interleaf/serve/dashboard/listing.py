@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.responses import Response
 
@@ -14,12 +15,14 @@ from interleaf.render.figures import Names
 from interleaf.render.layout import EVEN, UNTRUSTED, WINNER
 from interleaf.report.report import Report
 from interleaf.serve.dashboard import commands, files
-from interleaf.serve.dashboard.pages import Shared, Visit, page
+from interleaf.serve.dashboard.pages import Shared, Visit, page, part
 from interleaf.serve.dashboard.scores import conflicts
 from interleaf.store.contract import DRAFT, RUNNING, Stored
 
-FRESH, STALE = 3.0, 60.0  # seconds that a report of the list is remembered, while it runs and after that
+FRESH, SLOW = 3.0, 15.0  # seconds that a report of the list is remembered: at least, and one that took long at most
+STALE = 60.0  # and one of what is over
 MOST_JUDGED = 30  # experiments whose reports are made for the list
+SHARE = 0.01  # of a processor's time that the report of one should take while the list is watched
 ORDER = (RUNNING, DRAFT)
 MODES = {AA: "A/A", RELABELLED: "relabelled A/A", LOSER: "known loser"}  # what is no plain comparison
 
@@ -37,8 +40,18 @@ class Line:
 
 
 async def shown(visit: Visit) -> Response:
-    """The page: what runs first, then drafts, then the rest, the latest first."""
+    """The whole page."""
     files.prepare()
+    return page(visit, "list.html", **await _values(visit))
+
+
+async def live(visit: Visit) -> Response:
+    """What changes."""
+    return part(visit, "lines.html", **await _values(visit))
+
+
+async def _values(visit: Visit) -> dict[str, Any]:
+    """What runs first, then drafts, then the rest, the latest first."""
     service = visit.service
     found = await asyncio.to_thread(service.store.experiments)
     found.sort(key=lambda stored: -stored.created)
@@ -49,7 +62,7 @@ async def shown(visit: Visit) -> Response:
     )
     first = commands.first_experiment(visit.address, visit.is_open)
     unplaced = await asyncio.to_thread(service.store.unplaced)
-    return page(visit, "list.html", lines=lines, first=first, address=visit.address, unplaced=unplaced)
+    return {"lines": lines, "first": first, "address": visit.address, "unplaced": unplaced}
 
 
 def _line(stored: Stored, shared: Shared, judged: bool) -> Line:
@@ -64,8 +77,11 @@ def _reports(stored: Stored, shared: Shared) -> Mapping[str, Report]:
     place = stored.settings.name, stored.version
     until, reports = shared.listed.get(place, (-1.0, {}))
     if time.monotonic() >= until:
+        began = time.monotonic()
         reports = shared.service.reports.standing(*place).reports
-        shared.listed[place] = time.monotonic() + (FRESH if stored.state == RUNNING else STALE), reports
+        ended = time.monotonic()
+        stands = min(max(FRESH, (ended - began) / SHARE), SLOW) if stored.state == RUNNING else STALE
+        shared.listed[place] = ended + stands, reports
     return reports
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
 
 from jinja2 import Environment
@@ -84,6 +85,15 @@ class Visit:
 def page(visit: Visit, template: str, status: int = 200, **values: Any) -> Response:
     """A template as an answer."""
     return HTMLResponse(drawn(visit, template, **values), status, HEADERS)
+
+
+def part(visit: Visit, template: str, **values: Any) -> Response:
+    """What is sent again while people look at a page; nothing, if the browser has it already."""
+    text = drawn(visit, template, **values).encode()
+    headers = HEADERS | {"ETag": f'"{blake2b(text, digest_size=12).hexdigest()}"'}
+    if visit.request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return HTMLResponse(text, headers=headers)
 
 
 def drawn(visit: Visit, template: str, **values: Any) -> str:

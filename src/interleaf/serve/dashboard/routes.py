@@ -44,6 +44,7 @@ async def _export(visit: Visit) -> Response:
 _ONE = "/experiments/{name}"
 ADDRESSES = (
     Address("GET", "/", READ, listing.shown),
+    Address("GET", "/live", READ, listing.live),
     Address("GET", "/experiments/new", ADMIN, changes.new),
     Address("POST", "/experiments/new", ADMIN, changes.create),
     Address("GET", _ONE, READ, experiment.shown),

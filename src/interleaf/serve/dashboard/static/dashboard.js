@@ -1,4 +1,4 @@
-// Keeps the page of an experiment up to date, and draws its charts. Without this script the page is whole, but stands still.
+// Keeps the list and the page of an experiment up to date, and draws charts. Without this script pages are whole, but stand still.
 "use strict";
 
 const EVERY = 2500; // milliseconds between two looks
