@@ -106,6 +106,23 @@ def test_scores_of_a_learning_to_rank_file_are_composed(
     assert [row["rankings"] for row in rows] == [[["q7-d2", "q7-d1"], ["q7-d1", "q7-d2"]], [["q8-d1"], ["q8-d1"]]]
 
 
+def test_equal_scores_of_a_learning_to_rank_file_are_ordered_by_chance_and_by_the_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("judged.txt").write_text("".join(f"0 qid:{query} 1:0.5\n" * 4 for query in range(30)))
+    for name in ("one.txt", "two.txt"):
+        Path(name).write_text("1\n" * 120)
+    orders = []
+    for seed in ("1", "1", "2"):
+        command = ["import", "letor", "one.txt", "two.txt", "--judged", "judged.txt", "--out", "lists.parquet"]
+        assert cli.main([*command, "--seed", seed]) == 0
+        orders.append(pq.read_table("lists.parquet")["rankings"].to_pylist())
+    assert orders[0] == orders[1] != orders[2]
+    assert len({tuple(document[-1] for document in ranking) for row in orders[0] for ranking in row}) > 10
+    assert any(first != second for first, second in orders[0])  # each ranker has an order of its own
+
+
 def test_json_lines_come_in_with_their_events_joined(
     tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:

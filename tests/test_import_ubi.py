@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaf import analyze
+from interleaf.adapters.foreign_lists import Options
 from interleaf.adapters.imported import REMEDIES, Imported
-from interleaf.adapters.joining import Options
 from interleaf.adapters.ubi import import_opensearch, import_solr, import_ubi
 from interleaf.errors import DataError
 
@@ -140,6 +140,20 @@ def test_positions_of_the_index_and_of_the_schema_are_both_read(tmp_path: Path) 
     only = event(event_attributes=thing | {"position": {"xy": {"x": 1, "y": 2}}}, seconds=12)
     _, (row,) = imported(tmp_path, query(), flat, nested, only)
     assert ranks(row) == [3, 3, 3]
+
+
+@pytest.mark.parametrize("count", [1, 200], ids=["one by one", "in blocks"])
+def test_dwell_times_are_taken_and_told_of(tmp_path: Path, count: int) -> None:
+    about = {"object": {"object_id": "b"}, "dwell_time": 12.5}
+    more: tuple[Row, ...] = ({}, {"dwell": 3}, {"dwell_time": None})
+    events = [
+        event(seconds=second, event_attributes=about | one | {"event": f"{second}-{number}"})
+        for number in range(count)
+        for second, one in enumerate(more)
+    ]
+    found, (row,) = imported(tmp_path, query(), *events)
+    assert [one["dwell"] for one in row["events"]] == [12.5] * count + [3] * count + [None] * count
+    assert remedied(found, "event with a dwell_time", count)
 
 
 def test_records_that_break_the_schema_are_read_as_what_they_say(tmp_path: Path) -> None:

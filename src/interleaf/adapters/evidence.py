@@ -35,21 +35,18 @@ class Evidence:
         """Look at a part."""
         self.queries += len(part.queries)
         self.ours += int(part.is_ours.sum())
-        for query in part.queries:
-            if query.owners is not None:
-                self.owners.update(owner for owner in query.owners if owner is not None)
-        self.owners.update(pc.unique(part.events["owner"]).drop_null().to_pylist())
+        for owners in (pc.list_flatten(part.queries["owners"]), part.events["owner"]):
+            self.owners.update(pc.unique(owners).drop_null().to_pylist())
         for unit in UNITS:
-            known = np.array([getattr(query, unit) is not None for query in part.queries], np.bool_)
-            known[part.query[np.asarray(pc.is_valid(part.events[unit]))]] = True
-            self.units[unit] += int(known.sum())
+            known = part.known(unit)
+            self.units[unit] += len(known) - known.null_count
         self._look(part)
 
     def _look(self, part: Part) -> None:
         """Reactions to shown lists, but those whose rank we wrote ourselves."""
         events = part.events
         some = ~part.is_shown & np.asarray(pc.is_null(events["rank"]))
-        some &= part.sizes[part.query] > 0 if len(part.query) else some
+        some &= part.sizes[part.query] > 0
         has_object = some & np.asarray(pc.is_valid(events["document"]))
         self.objects += int(has_object.sum())
         self.joined += int((has_object & (part.by_object >= 0)).sum())
@@ -57,8 +54,8 @@ class Evidence:
         place = np.maximum(part.by_object, part.by_internal)
         ordinal = np.asarray(pc.fill_null(events["ordinal"], -1))
         some &= ordinal >= 0
-        applications = events["application"].combine_chunks()
-        for name in pc.unique(events["application"].filter(pc.greater_equal(events["ordinal"], 0))).to_pylist():
+        applications = events["application"]
+        for name in pc.unique(applications.filter(pc.greater_equal(events["ordinal"], 0))).to_pylist():
             there = pc.is_null(applications) if name is None else pc.fill_null(pc.equal(applications, name), False)
             these = some & np.asarray(there)
             found = {

@@ -38,6 +38,10 @@ REMEDIES = {
     "event placed by its ordinal": "log object_id: an ordinal may count ads, or from another page",
     "event placed by internal_id": "log queries with object_id_field, so that hits are ids that last",
     "event that came again": "it counts once",
+    "event with a dwell_time": (
+        "taken as seconds on the document; UBI's own script fills in seconds on the page that logs the event: if yours "
+        "does, leave --dwell out"
+    ),
     "impression event": "it says what was shown, and is no reaction to it",
     # anything
     "record that is neither query nor event": "a query has user_query, an event has action_name",
@@ -71,9 +75,9 @@ class Imported:
     rankers: list[str] = field(default_factory=list)
     without_ranks: bool = False
 
-    def drop(self, reason: str, where: str) -> None:
+    def drop(self, reason: str, where: str, count: int = 1) -> None:
         """Count what is left out, and keep the first example."""
-        self.counts[reason] += 1
+        self.counts[reason] += count
         self.examples.setdefault(reason, where)
 
     def notes(self) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -12,73 +12,71 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaf.adapters.own_columns import is_ours
-from interleaf.adapters.ubi_records import SHOWN, Query
+from interleaf.adapters.repeated_queries import each_once
+from interleaf.adapters.ubi_records import SHOWN
 from interleaf.methods.arrays import Array
 
 
 class Part:
     """Queries, each once; `events`, sorted by query and time, with `query[event]` the place of its query.
 
-    `hits[query]` is the shown list, from impression events where the query lacks it, None where nothing tells it.
+    `attributes[codes[query]]` are what else is known of a query: most logs have few different ones. Of the shown lists,
+    all in a row: `hits`, and the `sizes` of the lists; from impression events where a query lacks its own.
     """
 
-    def __init__(self, records: Iterable[Any], events: pa.Table) -> None:
+    def __init__(self, queries: pa.RecordBatch, events: pa.RecordBatch) -> None:
         self.counts: Counter[str] = Counter()
-        self.queries = self._merged(records)
-        ids = pa.array([query.query_id for query in self.queries], pa.string())
-        query = _integers(pc.index_in(events["query_id"], ids))
+        self.queries = each_once(queries, self.counts)
+        query = _integers(pc.index_in(events["query_id"], self.queries["query_id"]))
         self.counts["event of a query that is not there"] += int((query < 0).sum())
         order = np.lexsort((_integers(events["time"]), query))
         order = order[np.searchsorted(query[order], 0) :]
-        self.events = events.take(pa.array(order)).combine_chunks()
+        self.events = events.take(pa.array(order))
         self.query = query[order]
         self.is_shown = _flags(pc.equal(self.events["kind"], SHOWN))
-        self.is_ours = np.array([is_ours(query.attributes) for query in self.queries], np.bool_)
-        self.hits: list[list[str] | None] = [query.hits for query in self.queries]
-        self._rebuild()
+        encoded = self.queries["attributes"].dictionary_encode()
+        self.codes = _integers(encoded.indices)
+        self.attributes: list[dict[str, str]] = [json.loads(text) for text in encoded.dictionary.to_pylist()]
+        self.is_ours = np.array([is_ours(one) for one in self.attributes], np.bool_)[self.codes]
+        lists = self._with_rebuilt(self.queries["hits"])
+        self.is_told = np.asarray(pc.is_valid(lists))
+        self.sizes = _integers(pc.fill_null(pc.list_value_length(lists), 0))
+        self.hits = pc.list_flatten(lists)
 
-    def _merged(self, records: Iterable[Any]) -> list[Query]:
-        """A query that comes again fills what the first one left open; the first that tells most of the list counts."""
-        found: dict[str, Query] = {}
-        for record in records:
-            query = Query(*record)
-            known = found.setdefault(query.query_id, query)
-            if known is not query:
-                found[query.query_id] = self._whole(known, query)
-        return list(found.values())
-
-    def _whole(self, known: Query, query: Query) -> Query:
-        first, other = (query, known) if _told(query) > _told(known) else (known, query)
-        merged = (one if one is not None else two for one, two in zip(first, other, strict=True))
-        whole = Query._make(merged)._replace(attributes=other.attributes | first.attributes)
-        is_changed = None not in (known.hits, query.hits) and known.hits != query.hits
-        self.counts["query that came again with other hits"] += is_changed
-        self.counts["query that came again"] += whole == known and not is_changed
-        return whole
-
-    def _rebuild(self) -> None:
+    def _with_rebuilt(self, lists: pa.ListArray) -> pa.ListArray:
         """Lists that only impression events tell: a place each, from 0 or 1, without gaps."""
-        lacking = np.array([hits is None for hits in self.hits], np.bool_)
-        lacking &= ~self.is_ours
-        some = np.flatnonzero(self.is_shown & lacking[self.query]) if len(self.query) else self.query
+        lacking = np.asarray(pc.is_null(lists)) & ~self.is_ours
+        some = np.flatnonzero(self.is_shown & lacking[self.query])
         columns = [self.events[name].take(pa.array(some)).to_pylist() for name in ("ordinal", "document")]
         places: dict[int, dict[int, str]] = {}
         for query, ordinal, document in zip(self.query[some].tolist(), *columns, strict=True):
             if ordinal is not None and document is not None:
                 places.setdefault(query, {}).setdefault(ordinal, document)
-        self.gaps = set()
+        self.has_gaps = np.zeros(len(lists), np.bool_)
+        rebuilt: list[list[str] | None] = [None] * len(lists) if places else []
         for query, shown in places.items():
             start = min(shown)
             if start in (0, 1) and max(shown) - start + 1 == len(shown):
-                self.hits[query] = [shown[ordinal] for ordinal in sorted(shown)]
+                rebuilt[query] = [shown[ordinal] for ordinal in sorted(shown)]
                 self.counts["shown list made from impression events"] += 1
             else:
-                self.gaps.add(query)
+                self.has_gaps[query] = True
+        return pc.coalesce(lists, pa.array(rebuilt, lists.type)) if places else lists
+
+    def known(self, name: str) -> pa.Array:
+        """Who it was, by the query, else by the first event that knows: `user`, `client` or `session`."""
+        first = np.full(len(self.codes), -1, np.int64)
+        some = np.flatnonzero(np.asarray(pc.is_valid(self.events[name])))
+        first[self.query[some][::-1]] = some[::-1]
+        by_event = self.events[name].take(pa.array(first, mask=first < 0))
+        inside = [one.get(f"{name}_id") or None for one in self.attributes] if name == "user" else []
+        by_attribute = pa.array(inside, pa.string()).take(pa.array(self.codes)) if any(inside) else by_event
+        return pc.coalesce(self.queries[name], by_attribute, by_event)
 
     @cached_property
-    def sizes(self) -> Array:
-        """How many documents each list shows."""
-        return np.array([len(hits or ()) for hits in self.hits], np.int64)
+    def starts(self) -> Array:
+        """Where each list starts in `hits`."""
+        return np.cumsum(self.sizes) - self.sizes
 
     @cached_property
     def by_object(self) -> Array:
@@ -90,52 +88,39 @@ class Part:
         """The same by the internal id, of events that the object does not place."""
         return np.where(self.by_object < 0, self._places("internal"), -1)
 
+    @cached_property
+    def shows_twice(self) -> Array:
+        """Whether a list shows a document more than once."""
+        keys, order, _ = self._table
+        again = order[1:][keys[order][1:] == keys[order][:-1]]
+        found = np.zeros(len(self.sizes), np.bool_)
+        found[np.searchsorted(self.starts, again, "right") - 1] = True
+        return found
+
     def _places(self, name: str) -> Array:
         """A sorted table of (query, document) is looked into for all events at once; of two places, the first."""
-        wanted = self.events[name].combine_chunks()
-        wanted = wanted.chunk(0) if isinstance(wanted, pa.ChunkedArray) and wanted.num_chunks else wanted
-        if not len(self.query) or wanted.null_count == len(wanted) or not self.sizes.any():
+        wanted = self.events[name]
+        if wanted.null_count == len(wanted) or not len(self.hits):
             return np.full(len(self.query), -1, np.int64)
-        shown = self._shown
-        codes, asked = self._codes, _integers(pc.index_in(wanted, self._documents))
-        keys = self._owners * len(self._documents) + codes
-        order = np.argsort(keys, kind="stable")
-        key = self.query * len(self._documents) + asked
-        near = np.minimum(np.searchsorted(keys[order], key), len(order) - 1)
-        found = order[near]
-        starts = np.cumsum(self.sizes) - self.sizes
+        keys, order, documents = self._table
+        asked = _integers(pc.index_in(wanted, documents))
+        key = self.query * len(documents) + asked
+        found = order[np.minimum(np.searchsorted(keys, key, sorter=order), len(order) - 1)]
         is_there = (keys[found] == key) & (asked >= 0)
-        return np.where(is_there, np.arange(len(shown))[found] - starts[self.query], -1)
+        return np.where(is_there, found - self.starts[self.query], -1)
 
     @cached_property
-    def _shown(self) -> pa.Array:
-        return pa.array([hit for hits in self.hits for hit in hits or ()], pa.string())
-
-    @cached_property
-    def _encoded(self) -> pa.DictionaryArray:
-        return self._shown.dictionary_encode()
-
-    @property
-    def _documents(self) -> pa.Array:
-        return self._encoded.dictionary
-
-    @property
-    def _codes(self) -> Array:
-        return np.asarray(self._encoded.indices).astype(np.int64)
-
-    @cached_property
-    def _owners(self) -> Array:
-        return np.repeat(np.arange(len(self.hits)), self.sizes)
-
-
-def _told(query: Query) -> tuple[bool, bool]:
-    """How much a record says of the list: owners belong to the hits that they came with."""
-    return query.owners is not None, query.hits is not None
+    def _table(self) -> tuple[Array, Array, pa.Array]:
+        """A number for each (query, document) of the lists, their order, and the documents."""
+        encoded = self.hits.dictionary_encode()
+        query = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        keys = query * len(encoded.dictionary) + _integers(encoded.indices)
+        return keys, np.argsort(keys, kind="stable"), encoded.dictionary
 
 
 def _integers(found: Any) -> Array:
     """Whole numbers, -1 for null."""
-    return np.asarray(pc.fill_null(pc.cast(found, pa.int64()), -1)).astype(np.int64)
+    return np.asarray(pc.fill_null(pc.cast(found, pa.int64()), -1))
 
 
 def _flags(found: Any) -> Array:

@@ -28,7 +28,7 @@ REASONS = {
 def ranks_of(part: Part, evidence: Evidence, ordinals: int | None, usable: Array, counts: Counter[str]) -> Array:
     """The rank of each event on usable lists, -32768 where it is left out; how each came by it is counted."""
     events = part.events
-    size = part.sizes[part.query] if len(part.query) else part.query
+    size = part.sizes[part.query]
     ordinal = np.asarray(pc.fill_null(events["ordinal"], -1)) - _starts(events["application"], evidence, ordinals)
     fits = (ordinal >= 0) & (ordinal < size)
     given = np.asarray(pc.fill_null(events["rank"], LEFT_OUT))
@@ -45,7 +45,7 @@ def ranks_of(part: Part, evidence: Evidence, ordinals: int | None, usable: Array
     conditions = [condition for condition, _, _ in told]
     how = np.select(conditions, [number for _, number, _ in told], NO_ORDINAL)
     rank: Array = np.select(conditions, [value for _, _, value in told], LEFT_OUT)
-    here = usable[part.query] if len(part.query) else np.zeros(0, np.bool_)
+    here = usable[part.query]
     amounts = np.bincount(how[here], minlength=len(REASONS) + 2)
     counts.update({reason: int(amounts[number]) for number, reason in REASONS.items()})
     counts["event of a query that is left out"] += int((~here).sum())
@@ -55,7 +55,7 @@ def ranks_of(part: Part, evidence: Evidence, ordinals: int | None, usable: Array
     return np.where(again, LEFT_OUT, rank)
 
 
-def _starts(applications: pa.ChunkedArray, evidence: Evidence, ordinals: int | None) -> Array:
+def _starts(applications: pa.Array, evidence: Evidence, ordinals: int | None) -> Array:
     """Where the ordinals of each event's application start; far away where that is not known, so that none fits."""
     if ordinals is not None:
         return np.full(len(applications), ordinals, np.int64)
@@ -97,5 +97,4 @@ def _seen(*columns: Array) -> Array:
 
 
 def _codes(part: Part, name: str, some: Array) -> Array:
-    found: Any = part.events[name].take(pa.array(some)).combine_chunks()
-    return np.asarray(pc.dictionary_encode(found).indices).astype(np.int64)
+    return np.asarray(part.events[name].take(pa.array(some)).dictionary_encode().indices)

@@ -17,7 +17,7 @@ OPENSEARCH_OWNER = "_search_configuration_id"
 
 
 def solr_query(value: dict[str, Any], name: str | None, counts: Counter[str], field: str = "id") -> tuple[Any, ...]:
-    """The fields of a `Query`, from an answer of Solr; `field` is the unique key of its documents.
+    """The fields of `QUERIES`, from an answer of Solr; `field` is the unique key of its documents.
 
     >>> answer = {"response": {"docs": [{"id": "a", "[interleaving]": "m1"}, {"id": "b", "[interleaving]": "m2"}]}}
     >>> solr_query(answer | {"query_id": "q", "timestamp": "2026-11-15T12:00:00Z"}, None, Counter())[7:9]
@@ -35,7 +35,7 @@ def solr_query(value: dict[str, Any], name: str | None, counts: Counter[str], fi
 
 
 def opensearch_query(value: dict[str, Any], name: str | None, counts: Counter[str]) -> tuple[Any, ...]:
-    """The fields of a `Query`, from an answer of OpenSearch.
+    """The fields of `QUERIES`, from an answer of OpenSearch.
 
     >>> hits = [{"_id": "a", "_search_configuration_id": "c1"}, {"_id": "b", "_search_configuration_id": "c2"}]
     >>> answer = {"hits": {"hits": hits}, "ext": {"ubi": {"query_id": "q"}}}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 SECONDS_BELOW = 10**11  # as milliseconds, that was in 1973: a smaller number counts seconds
+START = datetime(1970, 1, 1, tzinfo=UTC)
 MOST = 253_402_300_800 * 10**6  # the end of the year 9999
 
 
@@ -27,7 +28,7 @@ def microseconds(value: Any, counts: Counter[str]) -> int | None:
             if moment.tzinfo is None:
                 counts["time without a zone"] += 1
                 moment = moment.replace(tzinfo=UTC)
-            return round(moment.timestamp() * 1_000_000)  # exact: a float of this size knows quarters of them
+            return (moment - START) // timedelta(microseconds=1)
         except (ValueError, OverflowError):
             return None
     if type(value) is str:

@@ -7,16 +7,16 @@ records wait on disk, in parts by their query (`spool.py`).
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from interleaf.adapters.evidence import Evidence
+from interleaf.adapters.foreign_lists import Options
 from interleaf.adapters.imported import Imported
-from interleaf.adapters.joining import Joiner, Options
+from interleaf.adapters.joining import Joiner
 from interleaf.adapters.parts import Part
 from interleaf.adapters.responses import opensearch_query, solr_query
 from interleaf.adapters.spool import Spool
@@ -54,31 +54,19 @@ def _imported(source: Paths, out: str | Path, options: Options, answer_of: Read)
         raise DataError(f"{wrong[0]} is Parquet; give JSON lines, plain or gzip")
     imported, evidence = Imported(), Evidence()
     size = sum(file.size * (UNPACKED if file.here.suffix == ".gz" else 1) for file in files)
-    with _without_collection(), Spool(size) as spool:
+    with Spool(size) as spool:
         with closing(Reader(answer_of, spool, imported)) as reader:
             for file in files:
                 reader.read(file.here)
         for queries, events in spool.parts():
             evidence.add(Part(queries, events))
         if not evidence.queries:
-            reasons = ", ".join(f"{count:,} × {reason}" for reason, count in imported.counts.most_common())
+            reasons = ", ".join(f"{count:,} × {reason}" for reason, count in (+imported.counts).most_common())
             raise DataError(f"there is no query to import in {_named(files)} ({reasons or 'no record at all'})")
         joiner = Joiner(evidence, options, imported)
         write_batches(out, (joiner.batch(Part(queries, events)) for queries, events in spool.parts()))
     _conclude(imported, evidence, options)
     return imported
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Millions of records, none of which refers to itself: looking for circles among them would double the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _conclude(imported: Imported, evidence: Evidence, options: Options) -> None:

@@ -1,134 +1,137 @@
-"""Files of queries and events, line by line: events go to Arrow's parser in blocks, all else is read by itself."""
+"""Files of queries and events: records of the schema's types are read many at a time, all others one by one."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from interleaf.adapters.event_blocks import MOST_LINES, EventBlocks, Parsed, table_of
+import numpy as np
+import pyarrow as pa
+
+from interleaf.adapters.event_blocks import events_of
 from interleaf.adapters.imported import Imported
-from interleaf.adapters.line_blocks import blocks_of
+from interleaf.adapters.json_scan import NEWLINE
+from interleaf.adapters.line_blocks import blocks_of, end_of_lines
+from interleaf.adapters.pieces import batch_of
+from interleaf.adapters.query_blocks import queries_of
+from interleaf.adapters.record_scan import ACTION, BLANK
+from interleaf.adapters.scanned import Scanned
 from interleaf.adapters.spool import Spool
 from interleaf.adapters.ubi_records import EVENTS, RecordError, event_of, query_of
 from interleaf.log.lines import LineError, parsed
+from interleaf.methods.arrays import Array
 
 Read = Callable[[dict[str, Any], str | None, Counter[str]], tuple[Any, ...]]
-EVENT, QUERY = b'"action_name"', b'"user_query"'
-ACTIONS = tuple(b"{" + space + b'"' + action for space in (b"", b" ") for action in (b'index":', b'create":'))
-NAME = re.compile(rb'"_id"\s*:\s*"([^"\\]+)"')
+Singles = list[tuple[int, tuple[Any, ...]]]
+ACTION_NAMES = {"index", "create"}
+ACTIONS = tuple(b"{" + space + b'"' + name.encode() + b'":' for space in (b"", b" ") for name in ACTION_NAMES)
 
 
-@dataclass(eq=False)
-class Block:
-    """Lines of events, the action lines before them, and their numbers in the file."""
+class Block(NamedTuple):
+    """Lines of a file, and what could be had of them many at a time; `start` lines came before."""
 
     path: Path
-    lines: list[bytes] = field(default_factory=list)
-    actions: list[bytes] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
+    start: int
+    lines: Scanned
+    events: tuple[Array, pa.RecordBatch]
+    queries: tuple[Array, pa.RecordBatch]
+    counts: Counter[str]
 
-    def names(self) -> list[bytes | None]:
-        """The ids that action lines give to the records that follow them."""
-        found = NAME.findall(b"".join(self.actions))
-        if len(found) == len(self.actions):  # the rule; else, one by one
-            return found
-        searched = map(NAME.search, self.actions)
-        return [None if one is None else one[1] for one in searched]
+
+def end_of_records(block: bytearray) -> int:
+    """Behind the last newline; but before a last action line, whose record is in the next block."""
+    end = end_of_lines(block)
+    start = block.rfind(b"\n", 0, max(end - 1, 0)) + 1
+    return start if block.startswith(ACTIONS, start) else end
+
+
+def scanned(path: Path, start: int, data: memoryview) -> Block:
+    """A block, read many lines at a time."""
+    lines, counts = Scanned(data), Counter[str]()
+    return Block(path, start, lines, events_of(lines, counts), queries_of(lines, counts), counts)
 
 
 class Reader:
-    """Lets every record wait for the others of its query: events in blocks, parsed in a thread; queries one by one."""
+    """Lets every record wait for the others of its query; a block is scanned while the one before it is put away."""
 
     def __init__(self, answer_of: Read, spool: Spool, imported: Imported) -> None:
         self._answer_of, self._spool, self._imported = answer_of, spool, imported
-        self._blocks = EventBlocks()
         self._thread = ThreadPoolExecutor(1)
-        self._pending: tuple[Future[Parsed], Block] | None = None
-        self._clicks: list[tuple[Any, ...]] = []  # of plain click logs
+        self._pending: Future[Block] | None = None
 
     def read(self, path: Path) -> None:
         """All lines of a file, plain or gzip."""
-        block = Block(path)
-        number, action = 0, b""  # the action line of a bulk file names the record that follows
-        for lines in blocks_of(path):
-            for line in lines:
-                number += 1
-                if EVENT in line:
-                    block.lines.append(line)
-                    block.actions.append(action)
-                    block.numbers.append(number)
-                elif line.startswith(ACTIONS) and QUERY not in line:
-                    action = line
-                    continue
-                elif not line.isspace():
-                    self._add(self._record(path, number, line, None))
-                action = b""
-            if len(block.lines) >= MOST_LINES:
-                self._parse(block)
-                block = Block(path)
-        self._parse(block)
+        number = 0
+        for data in blocks_of(path, end_of_records):
+            before, self._pending = self._pending, self._thread.submit(scanned, path, number, data)
+            number += int((np.frombuffer(data, np.uint8) == NEWLINE).sum())
+            if before is not None:
+                self._put_away(before.result())
 
     def close(self) -> None:
         """Wait for the last block."""
-        self._finish()
+        if self._pending is not None:
+            self._put_away(self._pending.result())
         self._thread.shutdown()
-        self._flush()
-        self._imported.counts.update(self._blocks.counts)
 
-    def _parse(self, block: Block) -> None:
-        """Have a block parsed while the next one is read."""
-        self._finish()
-        if block.lines:
-            self._pending = self._thread.submit(self._blocks.parse, block.lines, block.names()), block
+    def _put_away(self, block: Block) -> None:
+        """Lines that are left over are read one by one, and join those of their kind, in the order of lines."""
+        self._imported.counts.update(block.counts)
+        left = np.isin(block.lines.kinds, (ACTION, BLANK), invert=True)
+        left[block.events[0]] = left[block.queries[0]] = False
+        events: Singles = []
+        queries: Singles = []
+        for number in np.flatnonzero(left).tolist():
+            record = self._record(block, number)
+            if record is not None:
+                (events if len(record) == len(EVENTS) else queries).append((number, record))
+        self._spool.add(_in_order(*block.events, events))
+        self._spool.add(_in_order(*block.queries, queries))
 
-    def _finish(self) -> None:
-        if self._pending is None:
-            return
-        (future, block), self._pending = self._pending, None
-        found, records = future.result(), []
-        names = block.names() if found.singles else []
-        for place in found.singles:
-            name = names[place]
-            known = None if name is None else name.decode(errors="replace")
-            record = self._record(block.path, block.numbers[place], block.lines[place], known)
-            if record is not None and len(record) == len(EVENTS):
-                records.append((place, record))
-            else:
-                self._add(record)
-        self._spool.add_events(found.batch(records))
-
-    def _add(self, record: tuple[Any, ...] | None) -> None:
-        if record is None:
-            return
-        if len(record) != len(EVENTS):
-            self._spool.add_query(record)
-            return
-        self._clicks.append(record)
-        if len(self._clicks) >= MOST_LINES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._clicks:
-            self._spool.add_events(table_of(self._clicks).to_batches()[0])
-        self._clicks = []
-
-    def _record(self, path: Path, number: int, line: bytes, name: str | None) -> tuple[Any, ...] | None:
+    def _record(self, block: Block, number: int) -> tuple[Any, ...] | None:
         """The record of a line, or None and a count."""
+        line, where = block.lines.line(number), f"{block.path}:{block.start + number + 1}"
+        if line.isspace():
+            return None
         try:
             value = parsed(line)
+            if value and value.keys() <= ACTION_NAMES:
+                return None
+            name = _name_before(block.lines, number)
             if type(value.get("_source")) is dict:
                 name, value = value.get("_id"), value["_source"]
             return record_of(value, name if type(name) is str else None, self._answer_of, self._imported.counts)
         except LineError as problem:
-            self._imported.drop(problem.reason, f"{path}:{number}")
+            self._imported.drop(problem.reason, where)
         except RecordError as problem:
-            self._imported.drop(str(problem), f"{path}:{number}")
+            self._imported.drop(str(problem), where)
         return None
+
+
+def _name_before(lines: Scanned, number: int) -> Any:
+    """The id that an action line gives to the record that follows it."""
+    before = lines.line(number - 1) if number else b""
+    if not before.startswith(ACTIONS):
+        return None
+    try:
+        (action,) = parsed(before).values()
+        return action.get("_id")
+    except (LineError, ValueError, AttributeError):
+        return None
+
+
+def _in_order(lines: Array, batch: pa.RecordBatch, singles: Singles) -> pa.RecordBatch:
+    """Records in the order of their lines, those that were read one by one among them."""
+    if not singles:
+        return batch
+    columns = zip(*(record for _, record in singles), strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, batch.schema, strict=True)]
+    single = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+    order = np.argsort(np.concatenate([lines, [number for number, _ in singles]]))
+    return batch_of(pa.Table.from_batches([batch, single]).take(pa.array(order)))
 
 
 def record_of(value: dict[str, Any], name: str | None, answer_of: Read, counts: Counter[str]) -> tuple[Any, ...]:

@@ -1,38 +1,35 @@
 """Records of User Behavior Insights 1.3: from an object of JSON to a query or an event, read leniently.
 
 Published samples break the schema, so what is there is taken, what had to be bent is counted, and only what cannot be
-placed at all is refused. Records are plain tuples, because they wait on disk (`spool.py`).
+placed at all is refused. Records are tuples, in the order of the columns that they become.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from interleaf.adapters.times import microseconds
 
+DWELL_TIME = "event with a dwell_time"
 SHOWN = "impression"  # the action that says that a document was shown, and is no reaction to it
+LARGEST = 3e38  # of a dwell or a value
 _NOTHING: dict[str, Any] = {}
 
 
-class Query(NamedTuple):
-    """A search that was answered; `owners` are names of rankers, one a hit, where an engine interleaved itself."""
-
-    query_id: str
-    time: int | None
-    text: str | None
-    application: str | None
-    user: str | None
-    client: str | None
-    session: str | None
-    hits: list[str] | None
-    owners: list[str | None] | None
-    attributes: dict[str, str]
-
-
+# A search that was answered. `owners` are names of rankers, one a hit, where an engine interleaved itself; `attributes`
+# is the JSON of an object of texts.
+QUERIES = pa.schema(
+    [
+        *(("query_id", pa.string()), ("time", pa.int64())),
+        *((name, pa.string()) for name in ("text", "application", "user", "client", "session")),
+        *((name, pa.list_(pa.string())) for name in ("hits", "owners")),
+        ("attributes", pa.string()),
+    ]
+)
 # What somebody did. `rank` is known where we wrote the event; else it follows from the object or from the ordinal.
 EVENTS = pa.schema(
     [
@@ -76,13 +73,13 @@ def event_of(value: dict[str, Any], name: str | None, counts: Counter[str]) -> t
         time,
         _whole(place.get("ordinal"), counts),
         _rank(attributes.get("rank")),
-        _number(attributes.get("dwell")),
+        _dwell(attributes, counts),
         _number(attributes.get("value")),
     )
 
 
 def query_of(value: dict[str, Any], name: str | None, counts: Counter[str]) -> tuple[Any, ...]:
-    """The fields of a `Query`, from a record without an `action_name`."""
+    """The fields of `QUERIES`, from a record without an `action_name`."""
     query = text_of(value.get("query_id"), counts) or name
     if not query:
         raise RecordError("query without a query_id")
@@ -93,12 +90,12 @@ def query_of(value: dict[str, Any], name: str | None, counts: Counter[str]) -> t
         microseconds(value.get("timestamp"), counts),
         value["user_query"] if type(value.get("user_query")) is str else None,
         _id(value.get("application"), counts),
-        _id(value.get("user_id"), counts) or attributes.get("user_id"),
+        _id(value.get("user_id"), counts),
         _id(value.get("client_id"), counts),
         _id(value.get("session_id"), counts),
         hits_of(hits, counts) if type(hits) is list and hits else None,
         None,
-        attributes,
+        json.dumps(attributes, ensure_ascii=False),
     )
 
 
@@ -160,5 +157,12 @@ def _rank(value: Any) -> int | None:
     return value if type(value) is int and -(2**15) <= value < 2**15 else None
 
 
+def _dwell(attributes: dict[str, Any], counts: Counter[str]) -> float | None:
+    """Seconds, as we write them, else as UBI does."""
+    ours, other = _number(attributes.get("dwell")), _number(attributes.get("dwell_time"))
+    counts[DWELL_TIME] += ours is None and other is not None
+    return other if ours is None else ours
+
+
 def _number(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and abs(value) < 3e38 else None
+    return float(value) if type(value) in (int, float) and abs(value) < LARGEST else None

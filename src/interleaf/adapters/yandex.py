@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from interleaf.adapters.imported import Imported
-from interleaf.adapters.line_blocks import blocks_of
+from interleaf.adapters.line_blocks import blocks_of, lines_of
 from interleaf.clicks.pages import Pages, parse_yandex
 from interleaf.errors import DataError
 from interleaf.log.rows import rows_to_batch
@@ -75,8 +75,8 @@ class _Page:
 
 def _lines(path: str | PathLike[str]) -> Iterator[tuple[int, list[str]]]:
     number = 0
-    for lines in blocks_of(Path(path)):
-        for line in lines:
+    for block in blocks_of(Path(path)):
+        for line in lines_of(block).to_pylist():
             number += 1
             try:
                 fields = line.decode().rstrip().split("\t")

@@ -28,7 +28,7 @@ def import_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--time-unit", type=float, default=1e-3, metavar="SECONDS", help="yandex: what a time counts")
     made.add_argument("--judged", metavar="FILE", help="letor: the learning-to-rank file that scores are of")
     made.add_argument("-k", type=int, default=10, help="trec, letor: how many documents a list shows")
-    made.add_argument("--seed", type=int, default=0, help="trec, letor: draws the lists")
+    made.add_argument("--seed", type=int, default=0, help="trec, letor: draws the lists, and the order of equal scores")
     made.add_argument("--json", action="store_true", help="print what became of every record as JSON")
 
 
@@ -69,7 +69,7 @@ def _said(counts: Mapping[str, Any]) -> str:
 
 
 def _settings(options: argparse.Namespace, **more: Any) -> Any:
-    from interleaf.adapters.joining import Options
+    from interleaf.adapters.foreign_lists import Options
 
     given = {"method": options.method} if options.method else {}
     return Options(experiment=options.experiment, unit=options.unit, ordinals=options.ordinals, **given, **more)
@@ -113,18 +113,21 @@ def _trec(options: argparse.Namespace) -> dict[str, Any]:
 
 def _letor(options: argparse.Namespace) -> dict[str, Any]:
     from interleaf.simulate import read_letor
+    from interleaf.simulate.rankers import rank
     from interleaf.simulate.score_files import read_scores
 
     if options.judged is None:
         raise DataError("scores are of the rows of a learning-to-rank file: give it with --judged")
     data = read_letor(options.judged)
-    rankings = {}
-    for name, path in _named(options.source).items():
-        scores = read_scores(path, data)
-        rankings[name] = {
-            query: [f"q{query}-d{row + 1}" for row in (-scores[data.rows(at)]).argsort(kind="stable").tolist()]
+    named = _named(options.source)
+    orders = rank(data, [read_scores(path, data) for path in named.values()], ("letor", options.seed))
+    rankings = {
+        name: {
+            query: [f"q{query}-d{row + 1}" for row in orders[at, number].tolist() if row >= 0]
             for at, query in enumerate(data.queries)
         }
+        for number, name in enumerate(named)
+    }
     return _composed(rankings, options)
 
 
