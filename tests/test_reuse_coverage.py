@@ -11,6 +11,7 @@ from interleaf.refine.reuse import Reused
 from interleaf.refine.reuse import robust as robust_module
 from interleaf.refine.reuse.borrowed import Borrowed
 from interleaf.refine.reuse.estimate import reused
+from interleaf.refine.reuse.held import Kept, View
 from interleaf.refine.reuse.old import Old, Rows
 from interleaf.refine.reuse.outcomes import scorer_of
 from tests.oracles import probabilistic as oracle
@@ -43,6 +44,7 @@ def old_of(people: People, seed: int) -> Old:
     chances = np.array([float(row.chance) for row in all_rows])
     rows = [all_rows[number] for number in chance.choice(len(chances), ROWS, p=chances / chances.sum())]
     made = Rows(
+        identity=np.arange(ROWS, dtype=np.uint64),
         query=np.zeros(ROWS, np.int64),
         documents=np.array([[HASHES[str(document)] for document in row.shown] for row in rows]),
         counts=np.full(ROWS, K),
@@ -53,9 +55,8 @@ def old_of(people: People, seed: int) -> Old:
         rankers=np.full(ROWS, 2),
         log_chance=np.log([float(source[row.shown]) for row in rows]),
         log_joint=np.full(ROWS, np.nan),
-        method=np.zeros(ROWS, np.int64),
     )
-    return Old(made, [QUERY], ["probabilistic"], Counter(), Borrowed(()))
+    return Old(made, [QUERY], "probabilistic")
 
 
 def truth_of(people: People) -> float:
@@ -70,7 +71,8 @@ def test_intervals_hold_the_truth(people: People, monkeypatch: pytest.MonkeyPatc
     truth, held = truth_of(people), Counter[str]()
     values: dict[str, list[float]] = {}
     for seed in range(RUNS):
-        found: Reused = reused(old_of(people, seed), NEW, SCORER, seed=seed)
+        view = View(NEW, SCORER, K)
+        found: Reused = reused(Kept([old_of(people, seed)], view, Counter()), view, Borrowed(()), seed=seed)
         for one in found.estimates:
             if one.value is not None and one.interval is not None:
                 values.setdefault(one.estimator, []).append(one.value)

@@ -154,7 +154,7 @@ def test_documents_that_were_never_shown_are_taken_for_what_others_so_ranked_are
     shown = np.arange(400).reshape(200, 2).repeat(20, axis=0)
     shown[::2] = shown[::2, ::-1]
     clicks = shown % 2 == 0
-    about = features(made, shown)
+    about = features(made, np.bincount(shown.ravel(), minlength=600))
     assert about.mean(axis=0) == pytest.approx(np.zeros(3), abs=1e-12)
     models = fit(cells(shown, clicks, np.zeros(len(shown), np.int64), 1), about, 2, 1)
     first, second = models.attraction[400:, 0].reshape(100, 2).mean(axis=0)

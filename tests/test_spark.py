@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -15,42 +14,26 @@ from interleaf.decode import Counting
 from interleaf.decode.reasons import REASONS, REPEATED
 from interleaf.engines import local, spark
 from interleaf.engines.work import Task
-from interleaf.refine.learn import learn
-from interleaf.refine.learn.training import gather
 from interleaf.score import Scoring
 from interleaf.simulate.people import People
 from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 from tests.log_rows import made_rows, table_of
-from tests.spark_sessions import NEEDS, start
+from tests.spark_sessions import MARKS, started, written
 from tests.test_tally import check_same
 
-pytestmark = [NEEDS, pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")]
+pytestmark = MARKS
 DATA = synthetic(queries=12, seed=2)
 
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
-    found = start()
-    yield found
-    found.stop()
+    yield from started()
 
 
 def world(method: str, rankers: int) -> World:
     people = People(units=60, returning=0.5, purchases=(0.1, 0.5), crawlers=0.05)
     return World(DATA, [1, 9, 15][:rankers], people, method, k=5, seed=3, arms={"holdout": 0.2, "B": 0.1})
-
-
-def written(folder: Path, table: Any, groups: int = 50) -> Path:
-    """Three files of small row groups, in folders as Hive writes them."""
-    import pyarrow.parquet as pq
-
-    third = table.num_rows // 3 + 1
-    for place in range(3):
-        path = folder / f"day={place}" / "log.parquet"
-        path.parent.mkdir(parents=True)
-        pq.write_table(table.slice(place * third, third), path, row_group_size=groups)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +52,19 @@ WAYS: dict[str, Task] = {
         Scoring("click", counting=Counting({"click": 1, "purchase": 2.5})), ("device",), Exclusion(most_impressions=9)
     ),
     "by another method": Task(Scoring(method="probabilistic(tau=1)")),
+    "by session": Task(Scoring(sessions=1800.0)),
 }
 
 
 @pytest.mark.parametrize(
     ("way", "parts"),
-    [("plainly", 1), ("plainly", 100), ("split, weighted, without crawlers", 5), ("by another method", 2)],
+    [
+        ("plainly", 1),
+        ("plainly", 100),
+        ("split, weighted, without crawlers", 5),
+        ("by another method", 2),
+        ("by session", 4),
+    ],
 )
 def test_any_number_of_parts_gives_the_local_tally(
     session: Any, table: Any, tmp_path: Path, way: str, parts: int
@@ -116,27 +106,16 @@ def test_rankings_alone_are_enough_on_spark_too(session: Any, tmp_path: Path) ->
 
 
 def test_one_log_has_one_verdict_from_the_command_line_and_from_python(
-    session: Any, table: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    session: Any, table: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = written(tmp_path / "log", table)
+    written(tmp_path / "log", table)
+    monkeypatch.chdir(tmp_path)  # executors work in another folder
     printed = []
     for engine in ("local", "spark"):
-        assert main(["analyze", str(path), "--engine", engine, "--json"]) == 0
+        assert main(["analyze", "log", "--engine", engine, "--json"]) == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
-    assert analyze(path, engine="spark").to_dict() == analyze(path).to_dict()
-
-
-def test_learned_credit_comes_from_the_same_moments_and_scores_alike(session: Any, tmp_path: Path) -> None:
-    path = written(tmp_path / "log", pa.Table.from_batches(list(world("team_draft", 2).batches(rankings=True))))
-    here, there = gather(path), gather(path, engine="spark")
-    assert here.pairs.keys() == there.pairs.keys()
-    assert here.left_out == there.left_out
-    for pair, moments in here.pairs.items():
-        for name, values in vars(moments).items():
-            np.testing.assert_allclose(getattr(there.pairs[pair], name), values, rtol=1e-12, atol=1e-12)
-    credit = learn(here, {next(iter(here.pairs)).experiment: "A"}, folds=2).credit
-    check_same(tally_log(path, credit=credit, engine="spark"), tally_log(path, credit=credit))
+    assert analyze("log", engine="spark").to_dict() == analyze("log").to_dict()
 
 
 def test_what_goes_wrong_is_said_as_the_local_engine_says_it(session: Any, table: Any, tmp_path: Path) -> None:
@@ -151,8 +130,6 @@ def test_what_goes_wrong_is_said_as_the_local_engine_says_it(session: Any, table
     log.write_batches(tmp_path / "log.jsonl", table.to_batches())
     with pytest.raises(DataError, match=r"Spark reads Parquet only; interleaf\.log\.convert"):
         tally_log(tmp_path / "log.jsonl", engine="spark")
-    with pytest.raises(DataError, match="sessions are put together on one machine"):
-        tally_log(path, sessions=60, engine="spark")
     with pytest.raises(DataError, match="no engine 'sparc'; use 'local' or 'spark'"):
         tally_log(path, engine="sparc")
     with pytest.raises(DataError, match="the given data frame: the log has no column 'experiment'"):

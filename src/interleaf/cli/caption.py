@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from interleaf.cli.logs import log_options, log_settings, write_text
+from interleaf.cli.logs import engine_options, log_options, log_settings, write_text
 from interleaf.cli.show import print_json
 from interleaf.errors import DataError
 
@@ -15,6 +15,7 @@ def caption_options(made: argparse.ArgumentParser) -> None:
         "log", nargs="+", metavar="LOG", help="Parquet or JSON lines with captions: files, globs, folders"
     )
     log_options(made)
+    engine_options(made)
     made.add_argument("--tune", default="best", help="thresholds of features: best fit, quartiles, or none")
     made.add_argument("--held-out", type=float, default=0.3, metavar="SHARE", help="of units, to test the models on")
     made.add_argument(
@@ -45,6 +46,7 @@ def run_caption(options: argparse.Namespace) -> int:
         flag=_flag(options.navigational),
         page=options.page,
         confidence=options.confidence,
+        engine=options.engine,
         **log_settings(options),
     )
     if options.save:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from interleaf.cli.logs import log_options, log_settings, write_text
+from interleaf.cli.logs import engine_options, log_options, log_settings, write_text
 from interleaf.cli.show import print_json
 from interleaf.errors import DataError
 
@@ -26,6 +26,7 @@ def reuse_options(made: argparse.ArgumentParser) -> None:
         events=("KIND", "kinds of events that count, all alike: click, if left out"),
         version="which one; all of them if left out",
     )
+    engine_options(made)
     made.add_argument(
         "--clip", type=float, default=10.0, metavar="W", help="the bound of the clipped estimate's weights"
     )
@@ -50,6 +51,7 @@ def run_reuse(options: argparse.Namespace) -> int:
         clip=options.clip,
         confidence=options.confidence,
         seed=options.seed,
+        engine=options.engine,
         **log_settings(options),
     )
     if options.markdown:

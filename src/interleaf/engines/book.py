@@ -46,10 +46,13 @@ def entry_of(design: Design) -> Entry:
 
 
 class Book:
-    """Tallies by design. `add` what was worked on; `close` gives the tally of the experiment that was asked for."""
+    """Tallies by design. `add` what was worked on; `close` gives the tally of the experiment that was asked for.
 
-    def __init__(self, task: Task) -> None:
-        self._task = task
+    `waits`: whether it puts sessions together, where they are asked for; else somebody else does.
+    """
+
+    def __init__(self, task: Task, waits: bool = True) -> None:
+        self._task, self._waits = task, waits and task.scoring.sessions is not None
         self._tallies: dict[Entry, Tally] = {}
         self._waiting: dict[Group, Waiting] = {}
         self.others: set[tuple[str, int]] = set()
@@ -68,7 +71,7 @@ class Book:
         tally.events += part.decoded.events
         tally.add(part.decoded, part.scored, part.segments, part.latency)
         tally.remark(part.remarks)
-        if self._task.scoring.sessions is not None:
+        if self._waits:
             group = entry_of(part.decoded.design).group
             self._waiting.setdefault(group, Waiting(sorted(group[2]))).add(part)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from queue import Full, Queue
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ from interleaf.tally import Tally
 from interleaf.tally.seen import Sample, Seen
 
 BATCH = 32_768  # rows read at a time: of forty rankers, they hold thirteen million ranks
+T = TypeVar("T", bound=Task)
 Batch = tuple[pa.RecordBatch, Array]  # with a mark for each row that came before
 
 
@@ -51,8 +52,8 @@ def _read(source: Any, task: Task, threads: int, progress: log.Progress | None) 
 
 
 def opened(
-    source: Any, task: Task, sample: Sample, progress: log.Progress | None = None
-) -> tuple[Task, log.Reading, Iterator[Batch]]:
+    source: Any, task: T, sample: Sample, progress: log.Progress | None = None
+) -> tuple[T, log.Reading, Iterator[Batch]]:
     """The task with what only the log can tell, the reading, and its batches, whose impressions the sample counts."""
     if task.exclusion.most_impressions is not None:
         task = replace(task, crawlers=_crawlers(source, task.exclusion.most_impressions))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from interleaf.errors import DataError
 from interleaf.log import parquet
 from interleaf.log.files import File, Paths, files_of
 from interleaf.log.projection import Projection
+from interleaf.log.remote import Address
 
 BATCH = 32_768  # rows read at a time, as many as the local engine reads
 ROWS = 2_000_000  # of a part, about: enough for its sums to be small beside it
@@ -42,10 +44,16 @@ def parts_of(paths: Paths, least: int = 1, number: int = 0) -> list[Part]:
             )
     with ThreadPoolExecutor(LOOKING) as pool:
         looked = list(pool.map(parquet.look, files))
+    files = [file._replace(path=_absolute(file.path)) for file in files]
     groups = [(place, group) for place, (_, counts) in enumerate(looked) for group in range(len(counts))]
     rows = [count for _, counts in looked for count in counts]
     wanted = number or least * max(1, -(-sum(rows) // (ROWS * least)))
     return [_pieces([groups[place] for place in run], files) for run in _runs(rows, wanted)] or [()]
+
+
+def _absolute(path: Path | Address) -> Path | Address:
+    """What it is on machines that work in another folder."""
+    return path.absolute() if isinstance(path, Path) else path
 
 
 def _runs(rows: Sequence[int], wanted: int) -> Iterator[list[int]]:

@@ -44,6 +44,8 @@ class Waiting:
     def add(self, part: Part) -> None:
         """Let the rows of a part wait."""
         decoded, scored = part.decoded, part.scored
+        if not len(decoded.rows):  # all of them were dropped
+            return
         rows = np.zeros(len(decoded.rows), self._kind)
         rows["unit"], rows["time"], rows["end"] = decoded.unit, decoded.time, decoded.clicks.end
         rows["arm"] = self._number(decoded.design.arm)
@@ -52,10 +54,30 @@ class Waiting:
             rows["composed"] = self._number(resolve(decoded.design.method).text)
             order = [decoded.design.rankers.index(ranker) for ranker in self._rankers]
             rows["credits"], rows["credited"] = scored.columns[:, order], scored.credited
+        self._keep(rows)
+
+    def _keep(self, rows: Array) -> None:
         self._rows.append(rows)
         self._held += len(rows)
         if self._held > ROOM:
             self._spill()
+
+    def take(self, names: Sequence[str], rows: Array) -> None:
+        """Let rows wait that waited elsewhere, with the names of their arms and methods."""
+        numbers = np.array([self._number(name) for name in names], np.int16)
+        rows = rows.copy()
+        for column in ("arm", "composed"):
+            rows[column] = numbers[rows[column]]
+        self._keep(rows)
+
+    def parts(self) -> Iterator[tuple[list[str], Array]]:
+        """All rows, with the names of their arms and methods, in parts that share no unit; then nothing waits."""
+        try:
+            for rows in self._parts():
+                yield self._names, rows
+        finally:
+            if self._folder is not None:
+                self._folder.cleanup()
 
     def _number(self, name: str) -> int:
         """A number for the name of an arm or a method."""
@@ -65,18 +87,14 @@ class Waiting:
 
     def count(self, tally: Tally, timeout: float) -> None:
         """Count all sessions into the tally: scores of the lists that its method composed, visits of every arm."""
-        try:
-            for rows in self._parts():
-                rows = rows[np.lexsort((rows["time"], rows["unit"]))]
-                for name in tally.arms:
-                    of_arm = rows[rows["arm"] == self._number(name)]
-                    if name == INTERLEAVED:
-                        of_arm = of_arm[of_arm["composed"] == self._number(tally.about.composed)]
-                        self._count_scores(of_arm, tally, round(timeout * 1e6))
-                    _count_visits(of_arm, tally.arms[name], round(timeout * 1e6))
-        finally:
-            if self._folder is not None:
-                self._folder.cleanup()
+        for _, rows in self.parts():
+            rows = rows[np.lexsort((rows["time"], rows["unit"]))]
+            for name in tally.arms:
+                of_arm = rows[rows["arm"] == self._number(name)]
+                if name == INTERLEAVED:
+                    of_arm = of_arm[of_arm["composed"] == self._number(tally.about.composed)]
+                    self._count_scores(of_arm, tally, round(timeout * 1e6))
+                _count_visits(of_arm, tally.arms[name], round(timeout * 1e6))
 
     def _spill(self) -> None:
         """Rows to the file of their units; a unit is never in two of them."""

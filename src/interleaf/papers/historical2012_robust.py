@@ -17,6 +17,7 @@ from interleaf.methods.table import resolve
 from interleaf.papers.study import Cell, Table
 from interleaf.refine.history import Sums, log_weights, summed
 from interleaf.refine.reuse.foresee import Lists
+from interleaf.refine.reuse.model import cells
 from interleaf.refine.reuse.outcomes import Scorer, scorer_of
 from interleaf.refine.reuse.rankings import Ranked
 from interleaf.refine.reuse.robust import Robust, drawn
@@ -87,10 +88,12 @@ def _drawn(scorer: Scorer, ranked: Ranked, k: int, count: int, key: tuple[Any, .
 def _at(
     scorer: Scorer, ranked: Ranked, old: Lists, clicks: Array, weights: Array, outcomes: Array, new: Lists
 ) -> dict[str, float]:
-    robust = Robust(scorer, ranked, old.entries, clicks, old.groups)
-    robust.foresee_lists(new, len(clicks) / len(new.counts))
-    robust.mend(old, weights, outcomes)
-    found = {name: robust.estimates(name == ROBUST, 0.95)[0].value for name in (MODEL, ROBUST)}
+    shown = cells(old.entries, clicks, old.groups, 1)
+    robust = Robust(scorer, ranked, shown, np.array([len(clicks)]), old.entries.shape[1])
+    sums = robust.empty()
+    robust.foresee_lists(sums, new, len(clicks) / len(new.counts))
+    robust.mend(sums, old, weights, outcomes)
+    found = {name: robust.estimates(sums, name == ROBUST, 0.95)[0].value for name in (MODEL, ROBUST)}
     return {name: 0.0 if value is None or not clicks.any() else value for name, value in found.items()}
 
 

@@ -46,15 +46,19 @@ class Shared(Seen):
 
 
 def notes_of(files: Files) -> RDD[Packed]:
-    """What every part must know, under its number."""
-    hashes = files.each(IDENTITY, partial(_hashes, files.bins))
-    return hashes.partitionBy(files.bins).mapPartitionsWithIndex(_notes)
+    """What every part must know, in the partition of its number; of later passes, Spark skips what it exchanged."""
+    if files.notes is None:
+        hashes = files.each(IDENTITY, partial(_hashes, files.bins)).partitionBy(files.bins)
+        files.notes = hashes.mapPartitionsWithIndex(_notes).partitionBy(files.bins)
+    return files.notes
 
 
 def has_repeats(frame: Frame) -> bool:
     """Whether an impression of a data frame came twice."""
-    hashes = frame.each(IDENTITY, partial(_hashes, frame.bins)).partitionBy(frame.bins)
-    return any(value for _, value in unpacked(hashes.mapPartitionsWithIndex(_repeated).collect()))
+    if frame.has_repeats is None:
+        hashes = frame.each(IDENTITY, partial(_hashes, frame.bins)).partitionBy(frame.bins)
+        frame.has_repeats = any(value for _, value in unpacked(hashes.mapPartitionsWithIndex(_repeated).collect()))
+    return frame.has_repeats
 
 
 def _hashes(bins: int, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Item]:

@@ -59,6 +59,7 @@ class Files:
         found = parts.parts_of(paths, self._context.defaultParallelism, number)
         self._parts = self._context.broadcast(found)
         self.bins = self._number = len(found)
+        self.notes: RDD[Packed] | None = None  # of repeats, once they were looked for
 
     def each(self, projection: Projection, function: OfBatches) -> RDD[Packed]:
         """What a function makes of every part."""
@@ -66,9 +67,8 @@ class Files:
         return numbers.flatMap(partial(_of_part, self._parts, projection, function))
 
     def with_notes(self, notes: RDD[Packed], projection: Projection, function: OfNotes) -> RDD[Packed]:
-        """The same, with the notes that bear the number of the part."""
-        placed = notes.partitionBy(self._number)
-        return placed.mapPartitionsWithIndex(partial(_with_notes, self._parts, projection, function))
+        """The same, with notes, which are where the part is."""
+        return notes.mapPartitionsWithIndex(partial(_with_notes, self._parts, projection, function))
 
 
 OfNotes = Callable[[int, Iterator[pa.RecordBatch], list[Any]], Iterable[Item]]
@@ -96,6 +96,7 @@ class Frame:
             raise DataError("a data frame of Spark Connect has no partitions to count on; use a classic session")
         self.frame = frame
         self.bins = frame.sparkSession.sparkContext.defaultParallelism
+        self.has_repeats: bool | None = None  # until they were looked for
 
     def each(self, projection: Projection, function: OfBatches) -> RDD[Packed]:
         """What a function makes of every partition."""

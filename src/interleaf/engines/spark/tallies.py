@@ -15,14 +15,15 @@ from interleaf.engines.choice import is_frame
 from interleaf.engines.crawlers import frequent, together, visits
 from interleaf.engines.packed import of_bytes
 from interleaf.engines.spark import repeats as of_log
+from interleaf.engines.spark import sessions
 from interleaf.engines.spark.rows import Files, Frame, Item, Packed, added, in_bins, packed, schema_in_utc, unpacked
 from interleaf.engines.spark.session import session
 from interleaf.engines.work import Task, repeats, work
-from interleaf.errors import DataError
 from interleaf.log.arrow import checked
 from interleaf.log.projection import Projection
 from interleaf.methods.arrays import Array
 from interleaf.tally import Tally
+from interleaf.tally.merge import absorb
 from interleaf.tally.seen import Sample, Seen
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 MOST = 2**40  # impressions of one partition that are told apart: all of them
 Count = Callable[[Task, Iterator[pa.RecordBatch], Seen], Any]
+Make = Callable[[Task, int, Iterator[pa.RecordBatch], Seen], Iterable[Item]]
 Add = Callable[[Any, Any], Any]
 
 
@@ -46,8 +48,6 @@ def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
     `parts`: into how many the files are cut, where row groups allow; by default as many as there are cores, and more
     where they would hold more than two million rows each.
     """
-    if task.scoring.sessions is not None:
-        raise DataError("sessions are put together on one machine; leave out sessions, or use engine 'local'")
     rows = opened(source, parts)
     sums: Sums = of_bytes(summed(rows, task, counted, added_sums))
     if sums.book.lacks_ranks and task.scoring.scheme is None:
@@ -55,6 +55,8 @@ def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
         sums = of_bytes(summed(rows, task, counted, added_sums))
     tally = sums.book.close()
     tally.sample = sums.sample
+    if task.scoring.sessions is not None:
+        _add_sessions(rows, task, tally)
     return tally
 
 
@@ -70,38 +72,56 @@ def opened(source: Any, parts: int = 0) -> Files | Frame:
 
 def summed(rows: Files | Frame, task: Task, count: Count, add: Add) -> bytes:
     """What `count` makes of every part, added up on the executors: packed, as the driver gets it."""
-    if task.exclusion.most_impressions is not None:
-        task = replace(task, crawlers=_crawlers(rows, task.exclusion.most_impressions))
-    found = added(_counted(rows, task, partial(count, task)), add)
+    return _whole(_items(rows, task, partial(_counted, count)), add)
+
+
+def _whole(items: RDD[Packed], add: Add) -> bytes:
+    found = added(items, add)
     list(unpacked([(0, found)]))  # raises what went wrong
     return found
 
 
-def _counted(rows: Files | Frame, task: Task, count: Callable[[Iterator[pa.RecordBatch], Seen], Any]) -> RDD[Packed]:
-    """The sums of every part, with repeats left out.
+def _counted(count: Count, task: Task, number: int, batches: Iterator[pa.RecordBatch], seen: Seen) -> Iterable[Item]:
+    return [(number, count(task, batches, seen))]
+
+
+def _items(rows: Files | Frame, task: Task, make: Make) -> RDD[Packed]:
+    """What is made of every part, with repeats left out.
 
     The partitions of a data frame have no order and may be other ones when it is computed again: so where impressions
     came twice, it is shuffled by impression, and of each the earliest is kept.
     """
+    if task.exclusion.most_impressions is not None:
+        task = replace(task, crawlers=_crawlers(rows, task.exclusion.most_impressions))
     projection = Projection(task.columns, task.spare_columns)
     if isinstance(rows, Files):
-        return rows.with_notes(of_log.notes_of(rows), projection, partial(_of_part, count))
+        return rows.with_notes(of_log.notes_of(rows), projection, partial(_of_part, make, task))
     if of_log.has_repeats(rows):
-        return rows.gathered_by("impression", "time").each(projection, partial(_of_partition, count, MOST))
-    return rows.each(projection, partial(_of_partition, count, 0))
+        return rows.gathered_by("impression", "time").each(projection, partial(_of_partition, make, task, MOST))
+    return rows.each(projection, partial(_of_partition, make, task, 0))
 
 
-def _of_part(count: Any, number: int, batches: Iterator[pa.RecordBatch], notes: list[Any]) -> Iterable[Item]:
-    return [(number, count(batches, of_log.Shared(notes)))]
+def _of_part(
+    make: Make, task: Task, number: int, batches: Iterator[pa.RecordBatch], notes: list[Any]
+) -> Iterable[Item]:
+    return make(task, number, batches, of_log.Shared(notes))
 
 
-def _of_partition(count: Any, room: int, number: int, batches: Iterator[pa.RecordBatch]) -> Iterable[Item]:
-    return [(number, count(batches, Seen(room) if room else of_log.Shared([])))]
+def _of_partition(make: Make, task: Task, room: int, number: int, batches: Iterator[pa.RecordBatch]) -> Iterable[Item]:
+    return make(task, number, batches, Seen(room) if room else of_log.Shared([]))
+
+
+def _add_sessions(rows: Files | Frame, task: Task, total: Tally) -> None:
+    """Count sessions into the tally of a log: its rows meet by unit, on executors, and what comes here are sums."""
+    waiting = _items(rows, task, partial(sessions.by_unit, total.about)).partitionBy(rows.bins)
+    timeout = task.scoring.sessions or 0.0
+    tallies = waiting.mapPartitionsWithIndex(partial(sessions.tallied, total.about, list(total.arms), timeout))
+    absorb(total, of_bytes(_whole(tallies, sessions.added)))
 
 
 def counted(task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> Sums:
     """Rows in a book, but for those that came before."""
-    book, sample = Book(task), Sample()
+    book, sample = Book(task, waits=False), Sample()
     for batch in batches:
         for worked in work(batch, task, repeats(batch, seen, sample)):
             book.add(worked)

@@ -7,6 +7,7 @@ markup.py       captions from texts with <b> and <em>
 measures.py     what a caption looks like, in numbers
 features.py     the table of features, and codes of results
 results.py      results of a log, page after page
+settings.py     how a log is diagnosed
 tuning.py       thresholds from data
 patterns.py     results that look alike, counted
 logistic.py     logistic regression on counts
@@ -22,14 +23,16 @@ segments.py     by which kinds of queries
 preferences.py  which of two clicked results is better
 page.py         one page explained
 verdict.py      whether captions explain a preference
-diagnose.py     all of it
+survey.py       sums that models are learned from
+findings.py     sums of what is found with them
+diagnose.py     all of it, here or on Spark
 report.py       all findings
 """
 
-from interleaf.refine.caption.diagnose import Settings as Settings
 from interleaf.refine.caption.diagnose import diagnose as diagnose
 from interleaf.refine.caption.features import FEATURES as FEATURES
 from interleaf.refine.caption.features import Feature as Feature
 from interleaf.refine.caption.markup import caption as caption
 from interleaf.refine.caption.model import Model as Model
 from interleaf.refine.caption.report import CaptionReport as CaptionReport
+from interleaf.refine.caption.settings import Settings as Settings

@@ -33,6 +33,11 @@ class Gradients:
         _spread(columns, residuals, results.bucket[rows], self.units)
         _spread(columns, residuals, query, self.queries)
 
+    def merge(self, other: Gradients) -> None:
+        """Count those of other results in."""
+        self.units += other.units
+        self.queries += other.queries
+
     def covariance(self) -> Array | None:
         """That of the weights between queries; None where those are too few to tell."""
         number = int((self.queries != 0).any(axis=1).sum())

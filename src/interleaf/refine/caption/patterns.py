@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
+from interleaf.engines.groups import grouped
 from interleaf.methods.arrays import Array
 from interleaf.refine.caption.features import FIRST
 
@@ -43,17 +43,13 @@ class Patterns:
         """With these features alone: fewer patterns."""
         return Patterns(*_grouped(self.codes[:, [*range(FIRST), *(FIRST + one for one in features)]], *self._parts[1:]))
 
+    def ordered(self) -> Patterns:
+        """In an order of their own, so that fits to them are the same, however the results came."""
+        order = np.lexsort(_packed(self.codes))
+        return Patterns(*(part[order] for part in self._parts))
+
     def __len__(self) -> int:
         return len(self.rows)
-
-
-def grouped(keys: Sequence[Array], values: Sequence[tuple[Array, str]]) -> list[Array]:
-    """Rows with the same keys as one: the keys, and each value by its rule (`sum`, `min`, `max`); in no order."""
-    names = [f"key {place}" for place in range(len(keys))]
-    columns = dict(zip(names, keys, strict=True)) | {f"{place}": array for place, (array, _) in enumerate(values)}
-    rules = [(f"{place}", rule) for place, (_, rule) in enumerate(values)]
-    found = pa.table(columns).group_by(names, use_threads=False).aggregate(rules)
-    return [found.column(name).to_numpy() for name in [*names, *(f"{place}_{rule}" for place, rule in rules)]]
 
 
 def _grouped(codes: Array, rows: Array, clicks: Array) -> tuple[Array, Array, Array]:

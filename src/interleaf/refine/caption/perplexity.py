@@ -56,6 +56,11 @@ class Losses:
             for segment, member in enumerate(members):
                 self._sums[segment, number] += np.bincount(bucket[member], losses[member], BUCKETS)
 
+    def merge(self, other: Losses) -> None:
+        """Count the losses of other results in."""
+        self._sums += other._sums
+        self._counts += other._counts
+
     def perplexities(self) -> tuple[Perplexity, ...]:
         """By segment and model, in their order."""
         found = []

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from interleaf.engines.groups import Groups
 from interleaf.methods.arrays import Array
 from interleaf.refine.caption.model import Model
-from interleaf.refine.caption.patterns import grouped
 from interleaf.refine.caption.results import Results
 
 
@@ -33,7 +33,7 @@ class Preferences:
 
     def __init__(self, models: Mapping[str, Model]) -> None:
         self._models = models
-        self._parts: list[list[Array]] = []
+        self._clicks = Groups(2, ["sum", "min", "max", "max", *["sum"] * len(models)])
 
     def add(self, results: Results, codes: Array) -> None:
         """Count clicks in."""
@@ -43,13 +43,15 @@ class Preferences:
             results.queries[results.page[rows]], results.documents[rows], np.ones(len(rows)), unit, unit,
             results.grades[rows].astype(np.int64), *(model.attraction(codes[rows]) for model in self._models.values()),
         ]  # fmt: skip
-        self._parts.append(_by_document(columns))
+        self._clicks.add(columns)
+
+    def merge(self, other: Preferences) -> None:
+        """Count other clicks in."""
+        self._clicks.merge(other._clicks)
 
     def found(self) -> tuple[Preference, ...]:
         """What the models say of every pair that judges tell apart."""
-        if not self._parts:
-            return ()
-        whole = _by_document([np.concatenate(columns) for columns in zip(*self._parts, strict=True)])
+        whole = self._clicks.columns
         better, worse = _pairs(*whole[:6])
         found = []
         for number, name in enumerate(self._models):
@@ -59,11 +61,6 @@ class Preferences:
             correct, incorrect = int((gap > 0).sum()), int((gap < 0).sum())
             found.append(Preference(name, correct, int((gap == 0).sum()), incorrect, _sign_test(correct, incorrect)))
         return tuple(found)
-
-
-def _by_document(columns: list[Array]) -> list[Array]:
-    rules = ["sum", "min", "max", "max", *["sum"] * (len(columns) - 6)]
-    return grouped(columns[:2], list(zip(columns[2:], rules, strict=True)))
 
 
 def _pairs(

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from os import PathLike
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from interleaf import buckets, log
+from interleaf import buckets
 from interleaf.decode import Decoded, Decoding
 from interleaf.decode.attributes import attribute, excluded
 from interleaf.decode.columns import Lists, column, lists, numbers, texts
-from interleaf.engines.local import opened
 from interleaf.engines.work import Task
 from interleaf.methods.arrays import Array
 from interleaf.refine.caption.measures import measure
 from interleaf.schema import SCHEMA
-from interleaf.tally.seen import Sample
 
 QUERY = "interleaf-query"  # the salt of its hash
 NO_CAPTIONS = "no captions"
@@ -100,48 +97,22 @@ class Results:
                 yield page, self._batch.column("captions")[row].as_py()
 
 
-class Pages:
-    """A log that can be read again and again; `dropped` counts what the last reading could not use, by reason."""
-
-    def __init__(self, source: Any, task: CaptionTask, progress: log.Progress | None = None) -> None:
-        self._source = source if _is_lasting(source) else _held(source, task)
-        self._task, self._progress = task, progress
-        self.dropped: Counter[str] = Counter()
-
-    def __iter__(self) -> Iterator[Results]:
-        self.dropped = Counter()
-        task, reading, batches = opened(self._source, self._task, Sample(), self._progress)
-        for batch, repeated in batches:
-            yield from self._results(batch, task, repeated)
-        self.dropped += reading.dropped
-
-    def _results(self, batch: pa.RecordBatch, task: Task, repeated: Array) -> Iterator[Results]:
-        decoding = Decoding(batch, task.scoring.counting, task.wants, repeated)
-        left_out = excluded(batch, decoding.unit, task.exclusion, task.crawlers) if task.exclusion else {}
-        array = column(batch, "captions")
-        captions = lists(pa.nulls(batch.num_rows, SCHEMA.field("captions").type) if array is None else array)
-        measures = measure(captions.values[int(captions.offsets[0]) : int(captions.offsets[-1])])
-        left_out |= {NO_CAPTIONS: ~captions.there}
-        for decoded in decoding:
-            self.dropped += decoded.dropped
-            marked = {rule: rows[decoded.rows] for rule, rows in left_out.items()}
-            marked[UNEVEN] = np.diff(captions.offsets)[decoded.rows] != decoded.counts
-            keep = np.ones(len(decoded.rows), np.bool_)
-            for reason, rows in marked.items():
-                self.dropped[reason] += int((rows & keep).sum())
-                keep &= ~rows
-            if keep.any():
-                yield Results(batch, decoded.only(keep), captions, measures)
-        self.dropped = +(self.dropped + decoding.dropped)
-
-
-def _is_lasting(source: Any) -> bool:
-    """Whether it can be read twice; a stream cannot."""
-    if isinstance(source, (str, PathLike, pa.Table, pa.RecordBatch)):
-        return True
-    return isinstance(source, Sequence) and all(isinstance(one, (str, PathLike)) for one in source)
-
-
-def _held(source: Any, task: CaptionTask) -> pa.Table:
-    """A stream in memory."""
-    return pa.Table.from_batches(list(log.read(source, task.columns)))
+def results_of(batch: pa.RecordBatch, task: Task, repeated: Array, dropped: Counter[str]) -> Iterator[Results]:
+    """The results of a batch's impressions that have captions; the others are counted as dropped, by reason."""
+    decoding = Decoding(batch, task.scoring.counting, task.wants, repeated)
+    left_out = excluded(batch, decoding.unit, task.exclusion, task.crawlers) if task.exclusion else {}
+    array = column(batch, "captions")
+    captions = lists(pa.nulls(batch.num_rows, SCHEMA.field("captions").type) if array is None else array)
+    measures = measure(captions.values[int(captions.offsets[0]) : int(captions.offsets[-1])])
+    left_out |= {NO_CAPTIONS: ~captions.there}
+    for decoded in decoding:
+        dropped.update(decoded.dropped)
+        marked = {rule: rows[decoded.rows] for rule, rows in left_out.items()}
+        marked[UNEVEN] = np.diff(captions.offsets)[decoded.rows] != decoded.counts
+        keep = np.ones(len(decoded.rows), np.bool_)
+        for reason, rows in marked.items():
+            dropped[reason] += int((rows & keep).sum())
+            keep &= ~rows
+        if keep.any():
+            yield Results(batch, decoded.only(keep), captions, measures)
+    dropped.update(decoding.dropped)

@@ -39,6 +39,7 @@ from interleaf.refine.caption.results import Results
 from interleaf.schema import INTERLEAVED
 from interleaf.score import Scoring, usable
 from interleaf.stats.compare import Estimate
+from interleaf.tally.scores import reordered_columns
 
 PLAIN = "plain"
 KINDS = (PLAIN, ODDS, PROBABILITY)
@@ -81,6 +82,16 @@ class _Sums:
         self.score_slopes = np.zeros((len(KINDS), self.pairs, parameters))
         self.weight_slopes = np.zeros((len(KINDS), parameters))
 
+    def merge(self, other: _Sums, order: Sequence[int]) -> None:
+        """Count other sums in, whose ranker order[i] is here in place i."""
+        self.impressions += other.impressions
+        self.clicks += other.clicks
+        self.dropped += other.dropped
+        self.scores += reordered_columns(other.scores, order, linear=False)
+        self.weights += other.weights
+        self.score_slopes += reordered_columns(other.score_slopes.swapaxes(1, 2), order, linear=False).swapaxes(1, 2)
+        self.weight_slopes += other.weight_slopes
+
 
 class Scores:
     """Scores of a log while it is read: by the method that composed the lists, and by the posterior of another."""
@@ -105,6 +116,16 @@ class Scores:
         for chosen in self._methods(composed):
             sums = self._sums[entry].setdefault(chosen.text, _Sums(len(rankers), len(self._model.parameters)))
             self._score(results, codes, chosen, [design.rankers.index(name) for name in rankers], sums)
+
+    def merge(self, other: Scores) -> None:
+        """Count the scores of other results in."""
+        self._gradients.merge(other._gradients)
+        for entry, by_method in other._sums.items():
+            rankers = self._orders.setdefault(frozenset(entry.rankers), entry.rankers)
+            order = [entry.rankers.index(name) for name in rankers]
+            mine = self._sums[entry._replace(rankers=rankers)]
+            for method, sums in by_method.items():
+                mine.setdefault(method, _Sums(len(rankers), len(self._model.parameters))).merge(sums, order)
 
     def _methods(self, composed: str) -> list[Chosen]:
         """The method that was asked for; or that composed, and lists as if they were of the posterior's."""

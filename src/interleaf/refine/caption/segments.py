@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from interleaf.engines.groups import Groups
 from interleaf.methods.arrays import Array
-from interleaf.refine.caption.patterns import grouped
 from interleaf.refine.caption.results import Results
 
 ALL = "all queries"
@@ -26,42 +26,39 @@ class Queries:
     """Counts of queries, and of clicks on their documents, while a log is read; then the kind of each."""
 
     def __init__(self) -> None:
-        self._asked: list[list[Array]] = []
-        self._clicked: list[list[Array]] = []
+        self._asked, self._clicked = Groups(1, ["sum"]), Groups(2, ["sum"])
 
     def add(self, results: Results) -> None:
         """Count pages in."""
         asked = results.queries
-        self._asked.append(grouped([asked], [(np.ones(len(asked), np.int64), "sum")]))
+        self._asked.add([asked, np.ones(len(asked), np.int64)])
         clicked = np.flatnonzero(results.clicked)
-        keys = [asked[results.page[clicked]], results.documents[clicked]]
-        self._clicked.append(grouped(keys, [(np.ones(len(clicked), np.int64), "sum")]))
+        self._clicked.add([asked[results.page[clicked]], results.documents[clicked], np.ones(len(clicked), np.int64)])
+
+    def merge(self, other: Queries) -> None:
+        """Count those of other pages in."""
+        self._asked.merge(other._asked)
+        self._clicked.merge(other._clicked)
 
     def kinds(self) -> Kinds:
         """The kinds of all queries that were counted."""
-        queries, asked = grouped(*_merged(self._asked, 1))
+        queries, asked = self._asked.columns
         order = np.lexsort((queries, asked))  # of queries that are asked alike, the hash decides
         place = np.empty(len(order))
         place[order] = np.arange(len(order)) + 0.5
         share = place / max(1, len(order))
         frequency = np.where(share > 1 - SHARE, HEAD, np.where(share < SHARE, TAIL, BODY))
-        sort = np.argsort(queries)
-        return Kinds(queries[sort], frequency[sort], self._navigational())
+        return Kinds(queries, frequency, self._navigational())
 
     def _navigational(self) -> Array:
         """The queries whose clicks have an entropy of at most one bit."""
-        queries, _, clicks = grouped(*_merged(self._clicked, 2))
+        queries, _, clicks = self._clicked.columns
         places, whose = np.unique(queries, return_inverse=True)
         total = np.bincount(whose, clicks, len(places))
         shares = clicks / total[whose] if len(clicks) else np.zeros(0)
         entropy = np.bincount(whose, -shares * np.log2(shares), len(places))
         found: Array = places[(entropy <= BITS) & (total >= FEWEST_CLICKS)]
         return found
-
-
-def _merged(parts: list[list[Array]], keys: int) -> tuple[list[Array], list[tuple[Array, str]]]:
-    whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
-    return whole[:keys], [(column, "sum") for column in whole[keys:]]
 
 
 class Kinds:

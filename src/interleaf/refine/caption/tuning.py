@@ -38,6 +38,10 @@ class Table:
         """Count results in."""
         _add(measures, codes, clicked, self.counts)
 
+    def merge(self, other: Table) -> None:
+        """Count other results in."""
+        self.counts += other.counts
+
     @cached_property
     def _down_to(self) -> Array:
         """Counts of results with a value below each."""

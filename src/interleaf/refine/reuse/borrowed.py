@@ -50,14 +50,19 @@ class Borrowed:
             if joined is None or len(set(ranking)) < len(ranking):
                 broken[numbers] = True
             else:
-                self._keep(name, query, ranking, design)
+                self._keep(name, query, ranking, (design.experiment, design.version))
         return broken
 
-    def _keep(self, name: str, query: str, ranking: list[str], design: Design) -> None:
+    def merge(self, other: Borrowed) -> None:
+        """Keep the rankings of later rows, too."""
+        for name, by_query in other.rankings.items():
+            for query, ranking in by_query.items():
+                self._keep(name, query, ranking, other._first[name, query], query in other.changed[name])
+
+    def _keep(self, name: str, query: str, ranking: list[str], here: tuple[str, int], changed: bool = False) -> None:
         kept = self.rankings[name].setdefault(query, ranking)
-        here = (design.experiment, design.version)
         there = self._first.setdefault((name, query), here)
-        if kept == ranking:
+        if kept == ranking and not changed:
             return
         if there != here:
             raise DataError(

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from interleaf import buckets, log
+from interleaf import log
 from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
+from interleaf.engines.passes import Passes
 from interleaf.errors import DataError, MethodError, RankingError
-from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import METHODS, resolve
-from interleaf.refine.history import CLIP, MOST_LOG_WEIGHT
-from interleaf.refine.reuse.chances import log_chances
-from interleaf.refine.reuse.foresee import Lists
-from interleaf.refine.reuse.old import NEVER_SHOWN, NOT_RANKED, Old, Rows, Wanted, nothing_left, read_old
-from interleaf.refine.reuse.outcomes import Scorer, scorer_of
-from interleaf.refine.reuse.rankings import Ranked, Source, by_query, ranked
+from interleaf.refine.history import CLIP
+from interleaf.refine.reuse.borrowed import Borrowed
+from interleaf.refine.reuse.held import Kept, Reread, View
+from interleaf.refine.reuse.looks import Looks
+from interleaf.refine.reuse.old import OldTask, nothing_left
+from interleaf.refine.reuse.outcomes import scorer_of
+from interleaf.refine.reuse.rankings import Source, by_query, ranked
 from interleaf.refine.reuse.record import Reused
 from interleaf.refine.reuse.report import Found, reported
-from interleaf.refine.reuse.robust import GROUPS, Robust, impressions_of
-from interleaf.refine.reuse.sums import Weighted
-
-CHUNK = 65_536
+from interleaf.refine.reuse.robust import Robust
+from interleaf.refine.reuse.survey import Survey
+from interleaf.refine.reuse.weigh import Weigher
+from interleaf.score import Scoring
 
 
 def reuse(
@@ -40,6 +39,7 @@ def reuse(
     experiment: str | None = None,
     version: int | None = None,
     exclude: Exclusion | None = None,
+    engine: str | None = None,
     clip: float = CLIP,
     confidence: float = 0.95,
     seed: int = 0,
@@ -51,7 +51,8 @@ def reuse(
     documents. `rankings` are those of the new rankers by name: the path of a TREC run, a mapping from queries to
     documents, a function of a query; None stands for the log's own ranker of that name, where rankings are logged.
     `method` is what the new rankers would be compared by, as the old ones if left out; `events` are the kinds of events
-    that count as a click. `clip` bounds the weights of the clipped estimate, `seed` draws the new rankers' lists.
+    that count as a click. `clip` bounds the weights of the clipped estimate, `seed` draws the new rankers' lists. The
+    log is held in memory; with `engine="spark"` executors read it three times instead.
     """
     if len(rankings) < 2:
         raise RankingError(f"{len(rankings)} new rankers cannot be compared; give at least 2")
@@ -60,117 +61,52 @@ def reuse(
     counting = Counting(events, dwell, first, window)
     if set(counting.weights.values()) != {1.0}:
         raise DataError(f"old impressions are scored by clicks alike, not by {counting}; give kinds without weights")
-    borrowed = [name for name, source in rankings.items() if source is None]
-    wanted = Wanted(counting, experiment, version, exclude or Exclusion(), borrowed)
-    old = read_old(log, wanted, progress)
-    scorer = scorer_of(method or _method(old), scheme, len(rankings))
-    new = ranked(_by_query(old, rankings), int(old.rows.counts.max(initial=1)))
-    return reused(old, new, scorer, clip, confidence, seed)
+    borrowed = tuple(name for name, source in rankings.items() if source is None)
+    task = OldTask(Scoring(counting=counting), (), exclude or Exclusion(), experiment, version, rankers=borrowed)
+    passes = Passes(log, task, engine, progress)
+    survey = passes.summed(Survey(borrowed, keep=not passes.on_spark), Survey.read)
+    if not survey.longest:
+        raise nothing_left(survey.dropped)
+    scorer = scorer_of(method or _method(survey), scheme, len(rankings))
+    new = ranked(_by_query(survey, rankings), max(survey.longest.values()))
+    if not new.queries:
+        raise DataError("the new rankers rank no query of the log; rankings are found by the text of its column query")
+    view = View(new, scorer, max(survey.longest[name] for name in new.queries))
+    lists = Reread(passes, view) if survey.kept is None else Kept(survey.kept, view, survey.dropped)
+    return reused(lists, view, survey.borrowed, clip, confidence, seed)
 
 
 def reused(
-    old: Old, new: Ranked, scorer: Scorer, clip: float = CLIP, confidence: float = 0.95, seed: int = 0
+    lists: Kept | Reread, view: View, borrowed: Borrowed, clip: float = CLIP, confidence: float = 0.95, seed: int = 0
 ) -> Reused:
-    """The same, of a log that has been read, and rankings that are numbered."""
-    found = _summed(_held(old, new, scorer), new, scorer, clip, ("reuse", seed))
-    return reported(found, new.rankers, scorer, old, confidence)
+    """The same, of old lists as the new rankers see them."""
+    new, scorer = view.new, view.scorer
+    looks = lists.summed(Looks(len(new.queries), view.longest, scorer.rankers), Looks.add)
+    if not looks.impressions:
+        raise nothing_left(looks.dropped)
+    robust = None
+    if scorer.foreseeable and looks.clicked:
+        robust = Robust(scorer, new, looks.cells, looks.counts, view.longest)
+    has_joint = scorer.independent and not looks.unowned
+    weigher = Weigher(new, scorer, robust, has_joint, looks.group_of, clip, ("reuse", seed))
+    weighings = lists.summed(weigher.empty(), weigher.add)
+    return reported(Found(looks, weighings, robust), new.rankers, scorer, borrowed, confidence)
 
 
-def _method(old: Old) -> str:
+def _method(survey: Survey) -> str:
     """What most of the log was composed by, of what new rankers can be compared by; else one that fits any list."""
-    for method, _ in old.composed(old.rows).most_common():
+    for method, _ in survey.methods.most_common():
         if resolve(method).method.short:
             return method
     return next(name for name, method in METHODS.items() if method.claims.reusable)
 
 
-def _by_query(old: Old, rankings: Mapping[str, Source | None]) -> dict[str, Mapping[str, Any]]:
+def _by_query(survey: Survey, rankings: Mapping[str, Source | None]) -> dict[str, Mapping[str, Any]]:
+    """Rankings of the log's queries, in the order of their names: the same, however the log was read."""
     found: dict[str, Mapping[str, Any]] = {}
     for name, source in rankings.items():
-        if source is None and not old.borrowed.rankings[name]:
+        given = survey.borrowed.rankings[name] if source is None else source
+        if source is None and not given:
             raise DataError(f"the log has no rankings of a ranker {name!r}; give its new rankings, or log them")
-        found[name] = old.borrowed.rankings[name] if source is None else by_query(source, old.queries, name)
+        found[name] = by_query(given, sorted(survey.longest), name)
     return found
-
-
-class Held(NamedTuple):
-    """The old impressions that the new rankers have rankings for.
-
-    `rows.query` now counts the queries of the new rankings; `entries` are the documents there; `pages` is how long the
-    new rankers' list would be, `possible` whether it could be the old one; and the logs of the weights.
-    """
-
-    rows: Rows
-    entries: Array
-    pages: Array
-    possible: Array
-    log_weight: Array
-    log_joint: Array
-
-
-def _held(old: Old, new: Ranked, scorer: Scorer) -> Held:
-    names = np.array([new.queries.get(name, -1) for name in old.queries], np.int64)
-    rows = old.rows._replace(query=names[old.rows.query])
-    old.dropped[NOT_RANKED] += int((rows.query < 0).sum())
-    rows = rows.only(rows.query >= 0)
-    if not len(rows.query):
-        raise DataError("the new rankers rank no query of the log; rankings are found by the text of its column query")
-    held = _weighed(rows, new, scorer)
-    wrong = held.log_weight > MOST_LOG_WEIGHT
-    old.dropped[NEVER_SHOWN] += int(wrong.sum())
-    if wrong.all():
-        raise nothing_left(old.dropped)
-    return Held(held.rows.only(~wrong), *(values[~wrong] for values in held[1:]))
-
-
-def _weighed(rows: Rows, new: Ranked, scorer: Scorer) -> Held:
-    inside = np.arange(rows.documents.shape[1]) < rows.counts[:, None]
-    entries = np.where(inside, new.find(rows.query, rows.documents), -1)
-    cut = (rows.union > 0) & (rows.counts < rows.union)
-    # A list that ended for want of documents does not say how long the page might be: take the longest list's length.
-    pages = np.where(cut, rows.counts, rows.counts.max(initial=1))
-    lengths = np.minimum(pages, new.union[rows.query])
-    possible = ((entries >= 0) | ~inside).all(axis=1) & (rows.counts == lengths)
-    log_weight, log_joint = np.full((2, len(rows.query)), -np.inf)
-    for part in _parts(np.flatnonzero(possible)):
-        some = impressions_of(new, rows.query[part], np.maximum(entries[part], 0), rows.teams[part])
-        of_list, of_joint = log_chances(scorer.chosen, some, rows.counts[part])
-        log_weight[part], log_joint[part] = of_list - rows.log_chance[part], of_joint - rows.log_joint[part]
-    return Held(rows, entries, pages, possible, log_weight, log_joint)
-
-
-def _summed(held: Held, new: Ranked, scorer: Scorer, clip: float, key: Any) -> Found:
-    """All estimators' sums, in one pass over the impressions."""
-    rows, bucket, usable = held.rows, buckets.buckets(held.rows.unit), held.log_weight > -np.inf
-    groups = np.unique(bucket % GROUPS, return_inverse=True)[1]
-    robust = None
-    if scorer.foreseeable and rows.clicks.any():
-        robust = Robust(scorer, new, held.entries, rows.clicks, groups)
-        robust.foresee(rows.query, held.pages, groups, key)
-    sums = {name: Weighted(scorer.columns) for name in ("unweighted", "weighted", "clipped", "joint")}
-    owned = (rows.rankers == scorer.rankers) & ~np.isnan(held.log_joint)
-    has_joint = scorer.independent and bool(owned[held.possible].all())
-    for part in _parts(np.arange(len(bucket))):
-        some, weights = held.possible[part], np.exp(held.log_weight[part])
-        entries = np.maximum(held.entries[part], 0)
-        lists = impressions_of(new, rows.query[part], entries, rows.teams[part])
-        outcomes = np.zeros((len(part), scorer.columns))
-        outcomes[some] = scorer(_only(lists, some), rows.counts[part][some], rows.clicks[part][some])
-        kept = np.minimum(weights, clip)
-        sums["unweighted"].add(bucket[part], usable[part].astype(np.float64), outcomes)
-        sums["weighted"].add(bucket[part], weights, outcomes)
-        sums["clipped"].add(bucket[part], kept, outcomes, weights - kept)
-        if has_joint:
-            observed = scorer.observed(lists, rows.clicks[part])
-            sums["joint"].add(bucket[part], np.exp(held.log_joint[part]), observed)
-        if robust is not None:
-            robust.mend(Lists(lists, entries, rows.counts[part], groups[part]), weights, outcomes)
-    return Found(rows, bucket, usable, sums, robust)
-
-
-def _only(impressions: Impression, keep: Array) -> Impression:
-    return Impression(*(values[keep] for values in impressions))
-
-
-def _parts(rows: Array) -> list[Array]:
-    return [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]

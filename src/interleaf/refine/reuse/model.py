@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.compiled import kernel, part
+from interleaf.engines.groups import Groups
 from interleaf.methods.arrays import Array
 from interleaf.refine.reuse.prior import regressed
 
@@ -45,21 +46,39 @@ class Models(NamedTuple):
     attention: Array
 
 
+class Looked:
+    """Cells while lists are read, of so many positions and groups; those of parts of a log make one."""
+
+    def __init__(self, positions: int, groups: int) -> None:
+        self._places, self._groups = positions * STATES, groups
+        self._counts = Groups(1, ["sum", "sum"])
+
+    def add(self, entries: Array, clicks: Array, groups: Array) -> None:
+        """Count lists `entries[row, position]` in (-1: nothing to learn there)."""
+        rows, positions = np.nonzero(entries >= 0)
+        above = np.cumsum(clicks, axis=1, dtype=np.int64) - clicks
+        places = positions * STATES + np.minimum(above[rows, positions], STATES - 1)
+        numbers = (entries[rows, positions].astype(np.int64) * self._places + places) * self._groups + groups[rows]
+        self._counts.add([numbers, np.ones(len(rows), np.int64), clicks[rows, positions].astype(np.int64)])
+
+    def merge(self, other: Looked) -> None:
+        """Count the cells of other lists in."""
+        self._counts.merge(other._counts)
+
+    @property
+    def cells(self) -> Cells:
+        """All of them, by entry, place and group."""
+        numbers, shown, clicked = self._counts.columns
+        place, group = numbers // self._groups % self._places, numbers % self._groups
+        entry = numbers // self._groups // self._places
+        return Cells(entry, place, group, shown.astype(np.float64), clicked.astype(np.float64))
+
+
 def cells(entries: Array, clicks: Array, groups: Array, count: int) -> Cells:
-    """The cells of lists `entries[row, position]` (-1: nothing to learn there); `count` groups."""
-    rows, positions = np.nonzero(entries >= 0)
-    above = np.cumsum(clicks, axis=1, dtype=np.int64) - clicks
-    places = positions * STATES + np.minimum(above[rows, positions], STATES - 1)
-    width = entries.shape[1] * STATES
-    codes = (entries[rows, positions].astype(np.int64) * width + places) * count + groups[rows]
-    found, cell = np.unique(codes, return_inverse=True)
-    return Cells(
-        found // count // width,
-        found // count % width,
-        found % count,
-        np.bincount(cell, minlength=len(found)).astype(np.float64),
-        np.bincount(cell, clicks[rows, positions], len(found)),
-    )
+    """The cells of lists; `count` groups."""
+    looked = Looked(entries.shape[1], count)
+    looked.add(entries, clicks, groups)
+    return looked.cells
 
 
 def fit(cells: Cells, about: Array, positions: int, groups: int) -> Models:

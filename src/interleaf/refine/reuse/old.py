@@ -1,27 +1,26 @@
-"""The old log, read whole: for each impression the query, what was shown and clicked, and how likely the list was."""
+"""The old log: for each impression the query, what was shown and clicked, and how likely the list was."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from interleaf import buckets, log
-from interleaf.decode import COLUMNS, Counting, Decoded, Decoding, Design
-from interleaf.decode.attributes import Exclusion, excluded
+from interleaf import buckets
+from interleaf.decode import Decoded, Decoding, Design, identities
+from interleaf.decode.attributes import excluded
 from interleaf.decode.columns import codes, column, lists, numbers, texts, there
-from interleaf.engines.work import repeats
+from interleaf.engines.work import Task
 from interleaf.errors import DataError, MethodError
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import Chosen, resolve
 from interleaf.refine.reuse.borrowed import Borrowed
 from interleaf.refine.reuse.chances import log_chances
 from interleaf.schema import INTERLEAVED
-from interleaf.tally.seen import Seen
 
 NO_QUERY, NO_CHANCE = "no query", "no list probability: it is not logged, and {} cannot tell it from what is"
 NEVER_SHOWN = "a list that its own method would never show"
@@ -34,9 +33,10 @@ ROUNDING = 1e-9  # a log_probability may be so much above 0
 class Rows(NamedTuple):
     """Impressions by row: documents as hashes, and the logs of P(L) and P(L, a); 0 for a union that is not known.
 
-    `method` is the number of the one that composed the list.
+    `identity` is the hash of the impression.
     """
 
+    identity: Array
     query: Array
     documents: Array
     counts: Array
@@ -47,29 +47,18 @@ class Rows(NamedTuple):
     rankers: Array
     log_chance: Array
     log_joint: Array
-    method: Array
 
     def only(self, keep: Array) -> Rows:
         """The rows that a mask keeps."""
         return Rows(*(values[keep] for values in self))
 
 
-@dataclass
-class Old:
-    """An old log: its rows, the names behind their queries and methods, and what was dropped.
-
-    `borrowed` are old rankers' own rankings, where asked for.
-    """
+class Old(NamedTuple):
+    """Impressions of an old log that one method composed, and the names behind the numbers of their queries."""
 
     rows: Rows
-    queries: list[str]
-    methods: list[str]
-    dropped: Counter[str]
-    borrowed: Borrowed
-
-    def composed(self, rows: Rows) -> Counter[str]:
-        """How many of these rows each method composed."""
-        return Counter({self.methods[number]: int((rows.method == number).sum()) for number in np.unique(rows.method)})
+    queries: Sequence[str]
+    method: str
 
 
 def nothing_left(dropped: Counter[str]) -> DataError:
@@ -82,95 +71,61 @@ def nothing_left(dropped: Counter[str]) -> DataError:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to read of a log: which events count, what to leave out; and which rankers' rankings to keep."""
+class OldTask(Task):
+    """What to read of a log; and which of its rankers' rankings to keep."""
 
-    counting: Counting = field(default_factory=Counting)
-    experiment: str | None = None
-    version: int | None = None
-    exclude: Exclusion = field(default_factory=Exclusion)
-    rankers: Collection[str] = ()
+    rankers: tuple[str, ...] = ()
 
-    def takes(self, design: Design) -> bool:
-        """Whether rows of this design are wanted; lists that were not drawn say nothing of others."""
-        asked = self.experiment in (None, design.experiment) and self.version in (None, design.version)
-        return asked and design.arm == INTERLEAVED
+    def wants(self, design: Design) -> bool:
+        """Whether rows of this design were asked for; lists that were not drawn say nothing of others."""
+        return super().wants(design) and design.arm == INTERLEAVED
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
-        dwell = ("events.dwell",) if self.counting.dwell is not None else ()
-        attributes = ("attributes",) if self.exclude.attributes else ()
-        return (*COLUMNS, "query", "documents", "rankings", "log_probability", *dwell, *attributes)
+        """The columns that are always read."""
+        return tuple(dict.fromkeys([*super().columns, "query", "documents", "rankings", "log_probability"]))
+
+    @property
+    def spare_columns(self) -> dict[str, tuple[str, ...]]:
+        """None: all are read."""
+        return {}
 
 
-def read_old(source: Any, wanted: Wanted, progress: log.Progress | None = None) -> Old:
-    """Read a log whose lists were drawn by chance."""
-    reading = log.read(source, wanted.columns, progress=progress)
-    seen, reader = Seen(expected=reading.rows or 0), _Reader(wanted)
-    for batch in reading:
-        reader.add(batch, repeats(batch, seen))
-    reader.dropped += reading.dropped
-    return reader.close()
+class Reader:
+    """A batch on its way to rows: iterate over those of each method.
 
+    `borrowed` are old rankers' own rankings, where asked for; `dropped` counts what cannot be used, by reason.
+    """
 
-class _Reader:
-    """Rows as they come, batch by batch."""
+    def __init__(self, batch: pa.RecordBatch, task: OldTask, repeated: Array, dropped: Counter[str]) -> None:
+        self._batch, self.dropped = batch, dropped
+        self._decoding = Decoding(batch, task.scoring.counting, task.wants, repeated)
+        for rule, rows in excluded(batch, self._decoding.unit, task.exclusion, task.crawlers).items():
+            self._decoding.leave_out(rule, rows)
+        array = column(batch, "query")
+        self._queries, self._names = codes(pa.nulls(batch.num_rows, pa.string()) if array is None else array)
+        self._decoding.leave_out(NO_QUERY, self._queries < 0)
+        self.borrowed = Borrowed(task.rankers)
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._wanted = wanted
-        self._numbers: dict[str, int] = {}
-        self._parts: list[Rows] = []
-        self._units: list[Array] = []
-        self._borrowed = Borrowed(wanted.rankers)
-        self._methods: dict[str, int] = {}
-        self.dropped: Counter[str] = Counter()
-
-    def add(self, batch: pa.RecordBatch, repeated: Array) -> None:
-        queries, names = self._queries(batch)
-        documents, chances = _documents(batch), column(batch, "log_probability")
-        logged = np.full(batch.num_rows, np.nan) if chances is None else _logged(chances)
-        decoding = Decoding(batch, self._wanted.counting, self._wanted.takes, repeated)
-        self._units.append(decoding.unit)
-        for rule, rows in excluded(batch, decoding.unit, self._wanted.exclude, np.zeros(0, np.uint64)).items():
-            decoding.leave_out(rule, rows)
-        decoding.leave_out(NO_QUERY, queries < 0)
-        for part in decoding:
-            self.dropped += part.dropped
-            decoded = self._borrow(batch, part, queries, names)
+    def __iter__(self) -> Iterator[Old]:
+        documents, chances = _documents(self._batch), column(self._batch, "log_probability")
+        logged = np.full(self._batch.num_rows, np.nan) if chances is None else _logged(chances)
+        identity = np.zeros(self._batch.num_rows, np.uint64)
+        places, identity[places] = identities(self._batch)
+        for part in self._decoding:
+            self.dropped.update(part.dropped)
+            decoded = self._borrow(part)
             try:
                 chosen = resolve(decoded.design.method)
             except MethodError as problem:
                 self.dropped[UNKNOWN.format(problem)] += len(decoded.rows)
                 continue
-            self._add(chosen, decoded, queries[decoded.rows], documents, logged[decoded.rows])
-        self.dropped += decoding.dropped
+            rows = self._rows(chosen, decoded, identity[decoded.rows], documents, logged[decoded.rows])
+            if len(rows.query):
+                yield Old(rows, self._names, str(chosen))
+        self.dropped.update(self._decoding.dropped)
 
-    def close(self) -> Old:
-        if not self._parts:
-            raise nothing_left(self.dropped)
-        width = max(part.documents.shape[1] for part in self._parts)
-        rows = Rows(*(np.concatenate(parts) for parts in zip(*(_widened(p, width) for p in self._parts), strict=True)))
-        most = self._wanted.exclude.most_impressions
-        if most is not None:
-            units, amounts = np.unique(np.concatenate(self._units), return_counts=True)
-            crawling = np.isin(rows.unit, units[amounts > most])
-            self.dropped[f"excluded: units of more than {most:,} impressions"] += int(crawling.sum())
-            rows = rows.only(~crawling)
-        if not len(rows.query):
-            raise nothing_left(self.dropped)
-        return Old(rows, list(self._numbers), list(self._methods), self.dropped, self._borrowed)
-
-    def _queries(self, batch: pa.RecordBatch) -> tuple[Array, list[str]]:
-        """The number of each row's query in the whole log, -1 for none."""
-        array = column(batch, "query")
-        if array is None:
-            return np.full(batch.num_rows, -1, np.int64), []
-        places, names = codes(array)
-        table = np.array([*(self._numbers.setdefault(name, len(self._numbers)) for name in names), -1], np.int64)
-        return table[places], list(self._numbers)
-
-    def _add(self, chosen: Chosen, decoded: Decoded, queries: Array, documents: _Documents, logged: Array) -> None:
+    def _rows(self, chosen: Chosen, decoded: Decoded, identity: Array, documents: _Documents, logged: Array) -> Rows:
         of_list, of_joint = _chances(chosen, decoded, logged)
         wrong = np.isinf(logged) | (logged > ROUNDING)
         unknown, never = np.isnan(of_list), np.isneginf(of_list) & ~wrong
@@ -180,9 +135,9 @@ class _Reader:
             (NEVER_SHOWN, never),
         ):
             self.dropped[reason] += int(rows.sum())
-        method = self._methods.setdefault(str(chosen), len(self._methods))
         made = Rows(
-            queries,
+            identity,
+            self._queries[decoded.rows],
             documents.matrix(decoded.rows, decoded.impressions.ranks.shape[2]),
             decoded.counts,
             decoded.clicked,
@@ -192,17 +147,15 @@ class _Reader:
             np.full(len(decoded.rows), len(decoded.design.rankers)),
             of_list,
             of_joint,
-            np.full(len(decoded.rows), method),
         )
-        self._parts.append(made.only(~(wrong | unknown | never)))
+        return made.only(~(wrong | unknown | never))
 
-    def _borrow(self, batch: pa.RecordBatch, decoded: Decoded, queries: Array, names: list[str]) -> Decoded:
+    def _borrow(self, decoded: Decoded) -> Decoded:
         """Keep the rankings of rankers that are wanted; what is left are rows that have none, or whole ones."""
-        asked = [names[query] for query in queries[decoded.rows]]
+        asked = [self._names[query] for query in self._queries[decoded.rows]]
         keep = np.ones(len(asked), np.bool_)
-        for reason, broken in self._borrowed.add(
-            column(batch, "rankings"), decoded.design, decoded.rows, asked
-        ).items():
+        array = column(self._batch, "rankings")
+        for reason, broken in self.borrowed.add(array, decoded.design, decoded.rows, asked).items():
             self.dropped[reason] += int((keep & broken).sum())
             keep &= ~broken
         return decoded.only(keep)
@@ -244,9 +197,3 @@ def _chances(chosen: Chosen, decoded: Decoded, logged: Array) -> tuple[Array, Ar
         some = Impression(*(values[known] for values in decoded.impressions))
         of_list[known], of_joint[known] = log_chances(chosen, some, decoded.counts[known])
     return np.where(np.isnan(logged), of_list, logged), of_joint
-
-
-def _widened(rows: Rows, width: int) -> Iterator[Array]:
-    for values in rows:
-        missing = width - values.shape[1] if values.ndim == 2 else 0
-        yield np.pad(values, ((0, 0), (0, missing))) if missing else values

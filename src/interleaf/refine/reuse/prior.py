@@ -20,11 +20,13 @@ ROUNDS, TOLERANCE, MOST_STEP = 30, 1e-6, 1.0
 ALIKE = 1e-9  # a feature that varies by less is rounding
 
 
-def features(ranked: Ranked, entries: Array) -> Array:
-    """Standardised: the log of each new ranker's rank, and of the share of its query's places in these lists."""
+def features(ranked: Ranked, shown: Array) -> Array:
+    """Standardised: the log of each new ranker's rank, and of the share of its query's places that each entry had.
+
+    `shown[entry]` is how many places that were.
+    """
     query = np.repeat(np.arange(len(ranked.union)), ranked.union)
     ranks = np.where(ranked.ranks > 0, ranked.ranks, ranked.lengths[query] + 1)
-    shown = np.bincount(entries[entries >= 0], minlength=len(query))
     places = np.bincount(query, shown, len(ranked.union))
     shares = (shown + 0.5) / (places[query] + 1)
     found = np.log(np.column_stack([ranks, shares]))

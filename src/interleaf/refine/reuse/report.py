@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.buckets import BUCKETS
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array, pairs
+from interleaf.methods.arrays import pairs
 from interleaf.planning import Planned, plan
-from interleaf.refine.reuse.old import NOT_RANKED, Old, Rows
+from interleaf.refine.reuse.borrowed import Borrowed
+from interleaf.refine.reuse.looks import Looks
+from interleaf.refine.reuse.old import NOT_RANKED
 from interleaf.refine.reuse.outcomes import Scorer
 from interleaf.refine.reuse.record import Estimated, Reused
 from interleaf.refine.reuse.robust import Robust
-from interleaf.refine.reuse.sums import Weighted, Weights
+from interleaf.refine.reuse.sums import Weights
+from interleaf.refine.reuse.weigh import JOINT, UNWEIGHTED, WEIGHTED, Weighings
 from interleaf.stats import compare, power
 from interleaf.stats.compare import Estimate
 from interleaf.stats.multiplicity import holm
@@ -34,47 +36,48 @@ OLD_LISTS = "old lists, which are not the new rankers' (expect up to twice as ma
 
 
 class Found(NamedTuple):
-    """The old impressions, their buckets and whether the new rankers could show their lists; the sums of each
-    weighting, and the doubly robust estimate if there is."""
+    """How old lists were looked at; the sums of each weighting, and the doubly robust estimate if there is."""
 
-    rows: Rows
-    bucket: Array
-    usable: Array
-    sums: Mapping[str, Weighted]
+    looks: Looks
+    weighings: Weighings
     robust: Robust | None
 
+    @property
+    def known(self) -> float | None:
+        """The share of places in new lists that hold a document which the log shows for the query."""
+        return self.weighings.foreseen.known_share if self.weighings.foreseen is not None else None
 
-def reported(found: Found, rankers: tuple[str, ...], scorer: Scorer, old: Old, confidence: float) -> Reused:
+
+def reported(found: Found, rankers: tuple[str, ...], scorer: Scorer, borrowed: Borrowed, confidence: float) -> Reused:
     """The record."""
     named = [(rankers[one], rankers[other]) for one, other in zip(*pairs(len(rankers)), strict=True)]
     names, by_pair = _names(scorer), zip(*_told(found, scorer, named, confidence), strict=True)
     estimates = [one for of_pair in by_pair for one in of_pair]
     best = names["robust"] if found.robust is not None else names["normalized"]
     answers = tuple(one for one in estimates if one.estimator == best)
-    weights = {names[kind]: sums.described for kind, sums in found.sums.items() if sums.impressions.any()}
-    known = found.robust.known if found.robust is not None else None
-    clicked = np.asarray(found.rows.clicks.any(axis=1))
+    sums, looks, known = found.weighings.sums, found.looks, found.known
+    weights = {names[kind]: one.described for kind, one in sums.items() if one.impressions.any()}
     return Reused(
         rankers=rankers,
         method=str(scorer.chosen),
         scheme=scorer.scheme.name,
-        old_methods=dict(old.composed(found.rows).most_common()),
-        impressions=len(clicked),
-        clicked=int(clicked.sum()),
-        units=len(np.unique(found.rows.unit)),
+        old_methods={method: count for method, count in looks.methods.most_common() if count},
+        impressions=looks.impressions,
+        clicked=looks.clicked,
+        units=looks.units,
         confidence=confidence,
         estimates=tuple(estimates),
         weights=weights,
         known=known,
         answers=answers,
-        doubt=TOO_LITTLE if known is not None and _is_thin(found.rows, known) else "",
+        doubt=TOO_LITTLE if known is not None and _is_thin(looks, known) else "",
         plans={pair: _plan(found, scorer, place, answers[place], confidence) for place, pair in enumerate(named)},
         warnings=(
-            *_missing(old, len(clicked)),
-            *_warnings(found.sums["weighted"].described, int(clicked.sum()), known),
-            *_sparse(found.rows, known),
+            *_missing(looks, borrowed),
+            *_warnings(sums[WEIGHTED].described, looks.clicked, known),
+            *_sparse(looks, known),
         ),
-        dropped={reason: count for reason, count in old.dropped.items() if count},
+        dropped={reason: count for reason, count in looks.dropped.items() if count},
     )
 
 
@@ -106,20 +109,21 @@ def _estimates(found: Found, scorer: Scorer, confidence: float) -> Iterator[tupl
     size = scorer.rankers * (scorer.rankers - 1) // 2
     for kind, name in _names(scorer).items():
         if kind in ("model", "robust"):
-            if found.robust is None:
+            foreseen = found.weighings.foreseen
+            if found.robust is None or foreseen is None:
                 yield name, _none(size, NO_CLICK if scorer.foreseeable else NO_MODEL)
-            elif not found.robust.known:
+            elif not found.known:
                 yield name, _none(size, UNSEEN)
             else:
-                yield name, found.robust.estimates(kind == "robust", confidence)
+                yield name, found.robust.estimates(foreseen, kind == "robust", confidence)
             continue
-        sums = found.sums["weighted" if kind == "normalized" else kind]
-        if kind == "joint" and not sums.impressions.any():
+        sums = found.weighings.sums[WEIGHTED if kind == "normalized" else kind]
+        if kind == JOINT and not sums.impressions.any():
             yield name, _none(size, NO_OWNERS)
         elif not sums.usable:
             yield name, _none(size, NOTHING)
         else:
-            counts = sums.impressions if kind in ("joint", "weighted") else sums.weights
+            counts = sums.impressions if kind in (JOINT, WEIGHTED) else sums.weights
             yield name, compare.estimates(scorer.by_pair(sums.outcomes), counts[:, None], confidence)
 
 
@@ -127,22 +131,22 @@ def _none(size: int, reason: str) -> tuple[Estimate, ...]:
     return (Estimate(None, None, None, None, None, 0, reason),) * size
 
 
-def _is_thin(rows: Rows, known: float) -> bool:
+def _is_thin(looks: Looks, known: float) -> bool:
     """Whether a click model knows so little that its intervals, which are of chance, hold the truth too seldom."""
-    return known < SEEN or len(rows.query) < LOOKS * len(np.unique(rows.query))
+    return known < SEEN or looks.impressions < LOOKS * looks.queries
 
 
-def _missing(old: Old, impressions: int) -> Iterator[str]:
+def _missing(looks: Looks, borrowed: Borrowed) -> Iterator[str]:
     """What is not as asked for: queries outside the new rankings, and rankings that changed."""
-    whole = impressions + old.dropped[NOT_RANKED]
-    if old.dropped[NOT_RANKED] > MOST_OUTSIDE * whole:
+    whole = looks.impressions + looks.dropped[NOT_RANKED]
+    if looks.dropped[NOT_RANKED] > MOST_OUTSIDE * whole:
         yield (
-            f"This rests on {impressions:,} of {whole:,} impressions: the others are of queries that not all new "
+            f"This rests on {looks.impressions:,} of {whole:,} impressions: the others are of queries that not all new "
             "rankers rank, and nothing is said of those."
         )
-    for name, queries in old.borrowed.changed.items():
+    for name, queries in borrowed.changed.items():
         if queries:
-            many = f"{len(queries):,} of {len(old.borrowed.rankings[name]):,} queries"
+            many = f"{len(queries):,} of {len(borrowed.rankings[name]):,} queries"
             yield f"The rankings of {name} changed within the log, for {many}: the first of each is compared."
 
 
@@ -167,41 +171,33 @@ def _warnings(weights: Weights, clicked: int, known: float | None) -> Iterator[s
         yield f"Only {clicked:,} impressions have an event."
 
 
-def _sparse(rows: Rows, known: float | None) -> Iterator[str]:
+def _sparse(looks: Looks, known: float | None) -> Iterator[str]:
     """What the log says little of."""
     if known is not None and known < SEEN:
         yield (
             f"{100 * (1 - known):.0f} % of the places in new lists hold documents that the log never shows for their "
             "query" + ("; the click model takes them for what documents so ranked are." if known else ".")
         )
-    queries = len(np.unique(rows.query))
-    if known and len(rows.query) < LOOKS * queries:
-        yield f"{len(rows.query) / queries:.1f} impressions for each query teach a click model little."
+    if known and looks.impressions < LOOKS * looks.queries:
+        yield f"{looks.impressions / looks.queries:.1f} impressions for each query teach a click model little."
 
 
 def _plan(found: Found, scorer: Scorer, pair: int, answer: Estimated, confidence: float) -> Planned | str:
     """A live experiment of the size that would find the answer, with people as different as in the log."""
     if not answer.value:
         return "no difference is estimated, so that there is none to plan for."
-    clicked = found.rows.clicks.any(axis=1)
-    sums, rows = scorer.by_pair(found.sums["unweighted"].outcomes)[:, pair], clicked & found.usable
-    if not rows.any():
+    looks, sums = found.looks, scorer.by_pair(found.weighings.sums[UNWEIGHTED].outcomes)[:, pair]
+    if not looks.pilot.any():
         return f"it cannot be planned: {NOTHING}."
-    known = _pilot(found, sums, rows)
+    known = power.pilot(np.where(looks.pilot > 0, sums, 0.0), looks.pilot, looks.pilot_units)
     if known.variance is None or known.impressions_per_unit is None:
         return f"it cannot be planned: {known.reason}."
-    effect = answer.value / clicked.mean()
+    effect = answer.value / (looks.clicked / looks.impressions)
     # Scores of old lists lie about a mean of their own, which is not the new rankers': E(o - D)^2 is about theirs.
-    variance = known.variance / known.impressions_per_unit + (sums.sum() / rows.sum() - effect) ** 2
-    each = float(clicked.sum()) / len(np.unique(found.rows.unit[clicked]))
+    variance = known.variance / known.impressions_per_unit + (sums.sum() / looks.pilot.sum() - effect) ** 2
+    each = looks.clicked / looks.clicking_units
     try:
         made = plan(abs(effect), confidence=confidence, variance=variance, impressions_per_unit=each)
     except DataError as problem:
         return f"it cannot be planned: {problem}."
     return replace(made, pilot=OLD_LISTS)
-
-
-def _pilot(found: Found, sums: Array, rows: Array) -> power.Pilot:
-    """How much people differ, on lists that say something of the new rankers."""
-    counts = np.bincount(found.bucket[rows], minlength=BUCKETS)
-    return power.pilot(np.where(counts > 0, sums, 0.0), counts, len(np.unique(found.rows.unit[rows])))

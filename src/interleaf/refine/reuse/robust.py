@@ -21,69 +21,85 @@ from interleaf import batch
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import Chosen
 from interleaf.refine.reuse.foresee import Lists, add_foreseen
-from interleaf.refine.reuse.model import cells, fit
+from interleaf.refine.reuse.model import Cells, fit
+from interleaf.refine.reuse.old import Rows
 from interleaf.refine.reuse.outcomes import Scorer
 from interleaf.refine.reuse.prior import features
 from interleaf.refine.reuse.rankings import Ranked
 from interleaf.simulate.draws import streams, words_of
 from interleaf.stats.compare import Estimate
 
-GROUPS = 20
 FEWEST_DRAWN = 100_000  # lists of the new rankers, at least one for each old list: their chance adds to the error
 CHUNK = 65_536
 
 
-class Robust:
-    """The doubly robust estimate of old impressions, given chunk by chunk; the model is fitted to all of them first.
+class Foreseen:
+    """Sums by model, group of units and column: of what is foreseen, and of what mends it; and of `places` in new
+    lists, those that hold a document which the log shows."""
 
-    `entries[row, position]` are the documents of the old lists, -1 what no new ranker ranks, `queries` those of the new
-    rankings, `groups` keep units together, numbered from 0.
-    """
+    def __init__(self, models: int, groups: int, columns: int) -> None:
+        self.foreseen, self.mended = np.zeros((2, models, groups, columns))
+        self.places = self.known = 0
 
-    def __init__(self, scorer: Scorer, ranked: Ranked, entries: Array, clicks: Array, groups: Array) -> None:
-        self._scorer, self._ranked = scorer, ranked
-        self._groups = int(groups.max(initial=0)) + 1
-        shown = cells(entries, clicks, groups, self._groups)
-        self.models = fit(shown, features(ranked, entries), entries.shape[1], self._groups)
-        self.clip = math.sqrt(len(entries))
-        self._counts = np.bincount(groups, minlength=self._groups).astype(np.float64)
-        self._foreseen, self._mended = np.zeros((2, self.models.attention.shape[1], self._groups, scorer.columns))
-        self._shown = np.zeros(len(ranked.ranks), np.bool_)
-        self._shown[entries[entries >= 0]] = True
-        self._places = self._known = 0
-
-    def mend(self, lists: Lists, weights: Array, outcomes: Array) -> None:
-        """Old lists that the new rankers could have shown, and their scores."""
-        kept = np.minimum(weights, self.clip)
-        add_foreseen(self._scorer.chosen, self._scorer.linear, lists, kept, outcomes, self.models, self._mended)
-
-    def foresee(self, queries: Array, counts: Array, groups: Array, key: Any) -> None:
-        """Lists of the new rankers in the place of all old ones, each drawn by the key and its number."""
-        repeats = max(1, math.ceil(FEWEST_DRAWN / len(queries)))
-        words, size = words_of(key), max(1, CHUNK // repeats)
-        for start in range(0, len(queries), size):
-            rows = np.arange(start, min(start + size, len(queries))).repeat(repeats)
-            keys = streams(words, np.arange(len(rows)) + start * repeats)
-            lists = drawn(self._scorer.chosen, self._ranked, queries[rows], counts[rows], keys)
-            self.foresee_lists(lists._replace(groups=groups[rows]), 1 / repeats)
-
-    def foresee_lists(self, lists: Lists, each: float) -> None:
-        """Lists of the new rankers, each in the place of so many old ones."""
-        inside = np.arange(lists.entries.shape[1]) < lists.counts[:, None]
-        self._places += int(inside.sum())
-        self._known += int(self._shown[lists.entries][inside].sum())
-        ones, nothing = np.full(len(inside), -each), np.zeros((len(inside), self._scorer.columns))
-        add_foreseen(self._scorer.chosen, self._scorer.linear, lists, ones, nothing, self.models, self._foreseen)
+    def merge(self, other: Foreseen) -> None:
+        """Add those of other lists."""
+        self.foreseen += other.foreseen
+        self.mended += other.mended
+        self.places += other.places
+        self.known += other.known
 
     @property
-    def known(self) -> float | None:
+    def known_share(self) -> float | None:
         """The share of places in new lists that hold a document which the log shows for the query."""
-        return self._known / self._places if self._places else None
+        return self.known / self.places if self.places else None
 
-    def estimates(self, mended: bool, confidence: float) -> tuple[Estimate, ...]:
+
+class Robust:
+    """The doubly robust estimate of old impressions, given chunk by chunk; its model is fitted to all of them first.
+
+    `cells` are what people looked at in the old lists, which have so many `positions` at most, and `counts[group]` the
+    impressions of each group of units.
+    """
+
+    def __init__(self, scorer: Scorer, ranked: Ranked, cells: Cells, counts: Array, positions: int) -> None:
+        self._scorer, self._ranked = scorer, ranked
+        shown = np.bincount(cells.entry, cells.shown, len(ranked.ranks))
+        self.models = fit(cells, features(ranked, shown), positions, len(counts))
+        self.clip, self._shown = math.sqrt(counts.sum()), shown > 0
+        self._counts = counts.astype(np.float64)
+        self._repeats = max(1, math.ceil(FEWEST_DRAWN / counts.sum()))
+
+    def empty(self) -> Foreseen:
+        """Sums of nothing yet."""
+        return Foreseen(self.models.attention.shape[1], len(self._counts), self._scorer.columns)
+
+    def mend(self, sums: Foreseen, lists: Lists, weights: Array, outcomes: Array) -> None:
+        """Add old lists that the new rankers could have shown, and their scores."""
+        kept = np.minimum(weights, self.clip)
+        add_foreseen(self._scorer.chosen, self._scorer.linear, lists, kept, outcomes, self.models, sums.mended)
+
+    def foresee(self, sums: Foreseen, rows: Rows, pages: Array, groups: Array, key: Any) -> None:
+        """Add lists of the new rankers in the place of old ones, each drawn by the key and the old impression."""
+        repeats, words = self._repeats, words_of(key)
+        size = max(1, CHUNK // repeats)
+        for start in range(0, len(pages), size):
+            some = np.arange(start, min(start + size, len(pages))).repeat(repeats)
+            keys = streams(words, rows.identity[some] + np.arange(len(some), dtype=np.uint64) % np.uint64(repeats))
+            lists = drawn(self._scorer.chosen, self._ranked, rows.query[some], pages[some], keys)
+            self.foresee_lists(sums, lists._replace(groups=groups[some]), 1 / repeats)
+
+    def foresee_lists(self, sums: Foreseen, lists: Lists, each: float) -> None:
+        """Add lists of the new rankers, each in the place of so many old ones."""
+        inside = np.arange(lists.entries.shape[1]) < lists.counts[:, None]
+        sums.places += int(inside.sum())
+        sums.known += int(self._shown[lists.entries][inside].sum())
+        ones, nothing = np.full(len(inside), -each), np.zeros((len(inside), self._scorer.columns))
+        add_foreseen(self._scorer.chosen, self._scorer.linear, lists, ones, nothing, self.models, sums.foreseen)
+
+    def estimates(self, sums: Foreseen, mended: bool, confidence: float) -> tuple[Estimate, ...]:
         """One for each pair: of the model alone, or doubly robust."""
-        sums = self._foreseen + self._mended if mended else self._foreseen
-        return jackknifed(self._scorer.by_pair(sums), self._counts, confidence)
+        whole = sums.foreseen + sums.mended if mended else sums.foreseen
+        return jackknifed(self._scorer.by_pair(whole), self._counts, confidence)
 
 
 def drawn(chosen: Chosen, ranked: Ranked, queries: Array, lengths: Array, keys: Array) -> Lists:

@@ -42,6 +42,17 @@ class Weighted:
         self.largest = max(self.largest, float(weights.max(initial=0.0)))
         self.lost += 0.0 if lost is None else float(lost.sum())
 
+    def merge(self, other: Weighted) -> None:
+        """Add the sums of other impressions."""
+        add_by_bucket(np.arange(BUCKETS), other._high, self._high, self._low)
+        self._low += other._low
+        add_by_bucket(np.zeros(1, np.int64), other._squares[:1, None], *self._squares.reshape(2, 1, 1))
+        self._squares[1] += other._squares[1]
+        self.impressions += other.impressions
+        self.usable += other.usable
+        self.largest = max(self.largest, other.largest)
+        self.lost += other.lost
+
     @property
     def outcomes(self) -> Array:
         """The sum of w o, `[bucket, column]`."""
