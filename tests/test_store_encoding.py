@@ -1,4 +1,4 @@
-"""A list that was just drawn is encoded in a short way: what is kept is the same as of its row, checked value by value."""
+"""A list that was just drawn is encoded in a short way: what is kept is what its row would be, checked by value."""
 
 from typing import Any
 

@@ -73,14 +73,16 @@ class Check:
         )
 
 
-def check(method: str, progress: Progress | None = None) -> Check:
+def check(method: str, progress: Progress | None = None, most: int | None = None) -> Check:
     """Prove or refute what a method may claim, walking the whole world with the kernels that serve.
+
+    With `most`, only so many of its worlds, the smallest: quick to refute, and no proof.
 
     >>> check("balanced").unbiased["binary"].holds
     False
     """
     chosen = resolve(method)
-    every_world = worlds(*chosen.rankers)
+    every_world = worlds(*chosen.rankers)[:most]
     found: list[Enumeration] = []
     for number, world in enumerate(every_world):
         found.append(Enumeration(chosen, Problem.of(world.rankings, chosen), world.k))

@@ -4,11 +4,13 @@ A line `<!-- $ interleaf methods --markdown -->` becomes that output in the site
 `TABLES`.
 """
 
+import ast
 import re
 import shlex
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from mkdocs.exceptions import PluginError
@@ -17,6 +19,7 @@ from interleaf import schema
 from interleaf.cli import main
 from interleaf.decode.reasons import REASONS
 
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COMMAND = re.compile(r"^<!-- \$ interleaf (.+) -->$", re.MULTILINE)
 TABLE = re.compile(r"^<!-- table: (.+) -->$", re.MULTILINE)
 
@@ -49,9 +52,19 @@ def _columns(columns: Iterable[schema.Column]) -> str:
     return "\n".join(lines)
 
 
+def _benchmarks() -> str:
+    """Each file of benchmarks/ with the first line of its docstring, but for the command, which the page gives."""
+    lines = ["| file | |", "| --- | --- |"]
+    for file in sorted(BENCHMARKS.glob("[!_]*.py")):
+        says = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").splitlines()[0]
+        lines.append(f"| `{file.stem}` | {says.partition('; `python -m')[0].rstrip('.')} |")
+    return "\n".join(lines)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "columns": lambda: _columns(schema.COLUMNS),
     "fields of an event": lambda: _columns(schema.EVENT),
     "fields of a caption": lambda: _columns(schema.CAPTION),
+    "benchmarks": _benchmarks,
     "reasons": lambda: "\n".join(f"- {reason}" for reason in REASONS.values()),
 }
