@@ -1,5 +1,8 @@
 """Lists of many requests that are drawn together are those of each alone, and so is all that is stored of them."""
 
+import asyncio
+import gc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,8 @@ from interleaf.experiment import Experiment, Request, show
 from interleaf.experiment.showing import Noted
 from interleaf.methods.table import METHODS
 from interleaf.serve.mixing import Draft, is_plain, mix, warm
+from interleaf.serve.writing import Writing
+from interleaf.store import opened
 from interleaf.store.contract import Impression
 from interleaf.store.encoding import decoded, encoded_note
 
@@ -111,4 +116,30 @@ def test_what_is_out_of_the_ordinary_is_left_to_the_long_way(change: dict[str, A
 
 def test_warming_mixes_whatever_part_of_people_takes_part() -> None:
     warm(experiment("team_draft", 2, share=0.01, holdout=0.5))
+    warm(experiment("team_draft", 2, share=0.5, lane="shop", offset=0.5))
     warm(experiment("optimized", 2))
+
+
+def test_a_refused_request_is_freed_at_once(tmp_path: Path) -> None:
+    shop = experiment("team_draft", 2)
+    store = opened(tmp_path / "store.sqlite")
+    bad = {"old": ["a", "b", "a"], "new": ["b", "c"]}
+
+    async def refused() -> int:
+        writing, count = Writing(store), 0
+        for number in range(5):
+            try:
+                await writing.put(draft(shop, Request(f"i-{number}", "u", "q", bad)))
+            except RankingError:
+                count += 1
+        await writing.close()
+        return count
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(refused()) == 5
+        assert not [one for one in gc.get_objects() if isinstance(one, Draft)]
+    finally:
+        gc.enable()
+        store.close()

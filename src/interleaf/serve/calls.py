@@ -78,6 +78,7 @@ async def edit(service: Service, request: Request, body: bytes, who: AccessKey) 
     name = request.path_params["name"]
     if settings.name != name:
         raise ExperimentError("name", settings.name, f"an experiment keeps its name, {name!r}")
+    await asyncio.to_thread(warmed, settings)
     return answered(described(await _changed(service, who, "edited", service.store.edit, settings)))
 
 

@@ -18,7 +18,6 @@ from interleaf.errors import StateError
 from interleaf.experiment import Experiment, Request, extended, show
 from interleaf.experiment.showing import Noted, chance_key, unmixed
 from interleaf.experiment.traffic import OUTSIDE
-from interleaf.schema import INTERLEAVED
 from interleaf.serve import messages
 from interleaf.serve.access import BROWSER, is_signed, signed
 from interleaf.serve.answers import RefusedError, answered
@@ -56,18 +55,19 @@ async def interleave(service: Service, request: HttpRequest, body: bytes, who: A
     impression = Impression(name, settings.name, version, hidden(service, asked.unit), time, closes, {}, until)
     draft = Draft(settings, wanted, {}, impression)
     if is_plain(settings, wanted):
-        _count(service, settings, INTERLEAVED)
         draft.kept = _logged(service, settings, asked)
     else:
         # Where lists are drawn as a whole, a programme is solved, and others should not wait for it.
         slow = settings.chosen.method.drawn_whole
         shown = await asyncio.to_thread(show, settings, version, wanted) if slow else show(settings, version, wanted)
-        _count(service, settings, shown.arm)
         if not isinstance(shown.noted, Noted):
+            _count(service, settings, shown.arm, None)
             return answered(messages.Shown(None, shown.documents, shown.arm, version, None))
         draft.arm, draft.documents = shown.arm, shown.documents
-        impression.parts = encoded_note(shown.noted, **_logged(service, settings, asked))
+        draft.kept = _logged(service, settings, asked)
+        impression.parts = encoded_note(shown.noted, **draft.kept)
     before = await service.writing.put(draft)
+    _count(service, settings, draft.arm, draft.kept.get("excluded"))
     if before is None:
         service.bots.came(settings, asked.unit)
         return answered(_shown(service, name, draft.documents, draft.arm, version), 201)
@@ -125,8 +125,10 @@ def _shown(service: Service, name: str, documents: list[str], arm: str, version:
     return messages.Shown(name, documents, arm, version, signed(service.secret, TOKEN, name))
 
 
-def _count(service: Service, settings: Experiment, arm: str) -> None:
+def _count(service: Service, settings: Experiment, arm: str, excluded: str | None) -> None:
     service.metrics.count("interleaf_impressions_total", experiment=settings.name, arm=arm)
+    if excluded is not None:
+        service.metrics.count("interleaf_excluded_total", experiment=settings.name, rule=excluded)
 
 
 def _logged(service: Service, settings: Experiment, asked: messages.Interleave) -> dict[str, Any]:
@@ -142,7 +144,6 @@ def _logged(service: Service, settings: Experiment, asked: messages.Interleave) 
     rule = service.bots.rule(settings, asked.unit, asked.user_agent)
     if rule is not None:
         kept["excluded"] = rule
-        service.metrics.count("interleaf_excluded_total", experiment=settings.name, rule=rule)
     return kept
 
 

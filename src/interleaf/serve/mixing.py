@@ -6,6 +6,7 @@ compiled code. Here the plain ones, which are nearly all, are drawn together: th
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,9 @@ from interleaf.schema import INTERLEAVED
 from interleaf.store.contract import Impression
 from interleaf.store.encoding import encoded_list, encoded_note
 from interleaf.store.numbers import numbers_of, spread
+
+MOST_TOGETHER = 64  # all rankings of these are padded to the longest
+log = logging.getLogger("interleaf.serve")
 
 
 @dataclass(slots=True)
@@ -62,7 +66,7 @@ def warm(settings: Experiment) -> None:
     """Compile what mixing takes, so that the first request does not wait for it."""
     wanted = Request("warm", None, None, {ranker: ["a", "b"] for ranker in settings.rankers})
     with compiling():
-        if is_plain(replace(settings, share=1.0, holdout=0.0), wanted):
+        if is_plain(replace(settings, share=1.0, offset=None, holdout=0.0), wanted):
             mix([Draft(settings, wanted, {}, Impression("warm", settings.name, 1, None, 0, 0, {}))])
 
 
@@ -74,11 +78,19 @@ def mix(drafts: Sequence[Draft]) -> None:
             size = draft.wanted.k or draft.settings.k
             alike[id(draft.settings), draft.impression.version, size].append(draft)
     for (_, _, size), some in alike.items():
-        try:
-            _mix(some, size)
-        except InterleafError:  # of one of them, such as rankings too long for the method
-            for draft in some:
-                _alone(draft)
+        for start in range(0, len(some), MOST_TOGETHER):
+            _mix_or_each(some[start : start + MOST_TOGETHER], size)
+
+
+def _mix_or_each(drafts: Sequence[Draft], size: int) -> None:
+    """Together, or one by one where that fails: by one of them, such as rankings too long for the method."""
+    try:
+        _mix(drafts, size)
+    except Exception as problem:
+        if not isinstance(problem, InterleafError):
+            log.exception("requests could not be mixed together")
+        for draft in drafts:
+            _alone(draft)
 
 
 def _mix(drafts: Sequence[Draft], size: int) -> None:
@@ -95,7 +107,7 @@ def _mix(drafts: Sequence[Draft], size: int) -> None:
     rankings, repeats = spread(np.array(flat, np.int32), lengths)
     depth = None if chosen.method.whole_rankings else size
     unions = np.array([len(one) for one in names], np.int32)
-    given = Given(rankings[:, :, :depth], np.minimum(lengths, depth or lengths), unions)
+    given = Given(np.ascontiguousarray(rankings[:, :, :depth]), np.minimum(lengths, depth or lengths), unions)
     keys = _keys(settings.name, version, [draft.wanted for draft in drafts])
     made = chosen.method.kernels.settings((int(lengths.max()),), chosen.parameters, False)
     words = np.frombuffer(b"".join(keys), "<u8").reshape(-1, 2)

@@ -25,7 +25,7 @@ class _Waiting(NamedTuple):
 
 
 class Writing:
-    """The way of one event loop into a store; `write` returns when what it was given is durable."""
+    """The way of one event loop into a store; `put` and `tell` return when what they were given is durable."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -89,8 +89,8 @@ class Writing:
                 [draft.impression for draft in drafts if draft.problem is None],
                 [event for waiting in batch for event in waiting.events],
             )
-        except StoreError as error:
-            return [error] * len(batch)
+        except StoreError as error:  # for each its own: one that all share keeps all of them from being freed
+            return [StoreError(str(error)) for _ in batch]
         except Exception as error:
             return [error] if len(batch) == 1 else [self._written([waiting])[0] for waiting in batch]
         found, row, fate = list[Any](), iter(rows), iter(fates)
@@ -98,7 +98,8 @@ class Writing:
             if waiting.draft is None:
                 found.append(list(islice(fate, len(waiting.events))))
             else:
-                found.append(waiting.draft.problem or next(row))
+                problem, waiting.draft.problem = waiting.draft.problem, None
+                found.append(problem.with_traceback(None) if problem else next(row))
         return found
 
     async def close(self) -> None:

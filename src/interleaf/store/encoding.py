@@ -118,7 +118,7 @@ def encoded_list(
     return Encoded(_design(*about, excluded, pairs), numbers, _quick(body))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=128)
 def _design(*values: Any) -> str:
     """Few lists differ in these."""
     return _quick({name: value for name, value in zip(DESIGN, values, strict=True) if value is not None}).decode()

@@ -24,7 +24,7 @@ _WAITING = "id, reason, kind, received, time, impression, unit, rank, document, 
 
 
 def rows_of(impressions: Iterable[Impression]) -> list[Row]:
-    """Impressions as rows of their table, checked."""
+    """Impressions as rows of their table; those that come with their parts were checked before."""
     return [
         (one.id, one.experiment, one.version, one.unit, one.time, one.closes if one.until is None else one.until,
          one.closes, *(one.parts or _checked(one)))
