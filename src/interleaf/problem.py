@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING
 
@@ -143,11 +142,6 @@ def check_rankers(rankers: tuple[str, ...], chosen: Chosen) -> None:
     if not fewest <= len(rankers) <= most:
         wanted = f"exactly {fewest}" if fewest == most else f"{fewest} to {most}"
         raise RankingError(f"{chosen} compares {wanted} rankers, not {len(rankers)}: {rankers!r}")
-    _check_names(rankers)
-
-
-@lru_cache(maxsize=1024)  # a service asks the same for each request
-def _check_names(rankers: tuple[str, ...]) -> None:
     for ranker in rankers:
         if not isinstance(ranker, str):
             raise RankingError(f"a ranker's name is a string, not {ranker!r}")
