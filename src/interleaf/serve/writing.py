@@ -12,7 +12,7 @@ from interleaf.errors import StoreError
 from interleaf.serve.mixing import Draft, mix
 from interleaf.store.contract import Event, Store
 
-MOST = 500  # items of one transaction
+MOST = 128  # items of one transaction: those of larger ones wait longer, and nobody gains
 MOST_WAITING = 20_000
 
 
