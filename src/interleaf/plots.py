@@ -131,7 +131,9 @@ def over_time(
     altair = _altair()
     scale = altair.Undefined if limits is None else altair.Scale(domain=list(limits), nice=True)
     days = altair.X(
-        f"{time}:T", scale=altair.Scale(type="utc"), axis=altair.Axis(title=None, tickCount=6, format=format)
+        f"{time}:T",
+        scale=altair.Scale(type="utc"),
+        axis=altair.Axis(title=None, tickCount=6, format=format, labelOverlap=True),
     )
     base = altair.Chart(altair.Data(values=list(rows))).encode(x=days)
     heights = altair.Y(f"{band[0]}:Q", title=y, scale=scale)

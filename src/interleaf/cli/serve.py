@@ -80,6 +80,8 @@ def run_keys(options: argparse.Namespace) -> int:
     from interleaf.store import opened
     from interleaf.tables import Table
 
+    if options.action != "add" and "://" not in options.store and not Path(options.store).exists():
+        raise InterleafError(f"there is no store {options.store}; give the one that the service has, as --store PATH")
     store = opened(options.store)
     now = time.time_ns() // 1000
     try:

@@ -49,7 +49,9 @@ class Site:
         query, unit = _query(request), _unit(request)
         rankings, captions = self._engine.answers(query, self._rankers)
         shown = (
-            self._client.interleave(self._experiment, rankings, unit=unit, query=query, captions=captions)
+            self._client.interleave(
+                self._experiment, rankings, unit=unit, query=query, captions=captions, attributes={"device": "yours"}
+            )
             if captions
             else None
         )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import signal
+import socket
+import sys
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,6 +39,8 @@ def serve(place: Place, settings: Settings) -> None:
 
     settings = replace(settings, loopback_only=is_loopback(place.host), own_process=True)
     _check(place, settings)
+    # uvicorn raises the signal again when all is written: then the store is still to be closed, into its one file.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     opened(place.store).close()  # if that is not possible, say so before anything else
     set_up()
     warming.begin()
@@ -94,10 +99,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _check_free(place: Place) -> None:
+    """Whether the address can be had, before anything says that it is served."""
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((place.host, place.port))
+        except OSError as error:
+            where = f"{place.host}, port {place.port}"
+            raise InterleafError(f"cannot listen on {where}: {error.strerror}; give another --port") from None
+
+
 def _check(place: Place, settings: Settings) -> None:
     if not 0 < place.port < 2**16 or place.workers < 1:
         given = f"port {place.port} and {place.workers} workers"
         raise InterleafError(f"{given} cannot be; give a port up to 65,535, and at least one worker")
+    _check_free(place)
     if place.workers > 1 and not is_shared(place.store):
         raise InterleafError(f"{place.workers} workers need a PostgreSQL to share; give --store postgresql://...")
     if settings.loopback_only:

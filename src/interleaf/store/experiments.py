@@ -72,7 +72,9 @@ class Experiments:
         self._transaction.alone()
         found = self.all(settings.name)
         if found:
-            raise StateError(f"there is an experiment {settings.name!r}, {_said(found[0])}; or choose another name")
+            state = found[0].state
+            possible = "" if state == DECIDED else f", or {_POSSIBLE[state]}"
+            raise StateError(f"there is an experiment {settings.name!r} already, {state}; choose another name{possible}")
         self._transaction.change(
             "INSERT INTO experiments (name, version, state, created) VALUES (?, 1, ?, ?)", settings.name, DRAFT, now
         )

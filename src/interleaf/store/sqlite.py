@@ -94,6 +94,8 @@ def _told() -> Iterator[None]:
     except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.DataError, OverflowError, UnicodeError) as error:
         raise DataError(f"the store cannot hold that: {error}") from None
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+            raise DataError("the file is no database of SQLite; give another one, or a name that is free") from None
         raise StoreError(f"the store is away: {error}; try again") from error
 
 
