@@ -114,7 +114,9 @@ def test_a_second_page_replaces_the_row_until_it_is_folded(store: SqlStore) -> N
 def test_an_experiment_goes_from_draft_to_decision(store: SqlStore) -> None:
     draft = Experiment.of(SHOP)
     assert store.create(draft, 1, "ann").state == "draft"
-    with pytest.raises(StateError, match="there is an experiment 'shop' already, draft; choose another name, or edit it"):
+    with pytest.raises(
+        StateError, match="there is an experiment 'shop' already, draft; choose another name, or edit it"
+    ):
         store.create(draft, 1, "ann")
     with pytest.raises(StateError, match="cannot be stopped: it is draft"):
         store.stop("shop", 2, "ann")

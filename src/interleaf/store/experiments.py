@@ -74,7 +74,9 @@ class Experiments:
         if found:
             state = found[0].state
             possible = "" if state == DECIDED else f", or {_POSSIBLE[state]}"
-            raise StateError(f"there is an experiment {settings.name!r} already, {state}; choose another name{possible}")
+            raise StateError(
+                f"there is an experiment {settings.name!r} already, {state}; choose another name{possible}"
+            )
         self._transaction.change(
             "INSERT INTO experiments (name, version, state, created) VALUES (?, 1, ?, ?)", settings.name, DRAFT, now
         )
