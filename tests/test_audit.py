@@ -176,6 +176,7 @@ def test_it_finds_that_team_draft_does_not_see_a_better_ranker() -> None:
     assert audit.expectation(SHIFTED, "team_draft", 4, lambda rank, document: document == "c")[0, 1] == 0
 
 
+@pytest.mark.slow
 def test_it_finds_that_owned_filling_is_biased_on_ragged_worlds_only_and_fair_filling_nowhere() -> None:
     for scheme in METHODS["team_draft"].schemes:
         owned, stop = (checked(f"team_draft(fill={fill})").unbiased[scheme] for fill in ("owned", "stop"))
@@ -196,6 +197,7 @@ def test_it_finds_the_bias_of_sample_scored_only() -> None:
     assert audit.expectation(example.rankings, "sample_scored_only", 2, OneClick((1, 0)))[0, 1] == Fraction(-1, 3)
 
 
+@pytest.mark.slow
 def test_it_finds_that_probabilistic_is_inconsiderate_and_all_else() -> None:
     found = checked("probabilistic")
     assert found.considerate.holds is False

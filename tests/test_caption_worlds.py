@@ -75,6 +75,7 @@ def test_planted_weights_are_found() -> None:
         assert 0.5 < weights[name] / weight < 1.15, name
 
 
+@pytest.mark.slow
 def test_the_study_holds_the_published_numbers_beside_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(caption2012.SCALES, "quick", Scale(1, 1500, 2000))
     seen: list[tuple[int, int]] = []

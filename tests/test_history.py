@@ -450,6 +450,7 @@ def test_simulated_estimates_agree_with_the_enumerated_truth() -> None:
         assert sums.mean_weight == pytest.approx(1, abs=4 * error)
 
 
+@pytest.mark.slow
 def test_the_study_runs_and_does_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("altair")
     monkeypatch.setitem(historical2012.SCALES, "quick", historical2012.Scale(8, 2000, 300, beyond=2))

@@ -131,8 +131,7 @@ def _checked(column: schema.Column, value: Any) -> Any:
     if value is None:
         if column.nullable:
             return None
-        hint = "" if column.name != schema.COLUMNS[0].name else "; logs of other systems are read by `interleaf import`"
-        raise LineError(f"no {column.name!r}", f"the impression has no {column.name!r} ({column.meaning}){hint}")
+        raise LineError(f"no {column.name!r}", f"the impression has no {column.name!r} ({column.meaning})")
     try:
         return RULES[column.name].check(_texts(value) if column.name == "attributes" else value)
     except ValueError as problem:
