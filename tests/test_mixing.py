@@ -118,6 +118,10 @@ def test_warming_mixes_whatever_part_of_people_takes_part() -> None:
     warm(experiment("team_draft", 2, share=0.01, holdout=0.5))
     warm(experiment("team_draft", 2, share=0.5, lane="shop", offset=0.5))
     warm(experiment("optimized", 2))
+    shop, long = experiment("team_draft", 2), list("abcdefgh")
+    forms = len(shop.chosen.method.kernels.compose_batch.signatures)  # type: ignore[attr-defined]
+    mix([draft(shop, Request("i-1", "u", "q", {"old": long, "new": long[::-1]}))])
+    assert len(shop.chosen.method.kernels.compose_batch.signatures) == forms > 0  # type: ignore[attr-defined]
 
 
 def test_a_refused_request_is_freed_at_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.notebooks import FOLDER, NOTEBOOKS, executed, normalised, pictures, stored, texts
 
-MACHINE = re.compile(r"/home/|/root/|/tmp/|/work/|site-packages|0x[0-9a-f]{6}")
+MACHINE = re.compile(r"(?<![\w.:/])/\w+/|site-packages|0x[0-9a-f]{6}")  # paths from the root on, addresses in memory
 LINK = re.compile(r"\]\((\.\./[^)#]+)(?:#[^)]+)?\)")
 
 

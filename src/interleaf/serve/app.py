@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import sys
 from collections.abc import AsyncIterator, Mapping
 from functools import lru_cache
 
@@ -26,7 +25,6 @@ from interleaf.serve.settings import Settings
 from interleaf.store.contract import INGEST, READ, AccessKey, Store
 
 COLLECTED_AFTER = 50_000  # objects more than before
-GIVE_WAY = 0.001  # seconds
 
 
 def create_app(store: Store, clock: Clock = serving.now, settings: Settings | None = None) -> Starlette:
@@ -37,7 +35,7 @@ def create_app(store: Store, clock: Clock = serving.now, settings: Settings | No
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await service.start()
         if service.settings.own_process:
-            _settle()
+            _collect_seldom()
         log.info("ready")
         yield
         await service.stop()
@@ -57,15 +55,11 @@ def create_app(store: Store, clock: Clock = serving.now, settings: Settings | No
     return app
 
 
-def _settle() -> None:
-    """What requests leave behind is freed at once; looking for cycles among it took a sixth of the time.
-
-    And threads give way sooner: while a report is made or a transaction written, requests wait less.
-    """
+def _collect_seldom() -> None:
+    """What requests leave behind is freed at once; looking for cycles among it took a sixth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECTED_AFTER, 20, 20)
-    sys.setswitchinterval(GIVE_WAY)
 
 
 def endpoint(service: Service, call: Call) -> Endpoint:

@@ -53,10 +53,8 @@ async def interleave(service: Service, request: HttpRequest, body: bytes, who: A
     until = time + round(settings.window_minutes * 60 * SECOND)
     closes = max(until, now + LATE) if asked.time else until
     impression = Impression(name, settings.name, version, hidden(service, asked.unit), time, closes, {}, until)
-    draft = Draft(settings, wanted, {}, impression)
-    if is_plain(settings, wanted):
-        draft.kept = _logged(service, settings, asked)
-    else:
+    draft = Draft(settings, wanted, _logged(service, settings, asked), impression)
+    if not is_plain(settings, wanted):
         # Where lists are drawn as a whole, a programme is solved, and others should not wait for it.
         slow = settings.chosen.method.drawn_whole
         shown = await asyncio.to_thread(show, settings, version, wanted) if slow else show(settings, version, wanted)
@@ -64,7 +62,6 @@ async def interleave(service: Service, request: HttpRequest, body: bytes, who: A
             _count(service, settings, shown.arm, None)
             return answered(messages.Shown(None, shown.documents, shown.arm, version, None))
         draft.arm, draft.documents = shown.arm, shown.documents
-        draft.kept = _logged(service, settings, asked)
         impression.parts = encoded_note(shown.noted, **draft.kept)
     before = await service.writing.put(draft)
     _count(service, settings, draft.arm, draft.kept.get("excluded"))

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from interleaf import batch
-from interleaf.chance import delimited, digest
+from interleaf.chance import bytes_of
 from interleaf.compiled import compiling, is_compiled
 from interleaf.errors import InterleafError
 from interleaf.experiment import Experiment, Request, assign, show
 from interleaf.experiment.settings import COMPARE
-from interleaf.experiment.showing import Noted
+from interleaf.experiment.showing import Noted, chance_key
 from interleaf.methods.arrays import Given
 from interleaf.schema import INTERLEAVED
 from interleaf.store.contract import Impression
@@ -58,7 +58,7 @@ def is_plain(settings: Experiment, wanted: Request) -> bool:
         and len(given) == len(settings.rankers)
         and all(map(given.get, settings.rankers))
         and is_compiled(method.kernels.compose_batch)
-        and assign(settings, wanted.impression if wanted.unit is None else wanted.unit) == INTERLEAVED
+        and assign(settings, _unit(wanted)) == INTERLEAVED
     )
 
 
@@ -108,9 +108,9 @@ def _mix(drafts: Sequence[Draft], size: int) -> None:
     depth = None if chosen.method.whole_rankings else size
     unions = np.array([len(one) for one in names], np.int32)
     given = Given(np.ascontiguousarray(rankings[:, :, :depth]), np.minimum(lengths, depth or lengths), unions)
-    keys = _keys(settings.name, version, [draft.wanted for draft in drafts])
+    keys = [chance_key(settings.name, version, _unit(draft.wanted), draft.wanted.query) for draft in drafts]
     made = chosen.method.kernels.settings((int(lengths.max()),), chosen.parameters, False)
-    words = np.frombuffer(b"".join(keys), "<u8").reshape(-1, 2)
+    words = np.frombuffer(b"".join(map(bytes_of, keys)), "<u8").reshape(-1, 2)
     lists = batch.compose(chosen, given, made, np.arange(len(drafts)), words, size, threads=1)
     needs_choices = "choices" in chosen.method.needs
     blobs = numbers_of(rankings, lengths, unions, lists, chosen.method.has_teams, needs_choices)
@@ -123,17 +123,13 @@ def _mix(drafts: Sequence[Draft], size: int) -> None:
         draft.documents = [own[number] for number in shown[:count]]
         listed = [draft.wanted.rankings[name] for name in rankers]
         about = INTERLEAVED, chosen.text, rankers, None
-        body = {"query": draft.wanted.query, "key": "k1:" + key.hex(), "page": 1, "k": size}
+        body = {"query": draft.wanted.query, "key": key, "page": 1, "k": size}
         draft.impression.parts = encoded_list(draft.documents, listed, blob, about, body, **draft.kept)
 
 
-def _keys(experiment: str, version: int, wanted: Sequence[Request]) -> list[bytes]:
-    """The chance keys of requests, as `chance_key` names them."""
-    start = b"t4:" + delimited(experiment) + delimited(version)
-    return [
-        digest(start + delimited(one.impression if one.unit is None else one.unit) + delimited(one.query or ""))
-        for one in wanted
-    ]
+def _unit(wanted: Request) -> str:
+    """Who is asking; a request without a unit is its own."""
+    return wanted.impression if wanted.unit is None else wanted.unit
 
 
 def _alone(draft: Draft) -> None:

@@ -19,7 +19,6 @@ from interleaf.store.numbers import HEADER, LISTS
 
 CLICKED_ALL = "clicked everything"
 _TYPES = {column.name: column.type for column in schema.COLUMNS}
-_EVENT = {column.name: column.type for column in schema.EVENT}
 _IN_BODY = ("session", "query", "key", "page", "log_probability", "documents", "rankings", "captions", "grades")
 _BODY = pa.schema([pa.field(name, _TYPES[name]) for name in _IN_BODY])
 COLUMNS = "id, unit, time, folded, design, numbers"

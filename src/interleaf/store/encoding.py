@@ -31,7 +31,6 @@ _ELSEWHERE = (
 _IN_BODY = {column.name for column in schema.COLUMNS} - {*DESIGN, *LISTS, "union", "relaxed", *_ELSEWHERE}
 _NOTHING = dict.fromkeys((*DESIGN, *sorted(_IN_BODY)))
 _NEEDED = ("arm", "method", "rankers", "documents")
-_MOST = 2**31 - 1
 _plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False).encode
 try:
     import msgspec

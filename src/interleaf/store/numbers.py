@@ -19,6 +19,8 @@ from interleaf.methods.arrays import Array
 
 LISTS = ("ranks", "teams", "lengths", "choices", "latency")
 HEADER = 3 + len(LISTS)
+_UNION, _RANKERS = 0, 2  # places in the header, and those of the sizes of lists:
+_RANKS, _TEAMS, _LENGTHS, _CHOICES, _LATENCY = range(3, HEADER)
 
 
 def spread(flat: Array, lengths: Array) -> tuple[Array, Array]:
@@ -78,10 +80,10 @@ def _note(
     for row in range(len(unions)):
         numbers, count = found[row], counts[row]
         numbers[:HEADER] = -1
-        numbers[0], numbers[2] = unions[row], rankers
-        numbers[3], numbers[5] = rankers * count, rankers
+        numbers[_UNION], numbers[_RANKERS] = unions[row], rankers
+        numbers[_RANKS], numbers[_LENGTHS] = rankers * count, rankers
         if has_teams:
-            numbers[4] = count
+            numbers[_TEAMS] = count
         end = HEADER
         for ranker in range(rankers):
             places[: unions[row]] = 0
@@ -98,7 +100,7 @@ def _note(
             numbers[end + ranker] = lengths[row, ranker]
         end += rankers
         if has_choices:
-            numbers[6] = count
+            numbers[_CHOICES] = count
             _choices(rankings[row], lengths[row], places[: unions[row]], numbers[end : end + count])
             end += count
         sizes[row] = end
@@ -140,5 +142,5 @@ def numbers_alone(
 def with_latency(numbers: bytes, latency: Sequence[float | None]) -> bytes:
     """The numbers with the seconds that each ranking took, which stand last."""
     floats = array("f", [nan if number is None else number for number in latency])
-    start = 4 * (HEADER - 1)
+    start = 4 * _LATENCY
     return numbers[:start] + array("i", [len(floats)]).tobytes() + numbers[start + 4 :] + floats.tobytes()
