@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 CONNECTIONS = 256
 SECONDS = 4.0
@@ -57,7 +57,7 @@ class Server(NamedTuple):
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def bare() -> object:
+def bare() -> Any:
     """A route that decodes a request and encodes an answer of the same size, and does nothing else."""
     import msgspec
     from starlette.applications import Starlette
@@ -78,7 +78,7 @@ def bare() -> object:
     return Starlette(routes=[Route("/v1/experiments/{name}/interleave", answer, methods=["POST"])])
 
 
-def service() -> object:
+def service() -> Any:
     """The service over the store that the environment names."""
     from interleaf.experiment import Experiment
     from interleaf.serve.app import create_app
@@ -92,15 +92,25 @@ def service() -> object:
     return create_app(store, settings=Settings(requests_per_second=1e9, own_process=True))
 
 
+def serve(factory: str, port: int, on: str) -> None:
+    """Answer requests in this process, as `interleaf serve` does where the server is its own."""
+    import uvicorn
+
+    from interleaf.serve.short_way import ShortWay
+
+    parser, loop = SERVERS[on]
+    protocol = ShortWay if factory == "service" and on == FAST else parser
+    app = {"bare": bare, "service": service}[factory]()
+    uvicorn.run(app, port=port, http=protocol, loop=loop, log_level="warning", access_log=False, server_header=False)
+
+
 @contextmanager
 def running(factory: str, store: str = "", on: str = FAST) -> Iterator[Server]:
     """Such a server, until it is told to end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
-    command = [sys.executable, "-m", "uvicorn", "--factory", f"benchmarks.service:{factory}", "--port", str(port)]
-    parser, loop = SERVERS[on]
-    command += ["--log-level", "warning", "--no-access-log", "--http", parser, "--loop", loop]
+    command = [sys.executable, "-c", f"from benchmarks.service import serve; serve({factory!r}, {port}, {on!r})"]
     server = subprocess.Popen(command, env=os.environ | {"BENCHMARK_STORE": store})
     try:
         _wait(port)

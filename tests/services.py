@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from starlette.testclient import TestClient
 
 from interleaf.serve.app import create_app
 from interleaf.serve.settings import Settings
+from interleaf.serve.short_way import ShortWay
 from interleaf.store import opened
 
 START = 1_800_000_000_000_000  # microseconds since 1970
@@ -80,9 +82,9 @@ def live(folder: Path, **settings: Any) -> Iterator[Live]:
 
 
 @contextmanager
-def listening(app: Any) -> Iterator[str]:
+def listening(app: Any, protocol: type[asyncio.Protocol] = ShortWay) -> Iterator[str]:
     """The same service on a port of this machine, in a thread; its address."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, http=protocol))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:

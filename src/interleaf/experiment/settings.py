@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from interleaf.errors import ExperimentError, InterleafError, listed
@@ -116,7 +117,7 @@ class Experiment:
         if self.mode == AA and AA_SCHEME not in chosen.method.schemes_for(len(self.rankers)):
             raise ExperimentError("mode", self.mode, f"{self.method} scores no plain ownership; give {RELABELLED!r}")
 
-    @property
+    @cached_property
     def chosen(self) -> Chosen:
         """The method, resolved."""
         return resolve(self.method)

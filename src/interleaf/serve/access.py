@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hmac
 import time
@@ -10,12 +9,12 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from interleaf.serve.answers import RETRY, RefusedError
+from interleaf.serve.remembered import Remembered
 from interleaf.store.contract import ADMIN, INGEST, READ, AccessKey, Store
 
 ALLOWED = {INGEST: (INGEST,), READ: (READ,), ADMIN: (ADMIN, READ, INGEST)}  # what a key of each role may be used for
 OPEN = AccessKey("open", ADMIN, "no keys", 0, None)
 BROWSER = AccessKey("browser", INGEST, "a browser, with a token", 0, None)
-_REMEMBERED = 1.0  # seconds that a key is believed without asking the store
 
 
 def signed(secret: bytes, purpose: str, text: str) -> str:
@@ -33,9 +32,9 @@ class Access:
     """Keys, as the store has them, remembered for a moment; and a bucket of requests for each."""
 
     def __init__(self, store: Store, per_second: float, watch: Callable[[], float] = time.monotonic) -> None:
-        self._store, self._watch, self._per_second = store, watch, per_second
-        self._known: dict[str, tuple[float, AccessKey | None]] = {}
-        self._open: tuple[float, bool] = (-1.0, False)
+        self._watch, self._per_second = watch, per_second
+        self._known: Remembered[str, AccessKey | None] = Remembered(store.key_of, watch)
+        self._open: Remembered[None, bool] = Remembered(lambda _: not store.keys(), watch)
         self._buckets: dict[str, tuple[float, float]] = {}
 
     async def key(self, secret: str | None, wanted: str) -> AccessKey:
@@ -52,23 +51,22 @@ class Access:
         self.spend(found.id)
         return found
 
+    def at_once(self, secret: str | None, wanted: str) -> AccessKey | None:
+        """The same for who was here a moment ago, or None: then ask `key`. Nothing is taken from the bucket."""
+        if secret is None:
+            is_open = self._open.at_once(None)
+            return OPEN if is_open is not None and is_open.value else None
+        kept = self._known.at_once(secret)
+        key = None if kept is None else kept.value
+        return key if key is not None and wanted in ALLOWED[key.role] else None
+
     async def is_open(self) -> bool:
         """Whether there have never been keys; once there were, revoking the last one closes the door to all."""
-        now = self._watch()
-        if now >= self._open[0]:
-            self._open = now + _REMEMBERED, not await asyncio.to_thread(self._store.keys)
-        return self._open[1]
+        return await self._open.get(None)
 
     async def known(self, secret: str) -> AccessKey | None:
         """The key with this secret, if it is valid."""
-        now = self._watch()
-        until, key = self._known.get(secret, (-1.0, None))
-        if now >= until:
-            if len(self._known) > 10_000:
-                self._known.clear()
-            key = await asyncio.to_thread(self._store.key_of, secret[:200])
-            self._known[secret[:200]] = now + _REMEMBERED, key
-        return key
+        return await self._known.get(secret[:200])
 
     def spend(self, who: str) -> None:
         """Take a request from a bucket that fills at the rate that is allowed, and holds a second of it."""
@@ -82,5 +80,5 @@ class Access:
 
     def forget(self) -> None:
         """Ask the store again: keys have changed."""
-        self._known.clear()
-        self._open = -1.0, False
+        self._known.forget()
+        self._open.forget()

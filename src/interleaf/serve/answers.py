@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from interleaf.serve.messages import Problem, Refusal
 
 JSON = "application/json"
 RETRY = "Retry-After"
+log = logging.getLogger("interleaf.serve")
 _encode = msgspec.json.Encoder().encode
 _PLACE = re.compile(r" - at `(?:key` in `)?\$?\.?([^`]*)`$")
 
@@ -46,10 +48,11 @@ def answered(record: Any, status: int = 200) -> Response:
     return Answer(_encode(record), status)
 
 
-def refusal(error: Exception) -> Response:
+def refusal(error: Exception, route: str = "other") -> Response:
     """The answer to a request that failed this way; errors that nobody foresaw are not explained to strangers."""
     status, code, field, headers = _kind(error)
     if status == 500:
+        log.error("a request failed", exc_info=error, extra={"route": route})
         message = "something went wrong on our side; it has been logged"
     else:
         message = _PLACE.sub("", str(error)) if isinstance(error, msgspec.ValidationError) else str(error)

@@ -37,10 +37,7 @@ class Head:
     @property
     def key(self) -> str | None:
         """The key that the request carries."""
-        if not self.authorization:
-            return None
-        scheme, _, key = self.authorization.partition(" ")
-        return key.strip() if scheme.lower() == "bearer" else None
+        return bearer(self.authorization)
 
     def check_origin(self) -> None:
         """Without keys, a page of another site must not be able to change anything through somebody's browser."""
@@ -98,6 +95,12 @@ class Gate:
         if service.settings.loopback_only and not service.is_loopback(head.host) and await service.access.is_open():
             problem = "without keys this service answers to 127.0.0.1 and localhost only; make keys first"
             raise RefusedError(403, "wrong_host", problem)
+
+
+def bearer(authorization: str) -> str | None:
+    """The key in a header."""
+    scheme, _, key = authorization.partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else None
 
 
 async def body_of(request: Request, most: int) -> bytes:

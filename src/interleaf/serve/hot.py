@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from hashlib import blake2b
 from time import time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request as HttpRequest
@@ -34,11 +36,54 @@ _decode_interleave = msgspec.json.Decoder(messages.Interleave).decode
 _decode_events = msgspec.json.Decoder(messages.Events).decode
 
 
+class Begun(NamedTuple):
+    """A request that waits to be written, and its answer from what then became of it."""
+
+    draft: Draft | None
+    events: Sequence[Event]
+    answer: Callable[[Any], Response]
+
+
 async def interleave(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:
     """Compose, store, answer."""
+    asked = _asked(body)
+    stored = await service.experiment(request.path_params["name"])
+    draft = _drafted(service, stored, asked)
+    settings, wanted, version = draft.settings, draft.wanted, draft.impression.version
+    if asked.page > 1:
+        return await _further_page(service, stored, asked, wanted)
+    if not is_plain(settings, wanted):
+        # Where lists are drawn as a whole, a programme is solved, and others should not wait for it.
+        slow = settings.chosen.method.drawn_whole
+        shown = await asyncio.to_thread(show, settings, version, wanted) if slow else show(settings, version, wanted)
+        if not isinstance(shown.noted, Noted):
+            _count(service, settings, shown.arm, None)
+            return answered(messages.Shown(None, shown.documents, shown.arm, version, None))
+        draft.arm, draft.documents = shown.arm, shown.documents
+        draft.impression.parts = encoded_note(shown.noted, **draft.kept)
+    return _listed(service, draft, await service.writing.put(draft))
+
+
+def begin_list(service: Service, name: str, body: bytes) -> Begun | None:
+    """The same without waiting for anything, where that is possible."""
+    stored = service.remembered(name)
+    if stored is None:
+        return None
+    asked = _asked(body)
+    if asked.page > 1:
+        return None
+    draft = _drafted(service, stored, asked)
+    return Begun(draft, (), partial(_listed, service, draft)) if is_plain(draft.settings, draft.wanted) else None
+
+
+def _asked(body: bytes) -> messages.Interleave:
     asked = _decode_interleave(body)
     refuse_nulls(body, asked)
-    stored = await service.experiment(request.path_params["name"])
+    return asked
+
+
+def _drafted(service: Service, stored: Stored, asked: messages.Interleave) -> Draft:
+    """What is to be shown and kept, if that is possible now."""
     now = service.clock()
     time = _moment(asked.time, now, "time")
     _check_state(stored, asked.time is not None, time)
@@ -48,26 +93,19 @@ async def interleave(service: Service, request: HttpRequest, body: bytes, who: A
     settings = stored.versions[version]
     name = asked.impression or fresh()
     wanted = Request(name, asked.unit, asked.query, asked.rankings, asked.k, asked.page, asked.fixed or {})
-    if asked.page > 1:
-        return await _further_page(service, stored, asked, wanted)
     until = time + round(settings.window_minutes * 60 * SECOND)
     closes = max(until, now + LATE) if asked.time else until
     impression = Impression(name, settings.name, version, hidden(service, asked.unit), time, closes, {}, until)
-    draft = Draft(settings, wanted, _logged(service, settings, asked), impression)
-    if not is_plain(settings, wanted):
-        # Where lists are drawn as a whole, a programme is solved, and others should not wait for it.
-        slow = settings.chosen.method.drawn_whole
-        shown = await asyncio.to_thread(show, settings, version, wanted) if slow else show(settings, version, wanted)
-        if not isinstance(shown.noted, Noted):
-            _count(service, settings, shown.arm, None)
-            return answered(messages.Shown(None, shown.documents, shown.arm, version, None))
-        draft.arm, draft.documents = shown.arm, shown.documents
-        impression.parts = encoded_note(shown.noted, **draft.kept)
-    before = await service.writing.put(draft)
+    return Draft(settings, wanted, _logged(service, settings, asked), impression)
+
+
+def _listed(service: Service, draft: Draft, before: Mapping[str, Any] | None) -> Response:
+    """The answer to a list that is in the store, from what was there before."""
+    settings, name = draft.settings, draft.impression.id
     _count(service, settings, draft.arm, draft.kept.get("excluded"))
     if before is None:
-        service.bots.came(settings, asked.unit)
-        return answered(_shown(service, name, draft.documents, draft.arm, version), 201)
+        service.bots.came(settings, draft.wanted.unit)
+        return answered(_shown(service, name, draft.documents, draft.arm, draft.impression.version), 201)
     if before["experiment"] != settings.name:
         raise RefusedError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
     again = extended(before, 1)
@@ -161,17 +199,35 @@ def _query(service: Service, query: str | None) -> str | None:
 
 async def events(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:
     """Take a batch of events; what cannot be matched is kept apart, and counted."""
-    taken = _decode_events(body)
-    refuse_nulls(body, taken)
+    taken = _taken(body)
     if taken.token is not None:
         _check_token(service, taken, taken.token)
     elif who is BROWSER:
         raise RefusedError(401, "no_key", "give a key, as the header Authorization: Bearer KEY, or a token")
     else:
         request.scope["head"].check_kind()
+    return _told(service, await service.writing.tell(_happened(service, taken)))
+
+
+def begin_events(service: Service, name: str, body: bytes) -> Begun | None:
+    """The same without waiting for anything; those with a token are looked at more closely."""
+    taken = _taken(body)
+    return None if taken.token is not None else Begun(None, _happened(service, taken), partial(_told, service))
+
+
+def _taken(body: bytes) -> messages.Events:
+    taken = _decode_events(body)
+    refuse_nulls(body, taken)
+    return taken
+
+
+def _happened(service: Service, taken: messages.Events) -> list[Event]:
     now = service.clock()
-    happened = [_event(service, event, now, place) for place, event in enumerate(taken.events)]
-    fates = await service.writing.tell(happened)
+    return [_event(service, event, now, place) for place, event in enumerate(taken.events)]
+
+
+def _told(service: Service, fates: Sequence[str]) -> Response:
+    """The answer to events, from what became of each."""
     apart = Counter(fate for fate in fates if fate not in (ACCEPTED, REPEATED))
     accepted, repeated = fates.count(ACCEPTED), fates.count(REPEATED)
     for fate, amount in ((ACCEPTED, accepted), (REPEATED, repeated), *apart.items()):

@@ -70,11 +70,16 @@ def warm(settings: Experiment) -> None:
             mix([Draft(settings, wanted, {}, Impression("warm", settings.name, 1, None, 0, 0, {}))])
 
 
+def documents_of(drafts: Sequence[Draft]) -> int:
+    """How many documents there are to look at."""
+    return sum(len(ranking or ()) for draft in drafts for ranking in draft.wanted.rankings.values())
+
+
 def mix(drafts: Sequence[Draft]) -> None:
     """Draw the lists that are not drawn yet, and encode what is stored of them."""
     alike = defaultdict[tuple[int, int, int], list[Draft]](list)
     for draft in drafts:
-        if draft.impression.parts is None:
+        if draft.impression.parts is None and draft.problem is None:
             size = draft.wanted.k or draft.settings.k
             alike[id(draft.settings), draft.impression.version, size].append(draft)
     for (_, _, size), some in alike.items():
@@ -97,34 +102,34 @@ def _mix(drafts: Sequence[Draft], size: int) -> None:
     settings, version = drafts[0].settings, drafts[0].impression.version
     chosen, rankers = settings.chosen, settings.rankers
     flat, names = list[int](), list[list[str]]()
-    for draft in drafts:
+    listed = [[draft.wanted.rankings[name] or () for name in rankers] for draft in drafts]
+    for given in listed:
         numbers: dict[str, int] = {}
         number = numbers.setdefault
-        for ranker in rankers:
-            flat += [number(document, len(numbers)) for document in draft.wanted.rankings[ranker] or ()]
+        for ranking in given:
+            flat += [number(document, len(numbers)) for document in ranking]
         names.append(list(numbers))
-    lengths = np.array([[len(draft.wanted.rankings[name] or ()) for name in rankers] for draft in drafts], np.int32)
+    lengths = np.array([list(map(len, given)) for given in listed], np.int32)
     rankings, repeats = spread(np.array(flat, np.int32), lengths)
     depth = None if chosen.method.whole_rankings else size
     unions = np.array([len(one) for one in names], np.int32)
-    given = Given(np.ascontiguousarray(rankings[:, :, :depth]), np.minimum(lengths, depth or lengths), unions)
+    problems = Given(np.ascontiguousarray(rankings[:, :, :depth]), np.minimum(lengths, depth or lengths), unions)
     keys = [chance_key(settings.name, version, _unit(draft.wanted), draft.wanted.query) for draft in drafts]
     made = chosen.method.kernels.settings((int(lengths.max()),), chosen.parameters, False)
     words = np.frombuffer(b"".join(map(bytes_of, keys)), "<u8").reshape(-1, 2)
-    lists = batch.compose(chosen, given, made, np.arange(len(drafts)), words, size, threads=1)
+    lists = batch.compose(chosen, problems, made, np.arange(len(drafts)), words, size, threads=1)
     needs_choices = "choices" in chosen.method.needs
     blobs = numbers_of(rankings, lengths, unions, lists, chosen.method.has_teams, needs_choices)
-    for draft, own, shown, count, key, blob, repeated in zip(
-        drafts, names, lists.shown.tolist(), lists.counts.tolist(), keys, blobs, repeats.tolist(), strict=True
+    about = INTERLEAVED, chosen.text, rankers, None
+    for draft, given, own, shown, count, key, blob, repeated in zip(
+        drafts, listed, names, lists.shown.tolist(), lists.counts.tolist(), keys, blobs, repeats.tolist(), strict=True
     ):
         if repeated:
             _alone(draft)
             continue
         draft.documents = [own[number] for number in shown[:count]]
-        listed = [draft.wanted.rankings[name] for name in rankers]
-        about = INTERLEAVED, chosen.text, rankers, None
         body = {"query": draft.wanted.query, "key": key, "page": 1, "k": size}
-        draft.impression.parts = encoded_list(draft.documents, listed, blob, about, body, **draft.kept)
+        draft.impression.parts = encoded_list(draft.documents, given, blob, about, body, **draft.kept)
 
 
 def _unit(wanted: Request) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
-from starlette.types import Scope
 
 from interleaf.experiment import Experiment
 from interleaf.serve import calls, hot
@@ -23,6 +22,7 @@ from interleaf.serve.messages import (
     Shown,
     Taken,
 )
+from interleaf.serve.service import Service
 from interleaf.store.contract import ADMIN, INGEST, READ
 
 PUBLIC, EITHER = "public", "read or ingest"
@@ -41,6 +41,7 @@ class Call:
     takes: Any = None
     gives: Any = ExperimentAnswer
     status: int = 200
+    begin: Callable[[Service, str, bytes], hot.Begun | None] | None = None  # on the short way
 
     @property
     def address(self) -> str:
@@ -51,8 +52,10 @@ class Call:
 _ALL = "/v1/experiments"
 _ONE = _ALL + "/{name}"
 _MIX = "/interleave"
-_LISTS = Call("POST", _ONE + _MIX, INGEST, "mix rankings into a list", hot.interleave, Interleave, Shown, 201)
-_EVENTS = Call("POST", EVENTS, INGEST, "report what people did", hot.events, Events, Taken, 202)
+_LISTS = Call(
+    "POST", _ONE + _MIX, INGEST, "mix rankings into a list", hot.interleave, Interleave, Shown, 201, hot.begin_list
+)
+_EVENTS = Call("POST", EVENTS, INGEST, "report what people did", hot.events, Events, Taken, 202, hot.begin_events)
 CALLS = (
     _LISTS,
     _EVENTS,
@@ -71,15 +74,13 @@ CALLS = (
 )
 
 
-def hot_call(scope: Scope) -> Call | None:
-    """The call of a request, if it is one of the two that traffic goes through; `scope` then knows the name in it."""
-    path = scope["path"]
-    if scope["method"] != "POST":
+def hot_call(method: str, path: str) -> tuple[Call, str] | None:
+    """The call of a request, if it is one of the two that traffic goes through; and the name in its path, if any."""
+    if method != "POST":
         return None
     if path == EVENTS:
-        return _EVENTS
+        return _EVENTS, ""
     name = path[len(_ALL) + 1 : -len(_MIX)]
     if not path.endswith(_MIX) or not path.startswith(_ALL + "/") or not name or "/" in name:
         return None
-    scope["path_params"] = {"name": name}
-    return _LISTS
+    return _LISTS, name

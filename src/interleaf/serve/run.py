@@ -36,6 +36,7 @@ def serve(place: Place, settings: Settings) -> None:
     from interleaf.serve import warming
     from interleaf.serve.app import create_app
     from interleaf.serve.logs import set_up
+    from interleaf.serve.short_way import ShortWay
 
     settings = replace(settings, loopback_only=is_loopback(place.host), own_process=True)
     _check(place, settings)
@@ -52,6 +53,7 @@ def serve(place: Place, settings: Settings) -> None:
         "access_log": False,
         "server_header": False,
         "timeout_graceful_shutdown": 10,
+        "http": ShortWay,
     }
     if place.workers == 1:
         store = opened(place.store)

@@ -17,6 +17,7 @@ from interleaf.serve.access import Access
 from interleaf.serve.answers import RefusedError
 from interleaf.serve.bots import Bots
 from interleaf.serve.metrics import Metrics
+from interleaf.serve.remembered import Remembered
 from interleaf.serve.reports import Reports, Standing
 from interleaf.serve.settings import KEEP, Settings
 from interleaf.serve.writing import Writing
@@ -25,7 +26,7 @@ from interleaf.store.contract import RUNNING, Store, Stored
 Clock = Callable[[], int]
 Result = TypeVar("Result")
 SECOND = 1_000_000
-_REMEMBERED = 1.0  # seconds that an experiment is believed to be as it was
+SERVICE = "service"  # where connections find it in the state of the application
 log = logging.getLogger("interleaf.serve")
 
 
@@ -49,7 +50,7 @@ class Service:
         self._reporting = ThreadPoolExecutor(2, "interleaf-report")
         self._keeping = ThreadPoolExecutor(1, "interleaf-fold")
         self._asked: dict[tuple[str, int], asyncio.Future[Standing]] = {}
-        self._experiments: dict[str, tuple[float, Stored]] = {}
+        self._experiments = Remembered(store.experiment)
         self._folding: asyncio.Task[None] | None = None
 
     @property
@@ -59,15 +60,15 @@ class Service:
 
     async def experiment(self, name: str) -> Stored:
         """The experiment, at most a second old; 404 if there is none."""
-        until, stored = self._experiments.get(name, (-1.0, None))
-        if stored is None or time.monotonic() >= until:
-            try:
-                stored = await asyncio.to_thread(self.store.experiment, name)
-            except KeyError:
-                self._experiments.pop(name, None)
-                raise RefusedError(404, "unknown", f"there is no experiment {name[:100]!r}", "name") from None
-            self.remember(stored)
-        return stored
+        try:
+            return await self._experiments.get(name)
+        except KeyError:
+            raise RefusedError(404, "unknown", f"there is no experiment {name[:100]!r}", "name") from None
+
+    def remembered(self, name: str) -> Stored | None:
+        """The experiment, if it was asked for within the last second."""
+        kept = self._experiments.at_once(name)
+        return None if kept is None else kept.value
 
     async def standing(self, name: str, version: int) -> Standing:
         """The report of a version; whoever asks while it is being made waits for the same one, and holds no thread."""
@@ -85,7 +86,7 @@ class Service:
 
     def remember(self, stored: Stored) -> None:
         """What was just read or changed."""
-        self._experiments[stored.settings.name] = time.monotonic() + _REMEMBERED, stored
+        self._experiments.put(stored.settings.name, stored)
 
     async def start(self) -> None:
         """Compile what running experiments need before the first request, and begin to fold."""

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 from interleaf.errors import StoreError
-from interleaf.serve.mixing import Draft, mix
+from interleaf.serve.mixing import Draft, documents_of, mix
 from interleaf.store.contract import Event, Store
 
 MOST = 128  # items of one transaction: those of larger ones wait longer, and nobody gains
+MOST_DOCUMENTS = 20_000  # in rankings that are mixed in the loop: a few milliseconds, in which nothing else is done
 MOST_WAITING = 20_000
 
 
+Then = Callable[[Any], None]  # told of what became of it, or of the error
+
+
 class _Waiting(NamedTuple):
-    """What one request brings, and the future of what became of it."""
+    """What one request brings, and who wants to know what became of it."""
 
     draft: Draft | None
     events: Sequence[Event]
-    done: asyncio.Future[Any]
+    then: Then
 
 
 class Writing:
@@ -43,16 +48,19 @@ class Writing:
         fates: list[str] = await self._done(None, events)
         return fates
 
-    def _done(self, draft: Draft | None, events: Sequence[Event]) -> asyncio.Future[Any]:
-        """What will have become of it, together with what others write meanwhile."""
+    def add(self, draft: Draft | None, events: Sequence[Event], then: Then) -> None:
+        """Write it, together with what others write meanwhile; `then` is called in the loop when it is durable."""
         if len(self._waiting) >= MOST_WAITING:
             raise StoreError("more is waiting to be written than can be kept; try again")
-        loop = asyncio.get_running_loop()
-        done = loop.create_future()
-        self._waiting.append(_Waiting(draft, events, done))
+        self._waiting.append(_Waiting(draft, events, then))
         if not self._busy:
             self._busy = True
+            loop = asyncio.get_running_loop()
             loop.call_soon(self._next, loop)
+
+    def _done(self, draft: Draft | None, events: Sequence[Event]) -> asyncio.Future[Any]:
+        done = asyncio.get_running_loop().create_future()
+        self.add(draft, events, partial(_settle, done))
         return done
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -67,21 +75,24 @@ class Writing:
         if not batch:
             self._busy = False
             return
+        drafts = [waiting.draft for waiting in batch if waiting.draft is not None]
+        if documents_of(drafts) <= MOST_DOCUMENTS:
+            # Here rather than in the thread: it holds the interpreter's lock, and who waits for that is woken in vain
+            # by each request that is read meanwhile, which took a third of all time.
+            mix(drafts)
         written = loop.run_in_executor(self._thread, self._written, batch)
         written.add_done_callback(lambda done: self._tell(loop, batch, done))
 
     def _tell(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting], done: asyncio.Future[Any]) -> None:
         self._next(loop)
         for waiting, result in zip(batch, done.result(), strict=True):
-            if waiting.done.cancelled():
-                continue
-            if isinstance(result, Exception):
-                waiting.done.set_exception(result)
-            else:
-                waiting.done.set_result(result)
+            waiting.then(result)
 
     def _written(self, batch: list[_Waiting]) -> list[Any]:
-        """In the thread: all at once; if that fails for another reason than the store's, one by one."""
+        """In the thread: all at once; if that fails for another reason than the store's, one by one.
+
+        What is mixed already stays as it is.
+        """
         try:
             drafts = [waiting.draft for waiting in batch if waiting.draft is not None]
             mix(drafts)
@@ -107,3 +118,13 @@ class Writing:
         while self._busy or self._waiting:
             await asyncio.sleep(0.01)
         self._thread.shutdown()
+
+
+def _settle(done: asyncio.Future[Any], result: Any) -> None:
+    """Nobody waits any more for one that was cancelled."""
+    if done.cancelled():
+        return
+    if isinstance(result, Exception):
+        done.set_exception(result)
+    else:
+        done.set_result(result)

@@ -66,6 +66,12 @@ class Database(Protocol):
     def reading(self) -> AbstractContextManager[Transaction]:
         """A transaction that sees one state, and changes nothing."""
 
+    def put(self, table: Table, rows: Sequence[Row], unless: str) -> bool:
+        """Put rows in as a transaction of their own, unless a query finds something, or a key is there already.
+
+        Then nothing is done, and False; also where this is not quicker than `writing`.
+        """
+
     def among(self, values: Sequence[str]) -> Any:
         """Texts as the value of `{among}`."""
 

@@ -48,16 +48,17 @@ class Matching:
         """
         rows = self._transaction.rows(
             "SELECT DISTINCT a.id FROM (SELECT unit, time, until FROM impressions WHERE experiment = ? AND version = ? "
-            "AND folded = 0 AND closes <= ? ORDER BY closes LIMIT ?) AS i CROSS JOIN apart a "  # in this order
-            "WHERE a.unit = i.unit AND a.impression IS NULL AND a.time BETWEEN i.time - ? AND i.until LIMIT ?",
+            "AND folded = 0 AND closes <= ? ORDER BY closes LIMIT ?) AS closed CROSS JOIN apart a "  # in this order
+            "WHERE a.unit = closed.unit AND a.impression IS NULL "
+            "AND a.time BETWEEN closed.time - ? AND closed.until LIMIT ?",
             *(experiment, version, now, most, reasons.MOST_EARLY, most_events),
         )
         return [name for (name,) in rows]
 
     def _of_units(self, events: Sequence[Event]) -> dict[str, Found]:
         """Of each event that names its unit, by id."""
-        still_open = self._latest(events, folded=0, most=MOST_SHOWINGS)
-        ways = self._ways()
+        still_open = self._latest(events, folded=False, most=MOST_SHOWINGS)
+        ways = self.ways()
         found: dict[str, Found] = {}
         lost = []
         for event in events:
@@ -65,21 +66,22 @@ class Matching:
             found[event.id] = event, matches, None
             if not matches:
                 lost.append(event)
-        folded = self._latest(lost, folded=1, most=MOST_FOLDED) if lost else {}
+        folded = self._latest(lost, folded=True, most=MOST_FOLDED) if lost else {}
         for event in lost:
             unit = event.unit or ""
             showings = still_open.get(unit, []) + folded.get(unit, [])
             found[event.id] = event, *attribution.unmatched(event, showings, ways)
         return found
 
-    def _latest(self, events: Sequence[Event], folded: int, most: int) -> _Showings:
+    def _latest(self, events: Sequence[Event], folded: bool, most: int) -> _Showings:
         """The latest impressions of the events' units: a crawler may have more of them than can be looked at."""
         units = {event.unit for event in events if event.unit is not None}
+        which = "folded = 1" if folded else "folded = 0 AND sought = 1"  # each as its index has it
         rows = self._transaction.rows(
-            f"SELECT i.id FROM {self._words['each']} JOIN impressions i ON i.unit = each.value AND i.folded = ? "
+            f"SELECT i.id FROM {self._words['each']} JOIN impressions i ON i.unit = each.value AND {which} "
             "AND i.number >= COALESCE((SELECT last.number FROM impressions last WHERE last.unit = each.value "
-            "AND last.folded = ? ORDER BY last.number DESC LIMIT 1 OFFSET ?), 0)",
-            *(self._database.among(list(units)), folded, folded, most - 1),
+            f"AND {which} ORDER BY last.number DESC LIMIT 1 OFFSET ?), 0)",
+            *(self._database.among(list(units)), most - 1),
         )
         found: _Showings = {}
         for one in self._showings({name for (name,) in rows}):
@@ -99,6 +101,7 @@ class Matching:
             for name, experiment, version, unit, time, until, folded, *parts in rows
         ]
 
-    def _ways(self) -> _Ways:
+    def ways(self) -> _Ways:
+        """How each version attributes events that name only their unit."""
         rows = self._transaction.rows("SELECT experiment, version, settings FROM versions")
         return {(name, version): parsed(settings).attribution for name, version, settings in rows}

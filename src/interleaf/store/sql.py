@@ -10,14 +10,16 @@ import pyarrow as pa
 
 from interleaf.errors import DataError, InterleafError
 from interleaf.experiment import Experiment
+from interleaf.experiment.settings import SAME
 from interleaf.store import access, deleting
 from interleaf.store.batches import COLUMNS, EVENT_COLUMNS, batch_of
 from interleaf.store.contract import AccessKey, Counts, Event, Impression, Stored
 from interleaf.store.database import Database, is_kept
 from interleaf.store.experiments import Experiments, parsed
 from interleaf.store.folding import Folding, kept_of
-from interleaf.store.tables import upgrade
-from interleaf.store.writing import ROW, Writing, check_event, row_of, rows_of
+from interleaf.store.matching import Matching
+from interleaf.store.tables import IMPRESSIONS, upgrade
+from interleaf.store.writing import ROW, WAITS, Writing, check_event, row_of, rows_of
 from interleaf.tally import Tally
 
 PAGE = 5000  # rows exported at a time
@@ -33,7 +35,7 @@ class SqlStore:
         self._database = database
         self._among = database.words["among"]
         self._folding = Folding(database)
-        self._versions: set[tuple[str, int]] = set()
+        self._sought: dict[tuple[str, int], int] = {}
         self._keys: dict[str, tuple[float, AccessKey | None]] = {}
 
     def close(self) -> None:
@@ -88,20 +90,25 @@ class SqlStore:
     def write(
         self, impressions: Sequence[Impression], events: Sequence[Event]
     ) -> tuple[list[Mapping[str, Any] | None], list[str]]:
-        rows = rows_of(impressions)
+        sought = self._versions({(one.experiment, one.version) for one in impressions})
+        rows = rows_of(impressions, sought)
         for event in events:
             check_event(event)
-        self._check_versions({(one.experiment, one.version) for one in impressions})
+        if not events and self._database.put(IMPRESSIONS, rows, unless=WAITS):
+            return [None] * len(rows), []
         with self._database.writing() as transaction:
             writing = Writing(self._database, transaction)
             return writing.impressions(rows), writing.events(events)
 
-    def _check_versions(self, used: set[tuple[str, int]]) -> None:
-        if used - self._versions:
+    def _versions(self, used: set[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
+        """Of these versions, and others, whether events that name a unit alone are looked for."""
+        if not used <= self._sought.keys():
             with self._database.reading() as transaction:
-                self._versions = {*transaction.rows("SELECT experiment, version FROM versions")}
-        for name, version in used - self._versions:
+                ways = Matching(self._database, transaction).ways()
+            self._sought = {place: int(way != SAME) for place, way in ways.items()}
+        for name, version in used - self._sought.keys():
             raise DataError(f"there is no version {version} of an experiment {name!r}; create it first")
+        return self._sought
 
     def row(self, impression: str) -> Mapping[str, Any] | None:
         if not is_kept(impression):

@@ -77,6 +77,18 @@ class SQLite:
         finally:
             self._readers.append(reader)
 
+    def put(self, table: Table, rows: Sequence[Row], unless: str) -> bool:
+        """A statement is a transaction. Each more gives up the interpreter's lock, and must wait to have it back."""
+        if not 0 < len(rows) <= MOST_AT_ONCE:
+            return False
+        with self._writing, _told():
+            if self._writer.execute(unless).fetchall():
+                return False
+            with suppress(sqlite3.IntegrityError):
+                _insert(self._writer, table, rows)
+                return True
+        return False
+
     def among(self, values: Sequence[str]) -> str:
         return json.dumps(values)
 
@@ -122,23 +134,24 @@ class _Transaction:
         return self._connection.execute(statement, values).rowcount
 
     def insert(self, table: Table, rows: Sequence[Row]) -> list[bool]:
-        """Many rows by one statement, since each gives up the interpreter's lock, and must wait to have it back.
-
-        If the key of one is there already, all of the statement is undone, and rows go in one by one.
-        """
-        statement = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES "
-        marks, execute = f"({', '.join('?' * len(table.columns))})", self._connection.execute
+        """Many rows by one statement; if the key of one is there already, it is undone, and rows go in one by one."""
         found: list[bool] = []
         for start in range(0, len(rows), MOST_AT_ONCE):
             some = rows[start : start + MOST_AT_ONCE]
             try:
-                execute(statement + ", ".join([marks] * len(some)), tuple(chain.from_iterable(some)))
+                _insert(self._connection, table, some)
             except sqlite3.IntegrityError:
-                once = f"{statement}{marks} ON CONFLICT DO NOTHING"
-                found += [execute(once, row).rowcount == 1 for row in some]
+                found += [_insert(self._connection, table, [row], "ON CONFLICT DO NOTHING") == 1 for row in some]
             else:
                 found += [True] * len(some)
         return found
 
     def alone(self) -> None:
         """Nothing to do: there is one writer."""
+
+
+def _insert(connection: sqlite3.Connection, table: Table, rows: Sequence[Row], otherwise: str = "") -> int:
+    """How many went in."""
+    marks = ", ".join([f"({', '.join('?' * len(table.columns))})"] * len(rows))
+    statement = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES {marks} {otherwise}"
+    return connection.execute(statement, tuple(chain.from_iterable(rows))).rowcount

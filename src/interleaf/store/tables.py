@@ -17,6 +17,7 @@ IMPRESSIONS = Table(
         "time": "bigint",
         "until": "bigint",
         "closes": "bigint",
+        "sought": "integer",  # 1: events are looked for that name its unit alone
         "design": "text",
         "numbers": "bytea",
         "body": "bytea",
@@ -75,12 +76,13 @@ STEPS = (
     CREATE INDEX history_of ON history (experiment, number);
     CREATE TABLE impressions (
         number {number}, id text NOT NULL UNIQUE, experiment text NOT NULL, version integer NOT NULL, unit text,
-        time bigint NOT NULL, until bigint NOT NULL, closes bigint NOT NULL, folded integer NOT NULL DEFAULT 0,
-        design text NOT NULL, numbers {bytes} NOT NULL, body {bytes} NOT NULL
+        time bigint NOT NULL, until bigint NOT NULL, closes bigint NOT NULL, sought integer NOT NULL,
+        folded integer NOT NULL DEFAULT 0, design text NOT NULL, numbers {bytes} NOT NULL, body {bytes} NOT NULL
     );
     CREATE INDEX impressions_of ON impressions (experiment, version, number);
     CREATE INDEX impressions_open ON impressions (experiment, version, closes) WHERE folded = 0;
-    CREATE INDEX impressions_by_unit ON impressions (unit, folded, number);
+    CREATE INDEX impressions_sought ON impressions (unit, number) WHERE folded = 0 AND sought = 1;
+    CREATE INDEX impressions_by_unit ON impressions (unit, number) WHERE folded = 1;
     CREATE TABLE events (
         id text NOT NULL, impression text NOT NULL, place integer NOT NULL, kind text NOT NULL, rank integer NOT NULL,
         time bigint NOT NULL, received bigint NOT NULL, dwell {real}, value {real}, PRIMARY KEY (impression, id)

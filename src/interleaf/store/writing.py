@@ -19,15 +19,16 @@ FIRST, LAST = -62_135_596_800_000_000, 253_402_300_800_000_000  # the years 1 to
 ROW = "id, experiment, version, unit, time, design, numbers, body"  # what `row_of` takes
 REMATCHED = 600 * 1_000_000  # events so young are matched again with impressions that they name, in microseconds
 REMATCHED_OF_UNIT = 60 * 1_000_000  # and so young with those of their units: of these, most never find one
+WAITS = "SELECT 1 FROM apart LIMIT 1"  # whether any event waits
 MOST_WAITING = 500  # events that are matched again at once, the latest ones
 _WAITING = "id, reason, kind, received, time, impression, unit, rank, document, dwell, value"
 
 
-def rows_of(impressions: Iterable[Impression]) -> list[Row]:
+def rows_of(impressions: Iterable[Impression], sought: Mapping[tuple[str, int], int]) -> list[Row]:
     """Impressions as rows of their table; those that come with their parts were checked before."""
     return [
         (one.id, one.experiment, one.version, one.unit, one.time, one.closes if one.until is None else one.until,
-         one.closes, *(one.parts or _checked(one)))
+         one.closes, sought[one.experiment, one.version], *(one.parts or _checked(one)))
         for one in impressions
     ]  # fmt: skip
 
@@ -151,8 +152,9 @@ class Writing:
             "SELECT id FROM (SELECT a.id FROM apart a JOIN impressions i ON i.id = a.impression "
             f"WHERE a.reason = '{reasons.UNKNOWN}' AND a.received >= ? ORDER BY a.received DESC LIMIT ?) AS named "
             "UNION ALL SELECT id FROM (SELECT id, unit, time FROM apart WHERE impression IS NULL AND received >= ? "
-            "ORDER BY received DESC LIMIT ?) AS a WHERE EXISTS (SELECT 1 FROM impressions i WHERE i.unit = a.unit "
-            "AND i.folded = 0 AND i.time <= a.time + ? AND i.until >= a.time)",
+            "ORDER BY received DESC LIMIT ?) AS young WHERE EXISTS (SELECT 1 FROM impressions i "
+            "WHERE i.unit = young.unit AND i.folded = 0 AND i.sought = 1 "
+            "AND i.time <= young.time + ? AND i.until >= young.time)",
             *(now - REMATCHED, MOST_WAITING, now - REMATCHED_OF_UNIT, MOST_WAITING, reasons.MOST_EARLY),
         )
         return [name for (name,) in rows]
@@ -161,8 +163,8 @@ class Writing:
         """Events of whatever age kept apart because impressions that are now to be folded were not known."""
         rows = self._transaction.rows(
             "SELECT a.id FROM (SELECT id FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
-            "AND closes <= ? ORDER BY closes LIMIT ?) AS i CROSS JOIN apart a "  # which SQLite takes in this order
-            f"WHERE a.impression = i.id AND a.reason = '{reasons.UNKNOWN}' LIMIT ?",
+            "AND closes <= ? ORDER BY closes LIMIT ?) AS closed CROSS JOIN apart a "  # which SQLite takes in this order
+            f"WHERE a.impression = closed.id AND a.reason = '{reasons.UNKNOWN}' LIMIT ?",
             *(experiment, version, now, most, MOST_WAITING),
         )
         return [name for (name,) in rows] + self._matching.crossed(experiment, version, now, most, MOST_WAITING)
@@ -212,7 +214,7 @@ class Writing:
 
     def _match_waiting(self, rows: Sequence[Row]) -> None:
         """Events that came before these impressions, and may belong to them."""
-        if not rows or not self._transaction.rows("SELECT 1 FROM apart LIMIT 1"):
+        if not rows or not self._transaction.rows(WAITS):
             return
         waiting = self._transaction.rows(
             f"SELECT id FROM (SELECT id FROM apart WHERE reason = '{reasons.UNKNOWN}' AND impression {self._among} "
