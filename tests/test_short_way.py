@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from interleaf.errors import StoreError
 from interleaf.experiment import Experiment
-from interleaf.serve import remembered
+from interleaf.serve import mixing, remembered
 from interleaf.serve.app import create_app
 from interleaf.serve.settings import Settings
 from interleaf.serve.short_way import ShortWay
@@ -274,6 +274,21 @@ def test_a_store_that_is_away_is_said(
             assert b"secret detail" not in found[0]
     assert short.long_way == []
     assert caplog.text.count("a request failed") == 4
+
+
+def test_a_list_that_breaks_the_mixing_does_not_break_others(
+    served: Callable[..., Both], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, long, _ = served()
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(mixing, "show", broken)
+    repeated = raw(LIST, wanted(1, rankings={"production": ["a", "a"], "candidate": ["b"]}))
+    found = short.ask(repeated + raw(LIST, wanted(2)), answers=2)
+    assert found == long.ask(repeated + raw(LIST, wanted(2)), answers=2)
+    assert [answer[9:12] for answer in found] == [b"500", b"201"]
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -13,6 +15,7 @@ from interleaf.errors import StoreError
 from interleaf.serve.mixing import Draft, documents_of, mix
 from interleaf.store.contract import Event, Store
 
+log = logging.getLogger("interleaf.serve")
 MOST = 128  # items of one transaction: those of larger ones wait longer, and nobody gains
 MOST_DOCUMENTS = 20_000  # in rankings that are mixed in the loop: a few milliseconds, in which nothing else is done
 MOST_WAITING = 20_000
@@ -78,15 +81,19 @@ class Writing:
         drafts = [waiting.draft for waiting in batch if waiting.draft is not None]
         if documents_of(drafts) <= MOST_DOCUMENTS:
             # Here rather than in the thread: it holds the interpreter's lock, and who waits for that is woken in vain
-            # by each request that is read meanwhile, which took a third of all time.
-            mix(drafts)
+            # by each request that is read meanwhile, which took a third of all time. What fails fails again there.
+            with suppress(Exception):
+                mix(drafts)
         written = loop.run_in_executor(self._thread, self._written, batch)
         written.add_done_callback(lambda done: self._tell(loop, batch, done))
 
     def _tell(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting], done: asyncio.Future[Any]) -> None:
         self._next(loop)
         for waiting, result in zip(batch, done.result(), strict=True):
-            waiting.then(result)
+            try:
+                waiting.then(result)
+            except Exception:  # one that cannot be told does not keep the others waiting
+                log.exception("nobody could be told what was written")
 
     def _written(self, batch: list[_Waiting]) -> list[Any]:
         """In the thread: all at once; if that fails for another reason than the store's, one by one.

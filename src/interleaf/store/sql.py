@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from time import monotonic
 from typing import Any
 
 import pyarrow as pa
@@ -23,8 +22,6 @@ from interleaf.store.writing import ROW, WAITS, Writing, check_event, row_of, ro
 from interleaf.tally import Tally
 
 PAGE = 5000  # rows exported at a time
-KEY_SECONDS = 1.0  # a revoked key may still be good for so long
-MOST_KEYS = 1024
 
 
 class SqlStore:
@@ -36,7 +33,6 @@ class SqlStore:
         self._among = database.words["among"]
         self._folding = Folding(database)
         self._sought: dict[tuple[str, int], int] = {}
-        self._keys: dict[str, tuple[float, AccessKey | None]] = {}
 
     def close(self) -> None:
         self._database.close()
@@ -222,24 +218,14 @@ class SqlStore:
             return access.keys(transaction)
 
     def key_of(self, secret: str) -> AccessKey | None:
-        known = self._keys.get(secret)
-        if known is not None and known[0] > monotonic():
-            return known[1]
         with self._database.reading() as transaction:
-            key = access.key_of(transaction, secret)
-        if len(self._keys) >= MOST_KEYS:
-            self._keys.clear()
-        if key is not None:
-            self._keys[secret] = monotonic() + KEY_SECONDS, key
-        return key
+            return access.key_of(transaction, secret)
 
     def revoke(self, key: str, now: int) -> bool:
         if not is_kept(key):
             return False
         with self._database.writing() as transaction:
-            revoked = access.revoke(transaction, key, now)
-        self._keys.clear()
-        return revoked
+            return access.revoke(transaction, key, now)
 
     def forget(self, unit: str) -> int:
         if not is_kept(unit):
