@@ -49,7 +49,7 @@ class ShortWay(HttpToolsProtocol):
         self._service: Service = app_state[SERVICE]
         self._taken: tuple[Call, str, _Cycle] | None = None
         self._secret: str | None = None
-        self._body = b""
+        self._body = bytearray()
 
     def on_headers_complete(self) -> None:
         found = self._found()
@@ -58,7 +58,7 @@ class ShortWay(HttpToolsProtocol):
             super().on_headers_complete()
             return
         self.cycle = cycle = _Cycle(self.parser.should_keep_alive())
-        self._taken, self._body = (*found, cycle), b""
+        self._taken, self._body = (*found, cycle), bytearray()
 
     def _found(self) -> tuple[Call, str] | None:
         """Which call it is, as far as the head tells, and the name in its path."""
@@ -85,8 +85,8 @@ class ShortWay(HttpToolsProtocol):
         if self._taken is None:
             super().on_message_complete()
             return
-        (call, name, cycle), body = self._taken, self._body
-        self._taken, self._body = None, b""
+        (call, name, cycle), body = self._taken, bytes(self._body)
+        self._taken = None
         if self._is_begun(call, name, body, cycle):
             return
         cycle.response_complete = True
