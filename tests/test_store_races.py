@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interleaf.experiment import extended
+from interleaf.experiment import Experiment, extended
 from interleaf.store import deleting, opened, reasons, sqlite
 from interleaf.store.contract import ACCEPTED, REPEATED, Event, Impression
 from interleaf.store.sql import SqlStore
@@ -191,6 +191,20 @@ def test_rows_go_page_by_page_and_leave_none_behind(store: SqlStore, monkeypatch
     assert store.tallies("shop")["click"].impressions == 7
 
 
+def test_how_a_draft_attributes_is_what_counts_when_it_is_started(store: SqlStore) -> None:
+    """Also if lists of others were stored before it was changed."""
+    store.write([impression(running(store, name="other"), 1)], [])
+    draft = Experiment.of({"name": "shop", "rankers": ["production", "candidate"], "k": 6})
+    store.create(draft, START, "test")
+    store.write([impression(running(store, name="more"), 1)], [])
+    changed = replace(draft, attribution="last_impression")
+    store.edit(changed, START, "test")
+    store.start("shop", START, "test")
+    one = impression(changed, 1, unit="u1")
+    store.write([one], [])
+    assert store.write([], [by_unit(one)])[1] == [ACCEPTED]
+
+
 def test_nothing_that_is_done_often_reads_a_whole_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what SQLite says of every statement of writing, matching, folding and deleting."""
     store = opened(tmp_path / "store.db")
@@ -219,7 +233,7 @@ def test_nothing_that_is_done_often_reads_a_whole_table(tmp_path: Path, monkeypa
     with store._database.reading() as transaction:
         for statement, values in said.items():
             plan = [line for *_, line in transaction.rows("EXPLAIN QUERY PLAN " + statement, *values)]
-            scanned = [line for line in plan if re.match(r"SCAN (i|a|apart|impressions|events)\b", line)]
+            scanned = [line for line in plan if re.match(r"SCAN (i|a|e|last|apart|impressions|events)\b", line)]
             assert not scanned, (statement, plan)
     store.close()
 
@@ -228,7 +242,7 @@ def test_an_event_that_crossed_its_impression_is_matched_before_that_is_folded(s
     one, two = (impression(running(store, name=name), 1) for name in ("shop", "other"))
     store.write([], [click(one)])
     with pytest.MonkeyPatch.context() as blind:  # as if both were written at the same time
-        blind.setattr(Writing, "_match_waiting", lambda self, rows: None)
+        blind.setattr(Writing, "_awaiting", lambda self, rows: [])
         store.write([one, two], [])
     assert store.fold(START + 9 * HOUR) == 2  # when nobody folded for long
     assert events_of(store) == {one.id: [click(one).id]}
@@ -241,7 +255,7 @@ def test_an_event_of_a_unit_that_crossed_its_impression_is_matched_once_before_t
     late = replace(by_unit(one, "late"), time=one.time + 2 * HOUR)
     store.write([], [by_unit(two), replace(by_unit(two, "other"), unit="u2"), late])
     with pytest.MonkeyPatch.context() as blind:  # as if all were written at the same time
-        blind.setattr(Writing, "_match_waiting", lambda self, rows: None)
+        blind.setattr(Writing, "_awaiting", lambda self, rows: [])
         store.write([one, two], [])
     assert events_of(store) == {one.id: [], two.id: []}
     assert store.fold(START + 9 * HOUR, 1) == 1  # when nobody folded for long; the first of the two

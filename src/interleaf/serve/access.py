@@ -52,13 +52,18 @@ class Access:
         return found
 
     def at_once(self, secret: str | None, wanted: str) -> AccessKey | None:
-        """The same for who was here a moment ago, or None: then ask `key`. Nothing is taken from the bucket."""
+        """The same for who was here a moment ago, or None: then ask `key`.
+
+        Nothing is taken from the bucket, and there is something in it.
+        """
         if secret is None:
             is_open = self._open.at_once(None)
             return OPEN if is_open is not None and is_open.value else None
         kept = self._known.at_once(secret)
         key = None if kept is None else kept.value
-        return key if key is not None and wanted in ALLOWED[key.role] else None
+        if key is None or wanted not in ALLOWED[key.role] or self._left(key.id, self._watch()) < 1:
+            return None
+        return key
 
     async def is_open(self) -> bool:
         """Whether there have never been keys; once there were, revoking the last one closes the door to all."""
@@ -71,12 +76,15 @@ class Access:
     def spend(self, who: str) -> None:
         """Take a request from a bucket that fills at the rate that is allowed, and holds a second of it."""
         now = self._watch()
-        left, then = self._buckets.get(who, (self._per_second, now))
-        left = min(self._per_second, left + (now - then) * self._per_second)
+        left = self._left(who, now)
         if left < 1:
             rate = f"{self._per_second:g} requests a second"
             raise RefusedError(429, "too_many", f"more than {rate}; slow down", headers={RETRY: "1"})
         self._buckets[who] = left - 1, now
+
+    def _left(self, who: str, now: float) -> float:
+        left, then = self._buckets.get(who, (self._per_second, now))
+        return min(self._per_second, left + (now - then) * self._per_second)
 
     def forget(self) -> None:
         """Ask the store again: keys have changed."""

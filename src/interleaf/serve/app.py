@@ -93,11 +93,11 @@ def _shortcut(endpoints: Mapping[Call, Endpoint]) -> Shortcut:
     """Finds the two calls that traffic goes through, without a look at all routes."""
 
     def found(scope: Scope) -> Endpoint | None:
-        match hot_call(scope["method"], scope["path"]):
-            case call, name:
-                scope["path_params"] = {"name": name}
-                return endpoints[call]
-        return None
+        hot = hot_call(scope["method"], scope["path"])
+        if hot is None:
+            return None
+        scope["path_params"] = {"name": hot.name}
+        return endpoints[hot.call]
 
     return found
 

@@ -41,7 +41,7 @@ class Head:
 
     def check_origin(self) -> None:
         """Without keys, a page of another site must not be able to change anything through somebody's browser."""
-        if self.origin and urlsplit(self.origin).netloc != self.host:
+        if self.origin and _place(self.origin) != self.host:
             problem = "this was sent by a page of another site; without keys only pages of this service may"
             raise RefusedError(403, "cross_site", problem)
 
@@ -95,6 +95,13 @@ class Gate:
         if service.settings.loopback_only and not service.is_loopback(head.host) and await service.access.is_open():
             problem = "without keys this service answers to 127.0.0.1 and localhost only; make keys first"
             raise RefusedError(403, "wrong_host", problem)
+
+
+def _place(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # no address at all
+        return None
 
 
 def bearer(authorization: str) -> str | None:

@@ -70,9 +70,11 @@ def warm(settings: Experiment) -> None:
             mix([Draft(settings, wanted, {}, Impression("warm", settings.name, 1, None, 0, 0, {}))])
 
 
-def documents_of(drafts: Sequence[Draft]) -> int:
-    """How many documents there are to look at."""
-    return sum(len(ranking or ()) for draft in drafts for ranking in draft.wanted.rankings.values())
+def work_of(drafts: Sequence[Draft]) -> int:
+    """How many places there are to look at: rankings of lists that are drawn together are as long as the longest."""
+    given = [draft.wanted.rankings for draft in drafts if draft.impression.parts is None]
+    longest = max((len(ranking or ()) for rankings in given for ranking in rankings.values()), default=0)
+    return len(given) * longest * max(map(len, given), default=0)
 
 
 def mix(drafts: Sequence[Draft]) -> None:

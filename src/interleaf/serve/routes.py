@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
@@ -41,7 +41,6 @@ class Call:
     takes: Any = None
     gives: Any = ExperimentAnswer
     status: int = 200
-    begin: Callable[[Service, str, bytes], hot.Begun | None] | None = None  # on the short way
 
     @property
     def address(self) -> str:
@@ -52,10 +51,8 @@ class Call:
 _ALL = "/v1/experiments"
 _ONE = _ALL + "/{name}"
 _MIX = "/interleave"
-_LISTS = Call(
-    "POST", _ONE + _MIX, INGEST, "mix rankings into a list", hot.interleave, Interleave, Shown, 201, hot.begin_list
-)
-_EVENTS = Call("POST", EVENTS, INGEST, "report what people did", hot.events, Events, Taken, 202, hot.begin_events)
+_LISTS = Call("POST", _ONE + _MIX, INGEST, "mix rankings into a list", hot.interleave, Interleave, Shown, 201)
+_EVENTS = Call("POST", EVENTS, INGEST, "report what people did", hot.events, Events, Taken, 202)
 CALLS = (
     _LISTS,
     _EVENTS,
@@ -74,13 +71,21 @@ CALLS = (
 )
 
 
-def hot_call(method: str, path: str) -> tuple[Call, str] | None:
-    """The call of a request, if it is one of the two that traffic goes through; and the name in its path, if any."""
+class HotCall(NamedTuple):
+    """One of the two calls that traffic goes through, how it begins on the short way, and the name in its path."""
+
+    call: Call
+    begin: Callable[[Service, str, bytes], hot.Begun | None]
+    name: str
+
+
+def hot_call(method: str, path: str) -> HotCall | None:
+    """The call of a request, if it is one of those."""
     if method != "POST":
         return None
     if path == EVENTS:
-        return _EVENTS, ""
+        return HotCall(_EVENTS, hot.begin_events, "")
     name = path[len(_ALL) + 1 : -len(_MIX)]
     if not path.endswith(_MIX) or not path.startswith(_ALL + "/") or not name or "/" in name:
         return None
-    return _LISTS, name
+    return HotCall(_LISTS, hot.begin_list, name)

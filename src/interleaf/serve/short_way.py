@@ -19,9 +19,10 @@ from interleaf.serve.access import OPEN
 from interleaf.serve.answers import JSON, refusal
 from interleaf.serve.gate import HEADERS, bearer
 from interleaf.serve.hot import Begun
-from interleaf.serve.routes import Call, hot_call
+from interleaf.serve.routes import Call, HotCall, hot_call
 from interleaf.serve.service import SERVICE, Service
 
+MOST_ADDRESS = 200  # letters of a path that is remembered; names have at most 100
 _KIND = JSON.encode()
 _UNUSUAL = frozenset((b"transfer-encoding", b"expect", b"upgrade", b"origin"))
 
@@ -47,7 +48,7 @@ class ShortWay(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._service: Service = app_state[SERVICE]
-        self._taken: tuple[Call, str, _Cycle] | None = None
+        self._taken: tuple[HotCall, _Cycle] | None = None
         self._secret: str | None = None
         self._body = bytearray()
 
@@ -58,22 +59,23 @@ class ShortWay(HttpToolsProtocol):
             super().on_headers_complete()
             return
         self.cycle = cycle = _Cycle(self.parser.should_keep_alive())
-        self._taken, self._body = (*found, cycle), bytearray()
+        self._taken, self._body = (found, cycle), bytearray()
 
-    def _found(self) -> tuple[Call, str] | None:
-        """Which call it is, as far as the head tells, and the name in its path."""
-        found = _call(self.parser.get_method(), self.url)
+    def _found(self) -> HotCall | None:
+        """Which call it is, if its head has nothing unusual: who may not make it is refused before its body is read."""
+        found = _call(self.parser.get_method(), self.url) if len(self.url) <= MOST_ADDRESS else None
         if found is None or self.flow.write_paused or not (self.cycle is None or self.cycle.response_complete):
             return None
         head, settings = dict(self.headers), self._service.settings
+        length = head.get(b"content-length", b"0")
         if head.get(b"content-type") != _KIND or not _UNUSUAL.isdisjoint(head):
             return None
-        if int(head.get(b"content-length", b"0")) > settings.most_body or self.parser.get_http_version() != "1.1":
+        if not length.isdigit() or int(length) > settings.most_body or self.parser.get_http_version() != "1.1":
             return None
         if settings.loopback_only and not self._service.is_loopback(head.get(b"host", b"").decode("latin-1")):
             return None
         self._secret = bearer(head.get(b"authorization", b"").decode("latin-1"))
-        return found
+        return found if self._service.access.at_once(self._secret, found.call.role) else None
 
     def on_body(self, body: bytes) -> None:
         if self._taken is None:
@@ -85,9 +87,9 @@ class ShortWay(HttpToolsProtocol):
         if self._taken is None:
             super().on_message_complete()
             return
-        (call, name, cycle), body = self._taken, bytes(self._body)
-        self._taken = None
-        if self._is_begun(call, name, body, cycle):
+        (hot, cycle), body = self._taken, bytes(self._body)
+        self._taken, self._body = None, bytearray()
+        if self._is_begun(hot, body, cycle):
             return
         cycle.response_complete = True
         super().on_headers_complete()
@@ -95,21 +97,21 @@ class ShortWay(HttpToolsProtocol):
         super().on_body(body)
         super().on_message_complete()
 
-    def _is_begun(self, call: Call, name: str, body: bytes, cycle: _Cycle) -> bool:
+    def _is_begun(self, hot: HotCall, body: bytes, cycle: _Cycle) -> bool:
         """Whether it waits to be written."""
         began, service = perf_counter(), self._service
-        who = service.access.at_once(self._secret, call.role)
-        if who is None or call.begin is None:
+        who = service.access.at_once(self._secret, hot.call.role)
+        if who is None:
             return False
         try:
-            begun = call.begin(service, name, body)
+            begun = hot.begin(service, hot.name, body)
             if begun is None:
                 return False
-            if who is not OPEN:
-                service.access.spend(who.id)
-            service.writing.add(begun.draft, begun.events, partial(self._answer, call, begun, cycle, began))
+            service.writing.add(begun.draft, begun.events, partial(self._answer, hot.call, begun, cycle, began))
         except Exception:  # the long way finds the same, and says it
             return False
+        if who is not OPEN:
+            service.access.spend(who.id)
         return True
 
     def _answer(self, call: Call, begun: Begun, cycle: _Cycle, began: float, result: Any) -> None:
@@ -133,6 +135,6 @@ class ShortWay(HttpToolsProtocol):
 
 
 @lru_cache(maxsize=1024)
-def _call(method: bytes, url: bytes) -> tuple[Call, str] | None:
+def _call(method: bytes, url: bytes) -> HotCall | None:
     """As the application would find it, but for addresses with more than a path: no name has `%`, `?` or `#`."""
     return hot_call(method.decode(), url.decode("latin-1"))

@@ -12,12 +12,12 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from interleaf.errors import StoreError
-from interleaf.serve.mixing import Draft, documents_of, mix
+from interleaf.serve.mixing import Draft, mix, work_of
 from interleaf.store.contract import Event, Store
 
 log = logging.getLogger("interleaf.serve")
 MOST = 128  # items of one transaction: those of larger ones wait longer, and nobody gains
-MOST_DOCUMENTS = 20_000  # in rankings that are mixed in the loop: a few milliseconds, in which nothing else is done
+MOST_PLACES = 50_000  # of rankings that are mixed in the loop: a few milliseconds, in which nothing else is done
 MOST_WAITING = 20_000
 
 
@@ -79,7 +79,7 @@ class Writing:
             self._busy = False
             return
         drafts = [waiting.draft for waiting in batch if waiting.draft is not None]
-        if documents_of(drafts) <= MOST_DOCUMENTS:
+        if work_of(drafts) <= MOST_PLACES:
             # Here rather than in the thread: it holds the interpreter's lock, and who waits for that is woken in vain
             # by each request that is read meanwhile, which took a third of all time. What fails fails again there.
             with suppress(Exception):

@@ -5,7 +5,7 @@ Statements are constants of ours, with `?` where a value goes: nothing from outs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -66,8 +66,8 @@ class Database(Protocol):
     def reading(self) -> AbstractContextManager[Transaction]:
         """A transaction that sees one state, and changes nothing."""
 
-    def put(self, table: Table, rows: Sequence[Row], unless: str) -> bool:
-        """Put rows in as a transaction of their own, unless a query finds something, or a key is there already.
+    def put(self, table: Table, rows: Sequence[Row], unless: Callable[[Transaction], bool]) -> bool:
+        """Put rows in, as a transaction of their own, unless something is found first, or a key is there already.
 
         Then nothing is done, and False; also where this is not quicker than `writing`.
         """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from interleaf.store.database import Database, Transaction
 
 PAGE = 5000  # rows deleted at a time
-OF_UNIT = (  # units of open ones, which are few, have no index: it would be written in many places with each list
+OF_UNIT = (  # of open ones, units have no index: with each list it would be written in many places
     "SELECT id FROM impressions WHERE unit = ? AND folded = 1 UNION ALL "
     "SELECT i.id FROM versions v CROSS JOIN impressions i WHERE i.experiment = v.experiment AND i.version = v.version "
     "AND i.folded = 0 AND i.unit = ? LIMIT ?"
@@ -18,9 +18,9 @@ def forget(database: Database, unit: str) -> int:
     """Delete all rows of a unit; how many impressions that were."""
     total = 0
     while True:
+        with database.reading() as transaction:  # which keeps nobody waiting: all open rows are looked at
+            ids = [name for (name,) in transaction.rows(OF_UNIT, unit, unit, PAGE)]
         with database.writing() as transaction:
-            rows = transaction.rows(OF_UNIT, unit, unit, PAGE)
-            ids = [name for (name,) in rows]
             total += _delete(database, transaction, ids)
             among = database.words["among"]
             transaction.change(f"DELETE FROM apart WHERE impression {among}", database.among(ids))

@@ -12,13 +12,13 @@ from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SAME
 from interleaf.store import access, deleting
 from interleaf.store.batches import COLUMNS, EVENT_COLUMNS, batch_of
-from interleaf.store.contract import AccessKey, Counts, Event, Impression, Stored
+from interleaf.store.contract import DRAFT, AccessKey, Counts, Event, Impression, Stored
 from interleaf.store.database import Database, is_kept
 from interleaf.store.experiments import Experiments, parsed
 from interleaf.store.folding import Folding, kept_of
 from interleaf.store.matching import Matching
 from interleaf.store.tables import IMPRESSIONS, upgrade
-from interleaf.store.writing import ROW, WAITS, Writing, check_event, row_of, rows_of
+from interleaf.store.writing import ROW, Writing, check_event, row_of, rows_of
 from interleaf.tally import Tally
 
 PAGE = 5000  # rows exported at a time
@@ -90,21 +90,29 @@ class SqlStore:
         rows = rows_of(impressions, sought)
         for event in events:
             check_event(event)
-        if not events and self._database.put(IMPRESSIONS, rows, unless=WAITS):
+        if not events and self._database.put(
+            IMPRESSIONS, rows, lambda one: Writing(self._database, one).is_awaited(rows)
+        ):
             return [None] * len(rows), []
         with self._database.writing() as transaction:
             writing = Writing(self._database, transaction)
             return writing.impressions(rows), writing.events(events)
 
     def _versions(self, used: set[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
-        """Of these versions, and others, whether events that name a unit alone are looked for."""
-        if not used <= self._sought.keys():
+        """Of these versions, and others, whether events that name a unit alone are looked for.
+
+        What is not a draft any more stays as it is, and is remembered.
+        """
+        sought = self._sought
+        if not used <= sought.keys():
             with self._database.reading() as transaction:
                 ways = Matching(self._database, transaction).ways()
-            self._sought = {place: int(way != SAME) for place, way in ways.items()}
-        for name, version in used - self._sought.keys():
+                drafts = transaction.rows("SELECT name FROM experiments WHERE state = ?", DRAFT)
+            sought = {place: int(way != SAME) for place, way in ways.items()}
+            self._sought = {place: way for place, way in sought.items() if (place[0],) not in drafts}
+        for name, version in used - sought.keys():
             raise DataError(f"there is no version {version} of an experiment {name!r}; create it first")
-        return self._sought
+        return sought
 
     def row(self, impression: str) -> Mapping[str, Any] | None:
         if not is_kept(impression):

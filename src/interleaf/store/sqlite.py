@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -77,12 +77,15 @@ class SQLite:
         finally:
             self._readers.append(reader)
 
-    def put(self, table: Table, rows: Sequence[Row], unless: str) -> bool:
-        """A statement is a transaction. Each more gives up the interpreter's lock, and must wait to have it back."""
+    def put(self, table: Table, rows: Sequence[Row], unless: Callable[[_Transaction], bool]) -> bool:
+        """A statement is a transaction. Each more gives up the interpreter's lock, and must wait to have it back.
+
+        Nobody else writes between what `unless` finds and the rows.
+        """
         if not 0 < len(rows) <= MOST_AT_ONCE:
             return False
         with self._writing, _told():
-            if self._writer.execute(unless).fetchall():
+            if unless(_Transaction(self._writer)):
                 return False
             with suppress(sqlite3.IntegrityError):
                 _insert(self._writer, table, rows)

@@ -86,7 +86,8 @@ class Writing:
         there = [row[0] for row, new in zip(rows, went_in, strict=True) if not new]
         kept = self.kept(there)
         new = [row for row, new in zip(rows, went_in, strict=True) if new]
-        self._match_waiting(new)
+        if waiting := self._awaiting(new):
+            self.match(waiting)
         return [None if new else kept.get(row[0]) for row, new in zip(rows, went_in, strict=True)]
 
     def kept(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -212,10 +213,13 @@ class Writing:
             fates |= {row[0]: row[1] for row, is_new in zip(rows, went_in, strict=True) if is_new}
         return fates
 
-    def _match_waiting(self, rows: Sequence[Row]) -> None:
-        """Events that came before these impressions, and may belong to them."""
+    def is_awaited(self, rows: Sequence[Row]) -> bool:
+        """Whether events came before these impressions, and may belong to them."""
+        return bool(self._awaiting(rows))
+
+    def _awaiting(self, rows: Sequence[Row]) -> list[str]:
         if not rows or not self._transaction.rows(WAITS):
-            return
+            return []
         waiting = self._transaction.rows(
             f"SELECT id FROM (SELECT id FROM apart WHERE reason = '{reasons.UNKNOWN}' AND impression {self._among} "
             "ORDER BY time DESC LIMIT ?) AS named UNION ALL "
@@ -225,8 +229,7 @@ class Writing:
             self._database.among([row[3] for row in rows if row[3] is not None]),
             *(min(row[4] for row in rows) - reasons.MOST_EARLY, max(row[5] for row in rows), MOST_WAITING),
         )
-        if waiting:
-            self.match([name for (name,) in waiting])
+        return [name for (name,) in waiting]
 
 
 def row_of(found: Row) -> dict[str, Any]:
