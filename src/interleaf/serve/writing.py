@@ -81,7 +81,7 @@ class Writing:
         drafts = [waiting.draft for waiting in batch if waiting.draft is not None]
         if work_of(drafts) <= MOST_PLACES:
             # Here rather than in the thread: it holds the interpreter's lock, and who waits for that is woken in vain
-            # by each request that is read meanwhile, which took a third of all time. What fails fails again there.
+            # by each request that is read meanwhile, which took a fifth of all time. What fails fails again there.
             with suppress(Exception):
                 mix(drafts)
         written = loop.run_in_executor(self._thread, self._written, batch)
