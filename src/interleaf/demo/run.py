@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +25,7 @@ from interleaf.demo.truth import truth
 from interleaf.errors import InterleafError
 from interleaf.report.report import Report
 from interleaf.serve.app import create_app
+from interleaf.serve.reports import Reports
 from interleaf.store.opening import opened
 
 LOOK = 1.1  # seconds between two looks at the report, which the service makes once a second
@@ -76,8 +77,14 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
         watch, search = f"{live.url}/experiments/{NAME}", f"{live.url}/search"
         line.end(f"Open {watch} to watch, {search} to search and click yourself; Ctrl-C ends.\n")
         crowd.start()
-        report = _watched(demo, live, crowd, line)
+        _watch(demo, live, crowd, line)
+        has_gone = crowd.has_gone
         crowd.stop()
+        client.close()  # what waits to be sent is part of the last report
+        report = next(iter(Reports(store).standing(NAME).reports.values()), None)
+        if demo.until_decided and has_gone:
+            line.end(_all(demo) + ("it is decided." if _is_decided(report) else "nothing is decided."))
+        line.end(line_of(report))
         if report is not None:
             print(file=out)
             report.show(out)
@@ -86,34 +93,27 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
         return 1 if demo.until_decided and not _is_decided(report) else 0
 
 
-def _watched(demo: Demo, live: Live, crowd: Crowd, line: RunningLine) -> Report | None:
-    """Say how it stands until it is over; the last report."""
-    report, has_gone, is_told = None, False, False
-    try:
+def _watch(demo: Demo, live: Live, crowd: Crowd, line: RunningLine) -> None:
+    """Say how it stands until it is over: decided, or nobody comes any more, or Ctrl-C."""
+    is_told = False
+    with suppress(KeyboardInterrupt):
         while True:
-            had_gone, has_gone = has_gone, crowd.has_gone  # a report is up to a second old
-            report = live.report()
+            has_gone = crowd.has_gone
+            report = live.report()  # some seconds old
             if crowd.problem is not None:
                 raise crowd.problem
-            if had_gone and not is_told and demo.people:
+            if demo.until_decided and (_is_decided(report) or has_gone):
+                return
+            if has_gone and not is_told and demo.people:
                 is_told = True
-                line.end(f"All {demo.people:,} people have searched; " + _then(demo, report))
+                line.end(_all(demo) + "you may go on, and Ctrl-C ends.")
             line.show(line_of(report))
-            if demo.until_decided and (_is_decided(report) or had_gone):
-                break
             time.sleep(LOOK)
-    except KeyboardInterrupt:
-        crowd.stop()
-        report = live.report()
-    line.end(line_of(report))
-    return report
 
 
-def _then(demo: Demo, report: Report | None) -> str:
-    """What is left when all people have gone."""
-    if not demo.until_decided:
-        return "you may go on, and Ctrl-C ends."
-    return "it is decided." if _is_decided(report) else "nothing is decided."
+def _all(demo: Demo) -> str:
+    """How a line begins that says what comes after the last of them."""
+    return f"All {demo.people:,} people have searched; "
 
 
 def _is_decided(report: Report | None) -> bool:
