@@ -33,6 +33,11 @@ from interleaf.store.opening import opened
 from tests.demo_library import entries, library
 
 CONTROL, CANDIDATE = Demo().rankers
+# Where the tests run in the background, Ctrl-C may be ignored, and so in their children.
+INTERRUPTED = """import signal, sys
+from interleaf.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main(["demo", "--people", "20"]))"""
 QUICK = Demo(people=300, seed=2, until_decided=True, searches_per_second=150)
 
 
@@ -133,23 +138,24 @@ def test_people_are_served_over_http_and_an_experiment_that_is_stopped_breaks_no
 
 
 def test_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
-    code = "import sys; from interleaf.cli import main; sys.exit(main(['demo', '--people', '20']))"
-    arguments = [sys.executable, "-c", code]
     with subprocess.Popen(
-        arguments,
+        [sys.executable, "-c", INTERRUPTED],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     ) as process:
-        assert process.stdout is not None
-        dashboard, search = re.findall(r"http://\S+", process.stdout.readline())
-        with urlopen(dashboard, timeout=20) as page:
-            assert "demo" in page.read().decode()
-        with urlopen(f"{search}?q=json.dumps", timeout=20) as page:
-            assert "data-impression=" in page.read().decode()
-        process.send_signal(signal.SIGINT)
-        said, wrong = process.communicate(timeout=30)
+        try:
+            assert process.stdout is not None
+            dashboard, search = re.findall(r"http://\S+", process.stdout.readline())
+            with urlopen(dashboard, timeout=120) as page:
+                assert "demo" in page.read().decode()
+            with urlopen(f"{search}?q=json.dumps", timeout=120) as page:
+                assert "data-impression=" in page.read().decode()
+            process.send_signal(signal.SIGINT)
+            said, wrong = process.communicate(timeout=120)
+        finally:
+            process.kill()
     assert (process.returncode, wrong) == (0, "")
     assert "demo, version 1" in said
     assert not list(tmp_path.glob("interleaf-demo-*"))
