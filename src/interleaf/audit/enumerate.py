@@ -132,10 +132,11 @@ class Enumeration:
         self, shown: Shown, patterns: Mapping[Ranks, Fraction], scheme: Scheme, one: int, other: int
     ) -> Fraction:
         """The expected preference of one ranker over another on one list, whose clicks have this distribution."""
-        said = [
-            chance * self.preference(shown, clicks, scheme)[one, other] for clicks, chance in patterns.items() if clicks
-        ]
-        return sum(said, Fraction(0))
+        total = Fraction(0)
+        for clicks, chance in patterns.items():
+            if clicks and (preference := self.preference(shown, clicks, scheme)[one, other]):
+                total += chance * preference
+        return total
 
 
 def _clicked(clicks: Ranks, shown: Shown) -> Array:

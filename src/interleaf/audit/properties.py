@@ -173,9 +173,9 @@ def _biased(world: World, enumeration: Enumeration, scheme: Scheme) -> Iterator[
 def _prefers(
     world: World, enumeration: Enumeration, lists: Mapping[Shown, Fraction], clicks: Ranks, scheme: Scheme
 ) -> Counterexample | None:
-    total = sum(p * enumeration.preference(shown, clicks, scheme) for shown, p in lists.items())
+    said = [(p, enumeration.preference(shown, clicks, scheme)) for shown, p in lists.items()]
     for one, other in combinations(range(len(world.rankings)), 2):
-        expected = total[one, other]
+        expected = sum(p * preference[one, other] for p, preference in said if preference[one, other])
         if expected != 0:
             pair = f"{letter(one)} over {letter(other)}"
             where = (
