@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from interleaf.serve.app import create_app
 from interleaf.serve.settings import Settings
 from interleaf.serve.short_way import ShortWay
 from interleaf.store import opened
+from tests.stand_in import until
 
 START = 1_800_000_000_000_000  # microseconds since 1970
 MINUTE = 60_000_000
@@ -84,12 +84,14 @@ def live(folder: Path, **settings: Any) -> Iterator[Live]:
 @contextmanager
 def listening(app: Any, protocol: type[asyncio.Protocol] = ShortWay) -> Iterator[str]:
     """The same service on a port of this machine, in a thread; its address."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, http=protocol))
+    options: dict[str, Any] = {"log_config": None, "access_log": False, "timeout_keep_alive": 600}
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http=protocol, **options))
     thread = threading.Thread(target=server.run)
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join()
+    try:
+        until(lambda: server.started or not thread.is_alive())
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()

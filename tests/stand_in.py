@@ -27,10 +27,12 @@ class StandIn:
         self.events: dict[str, dict[str, Any]] = {}
         self.unmatched: list[dict[str, Any]] = []
         self.asked: list[tuple[str, str]] = []
+        self.heard: list[float] = []  # when requests came, whatever became of them
         self.connections = 0
         self.trouble: tuple[int, dict[str, str]] | float | bytes | None = None
         self.troubled: Callable[[str, str], bool] = lambda method, path: True
-        self._port, self.key = 0, KEY
+        self.key, self._place = KEY, reserved()
+        self._port = self._place.getsockname()[1]
         show(self.settings, 1, Request("warm", "warm", "warm", {name: ["a", "b"] for name in self.settings.rankers}))
         self.start()
 
@@ -43,7 +45,6 @@ class StandIn:
             service = self
 
         self._server = _Server(("127.0.0.1", self._port), Handler)
-        self._port = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
 
@@ -56,6 +57,10 @@ class StandIn:
             connection.close_connection = True
             with suppress(OSError):  # it has ended meanwhile
                 connection.connection.shutdown(socket.SHUT_RDWR)
+
+    def end(self) -> None:
+        self.stop()
+        self._place.close()
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         self.asked.append((method, path))
@@ -143,6 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _do(self, method: str) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         trouble = self.service.trouble if self.service.troubled(method, self.path) else None
+        self.service.heard.append(time.monotonic())
         if isinstance(trouble, float):
             self.service.asked.append((method, self.path))
             time.sleep(trouble)
@@ -168,7 +174,18 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def reserved() -> socket.socket:
+    """A socket with a port that no other process is given, and that a server of ours can have as often as it starts.
+
+    While none listens, connections are refused. It is closed with whoever holds it.
+    """
+    place = socket.socket()
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    place.bind(("127.0.0.1", 0))
+    return place
+
+
+def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Wait for something that another thread or process does."""
     end = time.monotonic() + seconds
     while not condition():
@@ -184,7 +201,9 @@ def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -20,7 +20,7 @@ RANKINGS = {"production": ["a", "b", "c", "d"], "candidate": ["c", "e", "a", "f"
 def service() -> Iterator[StandIn]:
     service = StandIn()
     yield service
-    service.stop()
+    service.end()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from interleaf.serve.app import create_app
 from interleaf.serve.settings import Settings
 from interleaf.store import opened
 from interleaf.store.contract import INGEST, Store
-from tests.stand_in import until
+from tests.stand_in import reserved, until
 
 RANKINGS = {"production": ["a", "b", "c", "d", "g"], "candidate": ["c", "e", "a", "f", "b"]}
 SETTINGS = {"name": "shoes", "rankers": ["production", "candidate"], "k": 3, "holdout": 0.2, "share": 0.8}
@@ -32,9 +31,8 @@ class Live:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self._place = reserved()
+        self.port = self._place.getsockname()[1]
         now = time.time_ns() // 1000
         store.create(Experiment.of(SETTINGS), now, "test")
         store.start("shoes", now, "test")
@@ -47,11 +45,15 @@ class Live:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
         self._thread.start()
-        until(lambda: self._server.started, 60)
+        until(lambda: self._server.started, 300)
 
     def stop(self) -> None:
         self._server.should_exit = True
         self._thread.join()
+
+    def end(self) -> None:
+        self.stop()
+        self._place.close()
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
     store = opened(tmp_path / "store.sqlite")
     live = Live(store)
     yield live
-    live.stop()
+    live.end()
     store.close()
 
 
@@ -69,13 +71,13 @@ def test_the_service_and_the_client_make_the_same_lists_and_an_outage_loses_noth
         f"http://127.0.0.1:{live.port}", live.key, timeout=10, spool=tmp_path / "spool", backoff=(0.05, 0.2)
     ) as client:
         served = [client.interleave("shoes", RANKINGS, unit=unit, query="trail", fixed={2: "ad"}) for unit in units]
-        until(lambda: client._known.get("shoes") is not None, 60)
+        until(lambda: client._known.get("shoes") is not None)
         live.stop()
         composed = [client.interleave("shoes", RANKINGS, unit=unit, query="trail", fixed={2: "ad"}) for unit in units]
         for answer in composed:
             client.click(answer.impression, 1)
         live.start()
-        until(lambda: client.status().waiting == 0, 30)
+        until(lambda: client.status().waiting == 0)
         assert client.status().refused == 0
     assert [(one.arm, one.documents) for one in served] == [(one.arm, one.documents) for one in composed]
     assert {one.arm for one in served} == {"interleaved", "holdout", "outside"}

@@ -115,7 +115,7 @@ def test_processes_that_are_killed_in_an_outage_lose_nothing(service: StandIn, t
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_the_child_of_a_fork_delivers_its_own_and_not_its_parents(service: StandIn, tmp_path: Path) -> None:
     script = """
-import os, sys, time, warnings
+import os, sys, warnings
 warnings.simplefilter("ignore")  # newer Pythons warn of forks with threads; servers do fork
 from tests.stand_in import KEY, StandIn, until
 from tests.test_client_outage import RANKINGS, knowing
@@ -123,21 +123,24 @@ service = StandIn()
 client = knowing(service)
 service.trouble = (503, {})
 client.interleave("shoes", RANKINGS, unit="parent", query="q", impression="parent")
+heard, said = os.pipe()
 child = os.fork()
 if child == 0:
     client.interleave("shoes", RANKINGS, unit="child", query="q", impression="child")
     print("in the child:", client.status().waiting, flush=True)
+    os.write(said, b".")
     until(lambda: client.status().waiting == 0)
     os._exit(0)
-time.sleep(0.3)
+os.close(said)
+os.read(heard, 1)
 service.trouble = None
 assert os.waitpid(child, 0)[1] == 0
 until(lambda: client.status().waiting == 0)
 print(sorted(service.impressions))
 client.close()
-service.stop()
+service.end()
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=Path(__file__).parent.parent
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, cwd=Path(__file__).parent.parent
     )
     assert done.stdout.splitlines() == ["in the child: 1", "['before', 'child', 'parent']"], done.stderr

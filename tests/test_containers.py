@@ -93,7 +93,7 @@ def test_the_health_check_says_whether_the_service_answers(status: int, code: in
     with HTTPServer(("127.0.0.1", 0), Health) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        check = command[-1].replace("8080", str(server.server_port))
+        check = command[-1].replace("8080", str(server.server_port)).replace("timeout=4", "timeout=60")
         done = subprocess.run([sys.executable, *command[1:-1], check], capture_output=True)
         server.shutdown()
         thread.join()

@@ -55,6 +55,17 @@ def killed(address: str, samples: Path, first: int, seconds: float) -> list[int]
     return [number for begin, end in spans for number in range(begin, end + 1)]
 
 
+def wait_for_the_end_of(name: str, address: str) -> None:
+    """A server goes on with the last words of a process that was killed, such as a commit, and then ends."""
+    import psycopg
+
+    end = time.monotonic() + 60
+    with psycopg.connect(address, autocommit=True) as connection:
+        while connection.execute("SELECT 1 FROM pg_stat_activity WHERE application_name = %s", (name,)).fetchall():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
 def check_kills(kind: str, folder: Path, kills: int) -> None:
     address = address_of(kind, folder)
     store = opened(address)
@@ -64,8 +75,11 @@ def check_kills(kind: str, folder: Path, kills: int) -> None:
     acknowledged: list[int] = []
     chance = random.Random(kills)
     for kill in range(kills):
-        found = killed(address, samples, 10_000 * kill, chance.uniform(0, 0.6))
+        own = f"{address}&application_name=kill-{kill}" if kind == "postgres" else address
+        found = killed(own, samples, 1_000_000 * kill, chance.uniform(0, 0.6))
         assert found
+        if kind == "postgres":
+            wait_for_the_end_of(f"kill-{kill}", address)
         acknowledged += found
         rows = exported(store, "shop").select(["impression", "events"]).to_pylist()
         stored = Counter(int(row["impression"][1:]) for row in rows)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import shlex
-import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,13 +19,14 @@ from interleaf.report.report import Report
 from interleaf.serve.app import create_app
 from interleaf.serve.dashboard import files
 from interleaf.store import opened
+from tests.browser import PATIENCE, needs_browser
 from tests.browser import browser as browser
-from tests.browser import needs_browser
 from tests.browser import page as page
+from tests.stand_in import until
 
 pytestmark = needs_browser
 VIOLATIONS = "window.violations = []; addEventListener('securitypolicyviolation', e => violations.push(e.blockedURI))"
-SOON = 30_000  # milliseconds, on a busy machine
+SOON = PATIENCE
 
 
 @pytest.fixture
@@ -35,18 +34,12 @@ def address(tmp_path: Path) -> Iterator[str]:
     """A service on a free port, with its own clock."""
     files.vega()  # made beforehand: it takes seconds
     store = opened(tmp_path / "store.sqlite")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    config = uvicorn.Config(
-        create_app(store), port=port, log_config=None, access_log=False, timeout_graceful_shutdown=1
-    )
+    config = uvicorn.Config(create_app(store), port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
-    while not server.started:
-        time.sleep(0.05)
-    yield f"http://127.0.0.1:{port}"
+    until(lambda: server.started, 60)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     server.should_exit = True
     thread.join()
     store.close()
@@ -55,7 +48,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 def send_traffic(address: str, units: range) -> None:
     """People who click on what the candidate ranks at the top."""
     chance, documents = random.Random(7), list("abcdefgh")
-    with httpx2.Client(base_url=address, timeout=30) as client:
+    with httpx2.Client(base_url=address, timeout=120) as client:
         for unit in units:
             wanted = chance.sample(documents, 3)
             rest = chance.sample([document for document in documents if document not in wanted], 5)
@@ -72,7 +65,7 @@ def send_traffic(address: str, units: range) -> None:
                 client.post("/v1/events", json={"events": events}).raise_for_status()
 
 
-def test_an_experiment_is_made_watched_stopped_decided_and_exported(page: Page, address: str, tmp_path: Path) -> None:
+def test_an_experiment_is_made_watched_stopped_decided_and_exported(address: str, page: Page, tmp_path: Path) -> None:
     page.add_init_script(VIOLATIONS)
     page.goto(address)
     page.get_by_role("link", name="New experiment").click()
@@ -123,7 +116,7 @@ def test_an_experiment_is_made_watched_stopped_decided_and_exported(page: Page, 
     command = shlex.split(page.locator("#export code").first.inner_text())
     assert command[:3] == ["interleaf", "analyze", "shoes-1.parquet"]
     assert main([command[1], str(log), *command[3:], "--strict"]) == 0
-    found = httpx2.get(f"{address}/v1/experiments/shoes/report").json()["reports"]["click"]
+    found = httpx2.get(f"{address}/v1/experiments/shoes/report", timeout=120).json()["reports"]["click"]
     assert Report.from_dict(found) == interleaf.analyze(log, control="production", planned_units=200)
     sentence = page.locator("#verdict .sentence").inner_text().replace("\u00a0", " ")
     assert sentence == Report.from_dict(found).verdict.sentence
@@ -131,9 +124,9 @@ def test_an_experiment_is_made_watched_stopped_decided_and_exported(page: Page, 
 
 def test_it_is_usable_on_a_phone_in_the_dark_and_without_script_or_mouse(browser: Browser, address: str) -> None:
     settings = {"name": "shoes", "rankers": ["production", "candidate", "third-ranker-with-a-long-name"]}
-    httpx2.post(f"{address}/v1/experiments", json=settings).raise_for_status()
-    httpx2.post(f"{address}/v1/experiments/shoes/start").raise_for_status()
-    with httpx2.Client(base_url=address, timeout=30) as client:
+    httpx2.post(f"{address}/v1/experiments", json=settings, timeout=120).raise_for_status()
+    httpx2.post(f"{address}/v1/experiments/shoes/start", timeout=120).raise_for_status()
+    with httpx2.Client(base_url=address, timeout=120) as client:
         rankings = dict(zip(settings["rankers"], (list("abcdef"), list("cdefab"), list("fedcba")), strict=True))
         for unit in range(40):
             body = {"unit": str(unit), "query": "x" * 300, "rankings": rankings, "attributes": {"device": "y" * 200}}

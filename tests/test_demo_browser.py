@@ -37,7 +37,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Store]
     """The address of a running demo without people, and its store."""
     path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
     with closing(Engine(ENTRIES)) as engine, closing(opened(path)) as store, listening() as place:
-        app, client = create_app(store), Client(address(place), timeout=20)
+        app, client = create_app(store), Client(address(place), timeout=120)
         app.router.routes[:0] = Site(engine, client, NAME, RANKERS).routes()
         with serving(app, place), client:
             Live(address(place)).begin(RANKERS)
@@ -50,7 +50,7 @@ def rows(store: Store) -> list[dict[str, Any]]:
 
 def until(store: Store, reached: Any) -> list[dict[str, Any]]:
     """The rows, once they are as they should be, or after a while as they are."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while not reached(rows(store)) and time.monotonic() < end:
         time.sleep(0.05)
     return rows(store)

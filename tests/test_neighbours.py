@@ -17,7 +17,7 @@ import pytest
 
 from tests.stand_in import answering
 from tests.test_documentation import ROOT, blocks
-from tests.test_engine_examples import Engine
+from tests.test_engine_examples import Engine, patient
 
 PAGE = ROOT / "docs" / "neighbours.md"
 
@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The page's files."""
     for block in blocks(PAGE):
         if block.mark == "file" and block.what is not None:
-            (tmp_path / block.what).write_text(block.text, encoding="utf-8")
+            (tmp_path / block.what).write_text(patient(block.text), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path

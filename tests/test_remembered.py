@@ -21,8 +21,8 @@ class Asked:
         self.may.set()
 
     def __call__(self, key: str) -> str:
-        self.times += 1
         value = self.value
+        self.times += 1  # with this value, whatever comes later
         self.may.wait(20)
         if key == "nobody":
             raise KeyError(key)
@@ -44,11 +44,17 @@ def run(scene: Run) -> None:
     asyncio.run(scene(asked, watch, Remembered(asked, watch)))
 
 
-async def quiet(asked: Asked, times: int) -> None:
-    """Until the store was asked so often, and has answered."""
+async def begun(asked: Asked, times: int) -> None:
+    """Until the store was asked so often."""
     while asked.times < times:
         await asyncio.sleep(0.001)
-    await asyncio.sleep(0.05)
+
+
+async def quiet(asked: Asked, found: Remembered[str, str], times: int) -> None:
+    """Until the store was asked so often, and has answered."""
+    await begun(asked, times)
+    while found._asked:
+        await asyncio.sleep(0.001)
 
 
 def test_however_many_want_it_the_store_is_asked_once() -> None:
@@ -73,7 +79,7 @@ def test_after_half_the_time_it_is_asked_again_and_nobody_waits() -> None:
             assert kept is not None
             assert kept.value == await found.get("a") == "old"
         asked.may.set()
-        await quiet(asked, 2)
+        await quiet(asked, found, 2)
         assert await found.get("a") == "new"
         assert asked.times == 2
         watch.now = EARLY + SECONDS
@@ -98,7 +104,7 @@ def test_who_gives_up_waiting_does_not_take_the_answer_from_others() -> None:
     async def scene(asked: Asked, watch: Watch, found: Remembered[str, str]) -> None:
         asked.may.clear()
         hasty, patient = asyncio.create_task(found.get("a")), asyncio.create_task(found.get("a"))
-        await asyncio.sleep(0.01)
+        await begun(asked, 1)
         hasty.cancel()
         asked.may.set()
         assert await patient == "old"
@@ -110,7 +116,7 @@ def test_an_answer_that_is_older_than_a_change_is_not_kept() -> None:
     async def scene(asked: Asked, watch: Watch, found: Remembered[str, str]) -> None:
         asked.may.clear()
         waiting = asyncio.create_task(found.get("a"))
-        await asyncio.sleep(0.01)
+        await begun(asked, 1)
         watch.now = 0.1
         found.put("a", "changed")
         asked.may.set()
@@ -125,13 +131,13 @@ def test_an_answer_that_is_older_than_forgetting_is_not_kept() -> None:
         await found.get("b")
         asked.may.clear()
         waiting = asyncio.create_task(found.get("a"))
-        await asyncio.sleep(0.01)
+        await begun(asked, 2)
         watch.now = 0.1
         found.forget()
         asked.value = "new"
         watch.now = 0.2
         later = asyncio.create_task(found.get("a"))
-        await asyncio.sleep(0.01)
+        await begun(asked, 3)
         assert [found.at_once(key) for key in ("a", "b")] == [None, None]
         asked.may.set()
         assert (await waiting, await later) == ("old", "new")

@@ -5,7 +5,7 @@ import os
 import random
 import re
 import signal
-import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -26,34 +26,28 @@ from interleaf.errors import DataError
 from interleaf.log.arrow import gathered
 from interleaf.store import opened
 from tests.services import RANKINGS, SHOES
+from tests.stand_in import reserved, until
 from tests.test_tally import contents
 
 EXAMPLE = next(verb.example for verb in VERBS if verb.name == "serve")
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @contextmanager
 def serving(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The example of `interleaf serve --help` on a port that is free; the process, and its address."""
-    port = free_port()
+    place = reserved()  # until it has ended: no other process is given this port
+    port = place.getsockname()[1]
     words = EXAMPLE.replace("8080", str(port)).split()
     command = [str(Path(sys.executable).with_name(words[0])), *words[1:], *more]
     server = subprocess.Popen(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     address = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(1200):
-            if server.poll() is not None or answers(address):
-                break
-            time.sleep(0.05)
+        until(lambda: server.poll() is not None or answers(address), 300)
         yield server, address
     finally:
         server.kill()
         server.communicate()
+        place.close()
 
 
 def answers(address: str) -> bool:
@@ -67,7 +61,7 @@ def ask(address: str, method: str, path: str, body: Any = None) -> tuple[int, An
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(address + path, data, {"Content-Type": "application/json"}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
@@ -167,7 +161,10 @@ def test_killed_in_the_middle_of_load_it_has_everything_that_it_acknowledged_onc
             load = [Traffic(address, number, round_) for number in range(8)]
             for one in load:
                 one.start()
+            until(lambda load=load: sum(len(one.impressions) for one in load) > 20)  # type: ignore[misc]
             time.sleep(0.5 + 2 * chance.random())
+            if round_ == rounds - 1:  # folding begins when a server does, with what those before it have shown
+                until(lambda: is_folded(tmp_path / "interleaf.sqlite"))
             os.kill(server.pid, signal.SIGKILL)
             for one in load:
                 one.join()
@@ -175,6 +172,11 @@ def test_killed_in_the_middle_of_load_it_has_everything_that_it_acknowledged_onc
                 events |= one.events
     assert len(impressions) > 20 * rounds
     _check(tmp_path / "interleaf.sqlite", impressions, events)
+
+
+def is_folded(path: Path) -> bool:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as beside:  # one who reads is in nobody's way
+        return bool(beside.execute("SELECT 1 FROM impressions WHERE folded = 1 LIMIT 1").fetchall())
 
 
 def _check(path: Path, impressions: dict[str, list[str]], events: set[str]) -> None:

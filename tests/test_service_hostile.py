@@ -52,7 +52,7 @@ def test_requests_made_up_from_the_description(call: Call, address: str) -> None
     def run(case: Case[Any], known: bool) -> None:
         if known and "name" in case.path_parameters:
             case.path_parameters["name"] = "shoes"
-        case.call_and_validate(base_url=address, checks=CHECKS)
+        case.call_and_validate(base_url=address, checks=CHECKS, timeout=120)
 
     run()
 

@@ -42,7 +42,7 @@ class Served:
         self.port = int(self.url.rpartition(":")[2])
 
     def connection(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=120)
 
     def ask(self, *pieces: bytes, answers: int = 1) -> list[bytes]:
         """What is answered to these bytes, sent piece by piece, without the date."""

@@ -70,6 +70,13 @@ class Connections:
         """Leave open connections to whoever else has them: the parent of a fork."""
         self._lock = threading.Lock()
         self._idle: list[HTTPConnection] = []
+        self._most_idle = MOST_IDLE
+
+    def end(self) -> None:
+        """Close what is open, and what is in use as soon as it is answered: the thread of a client may come late."""
+        with self._lock:
+            self._most_idle = 0
+        self.close()
 
     def close(self) -> None:
         """Close what is open and not in use."""
@@ -133,7 +140,7 @@ class Connections:
 
     def _keep(self, connection: HTTPConnection) -> None:
         with self._lock:
-            if len(self._idle) < MOST_IDLE:
+            if len(self._idle) < self._most_idle:
                 self._idle.append(connection)
                 return
         connection.close()

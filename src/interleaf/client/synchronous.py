@@ -149,7 +149,7 @@ class Client:
             return
         self._is_closed = True
         self._courier.close(5 * self._timeout)
-        self._connections.close()
+        self._connections.end()
         if isinstance(self._spool, MemorySpool) and not self._spool.is_empty():
             log.warning("%d records were never delivered; give the client a spool folder", len(self._spool.names()))
 

@@ -29,7 +29,7 @@ from interleaf.serve.reports import Reports
 from interleaf.store.opening import opened
 
 LOOK = 1.1  # seconds between two looks at the report, which the service makes once a second
-PATIENCE = 5.0  # seconds for an answer of the service
+PATIENCE = 30.0  # seconds for an answer of the service, which compiles beside
 TOLD = 500  # searches that the truth is told of
 
 
@@ -77,11 +77,12 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
         watch, search = f"{live.url}/experiments/{NAME}", f"{live.url}/search"
         line.end(f"Open {watch} to watch, {search} to search and click yourself; Ctrl-C ends.\n")
         crowd.start()
-        _watch(demo, live, crowd, line)
+        report = _deciding(demo, live, crowd, line)
         has_gone = crowd.has_gone
         crowd.stop()
-        client.close()  # what waits to be sent is part of the last report
-        report = next(iter(Reports(store).standing(NAME).reports.values()), None)
+        if report is None:
+            client.close()  # what waits to be sent is part of the last report
+            report = next(iter(Reports(store).standing(NAME).reports.values()), None)
         if demo.until_decided and has_gone:
             line.end(_all(demo) + ("it is decided." if _is_decided(report) else "nothing is decided."))
         line.end(line_of(report))
@@ -93,8 +94,11 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
         return 1 if demo.until_decided and not _is_decided(report) else 0
 
 
-def _watch(demo: Demo, live: Live, crowd: Crowd, line: RunningLine) -> None:
-    """Say how it stands until it is over: decided, or nobody comes any more, or Ctrl-C."""
+def _deciding(demo: Demo, live: Live, crowd: Crowd, line: RunningLine) -> Report | None:
+    """Say how it stands until it is over; the report that decided it, if that is what ended it.
+
+    A verdict that was reached stands, though a few who come later might have left it open for a while.
+    """
     is_told = False
     with suppress(KeyboardInterrupt):
         while True:
@@ -102,13 +106,16 @@ def _watch(demo: Demo, live: Live, crowd: Crowd, line: RunningLine) -> None:
             report = live.report()  # some seconds old
             if crowd.problem is not None:
                 raise crowd.problem
-            if demo.until_decided and (_is_decided(report) or has_gone):
-                return
+            if demo.until_decided and _is_decided(report):
+                return report
+            if demo.until_decided and has_gone:
+                break
             if has_gone and not is_told and demo.people:
                 is_told = True
                 line.end(_all(demo) + "you may go on, and Ctrl-C ends.")
             line.show(line_of(report))
             time.sleep(LOOK)
+    return None
 
 
 def _all(demo: Demo) -> str:

@@ -43,6 +43,7 @@ class SQLite:
         self._path = path
         self._writing = Lock()
         self._readers: list[sqlite3.Connection] = []
+        self._is_closed = False
         self._writer = self._connection()
 
     def _connection(self) -> sqlite3.Connection:
@@ -70,12 +71,16 @@ class SQLite:
         try:
             reader = self._readers.pop()
         except IndexError:
+            if self._is_closed:
+                raise StoreError("the store is away: it was closed; open it again") from None
             reader = self._connection()
         try:
             with _told(), _ended(reader, "BEGIN") as transaction:
                 yield transaction
         finally:
             self._readers.append(reader)
+            if self._is_closed:  # meanwhile
+                reader.close()
 
     def put(self, table: Table, rows: Sequence[Row], unless: Callable[[_Transaction], bool]) -> bool:
         """A statement is a transaction. Each more gives up the interpreter's lock, and must wait to have it back.
@@ -97,6 +102,7 @@ class SQLite:
 
     def close(self) -> None:
         with self._writing:
+            self._is_closed = True
             for connection in (*self._readers, self._writer):
                 connection.close()
 
