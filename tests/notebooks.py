@@ -31,7 +31,9 @@ def executed(path: Path) -> Any:
     notebook = stored(path)
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
-        nbclient.NotebookClient(notebook, timeout=LONGEST, resources=resources, kernel_name="python3").execute()
+        client = nbclient.NotebookClient(notebook, timeout=LONGEST, resources=resources, kernel_name="python3")
+        client.startup_timeout = LONGEST
+        client.execute()
     return normalised(notebook)
 
 
