@@ -219,6 +219,18 @@ def test_a_closed_client_says_so_and_closes_twice(service: StandIn) -> None:
         client.interleave("shoes", RANKINGS)
 
 
+def test_a_closed_client_keeps_no_connection_that_was_in_use(service: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, may, answer = Client(service.url, KEY, timeout=120), threading.Event(), service.answer
+    monkeypatch.setattr(service, "answer", lambda *given: answer(*given) if may.wait(120) else None)
+    asking = threading.Thread(target=client.call, args=("GET", "/v1/experiments/shoes"))
+    asking.start()
+    until(lambda: bool(service.heard))
+    client.close()
+    may.set()
+    asking.join()
+    assert client._connections._idle == []
+
+
 def test_the_client_for_event_loops_does_the_same(service: StandIn) -> None:
     async def search() -> list[Answer]:
         async with AsyncClient(service.url, KEY, threads=4, timeout=10) as client:

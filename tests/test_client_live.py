@@ -43,9 +43,9 @@ class Live:
         app = create_app(self.store, settings=SECRET)
         config = uvicorn.Config(app, port=self.port, log_config=None, access_log=False, timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
-        until(lambda: self._server.started, 300)
+        until(lambda: self._server.started or not self._thread.is_alive(), 300)
 
     def stop(self) -> None:
         self._server.should_exit = True

@@ -130,11 +130,12 @@ def test_a_service_that_says_when_to_come_again_is_left_alone_until_then(service
     assert service.heard[2] - service.heard[1] >= 0.99
 
 
-def test_a_host_that_swallows_packets_costs_one_timeout() -> None:
-    with socket.socket() as full:  # nobody accepts, and the queue is full
+@pytest.mark.parametrize(("queue", "before"), [(0, 4), (128, 0)], ids=["swallows packets", "never answers"])
+def test_a_host_that_is_silent_costs_one_timeout(queue: int, before: int) -> None:
+    with socket.socket() as full:  # nobody accepts, and the queue is full, or not
         full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        waiting = [socket.socket() for _ in range(4)]
+        full.listen(queue)
+        waiting = [socket.socket() for _ in range(before)]
         for one in waiting:
             one.setblocking(False)
             one.connect_ex(full.getsockname())

@@ -38,11 +38,13 @@ def address(tmp_path: Path) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
-    until(lambda: server.started, 60)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
-    store.close()
+    try:
+        until(lambda: server.started or not thread.is_alive())
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        store.close()
 
 
 def send_traffic(address: str, units: range) -> None:

@@ -17,6 +17,7 @@ from interleaf import DataError, analyze, log, tally_log
 from interleaf.log.files import files_of
 from tests.log_rows import made_rows, table_of
 from tests.spark_sessions import NEEDS
+from tests.stand_in import until
 from tests.test_tally import check_same
 
 BIN = Path(sys.executable).parent
@@ -67,17 +68,18 @@ def test_an_address_that_cannot_be_read_says_so(folder: Path) -> None:
 
 
 @pytest.fixture
-def bucket(folder: Path) -> Iterator[dict[str, str]]:
+def bucket(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The folder in a bucket named `logs`; the variables by which whoever reads it finds the store."""
     command = [str(BIN / "moto_server"), "-H", "127.0.0.1", "-p", "0"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+    said = tmp_path_factory.mktemp("store") / "said.txt"  # a line for each request, more than a pipe holds
+    with said.open("wb") as out, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=out) as server:
         try:
-            assert server.stderr is not None
-            place = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+", line)))
+            until(lambda: "CTRL" in said.read_text() or server.poll() is not None)
+            (place,) = re.findall(r"http://\S+", said.read_text())
             there = {"AWS_ENDPOINT_URL": place, "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
             there |= {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nothing"}
             variables = {**os.environ, **there}
-            subprocess.run([sys.executable, "-c", COPY, str(folder)], env=variables, check=True)
+            subprocess.run([sys.executable, "-c", COPY, str(folder)], env=variables, check=True, timeout=300)
             yield variables
         finally:
             server.kill()
@@ -85,7 +87,7 @@ def bucket(folder: Path) -> Iterator[dict[str, str]]:
 
 def told(arguments: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [str(BIN / "interleaf"), "analyze", *arguments]
-    return subprocess.run(command, env=variables, capture_output=True, text=True)
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300)
 
 
 def test_a_bucket_is_read_like_the_folder_that_was_copied_there(folder: Path, bucket: dict[str, str]) -> None:

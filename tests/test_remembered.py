@@ -23,7 +23,7 @@ class Asked:
     def __call__(self, key: str) -> str:
         value = self.value
         self.times += 1  # with this value, whatever comes later
-        self.may.wait(20)
+        self.may.wait(120)
         if key == "nobody":
             raise KeyError(key)
         return value
@@ -41,7 +41,7 @@ Run = Callable[[Asked, Watch, Remembered[str, str]], Coroutine[Any, Any, None]]
 
 def run(scene: Run) -> None:
     asked, watch = Asked(), Watch()
-    asyncio.run(scene(asked, watch, Remembered(asked, watch)))
+    asyncio.run(asyncio.wait_for(scene(asked, watch, Remembered(asked, watch)), 120))
 
 
 async def begun(asked: Asked, times: int) -> None:

@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -39,13 +39,16 @@ def serving(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], s
     port = place.getsockname()[1]
     words = EXAMPLE.replace("8080", str(port)).split()
     command = [str(Path(sys.executable).with_name(words[0])), *words[1:], *more]
-    server = subprocess.Popen(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    server = subprocess.Popen(
+        command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
     address = f"http://127.0.0.1:{port}"
     try:
         until(lambda: server.poll() is not None or answers(address), 300)
         yield server, address
     finally:
-        server.kill()
+        with suppress(ProcessLookupError):  # with its workers, who have the pipes, too
+            os.killpg(server.pid, signal.SIGKILL)
         server.communicate()
         place.close()
 

@@ -2,7 +2,6 @@
 
 import io
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,6 +16,7 @@ import interleaf
 from interleaf import schema
 from interleaf.report.report import Report
 from tests.services import MINUTE, NEW, OLD, RANKINGS, SHOES, Live, live
+from tests.stand_in import until
 
 
 @pytest.fixture
@@ -479,8 +479,7 @@ def test_a_slow_report_keeps_no_request_waiting(service: Live, monkeypatch: pyte
     monkeypatch.setattr(inside, "standing", waited)
     with ThreadPoolExecutor(12) as viewers:
         waiting = [viewers.submit(service.report) for _ in range(12)]
-        while not calls or len(viewing) < 12:
-            time.sleep(0.01)
+        until(lambda: bool(calls) and len(viewing) == 12)
         assert service.show(query="meanwhile").status_code == 201
         shown.set()
         assert [one.result().status_code for one in waiting] == [200] * 12

@@ -1,6 +1,8 @@
 """Workers that do the same at the same time: each event counts once, where it belongs, and no row is left alone."""
 
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -264,3 +266,36 @@ def test_an_event_of_a_unit_that_crossed_its_impression_is_matched_once_before_t
     assert count(store, "apart") == 2
     assert store.write([], [by_unit(two)])[1] == [REPEATED]
     check_sums(store, "shop")
+
+
+# What goes wrong with a connection that one thread closes and another uses is no error, but the end of the process.
+CLOSED = """import os, sys, threading, time
+from interleaf.errors import StoreError
+from interleaf.store import opened
+path = sys.argv[1]
+def read(store, said):
+    try:
+        while True:
+            store.experiments()
+    except StoreError as error:
+        said.append(str(error))
+for number in range(20):
+    store, said = opened(path), []
+    threads = [threading.Thread(target=read, args=(store, said)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.002 * (number % 5))
+    store.close()
+    for thread in threads:
+        thread.join()
+    assert said == ["the store is away: it was closed; open it again"] * 6, said
+places = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")] if os.path.isdir("/proc") else []
+assert not [place for place in places if path in os.path.realpath(place)]
+"""
+
+
+def test_a_store_is_closed_while_others_read(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSED, str(tmp_path / "store.sqlite")], capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stderr) == (0, "")

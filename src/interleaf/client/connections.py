@@ -64,13 +64,13 @@ class Connections:
         self._headers = {"Content-Type": "application/json", "User-Agent": "interleaf"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
+        self._most_idle = MOST_IDLE
         self.forget()
 
     def forget(self) -> None:
         """Leave open connections to whoever else has them: the parent of a fork."""
         self._lock = threading.Lock()
         self._idle: list[HTTPConnection] = []
-        self._most_idle = MOST_IDLE
 
     def end(self) -> None:
         """Close what is open, and what is in use as soon as it is answered: the thread of a client may come late."""

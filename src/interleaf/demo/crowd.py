@@ -64,7 +64,7 @@ class Crowd:
     @property
     def has_gone(self) -> bool:
         """Whether all of them have searched."""
-        return not any(thread.is_alive() for thread in self._threads)
+        return self._next >= len(self._searches) and not any(thread.is_alive() for thread in self._threads)
 
     def stop(self) -> None:
         """Let nobody come any more, and wait for who is there."""

@@ -74,12 +74,11 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
         coming = searches(engine.entries, demo.people, demo.seed)
         crowd = Crowd(engine, client, NAME, demo.rankers, coming, demo.searches_per_second)
         stack.callback(crowd.stop)
-        watch, search = f"{live.url}/experiments/{NAME}", f"{live.url}/search"
-        line.end(f"Open {watch} to watch, {search} to search and click yourself; Ctrl-C ends.\n")
-        crowd.start()
         report = _deciding(demo, live, crowd, line)
         has_gone = crowd.has_gone
         crowd.stop()
+        if crowd.problem is not None:
+            raise crowd.problem
         if report is None:
             client.close()  # what waits to be sent is part of the last report
             report = next(iter(Reports(store).standing(NAME).reports.values()), None)
@@ -100,12 +99,15 @@ def _deciding(demo: Demo, live: Live, crowd: Crowd, line: RunningLine) -> Report
     A verdict that was reached stands, though a few who come later might have left it open for a while.
     """
     is_told = False
+    watch, search = f"{live.url}/experiments/{NAME}", f"{live.url}/search"
     with suppress(KeyboardInterrupt):
+        line.end(f"Open {watch} to watch, {search} to search and click yourself; Ctrl-C ends.\n")
+        crowd.start()
         while True:
             has_gone = crowd.has_gone
             report = live.report()  # some seconds old
             if crowd.problem is not None:
-                raise crowd.problem
+                break
             if demo.until_decided and _is_decided(report):
                 return report
             if demo.until_decided and has_gone:

@@ -53,7 +53,7 @@ def serve(place: Place, settings: Settings) -> None:
         "access_log": False,
         "server_header": False,
         "timeout_graceful_shutdown": 10,
-        "timeout_worker_healthcheck": 60,  # seconds: a machine may stand still, and a worker that does is not dead
+        "timeout_worker_healthcheck": 20,  # seconds: a machine may stand still; to end takes so long if a worker hangs
         "http": ShortWay,
     }
     if place.workers == 1:

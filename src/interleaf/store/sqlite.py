@@ -80,7 +80,7 @@ class SQLite:
         finally:
             self._readers.append(reader)
             if self._is_closed:  # meanwhile
-                reader.close()
+                self._close_readers()
 
     def put(self, table: Table, rows: Sequence[Row], unless: Callable[[_Transaction], bool]) -> bool:
         """A statement is a transaction. Each more gives up the interpreter's lock, and must wait to have it back.
@@ -103,8 +103,14 @@ class SQLite:
     def close(self) -> None:
         with self._writing:
             self._is_closed = True
-            for connection in (*self._readers, self._writer):
-                connection.close()
+            self._close_readers()
+            self._writer.close()
+
+    def _close_readers(self) -> None:
+        """Each by who took it out of the list: nobody else has it then."""
+        with suppress(IndexError):
+            while True:
+                self._readers.pop().close()
 
 
 @contextmanager
