@@ -15,7 +15,7 @@ from interleaf.report.record import Check, Comparison
 from interleaf.report.report import Report
 from interleaf.report.verdict import verdict
 from interleaf.stats.compare import ALIKE
-from tests.log_rows import Row, made_rows, table_of, with_column
+from tests.log_rows import Row, made_row, made_rows, table_of, with_column
 
 HEALTHY = [
     "Rows used",
@@ -189,6 +189,27 @@ def test_units_that_change_their_arm_fail() -> None:
     assert status_of(analyze(table_of(crossed)), "Units in one arm") == "failed"
     fallback = [row | {"arm": "fallback"} if row["arm"] == "holdout" else row for row in crossed]
     assert "Units in one arm" not in [check.name for check in analyze(table_of(fallback)).health]
+
+
+def test_a_difference_to_the_holdout_is_told_with_its_cause_and_not_where_its_people_are_all_alike() -> None:
+    single: Row = {"arm": "holdout", "method": "single(ranker=A)"}
+
+    def checked(clicks: Callable[[int], int]) -> Check:
+        held = [made_row(number, range(1, 1 + clicks(number)), unit=f"h-{number}") | single for number in range(60)]
+        report = analyze(table_of(many_rows(300)[60:] + held))
+        (found,) = [one for one in report.health if one.name == "Interleaved against holdout, clicks per query"]
+        return found
+
+    alike, more, none = (
+        checked(lambda number: 4),
+        checked(lambda number: 4 - (number == 7)),
+        checked(lambda number: number == 7),
+    )
+    assert (alike.status, alike.remedy) == ("skipped", "")
+    assert "all units of the second arm are alike" in alike.figure
+    assert (more.status, none.status) == ("warning", "warning")
+    assert "a candidate is worse" in more.remedy
+    assert "a candidate is better" in none.remedy
 
 
 def test_latency_is_a_quantile_of_each_ranker() -> None:

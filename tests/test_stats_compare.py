@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 from scipy.stats import t as student
 
 from interleaf import DataError
@@ -164,12 +165,35 @@ def test_arms_that_are_the_same_people_do_not_differ() -> None:
         (([0, 0], [0, 0], [1, 2], [3, 3]), "the first arm is empty"),
         (([1, 2], [3, 3], [0, 0], [0, 0]), "the second arm is empty"),
         (([1, 2], [3, 3], [1, 0], [3, 0]), "the second arm has fewer than two effective units"),
+        (
+            ([1, 2], [3, 3], [3, 3], [3, 3]),
+            "all units of the second arm are alike, which says nothing of chance",
+        ),
+        (
+            ([0, 0], [3, 3], [1, 2], [3, 3]),
+            "all units of the first arm are alike, which says nothing of chance",
+        ),
     ],
 )
 def test_an_arm_without_people_gives_no_difference(arms: tuple[list[int], ...], reason: str) -> None:
     found = differ(arms)
     assert (found.interval, found.p_value, found.reason) == (None, None, reason)
     assert (found.value is None) == ("empty" in reason)
+
+
+@pytest.mark.parametrize("units", [90, 400])
+def test_an_arm_of_few_people_who_do_alike_raises_no_alarm(units: int) -> None:
+    """One in twenty is in it, and 6 % do what is counted: mostly nobody there, and some in the other arm."""
+    chance, runs, alarms = np.random.default_rng(1), 400, 0
+    for _ in range(runs):
+        buckets, apart, did = chance.integers(0, 1024, units), chance.random(units) < 0.05, chance.random(units) < 0.06
+        arms = [
+            (np.bincount(buckets[inside], did[inside], 1024), np.bincount(buckets[inside], minlength=1024))
+            for inside in (~apart, apart)
+        ]
+        p_value = difference(*arms[0], *arms[1]).p_value
+        alarms += p_value is not None and p_value < 0.01
+    assert alarms <= binom.isf(1e-6, runs, 0.01)
 
 
 @pytest.mark.parametrize(

@@ -188,16 +188,17 @@ def _holdout(tally: Tally, settings: Settings) -> Iterator[Check]:
     """
     for name in ("clicks", "abandonment"):
         found = interleaved_against_holdout(tally, name, settings.confidence)
+        title = f"Interleaved against holdout, {METRICS[name].title.lower()}"
         if found is None or found.difference is None or found.p_value is None:
+            yield Check(title, SKIPPED, (found and found.reason) or "there is nothing to compare")
             continue
-        differs = found.p_value < WARN_BELOW
+        differs, is_worse = found.p_value < WARN_BELOW, (found.difference > 0) == METRICS[name].rises
+        cause = f"expected if a candidate is {'worse' if is_worse else 'better'} than the control"
         yield Check(
-            f"Interleaved against holdout, {METRICS[name].title.lower()}",
+            title,
             WARNING if differs else OK,
             f"{signed(found.difference)}, p = {found.p_value:.2g}",
-            "expected if a candidate is worse than the control; if none is, look at latency and at how lists are shown"
-            if differs
-            else "",
+            f"{cause}; if none is, look at latency and at how lists are shown" if differs else "",
         )
     if settings.holdout is not None:
         seen, names = tally.units.rows[:, ARMS], list(tally.arms)

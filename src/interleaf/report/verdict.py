@@ -43,10 +43,10 @@ def _without_events(totals: Totals) -> str:
     """What became of the events, where none counts and yet some came."""
     if lost := totals.events.get(UNMATCHED, 0):
         return f"No event has reached a list: {lost:,} came, and match nothing that was shown."
-    if lost := totals.events.get(UNPLACED, 0):
-        return f"No event has reached a list; {lost:,} events came that match no list of any experiment."
-    number = totals.events.get(ANOTHER_KIND, 0)
-    return f"No event of the kinds that count has come: {number:,} events are of another kind." if number else ""
+    if number := totals.events.get(ANOTHER_KIND, 0):
+        return f"No event of the kinds that count has come: {number:,} events are of another kind."
+    lost = totals.events.get(UNPLACED, 0)
+    return f"No event has reached a list; {lost:,} events came that match no list of any experiment." if lost else ""
 
 
 def _unanimity(one: Comparison) -> str:

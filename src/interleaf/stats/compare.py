@@ -107,11 +107,17 @@ def difference(sums_1: Array, counts_1: Array, sums_2: Array, counts_2: Array, c
         )
     values = first.values - second.values
     buckets = ((np.asarray(counts_1) > 0) | (np.asarray(counts_2) > 0)).sum(keepdims=True)
-    for name, arm in (("first", first), ("second", second)):
+    arms = {"first": first, "second": second}
+    for name, arm in arms.items():
         if not arm.buckets[0]:
             return Estimate(None, None, None, None, None, int(buckets[0]), f"the {name} arm is empty")
+    for name, arm in arms.items():
+        reason = ""
         if arm.effective[0] < 2:
             reason = f"the {name} arm has fewer than two effective units"
+        elif values[0] and not arm.errors[0]:  # a few who did alike do not show that all do
+            reason = f"all units of the {name} arm are alike, which says nothing of chance"
+        if reason:
             return Estimate(float(values[0]), None, None, None, None, int(buckets[0]), reason)
     deviations = first.deviations - second.deviations
     deviations[np.abs(deviations) <= ROUNDING * np.abs(first.deviations)] = 0.0
