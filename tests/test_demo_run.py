@@ -105,6 +105,14 @@ def test_people_who_do_not_decide_are_a_status_of_one() -> None:
     assert "All 3 people have searched; nothing is decided." in out.getvalue()
 
 
+def test_a_store_with_keys_is_not_the_demo_s(tmp_path: Path) -> None:
+    path = tmp_path / "kept.sqlite"
+    with closing(opened(path)) as store:
+        store.add_key("admin", "mine", 0)
+    with pytest.raises(InterleafError, match="the store has keys, and the demo has none; give another --store"):
+        run(Demo(people=3, store=str(path)), io.StringIO())
+
+
 def test_nobody_cannot_decide() -> None:
     with pytest.raises(InterleafError, match="nobody decides anything with --people 0"):
         Demo(people=0, until_decided=True)

@@ -222,6 +222,20 @@ def test_an_event_says_where_it_belongs(service: Live, event: dict[str, Any]) ->
     assert (answer.status_code, answer.json()["error"]["field"]) == (422, "events[0]")
 
 
+def test_an_event_of_a_unit_is_on_a_document(service: Live) -> None:
+    answer = service.tell({"unit": "user-7", "rank": 1})
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "events[0].document")
+
+
+def test_events_of_a_kind_that_counts_nowhere_are_said_before_those_of_no_list(service: Live) -> None:
+    service.make()
+    service.make(name="other")
+    shown = service.show().json()
+    assert service.tell(click(shown, kind="Click"), click({"impression": "nobody's"})).json()["unmatched"] == 1
+    found = service.report().json()["reports"]["click"]["verdict"]["sentence"]
+    assert found == "No event of the kinds that count has come: 1 event is of another kind."
+
+
 def test_of_a_bad_batch_nothing_is_taken(service: Live) -> None:
     service.make()
     shown = service.show().json()

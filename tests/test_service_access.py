@@ -11,7 +11,7 @@ from interleaf.serve.routes import CALLS, EITHER, PUBLIC
 from interleaf.serve.run import Place, is_loopback, serve
 from interleaf.serve.settings import Settings
 from interleaf.store import opened
-from tests.services import RANKINGS, SHOES, START, Live, live
+from tests.services import MINUTE, RANKINGS, SHOES, START, Live, live
 
 
 @pytest.fixture
@@ -86,6 +86,23 @@ def test_a_token_lets_a_browser_report_events_of_its_impression_only(service: Li
     both = [event, {"impression": other["impression"], "rank": 1}]
     assert service.tell(*both, token=mine["token"]).status_code == 403
     assert service.tell({"unit": "user-7", "document": "a"}, token=mine["token"]).status_code == 403
+
+
+def test_a_token_is_good_for_what_a_person_can_do_in_an_hour(service: Live) -> None:
+    mine, other = (service.show(unit, key=service.keys["ingest"]).json() for unit in ("u1", "u2"))
+
+    def told(shown: dict[str, Any], number: int, **who: Any) -> int:
+        events = [{"impression": shown["impression"], "rank": 1}] * number
+        return int(service.tell(*events, **who).status_code)
+
+    assert told(mine, 999, token=mine["token"]) == 202
+    assert told(mine, 2, token=mine["token"]) == 429
+    assert told(mine, 1, token=mine["token"]) == 202
+    assert told(mine, 1, token=mine["token"]) == 429
+    assert told(other, 1, token=other["token"]) == 202
+    assert told(mine, 1, key=service.keys["ingest"]) == 202
+    service.clock.now += 60 * MINUTE
+    assert told(mine, 1, token=mine["token"]) == 202
 
 
 def test_a_body_that_only_speaks_of_a_token_has_none(service: Live) -> None:

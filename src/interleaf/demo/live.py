@@ -28,6 +28,8 @@ class Live:
         """Make and start it; in a store that has it running already, go on with that."""
         settings = {"name": NAME, "rankers": list(rankers), "planned_units": PLANNED_UNITS}
         status, found = self._ask("GET", _PATH)
+        if status == 401:
+            raise InterleafError("the store has keys, and the demo has none; give another --store, or leave it out")
         if status == 404:
             _, found = self._ask("POST", "/v1/experiments", settings | {"holdout": HOLDOUT, "by": ["device"]})
         if found.get("state") == "draft":

@@ -100,14 +100,16 @@ def _events(tally: Tally) -> Iterator[Check]:
         yield Check(
             f"Events {UNPLACED}",
             status,
-            f"{unplaced:,} events of the store are of impressions or units that it does not know; "
-            "they may be of this experiment or of another",
+            f"{unplaced:,} events of the store match no impression in it; they may be of this experiment or of another",
             _LOOK_AT if status == WARNING else "",
         )
 
 
 HARMLESS = ("past the window", "repeated")  # asked for, or mended
-_LOOK_AT = "events must name the impression, and a rank or document, as the answer with the list gave them"
+_LOOK_AT = (
+    "events must name the impression, and a rank or document, as the answer with the list gave them; those that name a "
+    "unit count only where the experiment's attribution says so"
+)
 _LOST = {
     UNMATCHED: "their impressions are not in the log: send both, or wait for late files",
     "before its impression": "mend the clocks, or the order in which impressions and events are written",

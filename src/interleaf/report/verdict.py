@@ -44,7 +44,8 @@ def _without_events(totals: Totals) -> str:
     if lost := totals.events.get(UNMATCHED, 0):
         return f"No event has reached a list: {lost:,} came, and match nothing that was shown."
     if number := totals.events.get(ANOTHER_KIND, 0):
-        return f"No event of the kinds that count has come: {number:,} events are of another kind."
+        others = "1 event is" if number == 1 else f"{number:,} events are"
+        return f"No event of the kinds that count has come: {others} of another kind."
     lost = totals.events.get(UNPLACED, 0)
     return f"No event has reached a list; {lost:,} events came that match no list of any experiment." if lost else ""
 

@@ -1,4 +1,7 @@
-"""Traffic that is no person's: served like any other, and marked, so that it does not count."""
+"""Traffic that is no person's: lists are served like any other, and marked, so that they do not count.
+
+Events of a page that come in floods are refused.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,33 @@ from interleaf.experiment import Experiment
 
 AGENT, UNIT, RATE = "user agent", "listed unit", "too many impressions an hour"
 HOUR = 3_600_000_000
+MOST_SEEN = 1_000_000  # units, and impressions, that are counted in an hour
+MOST_TOLD = 1000  # events of an impression that browsers may send in an hour: no person does so much on a page
 
 
-MOST_SEEN = 1_000_000  # units that are counted in an hour
+class _ThisHour:
+    """How often something came in this hour, to this process; of a million things, and no more."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock, self._hour, self._seen = clock, 0, Counter[tuple[str, ...]]()
+
+    def seen(self, *what: str) -> int:
+        hour = self._clock() // HOUR
+        if hour != self._hour:
+            self._hour = hour
+            self._seen.clear()
+        return self._seen[what]
+
+    def add(self, *what: str, times: int = 1) -> None:
+        if len(self._seen) < MOST_SEEN:
+            self._seen[what] += times
 
 
 class Bots:
     """The rules of experiments; how often each unit came in this hour is counted in this process."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
-        self._clock = clock
-        self._hour = 0
-        self._seen: Counter[tuple[str, str]] = Counter()
+        self._shown, self._told = _ThisHour(clock), _ThisHour(clock)
 
     def rule(self, settings: Experiment, unit: str | None, agent: str | None) -> str | None:
         """Which rule an impression falls under, if any."""
@@ -30,16 +48,18 @@ class Bots:
             lowered = agent.lower()
             if any(part.lower() in lowered for part in settings.bot_agents):
                 return AGENT
-        if settings.bot_rate is not None and unit is not None:
-            hour = self._clock() // HOUR
-            if hour != self._hour:
-                self._hour = hour
-                self._seen.clear()
-            if self._seen[settings.name, unit] >= settings.bot_rate:
-                return RATE
-        return None
+        if settings.bot_rate is None or unit is None or self._shown.seen(settings.name, unit) < settings.bot_rate:
+            return None
+        return RATE
 
     def came(self, settings: Experiment, unit: str | None) -> None:
         """An impression was stored; one that is sent again does not count again."""
-        if settings.bot_rate is not None and unit is not None and len(self._seen) < MOST_SEEN:
-            self._seen[settings.name, unit] += 1
+        if settings.bot_rate is not None and unit is not None:
+            self._shown.add(settings.name, unit)
+
+    def floods(self, impression: str, events: int) -> bool:
+        """Whether a browser sends more events of an impression than a person can; if not, they are counted."""
+        if self._told.seen(impression) + events > MOST_TOLD:
+            return True
+        self._told.add(impression, times=events)
+        return False

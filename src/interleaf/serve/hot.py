@@ -22,7 +22,8 @@ from interleaf.experiment.showing import Noted, chance_key, unmixed
 from interleaf.experiment.traffic import OUTSIDE
 from interleaf.serve import messages
 from interleaf.serve.access import BROWSER, is_signed, signed
-from interleaf.serve.answers import RefusedError, answered
+from interleaf.serve.answers import RETRY, RefusedError, answered
+from interleaf.serve.bots import MOST_TOLD
 from interleaf.serve.mixing import Draft, is_plain
 from interleaf.serve.service import SECOND, Service
 from interleaf.serve.settings import DROP, HASH
@@ -241,6 +242,9 @@ def _check_token(service: Service, taken: messages.Events, token: str) -> None:
         if event.impression is None or not is_signed(service.secret, TOKEN, event.impression, token):
             problem = "this token is of another impression, or of none"
             raise RefusedError(403, "wrong_token", problem, f"events[{place}].impression")
+    if service.bots.floods(str(taken.events[0].impression), len(taken.events)):
+        problem = f"more than {MOST_TOLD:,} events of this impression in an hour; send them with a key"
+        raise RefusedError(429, "too_many", problem, headers={RETRY: "3600"})
 
 
 def _event(service: Service, event: messages.Happened, now: int, place: int) -> Event:
@@ -250,6 +254,9 @@ def _event(service: Service, event: messages.Happened, now: int, place: int) -> 
     if event.rank is None and event.document is None:
         problem = "an event is on a document; give its rank in the shown list, or its id as document"
         raise RefusedError(422, "invalid", problem, f"events[{place}]")
+    if event.unit is not None and event.document is None:
+        problem = "an event of a unit is on a document, whichever list it was in; give its id as document"
+        raise RefusedError(422, "invalid", problem, f"events[{place}].document")
     return Event(
         id=event.event or fresh(),
         kind=event.kind,

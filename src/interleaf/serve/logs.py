@@ -25,10 +25,10 @@ class Lines(logging.Formatter):
 
 
 def set_up(level: str = "INFO") -> None:
-    """Send what interleaf and its server log to standard error."""
+    """Send what interleaf, its server and its pool of connections log to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(Lines())
-    for name in ("interleaf", "uvicorn.error"):
+    for name in ("interleaf", "uvicorn.error", "psycopg.pool"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.propagate = False

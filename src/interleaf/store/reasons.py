@@ -7,7 +7,7 @@ FIXED = "a fixed slot"
 LATE = "after the window"
 EARLY = "before its impression"
 FUTURE = "from the future"
-NOT_SHOWN = "no impression of this unit showed it"
+NOT_SHOWN = "no impression that takes events by unit showed it"
 FOLDED = "arrived after folding"
 
 MOST_EARLY = 60 * 1_000_000  # clocks differ: an event may seem to come so long before its impression, in microseconds
