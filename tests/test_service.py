@@ -236,6 +236,16 @@ def test_events_of_a_kind_that_counts_nowhere_are_said_before_those_of_no_list(s
     assert found == "No event of the kinds that count has come: 1 event is of another kind."
 
 
+def test_events_of_a_kind_that_counts_nowhere_are_a_warning(service: Live) -> None:
+    service.make(events={"click": 1.0, "purchase": 5.0})
+    for number in range(20):
+        shown = service.show(f"user-{number}").json()
+        service.tell(click(shown, kind="click" if number % 2 else "Click"), click(shown, kind="purchase"))
+    for found in service.report().json()["reports"].values():
+        (check,) = [one for one in found["health"] if one["name"] == "Events of a kind that counts nowhere"]
+        assert (check["status"], check["figure"]) == ("warning", "10 of 40 events")
+
+
 def test_of_a_bad_batch_nothing_is_taken(service: Live) -> None:
     service.make()
     shown = service.show().json()

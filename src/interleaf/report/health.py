@@ -13,7 +13,8 @@ from interleaf.render.figures import signed
 from interleaf.report.arms import interleaved_against_holdout
 from interleaf.report.bias import bias
 from interleaf.report.compare import Settings
-from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Check, Comparison, Neutrality, Slot
+from interleaf.report.lost import event_checks
+from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Check, Comparison, Neutrality, Slot, graded
 from interleaf.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_test, share_tests
@@ -25,24 +26,17 @@ from interleaf.tally.units import ARMS
 
 WARN_BELOW, FAIL_BELOW = 0.01, 0.001  # p-values
 FEW_UNITS = 20
-UNMATCHED, UNPLACED = "unmatched", "of no experiment"  # fates of events that no impression of the log has
-UNTOLD = f"{UNMATCHED}: "  # facts that begin so count them by cause
 
 
 def health(
     tally: Tally, settings: Settings, comparisons: Sequence[Comparison], slots: Sequence[Slot]
 ) -> tuple[Check, ...]:
     """All checks, in the order in which one would look."""
-    checks = [*_rows(tally), *_events(tally), *_units(tally, comparisons), *_arms(tally, settings)]
+    checks = [*_rows(tally), *event_checks(tally), *_units(tally, comparisons), *_arms(tally, settings)]
     if tally.about.method:
         checks += [*_lists(tally, slots, settings), *_scoring(tally)]
         checks += [*_aa(comparisons)] if settings.aa else []
     return tuple(checks)
-
-
-def graded(share: float, warn: float, fail: float) -> str:
-    """By how large a share is: from 0 up."""
-    return FAILED if share > fail else WARNING if share > warn else OK
 
 
 def tested(p_value: float | None) -> str:
@@ -79,43 +73,6 @@ def _rows(tally: Tally) -> Iterator[Check]:
             f"about {shared:,} impressions are in two of the tallies that were added, and count twice",
             "add each day once",
         )
-
-
-def _events(tally: Tally) -> Iterator[Check]:
-    unplaced = tally.events.get(UNPLACED, 0)
-    total = tally.events.total() - unplaced
-    causes = [name for name in tally.facts if name.startswith(UNTOLD)]
-    for name, what in _LOST.items():
-        lost = tally.events.get(name, 0)
-        told = sorted(causes) if name == UNMATCHED else []
-        yield Check(
-            f"Events {name}",
-            graded(lost / max(total, 1), 0.01, 0.1 if name not in HARMLESS else 1.0),
-            f"{lost:,} of {total:,} events"
-            + "".join(f"; {cause.removeprefix(UNTOLD)}: {tally.facts[cause]:,}" for cause in told),
-            (_LOOK_AT if told else what) if lost else "",
-        )
-    if unplaced:
-        status = graded(unplaced / (total + unplaced), 0.01, 1.0)
-        yield Check(
-            f"Events {UNPLACED}",
-            status,
-            f"{unplaced:,} events of the store match no impression in it; they may be of this experiment or of another",
-            _LOOK_AT if status == WARNING else "",
-        )
-
-
-HARMLESS = ("past the window", "repeated")  # asked for, or mended
-_LOOK_AT = (
-    "events must name the impression, and a rank or document, as the answer with the list gave them; those that name a "
-    "unit count only where the experiment's attribution says so"
-)
-_LOST = {
-    UNMATCHED: "their impressions are not in the log: send both, or wait for late files",
-    "before its impression": "mend the clocks, or the order in which impressions and events are written",
-    "past the window": "they came too late to count; make the window longer if people take that long",
-    "repeated": "they were sent twice and counted once",
-}
 
 
 def _units(tally: Tally, comparisons: Sequence[Comparison]) -> Iterator[Check]:

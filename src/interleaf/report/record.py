@@ -14,6 +14,11 @@ Interval = tuple[float, float]
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 
 
+def graded(share: float, warn: float, fail: float) -> str:
+    """By how large a share is: from 0 up."""
+    return FAILED if share > fail else WARNING if share > warn else OK
+
+
 @dataclass(frozen=True)
 class Check:
     """A health check: `ok`, `warning`, `failed`, or `skipped` where the log cannot tell; its figure, and what to do."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interleaf.decode.events import FATES
 from interleaf.render.figures import signed, span
 from interleaf.report.compare import Settings
-from interleaf.report.health import UNMATCHED, UNPLACED
+from interleaf.report.lost import ANOTHER_KIND, UNMATCHED, UNPLACED
 from interleaf.report.record import FAILED, Check, Comparison, Totals, Verdict, winners
 
-ANOTHER_KIND = FATES[5]
 NOTHING = Totals(0, 0, 0, True, None, None)
 
 

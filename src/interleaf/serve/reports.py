@@ -12,7 +12,7 @@ from interleaf.decode.events import FATES
 from interleaf.errors import InterleafError
 from interleaf.experiment import Experiment
 from interleaf.report.build import report
-from interleaf.report.health import UNMATCHED, UNPLACED, UNTOLD
+from interleaf.report.lost import ANOTHER_KIND, IDLE, UNMATCHED, UNPLACED, UNTOLD
 from interleaf.report.report import Report
 from interleaf.store import reasons
 from interleaf.store.contract import DRAFT, RUNNING, Counts, Store
@@ -63,9 +63,12 @@ class Reports:
         counts = self._store.counts(name, version)
         tallies = self._store.tallies(name, version)
         apart, elsewhere = self._lost(name, counts)
+        # The last metric is of all kinds that count, so what is of another kind there counts nowhere.
+        last = next(reversed(tallies.values()), None)
+        idle = last.events[ANOTHER_KIND] if last is not None else 0
         try:
             made = {
-                metric: report(with_lost(tally, apart, elsewhere), report_settings_of(settings))
+                metric: report(with_lost(tally, apart, elsewhere, idle), report_settings_of(settings))
                 for metric, tally in tallies.items()
             }
         except InterleafError as error:
@@ -87,8 +90,8 @@ class Reports:
         return counts.apart, sum(unplaced.values()) if is_running else 0
 
 
-def with_lost(tally: Tally, apart: Mapping[str, int], elsewhere: int) -> Tally:
-    """The tally with the events that the store keeps apart, so that its health knows of them."""
+def with_lost(tally: Tally, apart: Mapping[str, int], elsewhere: int, idle: int) -> Tally:
+    """The tally with the events that the store keeps apart, and those that count nowhere: its health knows of them."""
     events, facts = Counter(tally.events), Counter(tally.facts)
     for reason, number in apart.items():
         fate = _FATES.get(reason, UNMATCHED)
@@ -97,4 +100,6 @@ def with_lost(tally: Tally, apart: Mapping[str, int], elsewhere: int) -> Tally:
             facts[f"{UNTOLD}{reason}"] += number
     if elsewhere:
         events[UNPLACED] += elsewhere
+    if idle:
+        facts[IDLE] += idle
     return replace(tally, events=events, facts=facts)

@@ -1,0 +1,58 @@
+"""Events that count for nobody: what becomes of them, and the checks that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from interleaf.decode.events import FATES
+from interleaf.report.record import WARNING, Check, graded
+from interleaf.tally import Tally
+
+UNMATCHED, UNPLACED = "unmatched", "of no experiment"  # fates of events that no impression of the log has
+UNTOLD = f"{UNMATCHED}: "  # facts that begin so count them by cause
+IDLE = "of a kind that counts nowhere"  # a fact: how many events are so
+ANOTHER_KIND = FATES[5]
+HARMLESS = ("past the window", "repeated")  # asked for, or mended
+_LOOK_AT = (
+    "events must name the impression, and a rank or document, as the answer with the list gave them; those that name a "
+    "unit count only where the experiment's attribution says so"
+)
+_LOST = {
+    UNMATCHED: "their impressions are not in the log: send both, or wait for late files",
+    "before its impression": "mend the clocks, or the order in which impressions and events are written",
+    "past the window": "they came too late to count; make the window longer if people take that long",
+    "repeated": "they were sent twice and counted once",
+}
+
+
+def event_checks(tally: Tally) -> Iterator[Check]:
+    """One for each way in which an event counts for nobody."""
+    unplaced = tally.events.get(UNPLACED, 0)
+    total = tally.events.total() - unplaced
+    causes = [name for name in tally.facts if name.startswith(UNTOLD)]
+    for name, what in _LOST.items():
+        lost = tally.events.get(name, 0)
+        told = sorted(causes) if name == UNMATCHED else []
+        yield Check(
+            f"Events {name}",
+            graded(lost / max(total, 1), 0.01, 0.1 if name not in HARMLESS else 1.0),
+            f"{lost:,} of {total:,} events"
+            + "".join(f"; {cause.removeprefix(UNTOLD)}: {tally.facts[cause]:,}" for cause in told),
+            (_LOOK_AT if told else what) if lost else "",
+        )
+    if idle := tally.facts.get(IDLE, 0):
+        status = graded(idle / max(total, 1), 0.01, 1.0)
+        yield Check(
+            f"Events {IDLE}",
+            status,
+            f"{idle:,} of {total:,} events",
+            "send the kinds that the experiment's events name, letter by letter" if status == WARNING else "",
+        )
+    if unplaced:
+        status = graded(unplaced / (total + unplaced), 0.01, 1.0)
+        yield Check(
+            f"Events {UNPLACED}",
+            status,
+            f"{unplaced:,} events of the store match no impression in it; they may be of this experiment or of another",
+            _LOOK_AT if status == WARNING else "",
+        )
