@@ -7,9 +7,12 @@ import pyarrow as pa
 import pytest
 
 from interleaf import analyze, log
+from interleaf.log.write import line_of
+from interleaf.schema import DEFAULTS
 from interleaf.simulate.people import People
 from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
+from tests.log_rows import made_rows
 from tests.report_examples import EXAMPLES
 
 polars = pytest.importorskip("polars", reason="comes with the extra dev")
@@ -53,6 +56,24 @@ def test_a_duckdb_relation_gives_the_report_of_its_rows(table: Any, expected: An
         assert analyze(relation, by=["device"]).to_dict() == expected
         some = relation.filter("arm = 'interleaved'")
         assert analyze(some).totals.impressions == sum(arm == "interleaved" for arm in table["arm"].to_pylist())
+
+
+FRAMES = {"polars": polars.DataFrame, "pandas": pandas.DataFrame, "arrow": pa.Table.from_pylist}
+
+
+@pytest.mark.parametrize("attributes", [None, {}, {"device": "phone"}], ids=str)
+@pytest.mark.parametrize("library", FRAMES)
+def test_rows_that_lack_what_has_a_default_give_the_report_of_their_json_lines(
+    library: str, attributes: dict[str, str] | None, tmp_path: Path
+) -> None:
+    """As they come from Python: polars and Arrow make a struct of attributes, and pandas makes objects."""
+    rows = [{name: row[name] for name in row if name not in DEFAULTS} for row in made_rows(60)]
+    if attributes is not None:
+        rows = [row | {"attributes": attributes} for row in rows]
+    (tmp_path / "log.jsonl").write_bytes(b"".join(map(line_of, rows)))
+    expected = analyze(tmp_path / "log.jsonl", by=["device"]).to_dict()
+    assert expected["totals"]["impressions"] == 60
+    assert analyze(FRAMES[library](rows), by=["device"]).to_dict() == expected
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -238,22 +238,59 @@ def test_attributes_may_be_a_list_of_pairs_where_a_library_has_no_maps(tmp_path:
         found.validate(full=True)
 
 
+def test_attributes_may_be_an_object_of_texts_and_what_is_null_is_none(tmp_path: Path, native: Any) -> None:
+    given: list[Any] = [{"device": "phone", "size": None}, {"device": None, "size": "small"}, None]
+    fields = [pa.field("device", pa.dictionary(pa.int8(), pa.string())), pa.field("size", pa.string_view())]
+    place, three = native.schema.get_field_index("attributes"), native.slice(0, 3)
+    foreign = three.set_column(place, "attributes", pa.array([None, *given], pa.struct(fields)).slice(1))
+    expected = [[("device", "phone")], [("size", "small")], []]
+    for name in ("a.parquet", "a.jsonl"):
+        log.write_batches(tmp_path / name, foreign.to_batches())
+    for source in (foreign, tmp_path / "a.parquet", tmp_path / "a.jsonl"):
+        found = table(log.read(source, batch_size=2))
+        assert found["attributes"].to_pylist() == expected
+        found.validate(full=True)
+    for empty in (pa.array([{}] * 3, pa.struct([])), pa.array([[]] * 3, pa.large_list(pa.null()))):
+        found = table(log.read(three.set_column(place, "attributes", empty)))
+        assert found["attributes"].to_pylist() == [[], [], []]
+
+
+def test_columns_with_a_default_may_be_missing_also_from_files_and_batches(tmp_path: Path, native: Any) -> None:
+    bare = native.drop_columns(list(schema.DEFAULTS))
+    (tmp_path / "version=3").mkdir()
+    for path in (tmp_path / "bare.parquet", tmp_path / "version=3" / "bare.parquet"):
+        pq.write_table(bare, path)
+    for source, version in ((bare, 1), (bare.to_batches(), 1), (path.parent.parent / path.name, 1), (path, 3)):
+        reading = log.read(source, ["impression", "attributes", "version", "arm"], batch_size=7)
+        assert set(reading.columns) == set(schema.SCHEMA.names)
+        found = table(reading)
+        assert found["impression"].equals(native["impression"])
+        assert (
+            found.drop_columns(["impression"]).to_pylist()
+            == [{"attributes": [], "version": version, "arm": "interleaved"}] * COUNT
+        )
+        assert [batch.schema.names for batch in log.read(source, ["unit"])] == [["unit"]]
+    log.convert(bare, tmp_path / "whole.parquet")
+    assert pq.read_schema(tmp_path / "whole.parquet").equals(schema.SCHEMA)
+
+
 def test_what_is_no_log_is_refused_by_name(tmp_path: Path, native: Any) -> None:
     (tmp_path / "empty").mkdir()
-    pq.write_table(native.drop_columns(["arm"]), tmp_path / "bare.parquet")
+    bare = native.drop_columns(["method"])
+    pq.write_table(bare, tmp_path / "bare.parquet")
     (tmp_path / "log.csv").write_text("a,b")
     for source, words in [
         (tmp_path / "nothing.parquet", "no file .*nothing.parquet"),
         (f"{tmp_path}/*.jsonl", r"no file fits .*\*\.jsonl"),
         (tmp_path / "empty", "no log in the folder .*empty"),
         (tmp_path / "log.csv", "format of the log .*log.csv"),
-        (tmp_path / "bare.parquet", r"bare\.parquet: the log has no column 'arm'"),
+        (tmp_path / "bare.parquet", r"bare\.parquet: the log has no column 'method'"),
         ([], "no log to read"),
         (5, "cannot read a log from int"),
         ([native, "log.parquet"], "item 1 of the log is of type Table"),
         (native["arm"], "ChunkedArray is no table"),
-        (native.drop_columns(["arm"]), "the given table: the log has no column 'arm'"),
-        (native.drop_columns(["arm"]).to_batches(), "batch 1: the log has no column 'arm'"),
+        (bare, "the given table: the log has no column 'method'"),
+        (bare.to_batches(), "batch 1: the log has no column 'method'"),
     ]:
         with pytest.raises(DataError, match=words):
             log.read(source)

@@ -128,6 +128,9 @@ def test_nullable_columns_may_be_missing_and_unknown_ones_be_there() -> None:
         ("ranks", pa.large_list(pa.large_list(pa.int64()))),
         ("attributes", pa.map_(pa.large_string(), pa.large_string())),
         ("attributes", pa.large_list(pa.struct([("key", pa.string_view()), ("value", pa.string())]))),
+        ("attributes", pa.struct([("device", pa.string_view()), ("country", pa.null())])),
+        ("attributes", pa.struct([])),
+        ("attributes", pa.large_list(pa.null())),
         (
             "events",
             pa.list_(pa.struct([("kind", pa.string()), ("rank", pa.int64()), ("time", TIME), ("colour", pa.int8())])),
@@ -168,6 +171,7 @@ def test_a_wrong_type_is_named_with_the_column_and_what_is_expected(column: sche
             pa.list_(pa.struct([("key", pa.string()), ("value", pa.int8())])),
             "a value of column 'attributes'",
         ),
+        ("attributes", pa.struct([("age", pa.int64())]), "field 'age' of column 'attributes' is of type int64"),
         ("attributes", pa.list_(pa.struct([("key", pa.string())])), "should be map<string, string>, or at least a map"),
         ("events", pa.list_(pa.struct([("kind", pa.string())])), "column 'events' has no field 'rank'"),
         (

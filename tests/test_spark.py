@@ -14,6 +14,7 @@ from interleaf.decode import Counting
 from interleaf.decode.reasons import REASONS, REPEATED
 from interleaf.engines import local, spark
 from interleaf.engines.work import Task
+from interleaf.schema import DEFAULTS
 from interleaf.score import Scoring
 from interleaf.simulate.people import People
 from interleaf.simulate.synthetic import synthetic
@@ -82,6 +83,18 @@ def test_a_data_frame_gives_the_tally_of_its_rows(session: Any, tmp_path: Path) 
     check_same(tally_log(frame, by=["device"]), tally_log(path, by=["device"]))
     with pytest.raises(DataError, match="counted where it is"):
         tally_log(frame, engine="local")
+
+
+def test_a_data_frame_may_lack_what_has_a_default_and_hold_attributes_as_an_object(
+    session: Any, tmp_path: Path
+) -> None:
+    rows = table_of(made_rows(40))
+    bare = rows.drop_columns(list(DEFAULTS))
+    objects = bare.append_column("attributes", pa.array([dict(one) for one in rows["attributes"].to_pylist()]))
+    for table, expected in ((objects, rows), (bare, bare)):
+        check_same(tally_log(session.createDataFrame(table), by=["device"]), tally_log(expected, by=["device"]))
+    path = written(tmp_path / "log", objects)
+    check_same(tally_log(path, by=["device"], engine="spark"), tally_log(rows, by=["device"]))
 
 
 def test_copies_of_a_row_in_a_data_frame_count_once_and_the_earliest_stays(session: Any, tmp_path: Path) -> None:

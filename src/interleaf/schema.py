@@ -3,13 +3,14 @@
 `COLUMNS` is the one list of columns: the schema, the checks, the writers and the documentation follow from it. A file
 carries `interleaf.schema = 1` in its metadata. Files written by other tools are welcome: a missing nullable column, a
 column that is not known here, or another width of the same kind (int64 ranks, large strings, milliseconds) is no error.
-Nor is a map written as a list of structs of a key and a value, by libraries that have no maps.
+Nor is a map written as a list of structs of a key and a value, or as a struct of texts, by libraries that have no maps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -116,6 +117,9 @@ COLUMNS = (
     ),
 )
 
+# What is read where a log has no such column. Events have no default: clicks under another name would all be lost.
+DEFAULTS: dict[str, Any] = {"version": 1, "arm": INTERLEAVED, "attributes": {}}
+
 SCHEMA = pa.schema([column.field for column in COLUMNS], metadata={VERSION_KEY: str(VERSION).encode()})
 
 
@@ -154,8 +158,12 @@ def _check_type(found: pa.DataType, wanted: pa.DataType, where: str) -> None:
     found = found.value_type if pa.types.is_dictionary(found) else found
     if pa.types.is_null(found):
         return
+    if pa.types.is_map(wanted) and pa.types.is_struct(found):
+        for field in found:
+            _check_type(field.type, wanted.item_type, f"field {field.name!r} of {where}")
+        return
     if pa.types.is_map(wanted):
-        found = _as_map(found)
+        found = _as_map(found, wanted)
     kind, name = next((kind, name) for kind, name in _KINDS if kind(wanted))
     if not kind(found):
         raise DataError(f"{where} is of type {found}; it should be {wanted}, or at least {name}")
@@ -181,8 +189,10 @@ def _check_fields(found: pa.DataType, wanted: pa.DataType, where: str) -> None:
             raise DataError(f"{where} has no field {field.name!r} ({field.type}); it may not be left out")
 
 
-def _as_map(kind: pa.DataType) -> pa.DataType:
-    """A list of structs of `key` and `value` is a map; anything else stays what it is."""
+def _as_map(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """A list of structs of `key` and `value` is a map, and so is one that is always empty; else it stays what it is."""
+    if _is_list(kind) and pa.types.is_null(kind.value_type):
+        return wanted
     if not _is_list(kind) or not pa.types.is_struct(kind.value_type):
         return kind
     types = {field.name: field.type for field in kind.value_type}

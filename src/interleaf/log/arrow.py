@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from interleaf import schema
 from interleaf.errors import DataError
 from interleaf.log.projection import Projection, is_wanted
 
+DEFAULTS = {name: pa.scalar(value, schema.SCHEMA.field(name).type) for name, value in schema.DEFAULTS.items()}
 _PAIR = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
 
 
@@ -37,9 +39,9 @@ def opened(source: Any) -> tuple[list[str], int | None, Iterator[pa.RecordBatch]
         raise DataError(
             f"cannot read a log from {type(source).__name__}; give paths, an Arrow table or stream, or record batches"
         )
-    batches = _each_checked(source)
+    batches = each_checked(source)
     first = next(batches, None)
-    return ([], 0, iter(())) if first is None else (first.schema.names, None, chain([first], batches))
+    return ([], 0, iter(())) if first is None else (_whole(first.schema).names, None, chain([first], batches))
 
 
 def _of_pandas(frame: Any) -> pa.Table:
@@ -61,13 +63,15 @@ def _of_pandas(frame: Any) -> pa.Table:
     return pa.table(columns)
 
 
-def _each_checked(source: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+def each_checked(source: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    """Record batches that others made, each if it has the schema of a log."""
     known = None
     for number, batch in enumerate(source):
         if not isinstance(batch, pa.RecordBatch):
             raise DataError(f"item {number + 1} of the log is of type {type(batch).__name__}; give record batches")
         if known is None or not batch.schema.equals(known, check_metadata=True):
-            known = checked(batch.schema, f"batch {number + 1}")
+            checked(batch.schema, f"batch {number + 1}")
+            known = batch.schema
         yield batch
 
 
@@ -79,12 +83,18 @@ def _told(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def checked(found: pa.Schema, where: str) -> pa.Schema:
-    """The schema, if it is one of a log; the error says whose it is."""
+    """The schema, if it is one of a log, with the columns that have a default; the error says whose it is."""
+    whole = _whole(found)
     try:
-        schema.validate(found)
+        schema.validate(whole)
     except DataError as problem:
         raise DataError(f"{where}: {problem}") from None
-    return found
+    return whole
+
+
+def _whole(found: pa.Schema) -> pa.Schema:
+    lacking = [schema.SCHEMA.field(name) for name in DEFAULTS if name not in found.names]
+    return pa.schema([*found, *lacking], found.metadata)
 
 
 def cut(batches: Iterable[pa.RecordBatch], projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
@@ -92,7 +102,10 @@ def cut(batches: Iterable[pa.RecordBatch], projection: Projection, batch_size: i
     for batch in batches:
         names = projection.wanted([name for name in batch.schema.names if not batch.column(name).null_count])
         places = [place for place, name in enumerate(batch.schema.names) if is_wanted(name, names)]
-        found = with_maps(batch.select(places))
+        lacking = {
+            name: DEFAULTS[name] for name in DEFAULTS if name not in batch.schema.names and is_wanted(name, names)
+        }
+        found = with_columns(with_maps(batch.select(places)), lacking)
         for start in range(0, batch.num_rows, batch_size):
             yield found.slice(start, batch_size)
 
@@ -114,13 +127,38 @@ def _as_one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return pa.Table.from_batches(batches).combine_chunks().to_batches()  # type: ignore[no-any-return]
 
 
+def with_columns(batch: pa.RecordBatch, added: dict[str, pa.Scalar]) -> pa.RecordBatch:
+    """The batch with columns that are the same in every row."""
+    for name, value in added.items():
+        batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+    return batch
+
+
 def with_maps(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Attributes as a map, also from libraries without maps: to them it is a list of objects with a key and a value."""
+    """Attributes as a map, also from libraries without maps.
+
+    To them it is a list of objects with a key and a value, or one object with a field for every key.
+    """
     place = batch.schema.get_field_index("attributes")
     if place < 0 or not pa.types.is_nested(kind := batch.schema.field(place).type) or pa.types.is_map(kind):
         return batch
+    if pa.types.is_struct(kind):
+        return batch.set_column(place, "attributes", _map_of(batch.column(place)))
     pairs = batch.column(place).cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
     inner = pa.StructArray.from_arrays([pairs.values.field("key"), pairs.values.field("value")], fields=_PAIR)
     # A map is laid out like a list of pairs, so its parts are the list's.
     parts = pa.map_(pa.string(), pa.string()), len(pairs), pairs.buffers()[:2], pairs.null_count, pairs.offset
     return batch.set_column(place, "attributes", pa.Array.from_buffers(*parts, [inner]))
+
+
+def _map_of(objects: pa.StructArray) -> pa.MapArray:
+    """The fields that are not null, by name: a struct has all fields in every row."""
+    fields = [field.cast(pa.string()) for field in objects.flatten()]
+    is_there = np.zeros((len(objects), len(fields)), np.bool_)
+    for place, field in enumerate(fields):
+        is_there[:, place] = field.is_valid()
+    rows, places = np.nonzero(is_there)
+    keys = pa.array([field.name for field in objects.type], pa.string()).take(pa.array(places))
+    values = pa.concat_arrays([pa.nulls(0, pa.string()), *fields]).take(pa.array(places * len(objects) + rows))
+    ends = np.cumsum(is_there.sum(axis=1))
+    return pa.MapArray.from_arrays(pa.array(np.append(0, ends), pa.int32()), keys, values)

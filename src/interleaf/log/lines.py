@@ -18,7 +18,7 @@ from interleaf.log.rows import EMPTY
 from interleaf.log.text import LONGEST
 from interleaf.log.values import EVENT_CHECK, RULES, of_field
 
-DEFAULTS: dict[str, Any] = {"version": 1, "arm": "interleaved", **EMPTY}
+DEFAULTS: dict[str, Any] = {**schema.DEFAULTS, **EMPTY}
 _DOCUMENTS = re.compile(rb'"documents"\s*:\s*\[')
 
 

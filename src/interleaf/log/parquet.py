@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from interleaf.errors import DataError
-from interleaf.log.arrow import checked, with_maps
+from interleaf.log.arrow import DEFAULTS, checked, with_columns, with_maps
 from interleaf.log.files import File
 from interleaf.log.projection import Projection, is_wanted, leaves
 
@@ -48,7 +48,7 @@ def batches(
             read = None if names is None else leaves(paths, names)
             for group in groups:  # one by one: Arrow cannot put nested dictionaries of two row groups together
                 for batch in parquet.iter_batches(batch_size, row_groups=[group], columns=read):
-                    yield with_maps(_with(batch, wanted))
+                    yield with_maps(with_columns(batch, wanted))
 
 
 def _whole(group: pq.RowGroupMetaData, paths: list[str]) -> set[str]:
@@ -62,14 +62,8 @@ def _whole(group: pq.RowGroupMetaData, paths: list[str]) -> set[str]:
 
 
 def _added(file: File, columns: list[str]) -> dict[str, pa.Scalar]:
-    """The columns that a file lacks, and that its folders give."""
-    return {name: value for name, value in file.said.items() if name not in columns}
-
-
-def _with(batch: pa.RecordBatch, added: dict[str, pa.Scalar]) -> pa.RecordBatch:
-    for name, value in added.items():
-        batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
-    return batch
+    """The columns that a file lacks, and that its folders give, or that have a default."""
+    return {name: value for name, value in (DEFAULTS | file.said).items() if name not in columns}
 
 
 @contextmanager

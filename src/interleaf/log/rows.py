@@ -11,7 +11,8 @@ from interleaf import schema
 from interleaf.errors import DataError
 from interleaf.log.values import RULES
 
-EMPTY: dict[str, Any] = {"events": [], "attributes": {}}  # the only defaults: nothing happened, nothing is known
+# The only defaults: nothing happened, nothing is known.
+EMPTY: dict[str, Any] = {"events": [], "attributes": schema.DEFAULTS["attributes"]}
 
 
 def rows_to_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
