@@ -149,6 +149,18 @@ def test_what_goes_wrong_is_said_as_the_local_engine_says_it(session: Any, table
         tally_log(session.createDataFrame([(1,)], "version int"))
 
 
+@pytest.mark.parametrize("condition", ["1 = 0", "impression = 'none'"], ids=["known beforehand", "found out"])
+@pytest.mark.parametrize("options", [{}, {"sessions": 1800.0}, {"exclude": Exclusion(most_impressions=9)}], ids=str)
+def test_a_data_frame_without_rows_is_an_empty_log(session: Any, condition: str, options: dict[str, Any]) -> None:
+    """Whether it has no partition, or only such without rows."""
+    rows = table_of(made_rows(9))
+    with pytest.raises(DataError) as here:
+        tally_log(rows.slice(0, 0), **options)
+    with pytest.raises(DataError) as there:
+        tally_log(session.createDataFrame(rows).filter(condition), **options)
+    assert str(there.value) == str(here.value) == "the log has no row that can be used; it is empty"
+
+
 def _many_values() -> Any:
     return table_of([row | {"attributes": {"device": f"d{n}"}} for n, row in enumerate(made_rows(300))])
 

@@ -168,13 +168,16 @@ def _type_in_utc(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def added(items: RDD[Packed], add: Callable[[Any, Any], Any]) -> bytes:
-    """All values added up on executors, in the order of their numbers, some at a time; only the sum comes here."""
+def added(items: RDD[Packed], add: Callable[[Any, Any], Any]) -> bytes | None:
+    """All values added up on executors, in the order of their numbers, some at a time; only the sum comes here.
+
+    None where there are none: Spark calls no function for a partition without rows, or has no partition at all.
+    """
     number = items.getNumPartitions()
     while number > 1:
         number = -(-number // FAN)
         items = items.map(_under).partitionBy(number).mapPartitionsWithIndex(partial(_together, add))
-    return items.values().collect()[0]
+    return next(iter(items.values().collect()), None)
 
 
 def _under(item: Packed) -> tuple[int, Packed]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from interleaf.engines.book import Book
 from interleaf.engines.choice import is_frame
 from interleaf.engines.crawlers import frequent, together, visits
-from interleaf.engines.packed import of_bytes
+from interleaf.engines.packed import of_bytes, to_bytes
 from interleaf.engines.spark import repeats as of_log
 from interleaf.engines.spark import sessions
 from interleaf.engines.spark.rows import Files, Frame, Item, Packed, added, in_bins, packed, schema_in_utc, unpacked
@@ -72,11 +72,11 @@ def opened(source: Any, parts: int = 0) -> Files | Frame:
 
 def summed(rows: Files | Frame, task: Task, count: Count, add: Add) -> bytes:
     """What `count` makes of every part, added up on the executors: packed, as the driver gets it."""
-    return _whole(_items(rows, task, partial(_counted, count)), add)
+    found = added(_items(rows, task, partial(_counted, count)), add)
+    return to_bytes(count(task, iter(()), Seen())) if found is None else _sound(found)
 
 
-def _whole(items: RDD[Packed], add: Add) -> bytes:
-    found = added(items, add)
+def _sound(found: bytes) -> bytes:
     list(unpacked([(0, found)]))  # raises what went wrong
     return found
 
@@ -116,7 +116,9 @@ def _add_sessions(rows: Files | Frame, task: Task, total: Tally) -> None:
     waiting = _items(rows, task, partial(sessions.by_unit, total.about)).partitionBy(rows.bins)
     timeout = task.scoring.sessions or 0.0
     tallies = waiting.mapPartitionsWithIndex(partial(sessions.tallied, total.about, list(total.arms), timeout))
-    absorb(total, of_bytes(_whole(tallies, sessions.added)))
+    found = added(tallies, sessions.added)
+    if found is not None:
+        absorb(total, of_bytes(_sound(found)))
 
 
 def counted(task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> Sums:
