@@ -61,8 +61,12 @@ def test_an_address_is_read_like_the_folder_that_it_names(folder: Path) -> None:
 
 
 def test_an_address_that_cannot_be_read_says_so(folder: Path) -> None:
-    with pytest.raises(DataError, match=r"no file system for foo://bar/log\.parquet.*use s3, gs, abfss or hdfs"):
+    with pytest.raises(
+        DataError, match=r"no file system for foo://bar/log\.parquet.*use 's3', 'gs', 'abfss' or 'hdfs'"
+    ):
         tally_log("foo://bar/log.parquet")
+    with pytest.raises(DataError, match=r"cannot open s3a:///x: Missing bucket .*; check its address, keys and region"):
+        tally_log("s3a:///x")
     with pytest.raises(DataError, match=r"there is no Parquet file at file://.*/none"):
         tally_log(f"file://{folder}/none")
 

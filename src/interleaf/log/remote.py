@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from interleaf.errors import DataError
+from interleaf.errors import DataError, listed
 
+_SCHEMES = ("s3", "gs", "abfss", "hdfs")
 _HADOOP = {"s3a": "s3", "s3n": "s3"}
 
 
@@ -81,9 +82,12 @@ def _system(address: str) -> tuple[Any, str]:
     """Arrow's file system of an address, and the path in it."""
     from pyarrow import fs
 
-    scheme, _, rest = address.partition("://")
+    given, _, rest = address.partition("://")
+    scheme = _HADOOP.get(given, given)
     try:
-        found: tuple[Any, str] = fs.FileSystem.from_uri(f"{_HADOOP.get(scheme, scheme)}://{rest}")
+        found: tuple[Any, str] = fs.FileSystem.from_uri(f"{scheme}://{rest}")
     except (pa.ArrowException, OSError, ValueError) as problem:
-        raise DataError(f"no file system for {address}: {problem}; use s3, gs, abfss or hdfs, or a path") from None
+        if scheme in _SCHEMES:  # opening a bucket may ask for its region
+            raise DataError(f"cannot open {address}: {problem}; check its address, keys and region") from None
+        raise DataError(f"no file system for {address}: {problem}; use {listed(_SCHEMES)}, or a path") from None
     return found
