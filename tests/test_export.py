@@ -89,6 +89,17 @@ def test_events_of_the_teams_own_page_find_our_lists_and_other_queries_stay_out(
     assert found.counts == {"query of another system": 1, "event of a query that is left out": 1}
 
 
+def test_a_rank_of_the_teams_own_page_is_not_taken_for_ours(tmp_path: Path) -> None:
+    row = made_row(1, ())
+    export_ubi(stored(tmp_path / "log.parquet", [row]), tmp_path / "ubi.ndjson")
+    about = {"object": {"object_id": row["documents"][1]}, "position": {"ordinal": 2}, "rank": 1}
+    with (tmp_path / "ubi.ndjson").open("a") as file:
+        file.write(json.dumps(event(name="i-1", event_attributes=about)) + "\n")
+    import_ubi(tmp_path / "ubi.ndjson", tmp_path / "back.parquet")
+    (back,) = pq.read_table(tmp_path / "back.parquet").to_pylist()
+    assert [one["rank"] for one in back["events"]] == [2]
+
+
 def test_columns_that_were_damaged_on_the_way_are_counted(tmp_path: Path) -> None:
     export_ubi(stored(tmp_path / "log.parquet", made_rows(3)), tmp_path / "ubi.ndjson")
     text = (tmp_path / "ubi.ndjson").read_text().replace('"teams":"[', '"teams":"[[', 1)

@@ -91,6 +91,24 @@ def test_internal_ids_join_where_hits_are_lucene_numbers(tmp_path: Path) -> None
     assert remedied(found, "event placed by internal_id", 1)
 
 
+@pytest.mark.parametrize("count", [1, 200], ids=["one by one", "in blocks"])
+@pytest.mark.parametrize("start", [0, 1, 5])
+def test_a_rank_that_others_log_moves_no_event_and_hides_no_join_rate(tmp_path: Path, start: int, count: int) -> None:
+    def logged(is_ranked: bool) -> tuple[Imported, list[Row], Any]:
+        records = [query(f"q-{n}", client_id=f"c-{n}") for n in range(count)]
+        for n in range(count):
+            for kind, place in (("impression", 0), ("impression", 1), ("impression", 2), ("click", 1)):
+                about = {"object": {"object_id": "abc"[place]}, "position": {"ordinal": place + 1}}
+                about |= {"search_config": "xyx"[place]} | ({"rank": place + start} if is_ranked else {})
+                records.append(event(name=f"q-{n}", action_name=kind, event_attributes=about))
+        return *imported(tmp_path, *records), analyze(tmp_path / "log.parquet").to_dict()
+
+    plain, ranked = logged(False), logged(True)
+    assert plain[0].join_rate == 1
+    assert ranked[0].notes() == plain[0].notes()
+    assert ranked[1:] == plain[1:]
+
+
 @pytest.mark.parametrize("start", [0, 1])
 def test_where_ordinals_start_is_guessed_from_events_that_join(tmp_path: Path, start: int) -> None:
     found, (row,) = imported(

@@ -38,10 +38,20 @@ class Part:
         self.codes = _integers(encoded.indices)
         self.attributes: list[dict[str, str]] = [json.loads(text) for text in encoded.dictionary.to_pylist()]
         self.is_ours = np.array([is_ours(one) for one in self.attributes], np.bool_)[self.codes]
+        self.events = self._with_ranks_of_ours(self.events)
         lists = self._with_rebuilt(self.queries["hits"])
         self.is_told = np.asarray(pc.is_valid(lists))
         self.sizes = _integers(pc.fill_null(pc.list_value_length(lists), 0))
         self.hits = pc.list_flatten(lists)
+
+    def _with_ranks_of_ours(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        """A `rank` counts only as our export writes it: on a list of ours, the same as the ordinal.
+
+        Others log under that name what they like, such as places that start at 0.
+        """
+        is_written = pc.and_(pa.array(self.is_ours[self.query]), pc.equal(events["rank"], events["ordinal"]))
+        ranks = pc.if_else(is_written, events["rank"], None)
+        return events.set_column(events.schema.get_field_index("rank"), "rank", ranks)
 
     def _with_rebuilt(self, lists: pa.ListArray) -> pa.ListArray:
         """Lists that only impression events tell: a place each, from 0 or 1, without gaps."""
