@@ -138,3 +138,28 @@ def test_parquet_and_json_lines_go_out_by_the_command(
     assert cli.main(["export", "trec", "log.parquet", "--out", "runs"]) == 2
     assert cli.main(["export", "ubi", "log.parquet", "--out", "missing/ubi.ndjson"]) == 2
     assert "make it first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "export parquet day.parquet --out day.parquet",
+        "export parquet *.parquet --out ./day.parquet",
+        "export parquet . --out day.parquet",
+        "export jsonl lines.jsonl --out lines.jsonl",
+        "import jsonl lines.jsonl --out linked.jsonl",
+        "import trec a=lines.jsonl b=b.run --out lines.jsonl",
+        "import letor a.txt b.txt --judged lines.jsonl --out lines.jsonl",
+    ],
+)
+def test_no_command_replaces_a_file_that_it_reads(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stored(Path("day.parquet"), made_rows(5))
+    log.convert("day.parquet", "lines.jsonl")
+    Path("linked.jsonl").hardlink_to("lines.jsonl")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert cli.main(command.split()) == 2
+    assert "give another file" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

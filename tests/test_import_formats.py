@@ -166,7 +166,8 @@ def test_the_command_tells_the_join_rate_first_and_takes_options(
         (["import", "yandex", "a", "b"], "one file"),
         (["import", "ubi", "missing.ndjson"], "missing.ndjson"),
         (["export", "parquet", "log", "--out", "log.csv"], ".parquet"),
-        (["export", "jsonl", "log", "--out", "log.csv"], ".jsonl"),
+        (["export", "jsonl", "log", "--out", "log.csv"], ".jsonl.gz"),
+        (["export", "ubi", "log", "--out", "log.parquet"], ".ndjson.gz"),
     ],
 )
 def test_wrong_use_is_one_line_with_the_remedy(
@@ -177,3 +178,16 @@ def test_wrong_use_is_one_line_with_the_remedy(
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert remedy in err
+
+
+def test_a_log_that_is_there_is_replaced_only_if_it_is_named(
+    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("log.txt").write_text("\n".join(YANDEX))
+    Path("log.parquet").write_bytes(b"of another day")
+    assert cli.main(["import", "yandex", "log.txt"]) == 2
+    assert Path("log.parquet").read_bytes() == b"of another day"
+    assert "--out" in capsys.readouterr().err
+    assert cli.main(["import", "yandex", "log.txt", "--out", "log.parquet"]) == 0
+    assert pq.read_table("log.parquet").num_rows == 3

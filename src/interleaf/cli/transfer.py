@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+import glob
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from interleaf.cli.show import print_json
-from interleaf.errors import DataError
+from interleaf.errors import DataError, listed
 
 DEFAULT_OUT = "log.parquet"
 
@@ -19,7 +20,9 @@ def import_options(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "source", nargs="+", metavar="FILE", help="files, globs, folders; trec, letor: NAME=FILE a ranker"
     )
-    made.add_argument("--out", default=DEFAULT_OUT, metavar="FILE", help="the log: .parquet, .jsonl or .jsonl.gz")
+    made.add_argument(
+        "--out", metavar="FILE", help=f"the log: .parquet, .jsonl or .jsonl.gz; a new {DEFAULT_OUT} if left out"
+    )
     made.add_argument("--experiment", default="imported", help="the name of lists that say none")
     made.add_argument("--method", help="how lists with owners were composed, or are to be (trec, letor)")
     made.add_argument("--unit", choices=["user", "client", "session"], help="who repeats; the best known if left out")
@@ -34,6 +37,11 @@ def import_options(made: argparse.ArgumentParser) -> None:
 
 def run_import(options: argparse.Namespace) -> int:
     """A foreign log to a native one; says what became of every record."""
+    if options.out is None:
+        options.out = DEFAULT_OUT
+        if Path(DEFAULT_OUT).exists():
+            raise DataError(f"{DEFAULT_OUT} is there already; give --out FILE, or --out {DEFAULT_OUT} to replace it")
+    _refuse_replacing([*options.source, *([options.judged] if options.judged else [])], options.out)
     found = IMPORTS[options.format][0](options)
     if options.json:
         print_json({"log": options.out} | (found if isinstance(found, dict) else found.to_dict()))
@@ -56,12 +64,27 @@ def export_options(made: argparse.ArgumentParser) -> None:
 
 def run_export(options: argparse.Namespace) -> int:
     """A log to another format."""
+    _refuse_replacing(options.log, options.out)
     found = EXPORTS[options.format][0](options)
     if options.json:
         print_json({"out": options.out} | found)
     else:
         print(f"{options.out}: {_said(found)}")
     return 0
+
+
+def _refuse_replacing(sources: Sequence[str], out: str) -> None:
+    """What is written never takes the place of a file that it is made of."""
+    file = Path(out)
+    if not file.is_file():
+        return
+    for source in sources:
+        is_pattern = not Path(source).exists()
+        places = [*glob.glob(source, recursive=True), source.partition("=")[2]] if is_pattern else [source]
+        for place in map(Path, filter(None, places)):
+            is_inside = place.is_dir() and file.resolve().is_relative_to(place.resolve())
+            if is_inside or (place.is_file() and place.samefile(file)):
+                raise DataError(f"--out is {out!r}, which is read as {source}; give another file")
 
 
 def _said(counts: Mapping[str, Any]) -> str:
@@ -163,14 +186,12 @@ def _counts(reading: Any) -> dict[str, Any]:
 
 
 def _to_parquet(options: argparse.Namespace) -> dict[str, Any]:
-    if not options.out.endswith(".parquet"):
-        raise DataError(f"--out is {options.out!r}; end it in .parquet")
+    _ask_for(options.out, ".parquet")
     return _converted(options.log, options.out)
 
 
 def _to_lines(options: argparse.Namespace) -> dict[str, Any]:
-    if not options.out.endswith((".jsonl", ".jsonl.gz")):
-        raise DataError(f"--out is {options.out!r}; end it in .jsonl or .jsonl.gz")
+    _ask_for(options.out, ".jsonl", ".jsonl.gz")
     return _converted(options.log, options.out)
 
 
@@ -183,9 +204,15 @@ def _to_trec(options: argparse.Namespace) -> dict[str, Any]:
 def _to_ubi(options: argparse.Namespace) -> dict[str, Any]:
     from interleaf.adapters.ubi_export import export_ubi
 
+    _ask_for(options.out, ".ndjson", ".ndjson.gz")
     return _counts(
         export_ubi(options.log, options.out, application=options.application, object_id_field=options.id_field)
     )
+
+
+def _ask_for(out: str, *endings: str) -> None:
+    if not out.endswith(endings):
+        raise DataError(f"--out is {out!r}; end it in {listed(endings)}")
 
 
 def _formats(table: Mapping[str, tuple[Any, str]]) -> str:
