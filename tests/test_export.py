@@ -112,7 +112,8 @@ def test_rankings_go_out_as_runs_that_come_back(tmp_path: Path) -> None:
     rows = [made_row(n, query=f"q {n}" if n else "plain", grades=[0, 1, 2, None]) for n in range(3)]
     rows += [made_row(9, query=None), made_row(10, query="plain") | {"rankings": None}]
     counts = export_trec(stored(tmp_path / "log.parquet", rows), tmp_path / "runs")
-    assert counts == {"queries": 3, "impression without a query": 1, "impression without rankings": 1}
+    written = {"runs": 2, "queries": 3, "judgments": 9}
+    assert counts == written | {"impression without a query": 1, "impression without rankings": 1}
     for place, name in enumerate(rows[0]["rankers"]):
         run = read_run(tmp_path / "runs" / f"{name}.run")
         assert run == dict.fromkeys(("plain", "q%201", "q%202"), rows[0]["rankings"][place])
@@ -138,6 +139,22 @@ def test_parquet_and_json_lines_go_out_by_the_command(
     assert cli.main(["export", "trec", "log.parquet", "--out", "runs"]) == 2
     assert cli.main(["export", "ubi", "log.parquet", "--out", "missing/ubi.ndjson"]) == 2
     assert "make it first" in capsys.readouterr().err
+
+
+def test_runs_that_cannot_be_written_are_told_of_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stored(Path("log.parquet"), [made_row(1, query="q", grades=[0, 1, 2, None]) | {"rankings": None}])
+    Path("file").write_text("of somebody")
+    for out in ("file", "file/runs"):
+        assert cli.main(["export", "trec", "log.parquet", "--out", out]) == 2
+        assert "give a folder" in capsys.readouterr().err
+    assert cli.main(["export", "trec", "log.parquet", "--out", "runs"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "runs: 1 impression without rankings, 3 judgments\n"
+    assert "rankings=True" in err
+    assert [path.name for path in Path("runs").iterdir()] == ["qrels.txt"]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from interleaf.log.rows import rows_to_batch
 from interleaf.log.write import write_batches
 
 AT_ONCE = 1024
+LOG_RANKINGS = "log the rankings (LogWriter's rankings=True)"
 _UNFIT = re.compile(r"[\s%]")
 
 
@@ -33,7 +34,10 @@ def export_trec(source: Any, folder: str | Path) -> Counter[str]:
     A query's rankings are those of its first impression that logged them.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise DataError(f"cannot write runs to {folder} ({problem.strerror}); give a folder") from None
     counts: Counter[str] = Counter()
     rankings: dict[str, dict[str, list[str]]] = {}
     grades: dict[tuple[str, str], int] = {}
@@ -41,16 +45,15 @@ def export_trec(source: Any, folder: str | Path) -> Counter[str]:
         for row in batch.to_pylist():
             _gather(row, rankings, grades, counts)
     if not rankings and not grades:
-        raise DataError(
-            "the log holds no rankings with a query, and no grades; log the rankings (LogWriter's rankings=True)"
-        )
+        raise DataError(f"the log holds no rankings with a query, and no grades; {LOG_RANKINGS}")
     for ranker, by_query in rankings.items():
         with whole_file(folder / f"{_name(ranker).replace('/', '%2F')}.run") as file:
             file.writelines(run_lines(by_query, ranker))
     if grades:
         with whole_file(folder / "qrels.txt") as file:
             file.writelines(f"{_name(q)} 0 {_name(d)} {grade}\n".encode() for (q, d), grade in grades.items())
-    return counts + Counter({"queries": len({query for one in rankings.values() for query in one})})
+    queries = len({query for one in rankings.values() for query in one})
+    return counts + Counter({"runs": len(rankings), "queries": queries, "judgments": len(grades)})
 
 
 def _gather(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import glob
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -196,9 +197,12 @@ def _to_lines(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _to_trec(options: argparse.Namespace) -> dict[str, Any]:
-    from interleaf.adapters.trec import export_trec
+    from interleaf.adapters.trec import LOG_RANKINGS, export_trec
 
-    return dict(export_trec(options.log, options.out))
+    found = dict(export_trec(options.log, options.out))
+    if "runs" not in found:
+        print(f"interleaf export: no run is written, since the log holds no rankings; {LOG_RANKINGS}", file=sys.stderr)
+    return found
 
 
 def _to_ubi(options: argparse.Namespace) -> dict[str, Any]:
