@@ -319,7 +319,23 @@ def test_the_published_sample_comes_in_and_is_told_of(tmp_path: Path) -> None:
 def test_a_block_without_an_event_that_can_be_used_is_no_trouble(tmp_path: Path) -> None:
     """Such as a file of queries that nobody clicked on."""
     path = tmp_path / "queries.ndjson"
-    path.write_text('{"query_id": "q1", "user_query": "shoes", "query_response_hit_ids": ["a", "b"]}\n')
-    found = import_ubi(path, tmp_path / "log.parquet")
-    assert found is not None
-    assert (tmp_path / "log.parquet").exists()
+    path.write_text(json.dumps(query()) + "\n")
+    assert import_ubi(path, tmp_path / "log.parquet").impressions == 1
+
+
+ANSWERS = {
+    import_ubi: (query(timestamp="yesterday"), "query without a time that can be read"),
+    import_solr: (query() | {"response": {"response": {"docs": [{"id": "a"}]}}}, "answer without owners"),
+    import_opensearch: (query() | {"response": {"hits": {"hits": [{"_id": "a"}]}}}, "answer without owners"),
+}
+
+
+@pytest.mark.parametrize("importing", ANSWERS)
+def test_a_log_of_which_nothing_can_be_used_is_refused_with_the_reasons(tmp_path: Path, importing: Any) -> None:
+    record, reason = ANSWERS[importing]
+    (tmp_path / "log.ndjson").write_text(json.dumps(record) + "\n")
+    with pytest.raises(DataError, match="no query to import") as refused:
+        importing(tmp_path / "log.ndjson", tmp_path / "log.parquet")
+    assert f"1 × {reason}" in str(refused.value)
+    assert REMEDIES[reason] in str(refused.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["log.ndjson"]

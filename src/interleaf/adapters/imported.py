@@ -91,7 +91,12 @@ class Imported:
             found.append(f"the unit is the {self.unit}")
         if self.without_ranks:
             found.append(NO_TEAMS_SCHEMES)
-        for reason, count in self.counts.most_common():
+        return found + self.counted()
+
+    def counted(self) -> list[str]:
+        """Every reason that was met: how often, the first example, and the remedy."""
+        found = []
+        for reason, count in (+self.counts).most_common():
             example = f" (first: {self.examples[reason]})" if reason in self.examples else ""
             remedy = REMEDIES.get(reason)
             found.append(f"{count:,} × {reason}{example}" + (f": {remedy}" if remedy else ""))

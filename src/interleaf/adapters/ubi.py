@@ -7,11 +7,12 @@ records wait on disk, in parts by their query (`spool.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+import pyarrow as pa
 
 from interleaf.adapters.evidence import Evidence
 from interleaf.adapters.foreign_lists import Options
@@ -23,7 +24,7 @@ from interleaf.adapters.spool import Spool
 from interleaf.adapters.ubi_reading import Read, Reader
 from interleaf.adapters.ubi_records import query_of
 from interleaf.errors import DataError
-from interleaf.log.files import Paths, files_of
+from interleaf.log.files import File, Paths, files_of
 from interleaf.log.write import write_batches
 
 UNPACKED = 8  # a gzip file is about that much smaller than its text
@@ -60,13 +61,25 @@ def _imported(source: Paths, out: str | Path, options: Options, answer_of: Read)
                 reader.read(file.here)
         for queries, events in spool.parts():
             evidence.add(Part(queries, events))
-        if not evidence.queries:
-            reasons = ", ".join(f"{count:,} × {reason}" for reason, count in (+imported.counts).most_common())
-            raise DataError(f"there is no query to import in {_named(files)} ({reasons or 'no record at all'})")
+        _ask_for_some(evidence.queries, imported, files)
         joiner = Joiner(evidence, options, imported)
-        write_batches(out, (joiner.batch(Part(queries, events)) for queries, events in spool.parts()))
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for queries, events in spool.parts():
+                yield joiner.batch(Part(queries, events))
+            _ask_for_some(imported.impressions, imported, files)  # here, so that no empty log is left behind
+
+        write_batches(out, batches())
     _conclude(imported, evidence, options)
     return imported
+
+
+def _ask_for_some(count: int, imported: Imported, files: Sequence[File]) -> None:
+    """A log without an impression helps nobody."""
+    if not count:
+        named = str(files[0].path) if len(files) == 1 else f"{files[0].path} and {len(files) - 1} more"
+        reasons = "; ".join(imported.counted())
+        raise DataError(f"there is no query to import in {named} ({reasons or 'no record at all'})")
 
 
 def _conclude(imported: Imported, evidence: Evidence, options: Options) -> None:
@@ -77,8 +90,3 @@ def _conclude(imported: Imported, evidence: Evidence, options: Options) -> None:
     if options.ordinals is None:
         imported.ordinals = {name or "": evidence.start_of(name) for name in sorted(evidence.bases, key=str)}
     imported.counts = +imported.counts
-
-
-def _named(files: Sequence[Any]) -> str:
-    names = [str(file.path) for file in files]
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
