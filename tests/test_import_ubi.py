@@ -246,6 +246,14 @@ def test_the_unit_is_the_first_that_nearly_all_queries_know(tmp_path: Path) -> N
     assert remedied(found, "unit that is not known", 1)
 
 
+@pytest.mark.parametrize("unit", [None, "user"])
+def test_where_nobody_is_known_there_is_no_unit_and_that_is_told(tmp_path: Path, unit: str | None) -> None:
+    found, rows = imported(tmp_path, query(client_id=None), query("q-2", client_id=""), unit=unit)
+    assert (found.unit, [row["unit"] for row in rows]) == (None, [None, None])
+    assert remedied(found, "unit that is not known", 2)
+    assert not any("the unit is" in note for note in found.notes())
+
+
 def test_the_convention_of_the_chorus_shop_gives_teams(tmp_path: Path) -> None:
     found = import_ubi(SAMPLES / "chorus.ndjson", tmp_path / "log.parquet")
     first, second = pq.read_table(tmp_path / "log.parquet").to_pylist()

@@ -87,8 +87,10 @@ class Evidence:
         return 0 if found["zero"] else 1
 
     @property
-    def unit(self) -> str:
+    def unit(self) -> str | None:
         """The first of user, client and session that is known of nearly all queries, else the one known of most."""
+        if not self.units.total():
+            return None
         enough = [unit for unit in UNITS if self.units[unit] >= KNOWN * self.queries]
         return enough[0] if enough else max(UNITS, key=lambda unit: self.units[unit])
 

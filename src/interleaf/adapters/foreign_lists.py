@@ -46,7 +46,7 @@ class Foreign:
     def __init__(self, evidence: Evidence, options: Options, counts: Counter[str]) -> None:
         self._options, self._counts = options, counts
         first = options.unit or evidence.unit
-        self._units = [first, *(unit for unit in UNITS if unit != first)]
+        self._units = sorted(UNITS, key=lambda unit: unit != first)
         self._rankers = evidence.rankers
 
     def columns(self, part: Part, usable: Array) -> dict[str, pa.Array]:

@@ -84,7 +84,7 @@ def _ask_for_some(count: int, imported: Imported, files: Sequence[File]) -> None
 
 def _conclude(imported: Imported, evidence: Evidence, options: Options) -> None:
     imported.join_rate = evidence.join_rate
-    imported.unit = None if evidence.ours else options.unit or evidence.unit
+    imported.unit = None if evidence.ours or evidence.unit is None else options.unit or evidence.unit
     imported.rankers = evidence.rankers
     imported.without_ranks = bool(evidence.owners)
     if options.ordinals is None:
