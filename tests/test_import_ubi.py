@@ -222,6 +222,15 @@ def test_what_comes_twice_counts_once(tmp_path: Path) -> None:
     assert remedied(found, "event that came again", 2)
 
 
+def test_every_record_of_a_query_that_came_again_is_counted(tmp_path: Path) -> None:
+    records = [query(), query(hits=None, user_id="u-1"), query(hits=None), query(hits=["z"]), query("q-2")]
+    found, rows = imported(tmp_path, *records)
+    assert (rows[0]["documents"], rows[0]["unit"], rows[1]["unit"]) == (["a", "b", "c"], "c-1", "c-1")
+    assert remedied(found, "query that came again and filled in what was missing", 1)
+    assert remedied(found, "query that came again", 1)
+    assert found.impressions + sum(found.counts[one] for one in REMEDIES if "came again" in one) == len(records)
+
+
 def test_events_that_find_nothing_are_counted(tmp_path: Path) -> None:
     found, (row,) = imported(
         tmp_path, query(hits=["a", "a"]), event("a", 1), event("ad-7", 1), event("a", 1, "elsewhere")

@@ -18,6 +18,7 @@ REMEDIES = {
     "query with impression events that leave gaps": "log one for every shown document, with its ordinal",
     "query with a hit that is no id": "give hits as texts",
     "query that came again": "it counts once",
+    "query that came again and filled in what was missing": "it counts once, with what all its records say",
     "query that came again with other hits": "one counts, the first with owners; give every page a query_id of its own",
     "query of another system": "only our lists are imported; import the others from a file of their own",
     "answer without owners": "it was not interleaved, and is left out",

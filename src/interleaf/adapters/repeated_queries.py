@@ -38,9 +38,12 @@ def _merged(known: Record, query: Record, counts: Counter[str]) -> Record:
     first, other = (query, known) if _told(query) > _told(known) else (known, query)
     whole = {name: other[name] if value is None else value for name, value in first.items()}
     whole["attributes"] = other["attributes"] | first["attributes"]
-    is_changed = None not in (known["hits"], query["hits"]) and known["hits"] != query["hits"]
-    counts["query that came again with other hits"] += is_changed
-    counts["query that came again"] += whole == known and not is_changed
+    if None not in (known["hits"], query["hits"]) and known["hits"] != query["hits"]:
+        counts["query that came again with other hits"] += 1
+    elif whole == known:
+        counts["query that came again"] += 1
+    else:
+        counts["query that came again and filled in what was missing"] += 1
     return whole
 
 
