@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from interleaf import analyze
+from interleaf import analyze, interleave
 from interleaf.adapters.foreign_lists import Options
 from interleaf.adapters.imported import REMEDIES, Imported
 from interleaf.adapters.ubi import import_opensearch, import_solr, import_ubi
@@ -272,6 +272,25 @@ def test_the_convention_of_the_chorus_shop_gives_teams(tmp_path: Path) -> None:
     assert any("deduped" in note for note in found.notes())
     report = analyze(tmp_path / "log.parquet")
     assert (report.totals.impressions, report.totals.events) == (2, {"counted": 1})
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_lists_whose_owners_only_clicks_tell_are_counted_and_not_checked_for_fairness(
+    tmp_path: Path, is_shown: bool
+) -> None:
+    """Nearly all click on what x has: a fair experiment with a winner, who owns nearly all that was clicked."""
+    records = []
+    for n in range(200):
+        shown = interleave({"x": ["a", "c"], "y": ["b", "d"]}, k=2, key=n)
+        clicked = shown.documents.index("b" if n % 10 == 0 else "a")
+        records.append(query(f"q-{n}", shown.documents, client_id=f"c-{n}"))
+        for kind, place in [*(("impression", place) for place in range(2 * is_shown)), ("click", clicked)]:
+            about = {"object": {"object_id": shown.documents[place]}, "search_config": "xy"[shown.teams[place]]}
+            records.append(event(name=f"q-{n}", action_name=kind, event_attributes=about))
+    found, _ = imported(tmp_path, *records)
+    (fair,) = [check for check in analyze(tmp_path / "log.parquet").health if check.name == "Fair lists"]
+    assert fair.status == ("ok" if is_shown else "skipped")
+    assert is_shown or remedied(found, "list with a document of no known owner", 200)
 
 
 def test_answers_of_solr_and_a_click_log_give_teams(tmp_path: Path) -> None:

@@ -60,8 +60,11 @@ class Foreign:
             same |= {"arm": ENGINE, "method": options.single, "rankers": [ENGINE]}
         columns = {name: pa.array([value], _TYPES[name]).take(_zeros(size)) for name, value in same.items()}
         if self._rankers:
-            owners = pa.array(self._owners(part)[np.repeat(usable, part.sizes)], pa.int8())
-            columns["teams"] = lists_of(part.sizes[usable], owners)
+            owners = self._owners(part)
+            places = np.repeat(np.arange(len(usable)), part.sizes)
+            lacking = np.bincount(places[owners == NOBODY], minlength=len(usable))[usable] > 0
+            self._counts["list with a document of no known owner"] += int(lacking.sum())
+            columns["teams"] = lists_of(part.sizes[usable], pa.array(owners[usable[places]], pa.int8()))
         return columns | {
             "impression": part.queries["query_id"].filter(some),
             "unit": self._unit(known),

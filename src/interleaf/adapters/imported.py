@@ -58,6 +58,7 @@ REMEDIES = {
     "attribute that is no text": "left out; the plugin keeps texts only",
     "unit of another kind": "the chosen unit was not known; the next one was taken",
     "unit that is not known": "the impression is its own unit; log client_id",
+    "list with a document of no known owner": "log search_config with impression events; fair lists cannot be checked",
     "hit with two owners": "the first that was met counts",
 }
 

@@ -210,7 +210,7 @@ def _fair_slots(slots: Sequence[Slot]) -> Check:
         (slot for slot in slots if slot.p_value is not None), key=lambda slot: slot.p_value or 0.0, default=None
     )
     if worst is None:
-        return Check("Fair lists", SKIPPED, "too few owned positions to test")
+        return Check("Fair lists", SKIPPED, "too few positions to test, in lists whose owners are all known")
     if worst.p_value == 1:
         return Check("Fair lists", OK, "every ranker owns its share at every position, as far as chance allows")
     return Check(

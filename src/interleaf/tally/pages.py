@@ -127,13 +127,20 @@ def _add_latency(latency: Array, bins: Array) -> None:
 
 @kernel
 def _add_lists(buckets: Array, impressions: Impression, counts: Array, has_ranks: Array, into: Lists) -> None:
-    """Arrays are indexed in full, row by row: to cut a row out of one costs as much as all that is done with it."""
+    """Arrays are indexed in full, row by row: to cut a row out of one costs as much as all that is done with it.
+
+    Of a list without ranks, owners may be known by clicks only, and would be those of whom people like: it counts for
+    slots only if all of them are known.
+    """
     ranks, teams = impressions.ranks, impressions.teams
     owned, seen, tops_of = into.owned, into.seen, into.tops
     for row in range(len(buckets)):
         bucket, count = buckets[row], counts[row]
+        is_told = True
+        for position in range(count):
+            is_told &= has_ranks[row] | (teams[row, position] >= 0)
         for position in range(min(count, POSITIONS)):
-            if teams[row, position] >= 0:
+            if is_told and teams[row, position] >= 0:
                 owned[bucket, position, teams[row, position]] += 1
         if not has_ranks[row] or count == 0:
             continue
