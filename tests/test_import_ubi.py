@@ -12,7 +12,7 @@ import pytest
 
 from interleaf import analyze, interleave
 from interleaf.adapters.foreign_lists import Options
-from interleaf.adapters.imported import REMEDIES, Imported
+from interleaf.adapters.imported import MAY_BE_UNMIXED, REMEDIES, Imported
 from interleaf.adapters.ubi import import_opensearch, import_solr, import_ubi
 from interleaf.errors import DataError
 
@@ -282,15 +282,48 @@ def test_lists_whose_owners_only_clicks_tell_are_counted_and_not_checked_for_fai
     records = []
     for n in range(200):
         shown = interleave({"x": ["a", "c"], "y": ["b", "d"]}, k=2, key=n)
+        owners = ["xy"[team] for team in shown.teams or ()]
         clicked = shown.documents.index("b" if n % 10 == 0 else "a")
         records.append(query(f"q-{n}", shown.documents, client_id=f"c-{n}"))
         for kind, place in [*(("impression", place) for place in range(2 * is_shown)), ("click", clicked)]:
-            about = {"object": {"object_id": shown.documents[place]}, "search_config": "xy"[shown.teams[place]]}
+            about = {"object": {"object_id": shown.documents[place]}, "search_config": owners[place]}
             records.append(event(name=f"q-{n}", action_name=kind, event_attributes=about))
     found, _ = imported(tmp_path, *records)
     (fair,) = [check for check in analyze(tmp_path / "log.parquet").health if check.name == "Fair lists"]
-    assert fair.status == ("ok" if is_shown else "skipped")
+    assert fair.status == ("ok" if is_shown else "warning")
     assert is_shown or remedied(found, "list with a document of no known owner", 200)
+    assert (MAY_BE_UNMIXED in found.notes()) is not is_shown
+
+
+@pytest.mark.parametrize("names", ["A", "AB"])
+def test_lists_of_one_configuration_each_are_arms_and_not_interleaved(tmp_path: Path, names: str) -> None:
+    records = []
+    for n in range(20):
+        records.append(query(f"q-{n}", client_id=f"c-{n}"))
+        for kind, place in (("impression", 0), ("impression", 1), ("impression", 2), ("click", n % 3)):
+            about = {"object": {"object_id": "abc"[place]}, "search_config": names[n % len(names)]}
+            records.append(event(name=f"q-{n}", action_name=kind, event_attributes=about))
+    found, rows = imported(tmp_path, *records, query("untold", ["z"]))
+    is_told = len(names) == 1  # where there is one configuration, it is that of every list
+    told = [names[n % len(names)] for n in range(20)] + [names] * is_told
+    assert [(row["arm"], row["method"]) for row in rows] == [(name, f"single(ranker={name})") for name in told]
+    assert {tuple(row["rankers"]) for row in rows} == {tuple(names)}
+    assert remedied(found, "list of one configuration", len(told))
+    assert is_told or remedied(found, "list of an unknown configuration", 1)
+    assert not any("teams" in note for note in found.notes())
+    report = analyze(tmp_path / "log.parquet")
+    assert ([arm.name for arm in report.arms], report.comparisons) == (list(names), ())
+
+
+def test_one_list_of_two_owners_shows_that_lists_were_mixed(tmp_path: Path) -> None:
+    records = [query(f"q-{n}", ["a", "b"]) for n in range(20)]
+    for n in range(20):
+        for place, owner in enumerate("xy" if n == 7 else "xx"):
+            about = {"object": {"object_id": "ab"[place]}, "search_config": owner}
+            records.append(event(name=f"q-{n}", action_name="impression", event_attributes=about))
+    _, rows = imported(tmp_path, *records)
+    assert {row["arm"] for row in rows} == {"interleaved"}
+    assert rows[7]["teams"] == [0, 1]
 
 
 def test_answers_of_solr_and_a_click_log_give_teams(tmp_path: Path) -> None:

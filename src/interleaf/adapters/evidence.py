@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaf.adapters.parts import Part
@@ -15,6 +16,7 @@ from interleaf.problem import MOST_RANKERS
 UNITS = ("user", "client", "session")
 KNOWN = 0.95  # the share of queries of which a unit must be known, to be the unit of all
 JOINING = 0.05  # below this share, ids of hits and of events are of two worlds, and joins are accidents
+UNMIXED = 7  # so many lists of one owner each, and none of two: by chance, that is 1 of 128 logs of mixed lists at most
 LOW = 0.5  # below this share, a person should look
 
 
@@ -27,6 +29,8 @@ class Evidence:
     objects: int = 0  # events with an object, on shown lists
     joined: int = 0  # of them, those whose object is in the list
     internal: int = 0  # of the others, those whose internal id is
+    mixed: int = 0  # lists of several owners
+    unmixed: int = 0  # lists of several documents, all of one owner
     owners: set[str] = field(default_factory=set)
     units: Counter[str] = field(default_factory=Counter)
     bases: defaultdict[str | None, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -41,6 +45,14 @@ class Evidence:
             known = part.known(unit)
             self.units[unit] += len(known) - known.null_count
         self._look(part)
+        if self.owners:
+            self._look_for_mixed(part)
+
+    def _look_for_mixed(self, part: Part) -> None:
+        is_first = pc.equal(part.owners, part.configurations.take(pa.array(part.lists)))
+        self.mixed += len(np.unique(part.lists[np.asarray(pc.fill_null(pc.invert(is_first), False))]))
+        alike = np.bincount(part.lists[np.asarray(pc.fill_null(is_first, False))], minlength=len(part.sizes))
+        self.unmixed += int(((alike == part.sizes) & (part.sizes > 1)).sum())
 
     def _look(self, part: Part) -> None:
         """Reactions to shown lists, but those whose rank we wrote ourselves."""
@@ -93,6 +105,16 @@ class Evidence:
             return None
         enough = [unit for unit in UNITS if self.units[unit] >= KNOWN * self.queries]
         return enough[0] if enough else max(UNITS, key=lambda unit: self.units[unit])
+
+    @property
+    def may_be_unmixed(self) -> bool:
+        """Whether rankers own documents, but no list is known to have two owners."""
+        return bool(self.owners) and not self.mixed
+
+    @property
+    def is_one_by_one(self) -> bool:
+        """Whether rankers own lists, and none was mixed: an A/B test, or a log of one configuration."""
+        return len(self.owners) == 1 or (self.may_be_unmixed and self.unmixed >= UNMIXED)
 
     @property
     def rankers(self) -> list[str]:

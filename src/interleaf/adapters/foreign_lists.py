@@ -16,6 +16,7 @@ from interleaf.adapters.parts import Part
 from interleaf.adapters.pieces import lists_of
 from interleaf.errors import DataError, listed
 from interleaf.methods.arrays import Array
+from interleaf.methods.table import unchanged
 
 ENGINE = "engine"  # the one ranker of a log that compares nothing
 NOBODY = -1
@@ -47,7 +48,7 @@ class Foreign:
         self._options, self._counts = options, counts
         first = options.unit or evidence.unit
         self._units = sorted(UNITS, key=lambda unit: unit != first)
-        self._rankers = evidence.rankers
+        self._rankers, self._is_one_by_one = evidence.rankers, evidence.is_one_by_one
 
     def columns(self, part: Part, usable: Array) -> dict[str, pa.Array]:
         """All that is known of usable lists, but what every list has: its time, query, documents and events."""
@@ -59,12 +60,10 @@ class Foreign:
         else:
             same |= {"arm": ENGINE, "method": options.single, "rankers": [ENGINE]}
         columns = {name: pa.array([value], _TYPES[name]).take(_zeros(size)) for name, value in same.items()}
-        if self._rankers:
-            owners = self._owners(part)
-            places = np.repeat(np.arange(len(usable)), part.sizes)
-            lacking = np.bincount(places[owners == NOBODY], minlength=len(usable))[usable] > 0
-            self._counts["list with a document of no known owner"] += int(lacking.sum())
-            columns["teams"] = lists_of(part.sizes[usable], pa.array(owners[usable[places]], pa.int8()))
+        if self._is_one_by_one:
+            columns |= self._unmixed(part, usable)
+        elif self._rankers:
+            columns["teams"] = self._teams(part, usable)
         return columns | {
             "impression": part.queries["query_id"].filter(some),
             "unit": self._unit(known),
@@ -79,19 +78,27 @@ class Foreign:
         self._counts["unit that is not known"] += found.null_count
         return found
 
-    def _owners(self, part: Part) -> Array:
-        """The number of the ranker that owns each hit: by the list, else by the first event that names one."""
-        rankers = pa.array(self._rankers, pa.string())
-        found = np.full(len(part.hits), NOBODY, np.int64)
-        is_said = np.repeat(np.asarray(pc.is_valid(part.queries["owners"])), part.sizes)
-        found[is_said] = _numbers(pc.list_flatten(part.queries["owners"]), rankers)
+    def _unmixed(self, part: Part, usable: Array) -> dict[str, pa.Array]:
+        """Lists of one configuration each, as an A/B bucket has them."""
+        self._counts["list of one configuration"] += int(usable.sum())
+        place = pa.array(_numbers(self.configurations(part), self._rankers)[usable])
+        methods = [str(unchanged(ranker)) for ranker in self._rankers]
+        return {name: pa.array(found).take(place) for name, found in (("arm", self._rankers), ("method", methods))}
+
+    def configurations(self, part: Part) -> pa.Array:
+        """Whose each list is, where none is mixed; if there is only one, it is of all lists."""
+        return part.configurations.fill_null(self._rankers[0]) if len(self._rankers) == 1 else part.configurations
+
+    def _teams(self, part: Part, usable: Array) -> pa.ListArray:
+        """The number of the ranker that owns each hit."""
+        owners = _numbers(part.owners, self._rankers)
+        lacking = np.bincount(part.lists[owners == NOBODY], minlength=len(usable))[usable] > 0
+        self._counts["list with a document of no known owner"] += int(lacking.sum())
         some = np.flatnonzero(np.asarray(pc.is_valid(part.events["owner"])) & (part.by_object >= 0))
         places = part.starts[part.query[some]] + part.by_object[some]
-        numbers = _numbers(part.events["owner"].take(pa.array(some)), rankers)
-        named = np.full(len(part.hits), NOBODY, np.int64)
-        named[places[::-1]] = numbers[::-1]
-        self._counts["hit with two owners"] += int((named[places] != numbers).sum())
-        return np.where(found == NOBODY, named, found)
+        named = _numbers(part.events["owner"].take(pa.array(some)), self._rankers)
+        self._counts["hit with two owners"] += int((owners[places] != named).sum())
+        return lists_of(part.sizes[usable], pa.array(owners[usable[part.lists]], pa.int8()))
 
 
 def _attributes(part: Part, usable: Array) -> pa.Array:
@@ -107,8 +114,8 @@ def _attributes(part: Part, usable: Array) -> pa.Array:
     return pa.array(different, _TYPES["attributes"]).take(pa.array(place))
 
 
-def _numbers(owners: pa.Array, rankers: pa.Array) -> Array:
-    return np.asarray(pc.fill_null(pc.index_in(owners, rankers), NOBODY))
+def _numbers(owners: pa.Array, rankers: list[str]) -> Array:
+    return np.asarray(pc.fill_null(pc.index_in(owners, pa.array(rankers, pa.string())), NOBODY))
 
 
 def _zeros(size: int) -> pa.Array:

@@ -9,6 +9,10 @@ from typing import Any
 from interleaf.adapters.evidence import LOW
 
 NO_TEAMS_SCHEMES = "lists with teams and without ranks: schemes of team draft work on them, except the deduped ones"
+MAY_BE_UNMIXED = (
+    "no list is known to have documents of two configurations: if this was an A/B test, do not compare clicks inside "
+    "lists; log search_config with impression events, which tell"
+)
 
 REMEDIES = {
     # queries
@@ -59,6 +63,8 @@ REMEDIES = {
     "unit of another kind": "the chosen unit was not known; the next one was taken",
     "unit that is not known": "the impression is its own unit; log client_id",
     "list with a document of no known owner": "log search_config with impression events; fair lists cannot be checked",
+    "list of one configuration": "no list mixes two: an arm each, as in an A/B test, and not interleaved",
+    "list of an unknown configuration": "left out, as no event tells its arm; log search_config with impression events",
     "hit with two owners": "the first that was met counts",
 }
 
@@ -76,6 +82,7 @@ class Imported:
     unit: str | None = None
     rankers: list[str] = field(default_factory=list)
     without_ranks: bool = False
+    may_be_unmixed: bool = False
 
     def drop(self, reason: str, where: str, count: int = 1) -> None:
         """Count what is left out, and keep the first example."""
@@ -93,6 +100,8 @@ class Imported:
             found.append(f"the unit is the {self.unit}")
         if self.without_ranks:
             found.append(NO_TEAMS_SCHEMES)
+        if self.may_be_unmixed:
+            found.append(MAY_BE_UNMIXED)
         return found + self.counted()
 
     def counted(self) -> list[str]:

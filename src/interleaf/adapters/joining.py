@@ -66,8 +66,11 @@ class Joiner:
         yield "query without a time that can be read", np.asarray(pc.is_null(part.queries["time"]))
         if self._evidence.ours:
             yield "query of another system", is_foreign
-        elif self._options.only_interleaved:
+            return
+        if self._options.only_interleaved:
             yield "answer without owners", np.asarray(pc.is_null(part.queries["owners"]))
+        if self._evidence.is_one_by_one:
+            yield "list of an unknown configuration", np.asarray(pc.is_null(self._foreign.configurations(part)))
 
     def _own(self, part: Part, usable: Array) -> dict[str, pa.Array]:
         """The columns of lists that we wrote; those that cannot be read are taken out of the usable ones."""

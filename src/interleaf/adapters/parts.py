@@ -89,6 +89,11 @@ class Part:
         return np.cumsum(self.sizes) - self.sizes
 
     @cached_property
+    def lists(self) -> Array:
+        """The list of each hit."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    @cached_property
     def by_object(self) -> Array:
         """The place of each event's object in its list, from 0; -1 where it is not there."""
         return self._places("document")
@@ -97,6 +102,24 @@ class Part:
     def by_internal(self) -> Array:
         """The same by the internal id, of events that the object does not place."""
         return np.where(self.by_object < 0, self._places("internal"), -1)
+
+    @cached_property
+    def owners(self) -> pa.Array:
+        """The name of the ranker that owns each hit: by the list, else by the first event that names one."""
+        is_said = np.repeat(np.asarray(pc.is_valid(self.queries["owners"])), self.sizes)
+        said = pc.list_flatten(self.queries["owners"]).take(pa.array(np.cumsum(is_said) - 1, mask=~is_said))
+        some = np.flatnonzero(np.asarray(pc.is_valid(self.events["owner"])) & (self.by_object >= 0))
+        first = np.full(len(self.hits), -1, np.int64)
+        first[(self.starts[self.query] + self.by_object)[some][::-1]] = some[::-1]
+        return pc.coalesce(said, self.events["owner"].take(pa.array(first, mask=first < 0)))
+
+    @cached_property
+    def configurations(self) -> pa.Array:
+        """The first known owner of each list."""
+        known = np.flatnonzero(np.asarray(pc.is_valid(self.owners)))
+        first = np.full(len(self.sizes), -1, np.int64)
+        first[self.lists[known][::-1]] = known[::-1]
+        return self.owners.take(pa.array(first, mask=first < 0))
 
     @cached_property
     def shows_twice(self) -> Array:
@@ -123,8 +146,7 @@ class Part:
     def _table(self) -> tuple[Array, Array, pa.Array]:
         """A number for each (query, document) of the lists, their order, and the documents."""
         encoded = self.hits.dictionary_encode()
-        query = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        keys = query * len(encoded.dictionary) + _integers(encoded.indices)
+        keys = self.lists * len(encoded.dictionary) + _integers(encoded.indices)
         return keys, np.argsort(keys, kind="stable"), encoded.dictionary
 
 

@@ -86,7 +86,8 @@ def _conclude(imported: Imported, evidence: Evidence, options: Options) -> None:
     imported.join_rate = evidence.join_rate
     imported.unit = None if evidence.ours or evidence.unit is None else options.unit or evidence.unit
     imported.rankers = evidence.rankers
-    imported.without_ranks = bool(evidence.owners)
+    imported.without_ranks = bool(evidence.owners) and not evidence.is_one_by_one
+    imported.may_be_unmixed = imported.without_ranks and evidence.may_be_unmixed
     if options.ordinals is None:
         imported.ordinals = {name or "": evidence.start_of(name) for name in sorted(evidence.bases, key=str)}
     imported.counts = +imported.counts

@@ -180,10 +180,14 @@ def _lists(tally: Tally, slots: Sequence[Slot], settings: Settings) -> Iterator[
         yield Check(
             "Fair lists", SKIPPED, "without units, a person's repeated coins cannot be told from those of many people"
         )
-    elif resolve(tally.about.composed).method.has_teams:
-        yield _fair_slots(slots)
-    else:
+    elif not resolve(tally.about.composed).method.has_teams:
         yield _fair_tops(tally)
+    elif tally.scores.impressions.any() and not tally.lists.owned.any():
+        untold = "of no list are all owners known, so whether lists were mixed, and fairly, cannot be told"
+        remedy = "log the owner of every shown document, not of clicked ones only, or the ranks"
+        yield Check("Fair lists", WARNING, untold, remedy)
+    else:
+        yield _fair_slots(slots)
     with_ranks = int(tally.lists.seen[:, 0, 0].any()) and tally.about.sessions is None
     if with_ranks and settings.aa and not tally.lists.differ[0]:
         yield Check("Rankings differ", SKIPPED, "a ranking is compared with itself, so there is nothing to differ")
@@ -206,11 +210,10 @@ def _lists(tally: Tally, slots: Sequence[Slot], settings: Settings) -> Iterator[
 
 
 def _fair_slots(slots: Sequence[Slot]) -> Check:
-    worst = min(
-        (slot for slot in slots if slot.p_value is not None), key=lambda slot: slot.p_value or 0.0, default=None
-    )
-    if worst is None:
-        return Check("Fair lists", SKIPPED, "too few positions to test, in lists whose owners are all known")
+    known = [slot for slot in slots if slot.p_value is not None]
+    if not known:
+        return Check("Fair lists", SKIPPED, "too few owned positions to test")
+    worst = min(known, key=lambda slot: slot.p_value or 0.0)
     if worst.p_value == 1:
         return Check("Fair lists", OK, "every ranker owns its share at every position, as far as chance allows")
     return Check(
