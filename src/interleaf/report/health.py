@@ -182,7 +182,7 @@ def _lists(tally: Tally, slots: Sequence[Slot], settings: Settings) -> Iterator[
         )
     elif not resolve(tally.about.composed).method.has_teams:
         yield _fair_tops(tally)
-    elif tally.scores.impressions.any() and not tally.lists.owned.any():
+    elif tally.scores.impressions.any() and not (tally.lists.owned.any() or tally.lists.seen.any()):
         untold = "of no list are all owners known, so whether lists were mixed, and fairly, cannot be told"
         remedy = "log the owner of every shown document, not of clicked ones only, or the ranks"
         yield Check("Fair lists", WARNING, untold, remedy)

@@ -137,8 +137,9 @@ def _add_lists(buckets: Array, impressions: Impression, counts: Array, has_ranks
     for row in range(len(buckets)):
         bucket, count = buckets[row], counts[row]
         is_told = True
-        for position in range(count):
-            is_told &= has_ranks[row] | (teams[row, position] >= 0)
+        if not has_ranks[row]:
+            for position in range(count):
+                is_told &= teams[row, position] >= 0
         for position in range(min(count, POSITIONS)):
             if is_told and teams[row, position] >= 0:
                 owned[bucket, position, teams[row, position]] += 1
