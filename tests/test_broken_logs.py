@@ -127,7 +127,8 @@ def test_rows_with_all_kinds_of_wrongs_are_accounted_for(places: list[int], agai
     for number in again:  # the same row once more
         if fates[number] != "dropped":
             rows.append(rows[number])
-            fates.append("dropped")
+            # What another version lacks is told with that version.
+            fates.append("left out" if rows[number]["version"] == 0 else "dropped")
     check_accounts(rows, fates)
 
 
