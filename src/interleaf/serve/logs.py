@@ -28,8 +28,8 @@ def set_up(level: str = "INFO") -> None:
     """Send what interleaf, its server and its pool of connections log to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(Lines())
-    for name in ("interleaf", "uvicorn.error", "psycopg.pool"):
+    for name, least in (("interleaf", level), ("uvicorn.error", level), ("psycopg.pool", "WARNING")):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.propagate = False
-        logger.setLevel(level)
+        logger.setLevel(least)  # the pool tells of every connection that it gives
