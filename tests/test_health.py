@@ -206,7 +206,7 @@ def test_a_difference_to_the_holdout_is_told_with_its_cause_and_not_where_its_pe
         checked(lambda number: number == 7),
     )
     assert (alike.status, alike.remedy) == ("skipped", "")
-    assert "all units of the second arm are alike" in alike.figure
+    assert "all units of the holdout arm are alike" in alike.figure
     assert (more.status, none.status) == ("warning", "warning")
     assert "a candidate is worse" in more.remedy
     assert "a candidate is better" in none.remedy

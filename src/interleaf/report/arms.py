@@ -99,5 +99,7 @@ def interleaved_against_holdout(tally: Tally, name: str, confidence: float) -> M
     """Whether interleaving itself changes a metric: the difference of the interleaved arm to the holdout."""
     if INTERLEAVED not in tally.arms or HOLDOUT not in tally.arms:
         return None
-    found = difference(*ratio(tally.arms[INTERLEAVED], name), *ratio(tally.arms[HOLDOUT], name), confidence)
+    names = INTERLEAVED, HOLDOUT
+    first, second = (ratio(tally.arms[arm], name) for arm in names)
+    found = difference(*first, *second, confidence, names)
     return Metric(name, None, found.value, found.interval, found.p_value, found.reason)

@@ -91,7 +91,14 @@ def estimates(sums: Array, counts: Array, confidence: float = 0.95) -> tuple[Est
     return _concluded(jackknife(sums, counts), confidence)
 
 
-def difference(sums_1: Array, counts_1: Array, sums_2: Array, counts_2: Array, confidence: float = 0.95) -> Estimate:
+def difference(
+    sums_1: Array,
+    counts_1: Array,
+    sums_2: Array,
+    counts_2: Array,
+    confidence: float = 0.95,
+    names: tuple[str, str] = ("first", "second"),
+) -> Estimate:
     """The mean of the first arm less that of the second, where a bucket may hold people of both.
 
     Deviations are those of leaving a bucket out of both arms; degrees of freedom are Welch's, from each arm's own.
@@ -107,7 +114,7 @@ def difference(sums_1: Array, counts_1: Array, sums_2: Array, counts_2: Array, c
         )
     values = first.values - second.values
     buckets = ((np.asarray(counts_1) > 0) | (np.asarray(counts_2) > 0)).sum(keepdims=True)
-    arms = {"first": first, "second": second}
+    arms = dict(zip(names, (first, second), strict=True))
     for name, arm in arms.items():
         if not arm.buckets[0]:
             return Estimate(None, None, None, None, None, int(buckets[0]), f"the {name} arm is empty")
