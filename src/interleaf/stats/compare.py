@@ -118,14 +118,15 @@ def difference(
     for name, arm in arms.items():
         if not arm.buckets[0]:
             return Estimate(None, None, None, None, None, int(buckets[0]), f"the {name} arm is empty")
-    for name, arm in arms.items():
-        reason = ""
-        if arm.effective[0] < 2:
-            reason = f"the {name} arm has fewer than two effective units"
-        elif values[0] and not arm.errors[0]:  # a few who did alike do not show that all do
-            reason = f"all units of the {name} arm are alike, which says nothing of chance"
-        if reason:
-            return Estimate(float(values[0]), None, None, None, None, int(buckets[0]), reason)
+    few = [f"the {name} arm has fewer than two effective units" for name, arm in arms.items() if arm.effective[0] < 2]
+    # A few who did alike do not show that all do.
+    alike = [
+        f"all units of the {name} arm are alike, which says nothing of chance"
+        for name, arm in arms.items()
+        if values[0] and not arm.errors[0]
+    ]
+    if few or alike:
+        return Estimate(float(values[0]), None, None, None, None, int(buckets[0]), (few + alike)[0])
     deviations = first.deviations - second.deviations
     deviations[np.abs(deviations) <= ROUNDING * np.abs(first.deviations)] = 0.0
     shares = sum(quotient(arm.errors**4, arm.effective - 1) for arm in (first, second))
