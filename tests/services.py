@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import uvicorn
 from starlette.testclient import TestClient
 
+from interleaf import schema
 from interleaf.serve.app import create_app
 from interleaf.serve.settings import Settings
 from interleaf.serve.short_way import ShortWay
@@ -79,6 +82,20 @@ def live(folder: Path, **settings: Any) -> Iterator[Live]:
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield Live(client, store, clock)
     store.close()
+
+
+def click(shown: dict[str, Any], rank: int = 1, **more: Any) -> dict[str, Any]:
+    """An event on a shown list."""
+    return {"impression": shown["impression"], "rank": rank} | more
+
+
+def exported(service: Live, **more: Any) -> Any:
+    """The log of the experiment, as the service gives it."""
+    answer = service.ask("GET", "/v1/experiments/shoes/log", **more)
+    assert answer.status_code == 200
+    table = pq.read_table(io.BytesIO(answer.content))
+    assert table.schema.equals(schema.SCHEMA)
+    return table
 
 
 @contextmanager

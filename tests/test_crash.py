@@ -15,6 +15,7 @@ import pytest
 
 from interleaf.store import opened
 from interleaf.store.contract import ACCEPTED, Event, Impression
+from tests.stand_in import until
 from tests.stores import KINDS, SECOND, START, address_of, check_sums, exported, impression, running
 
 SAMPLES = 50
@@ -59,11 +60,9 @@ def wait_for_the_end_of(name: str, address: str) -> None:
     """A server goes on with the last words of a process that was killed, such as a commit, and then ends."""
     import psycopg
 
-    end = time.monotonic() + 60
+    alive = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s"
     with psycopg.connect(address, autocommit=True) as connection:
-        while connection.execute("SELECT 1 FROM pg_stat_activity WHERE application_name = %s", (name,)).fetchall():
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until(lambda: not connection.execute(alive, (name,)).fetchall())
 
 
 def check_kills(kind: str, folder: Path, kills: int) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import random
 import shlex
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, Page, expect
 
 import interleaf
@@ -22,7 +20,7 @@ from interleaf.store import opened
 from tests.browser import PATIENCE, needs_browser
 from tests.browser import browser as browser
 from tests.browser import page as page
-from tests.stand_in import until
+from tests.services import listening
 
 pytestmark = needs_browser
 VIOLATIONS = "window.violations = []; addEventListener('securitypolicyviolation', e => violations.push(e.blockedURI))"
@@ -34,17 +32,9 @@ def address(tmp_path: Path) -> Iterator[str]:
     """A service on a free port, with its own clock."""
     files.vega()  # made beforehand: it takes seconds
     store = opened(tmp_path / "store.sqlite")
-    config = uvicorn.Config(create_app(store), port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        until(lambda: server.started or not thread.is_alive())
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        store.close()
+    with listening(create_app(store)) as url:
+        yield url
+    store.close()
 
 
 def send_traffic(address: str, units: range) -> None:
