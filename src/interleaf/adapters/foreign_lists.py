@@ -94,8 +94,7 @@ class Foreign:
         owners = _numbers(part.owners, self._rankers)
         lacking = np.bincount(part.lists[owners == NOBODY], minlength=len(usable))[usable] > 0
         self._counts["list with a document of no known owner"] += int(lacking.sum())
-        some = np.flatnonzero(np.asarray(pc.is_valid(part.events["owner"])) & (part.by_object >= 0))
-        places = part.starts[part.query[some]] + part.by_object[some]
+        some, places = part.naming
         named = _numbers(part.events["owner"].take(pa.array(some)), self._rankers)
         self._counts["hit with two owners"] += int((owners[places] != named).sum())
         return lists_of(part.sizes[usable], pa.array(owners[usable[part.lists]], pa.int8()))

@@ -104,13 +104,19 @@ class Part:
         return np.where(self.by_object < 0, self._places("internal"), -1)
 
     @cached_property
+    def naming(self) -> tuple[Array, Array]:
+        """The events that name the owner of a shown document, and which hit that is."""
+        some = np.flatnonzero(np.asarray(pc.is_valid(self.events["owner"])) & (self.by_object >= 0))
+        return some, self.starts[self.query[some]] + self.by_object[some]
+
+    @cached_property
     def owners(self) -> pa.Array:
         """The name of the ranker that owns each hit: by the list, else by the first event that names one."""
         is_said = np.repeat(np.asarray(pc.is_valid(self.queries["owners"])), self.sizes)
         said = pc.list_flatten(self.queries["owners"]).take(pa.array(np.cumsum(is_said) - 1, mask=~is_said))
-        some = np.flatnonzero(np.asarray(pc.is_valid(self.events["owner"])) & (self.by_object >= 0))
+        some, places = self.naming
         first = np.full(len(self.hits), -1, np.int64)
-        first[(self.starts[self.query] + self.by_object)[some][::-1]] = some[::-1]
+        first[places[::-1]] = some[::-1]
         return pc.coalesce(said, self.events["owner"].take(pa.array(first, mask=first < 0)))
 
     @cached_property
