@@ -142,7 +142,7 @@ def test_a_failed_check_is_the_status_only_where_strict(tmp_path: Path, capsys: 
         ("LOG --method best", "unknown method 'best'"),
         ("LOG --control Z", "no ranker 'Z'"),
         ("LOG --look 2", "--look is '2'"),
-        ("LOG --look 7/5", "there is no look 7"),
+        ("LOG --look 7/5", "there is no look 7 of 5"),
         ("LOG --events click=many", "the weight of 'click' is 'many'"),
         ("LOG --events click=0", "the weight of 'click' is 0.0"),
         ("LOG --exclude device", "give ATTRIBUTE=VALUE"),

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from interleaf.analysis import analyze, tally_log
 from interleaf.decode.attributes import Exclusion
+from interleaf.errors import DataError
 from interleaf.report.compare import Settings
 from interleaf.report.record import Check, Comparison
 from interleaf.report.report import Report
@@ -305,3 +306,75 @@ def test_a_failed_check_takes_the_trust_away_and_a_warning_does_not() -> None:
     found = verdict([ONE], [failed, warning, failed], Settings())
     assert (found.trusted, found.why) == (False, ("Rows used: none", "Rows used: none"))
     assert found.sentence.startswith("Do not trust this yet: 2 health checks failed. People prefer A")
+
+
+def with_events(rows: Iterable[Row], change: Callable[[Row], Row]) -> Any:
+    return table_of([row | {"events": [change(event) for event in row["events"]]} for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "sentence", "figure"),
+    [
+        (dict, {"events": "purchase"}, "of another kind", "'click'"),
+        (lambda event: event | {"dwell": 1.0}, {"dwell": 30}, "dwell too short", "dwell too short"),
+        (dict, {"window": 1}, "past the window", "past the window"),
+        (lambda event: event | {"time": event["time"] - timedelta(days=1)}, {}, "before its", "before its impression"),
+    ],
+)
+def test_events_that_came_and_do_not_count_fail_a_check_and_the_verdict_says_so(
+    change: Callable[[Row], Row], options: dict[str, Any], sentence: str, figure: str
+) -> None:
+    report = analyze(with_events(many_rows(), change), **options)
+    (check,) = [check for check in report.health if check.name == "Events counted"]
+    assert (check.status, report.verdict.trusted) == ("failed", False)
+    assert figure in check.figure
+    assert sentence in report.verdict.sentence
+    assert "Nobody has clicked" not in report.verdict.sentence
+
+
+def test_clicks_on_other_arms_only_are_not_called_nobody() -> None:
+    rows = some(many_rows(), 0.5, lambda row: {"arm": "holdout"})
+    rows = [row | ({"events": []} if row["arm"] == "interleaved" else {}) for row in rows]
+    report = analyze(table_of(rows))
+    assert status_of(report, "Events counted") == "failed"
+    assert "are on other arms" in report.verdict.sentence
+
+
+def test_an_experiment_that_has_just_begun_fails_no_check_for_want_of_events() -> None:
+    young = analyze(table_of([row | {"events": []} for row in many_rows(99)]))
+    assert "Events counted" not in [check.name for check in young.health]
+    assert "Nobody has clicked yet" in young.verdict.sentence
+    assert status_of(analyze(table_of([row | {"events": []} for row in many_rows(100)])), "Events counted") == "failed"
+
+
+def test_a_split_by_an_attribute_that_no_row_has_is_refused_with_the_nearest_one() -> None:
+    table = table_of(many_rows())
+    with pytest.raises(DataError, match=r"'devcie'; did you mean 'device'\? \(the log has 'device'\)"):
+        analyze(table, by=["devcie"])
+    with pytest.raises(DataError, match="the log has none"):
+        analyze(table_of([row | {"attributes": {}} for row in many_rows()]), by=["device"])
+    assert analyze(table, by=["device"], exclude={"device": ["tablet"]}).segments
+
+
+def test_fair_lists_is_skipped_for_few_units_with_that_reason() -> None:
+    (check,) = [check for check in analyze(table_of(made_rows(300))).health if check.name == "Fair lists"]
+    assert check.status == "skipped"
+    assert check.figure.startswith("too few units: this test needs 10 effective units, and there are 7")
+    one = [row | {"unit": "u"} for row in made_rows(300)]
+    (check,) = [check for check in analyze(table_of(one)).health if check.name == "Fair lists"]
+    assert check.figure.startswith("all impressions are of one unit")
+
+
+def test_a_time_that_no_experiment_has_is_dropped_and_lengthens_no_report() -> None:
+    late = made_row(1000) | {"time": datetime(9999, 12, 1, tzinfo=UTC), "events": []}
+    report = analyze(table_of([*many_rows(), late]))
+    assert report.totals.dropped == {"no time, or one before 1990 or after 2199": 1}
+    assert report.totals.until is not None
+    assert report.totals.until.year == 2026
+
+
+@pytest.mark.parametrize("look", [(1, 5000), (0, 5), (7, 5), (1, 201)])
+def test_a_look_that_cannot_be_planned_is_refused_in_short(look: tuple[int, int]) -> None:
+    with pytest.raises(DataError, match=f"there is no look {look[0]} of {look[1]}") as caught:
+        analyze(table_of(many_rows()), look=look)
+    assert len(str(caught.value)) < 250

@@ -17,6 +17,7 @@ All of them are `ValueError`s too, so that `except ValueError` keeps its meaning
 """
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class InterleafError(ValueError):
@@ -86,3 +87,13 @@ def listed(names: Iterable[object]) -> str:
     """
     words = [repr(name) for name in names]
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or "none"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt name: the known name that is nearest to it, or '' if none is near.
+
+    >>> did_you_mean("devcie", ["country", "device"])
+    "; did you mean 'device'?"
+    """
+    nearest = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""

@@ -36,7 +36,7 @@ COLUMNS = (
     *("events.event", "events.kind", "events.rank", "events.time"),
 )
 RELAXED = "relaxed lists"
-FIRST, LAST = -62_135_596_800_000_000, 253_402_300_800_000_000  # the years 1 to 9999, in microseconds from 1970
+FIRST, LAST = 631_152_000_000_000, 7_258_118_400_000_000  # the years 1990 to 2199, in microseconds from 1970
 LARGE = ("documents", "rankings")  # read only where something else is missing
 
 

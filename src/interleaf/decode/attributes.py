@@ -54,6 +54,12 @@ def attribute(batch: pa.RecordBatch, name: str) -> tuple[Array, list[str]]:
     return found, [*values, ABSENT]
 
 
+def attribute_names(batch: pa.RecordBatch) -> frozenset[str]:
+    """The names of all attributes that a row of the batch has."""
+    array = column(batch, "attributes")
+    return frozenset() if array is None else frozenset(codes(array.keys)[1])
+
+
 @kernel
 def _find(offsets: Array, keys: Array, numbers: Array, wanted: int, found: Array) -> None:
     for row in range(len(found)):

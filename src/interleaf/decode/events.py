@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from interleaf import schema
 from interleaf.compiled import kernel, part
@@ -20,6 +21,7 @@ FATES = (
     *("counted", "repeated", "before its impression", "past the window", "dwell too short", "of another kind"),
     "after the first",
 )
+COUNTED = FATES[0]
 _COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT = range(len(FATES))
 
 
@@ -72,6 +74,15 @@ def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> 
         ids.data if ids else np.zeros(0, np.uint8),
         ids.there if ids else np.zeros(size, np.bool_),
     )
+
+
+def event_kinds(array: pa.Array) -> dict[str, int]:
+    """How many events of each kind a batch holds."""
+    values = lists(array).values
+    if pa.types.is_null(values.type):
+        return {}
+    counts = pc.value_counts(values.field("kind")).to_pylist()
+    return {str(row["values"]): row["counts"] for row in counts}
 
 
 def read_events(

@@ -14,7 +14,7 @@ NO_RANKS, NO_TEAMS, NO_SIZES, NO_CHOICES, NOBODY, REPEATED, CREDIT = range(14, 2
 
 REASONS = {
     NO_ID: "no impression id",
-    NO_TIME: "no time, or one that no calendar has",
+    NO_TIME: "no time, or one before 1990 or after 2199",
     NO_RANKERS: "no rankers, or two of one name",
     RANKERS: "ranks, lengths or rankings of more or fewer rankers than are named",
     UNEVEN: "ranks, teams or documents of different length",

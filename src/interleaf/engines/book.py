@@ -8,9 +8,10 @@ from functools import reduce
 from typing import NamedTuple
 
 from interleaf.decode import Design, reasons
+from interleaf.decode.events import COUNTED
 from interleaf.engines.sessions import Waiting
 from interleaf.engines.work import Part, Task, Worked
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, did_you_mean, listed
 from interleaf.methods.forms import BINARY
 from interleaf.methods.table import resolve
 from interleaf.schema import INTERLEAVED
@@ -19,6 +20,7 @@ from interleaf.tally.merge import absorb, as_if
 
 MOST_TALLIES = 1000
 OTHER = "impressions of another "
+KIND = "events of kind "  # a fact: how many, where no event counts
 UNUSED = OTHER + "version that cannot be used"
 
 
@@ -56,6 +58,8 @@ class Book:
         self._tallies: dict[Entry, Tally] = {}
         self._waiting: dict[Group, Waiting] = {}
         self.others: set[tuple[str, int]] = set()
+        self._attributes: set[str] = set()
+        self._kinds: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
 
@@ -64,6 +68,8 @@ class Book:
         part = worked.part
         self.dropped += worked.dropped
         self.others |= worked.others
+        self._attributes |= worked.attributes
+        self._kinds.update(worked.kinds)
         if part is None:
             return
         tally = self._tally(part)
@@ -108,6 +114,16 @@ class Book:
         self.dropped += other.dropped
         self.events += other.events
         self.others |= other.others
+        self._attributes |= other._attributes
+        self._kinds += other._kinds
+
+    def check_attributes(self) -> None:
+        """Refuse a report that is split by an attribute that no row has."""
+        unknown = [name for name in self._task.by if name not in self._attributes]
+        if unknown and self._tallies:
+            there = f"the log has {listed(sorted(self._attributes)[:20])}" if self._attributes else "the log has none"
+            hints = [f"no row has the attribute {name!r}{did_you_mean(name, self._attributes)}" for name in unknown]
+            raise DataError(f"{' '.join(hints)} ({there})")
 
     @property
     def lacks_ranks(self) -> bool:
@@ -132,6 +148,8 @@ class Book:
         self._leave_out(total, main, chosen)
         total.dropped += self.dropped
         total.events += self.events
+        if not total.events[COUNTED]:
+            total.facts += Counter({KIND + kind: number for kind, number in self._kinds.items()})
         return total
 
     def _leave_out(self, total: Tally, main: Entry, chosen: list[Entry]) -> None:

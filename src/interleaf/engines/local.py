@@ -35,6 +35,7 @@ def tally_log(source: Any, task: Task, *, threads: int = 0, progress: log.Progre
     if book.lacks_ranks and task.scoring.scheme is None and not isinstance(source, Iterator | pa.RecordBatchReader):
         task = replace(task, scoring=replace(task.scoring, rankless=True))
         book, sample = _read(source, task, threads, progress)
+    book.check_attributes()
     tally = book.close()
     tally.sample = sample
     return tally

@@ -26,6 +26,7 @@ from interleaf.report.record import Segment, Standing, Strength, Totals
 from interleaf.report.report import Report
 from interleaf.report.verdict import verdict
 from interleaf.stats import ranking, strengths
+from interleaf.stats.looks import MAX_LOOKS
 from interleaf.stats.multiplicity import holm
 from interleaf.tally import Tally
 from interleaf.tally.pages import CLICKED
@@ -75,9 +76,12 @@ def _check(tally: Tally, settings: Settings) -> None:
         raise DataError(f"unknown correction {settings.correction!r}; known are {listed((HOLM, MAX_T))}")
     if not 0.5 <= settings.confidence < 1:
         raise DataError(f"confidence is {settings.confidence!r}; give a share from 0.5 to below 1, such as 0.95")
-    if settings.look is not None and not 1 <= settings.look[0] <= settings.look[1]:
+    if settings.look is not None and not 1 <= settings.look[0] <= settings.look[1] <= MAX_LOOKS:
         which, of = settings.look
-        raise DataError(f"there is no look {which} among {of} planned ones; give which of how many, such as 2 of 5")
+        raise DataError(
+            f"there is no look {which} of {of}; give which look of how many, such as 2 of 5. At most {MAX_LOOKS:,} can "
+            "be planned; without a look, the verdict rests on intervals that may be checked at any time"
+        )
     if settings.holdout is not None and not 0 < settings.holdout < 1:
         raise DataError(f"holdout is {settings.holdout!r}; give the planned share of units, such as 0.05")
     if settings.planned_units < 1:

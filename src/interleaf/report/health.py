@@ -212,7 +212,7 @@ def _lists(tally: Tally, slots: Sequence[Slot], settings: Settings) -> Iterator[
 def _fair_slots(slots: Sequence[Slot]) -> Check:
     known = [slot for slot in slots if slot.p_value is not None]
     if not known:
-        return Check("Fair lists", SKIPPED, "too few owned positions to test")
+        return Check("Fair lists", SKIPPED, next((slot.reason for slot in slots), "no position has an owner"))
     worst = min(known, key=lambda slot: slot.p_value or 0.0)
     if worst.p_value == 1:
         return Check("Fair lists", OK, "every ranker owns its share at every position, as far as chance allows")
@@ -286,14 +286,14 @@ def slots(tally: Tally) -> tuple[Slot, ...]:
     hits = np.stack([owned[:, place, ranker] for place in used for ranker in tested_rankers], axis=1)
     totals = np.stack([owned[:, place].sum(axis=1) for place in used for _ in tested_rankers], axis=1)
     found = share_tests(hits, totals, 1 / len(rankers))
-    adjusted = iter(holm([share.p_value for share in found]))
+    adjusted = holm([share.p_value for share in found])
     rows = []
-    for place in used.tolist():
-        p_values = [next(adjusted) for _ in tested_rankers]
+    for number, place in enumerate(used.tolist()):
         total = int(owned[:, place].sum())
         for ranker, name in enumerate(rankers):
             share = int(owned[:, place, ranker].sum()) / total
-            rows.append(Slot(place + 1, name, share, 1 / len(rankers), p_values[ranker if len(p_values) > 1 else 0]))
+            test = number * len(tested_rankers) + (ranker if len(tested_rankers) > 1 else 0)
+            rows.append(Slot(place + 1, name, share, 1 / len(rankers), adjusted[test], found[test].reason))
     return tuple(rows)
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from interleaf.decode.events import FATES
-from interleaf.report.record import WARNING, Check, graded
+from interleaf.decode.events import COUNTED, FATES
+from interleaf.engines.book import KIND
+from interleaf.render.figures import several
+from interleaf.report.record import FAILED, WARNING, Check, graded
 from interleaf.tally import Tally
 
 UNMATCHED, UNPLACED = "unmatched", "of no experiment"  # fates of events that no impression of the log has
 UNTOLD = f"{UNMATCHED}: "  # facts that begin so count them by cause
 IDLE = "of a kind that counts nowhere"  # a fact: how many events are so
 ANOTHER_KIND = FATES[5]
+MIN_IMPRESSIONS = 100  # from so many lists without any event on, the log is taken to be broken
 HARMLESS = ("past the window", "repeated")  # asked for, or mended
 _LOOK_AT = (
     "events must name the impression, and a rank or document, as the answer with the list gave them; those that name a "
@@ -27,6 +30,7 @@ _LOST = {
 
 def event_checks(tally: Tally) -> Iterator[Check]:
     """One for each way in which an event counts for nobody."""
+    yield from _nothing_counted(tally)
     unplaced = tally.events.get(UNPLACED, 0)
     total = tally.events.total() - unplaced
     causes = [name for name in tally.facts if name.startswith(UNTOLD)]
@@ -56,3 +60,27 @@ def event_checks(tally: Tally) -> Iterator[Check]:
             f"{unplaced:,} events of the store match no impression in it; they may be of this experiment or of another",
             _LOOK_AT if status == WARNING else "",
         )
+
+
+def _nothing_counted(tally: Tally) -> Iterator[Check]:
+    """A failed check where events came and none counts, or where many lists got no event at all."""
+    name, came = "Events counted", tally.events.total() - tally.events[UNPLACED]
+    if tally.events[COUNTED]:
+        lists = int(tally.scores.impressions.sum())
+        if lists >= MIN_IMPRESSIONS and not tally.scores.clicked.any():
+            figure = f"none on {lists:,} interleaved lists, {tally.events[COUNTED]:,} on other arms"
+            yield Check(name, FAILED, figure, "log what people do with interleaved lists, too")
+    elif came:
+        fates = ", ".join(f"{number:,} {fate}" for fate, number in tally.events.most_common() if fate != UNPLACED)
+        kinds = sorted(fact.removeprefix(KIND) for fact in tally.facts if fact.startswith(KIND))
+        there = f"; the log has the kinds {several(map(repr, kinds), most=10)}" if kinds else ""
+        yield Check(
+            name,
+            FAILED,
+            f"none of {came:,} ({fates}){there}",
+            f"the report counts {tally.about.events or 'no events'}: name a kind that the log has, and check dwell "
+            "time and window",
+        )
+    elif tally.impressions >= MIN_IMPRESSIONS:
+        remedy = "log what people do with the lists: without events, nothing can be compared"
+        yield Check(name, FAILED, f"none: {tally.impressions:,} lists have no event at all", remedy)

@@ -153,6 +153,7 @@ class Slot:
     share: float
     expected: float
     p_value: float | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from interleaf.decode.events import COUNTED
 from interleaf.render.figures import signed, span
 from interleaf.report.compare import Settings
 from interleaf.report.lost import ANOTHER_KIND, UNMATCHED, UNPLACED
@@ -38,12 +39,17 @@ def _answer(comparisons: Sequence[Comparison], settings: Settings, totals: Total
 
 
 def _without_events(totals: Totals) -> str:
-    """What became of the events, where none counts and yet some came."""
+    """What became of the events, where none counts on an interleaved list and yet some came."""
     if lost := totals.events.get(UNMATCHED, 0):
         return f"No event has reached a list: {lost:,} came, and match nothing that was shown."
-    if number := totals.events.get(ANOTHER_KIND, 0):
+    if counted := totals.events.get(COUNTED, 0):
+        return f"No event has reached an interleaved list: all {counted:,} counted events are on other arms."
+    fates = {fate: number for fate, number in totals.events.items() if number and fate != UNPLACED}
+    if fates == {ANOTHER_KIND: (number := totals.events.get(ANOTHER_KIND, 0))}:
         others = "1 event is" if number == 1 else f"{number:,} events are"
         return f"No event of the kinds that count has come: {others} of another kind."
+    if fates:
+        return f"Events came, and none counts: {', '.join(f'{number:,} {fate}' for fate, number in fates.items())}."
     lost = totals.events.get(UNPLACED, 0)
     return f"No event has reached a list; {lost:,} events came that match no list of any experiment." if lost else ""
 

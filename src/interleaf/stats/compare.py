@@ -22,7 +22,7 @@ from interleaf.stats.figure import Interval
 from interleaf.stats.sums import ROUNDING, columns, quotient, significance
 
 EMPTY = "no impression with an event"
-ONE_BUCKET = "all impressions are in one bucket: there is nothing to tell chance by"
+ONE_BUCKET = "all impressions are of one unit, or of units in one bucket, so chance cannot be estimated"
 ALIKE = "all lists say the same, so that all buckets have the same mean: there is no variance to tell chance by"
 FEW = "fewer than two effective units: one bucket holds nearly all impressions"
 

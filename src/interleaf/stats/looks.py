@@ -26,6 +26,7 @@ from interleaf.stats.compare import Estimate
 from interleaf.stats.sums import significance
 
 NEAREST = 1e-3  # of the planned information: looks nearer to each other are one look
+MAX_LOOKS = 200  # planned ones; the boundary of more takes many seconds to compute, and is hardly another one
 FAR = 9.0  # standard deviations, beyond which nothing is
 POINTS, PANEL = 12, 2.5  # Gauss-Legendre points a panel, and its width in steps of the motion: nine digits
 
@@ -193,9 +194,12 @@ def _grid(bound: float, step: float) -> tuple[Array, Array]:
 
 
 def _check(fractions: Sequence[float]) -> None:
-    near = any(now - before < NEAREST for before, now in pairwise((0.0, *fractions)))
-    if not fractions or near or fractions[-1] > 1 + 1e-12:
+    if not fractions:
+        raise DataError("no look is given; give fractions of the planned information that rise to at most 1")
+    close = next((now for before, now in pairwise((0.0, *fractions)) if now - before < NEAREST), None)
+    if close is not None or fractions[-1] > 1 + 1e-12:
+        wrong = f"{fractions[-1]:g} is above 1" if close is None else f"{close:g} is too close to the one before it"
         raise DataError(
-            f"looks at {list(fractions)} cannot be; give fractions of the planned information that rise to at most 1, "
-            f"each at least {NEAREST:g} after the last"
+            f"of {len(fractions):,} looks, the one at {wrong}; give fractions of the planned information that rise to "
+            f"at most 1, each at least {NEAREST:g} after the one before"
         )

@@ -9,6 +9,7 @@ nothing was hit, p (1 - p) is 0, and each bucket is taken for one coin.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,5 +68,7 @@ def _share(share: float, expected: float, p_value: float, buckets: float, effect
     if buckets == 1:
         return Share(share, expected, None, ONE_BUCKET)
     if effective * min(expected, 1 - expected) < FEWEST:
-        return Share(share, expected, None, f"fewer than {FEWEST} effective hits or misses are to be expected")
+        needed = math.ceil(FEWEST / min(expected, 1 - expected))
+        reason = f"too few units: this test needs {needed:,} effective units, and there are {effective:,.1f}"
+        return Share(share, expected, None, reason)
     return Share(share, expected, min(1.0, p_value))

@@ -53,6 +53,7 @@ def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
     if sums.book.lacks_ranks and task.scoring.scheme is None:
         task = replace(task, scoring=replace(task.scoring, rankless=True))
         sums = of_bytes(summed(rows, task, counted, added_sums))
+    sums.book.check_attributes()
     tally = sums.book.close()
     tally.sample = sums.sample
     if task.scoring.sessions is not None:
