@@ -3,8 +3,7 @@
 Both servers run in a process of their own, with the same load generator beside them: so many connections that each send
 the next request when the last one is answered. The servers take turns for many short rounds, since a machine is now
 faster, now slower: a figure is a median over rounds, and a ratio one of ratios within a round. Both are measured twice:
-on uvicorn as it comes, written in Python alone, and on the parser and event loop in C that `interleaf serve` has, where
-plain requests take the short way.
+on uvicorn as it comes, written in Python alone, and on the parser and event loop in C that `interleaf serve` has.
 """
 
 from __future__ import annotations
@@ -97,12 +96,9 @@ def serve(factory: str, port: int, on: str) -> None:
     """Answer requests in this process, as `interleaf serve` does where the server is its own."""
     import uvicorn
 
-    from interleaf.serve.short_way import ShortWay
-
     parser, loop = SERVERS[on]
-    protocol = ShortWay if factory == "service" and on == FAST else parser
     app = {"bare": bare, "service": service}[factory]()
-    uvicorn.run(app, port=port, http=protocol, loop=loop, log_level="warning", access_log=False, server_header=False)
+    uvicorn.run(app, port=port, http=parser, loop=loop, log_level="warning", access_log=False, server_header=False)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import threading
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from starlette.testclient import TestClient
 from interleaf import schema
 from interleaf.serve.app import create_app
 from interleaf.serve.settings import Settings
-from interleaf.serve.short_way import ShortWay
 from interleaf.store import opened
 from tests.stand_in import until
 
@@ -99,10 +97,10 @@ def exported(service: Live, **more: Any) -> Any:
 
 
 @contextmanager
-def listening(app: Any, protocol: type[asyncio.Protocol] = ShortWay) -> Iterator[str]:
+def listening(app: Any) -> Iterator[str]:
     """The same service on a port of this machine, in a thread; its address."""
     options: dict[str, Any] = {"log_config": None, "access_log": False, "timeout_keep_alive": 600}
-    server = uvicorn.Server(uvicorn.Config(app, port=0, http=protocol, **options))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http="httptools", **options))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -1,24 +1,19 @@
-"""Services on a port, asked byte by byte: behind the short way, and behind the long way alone."""
+"""A service on a port, asked byte by byte."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from typing import Any
 
 from interleaf.experiment import Experiment
 from interleaf.serve.app import create_app
 from interleaf.serve.settings import Settings
-from interleaf.serve.short_way import ShortWay
 from interleaf.store import opened
-from interleaf.store.contract import Store
 from tests.services import RANKINGS, SHOES, START, Turned, listening
 
 LIST, EVENTS = "/v1/experiments/shoes/interleave", "/v1/events"
@@ -26,19 +21,17 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Served:
-    """A service on a port, and which requests came through its application."""
+    """A service on a port, with a running experiment."""
 
-    def __init__(self, stack: ExitStack, store: Store, protocol: type, **options: Any) -> None:
-        self.store, self.long_way = store, list[str]()
+    def __init__(self, stack: ExitStack, folder: Path, key: str | None = None, **options: Any) -> None:
+        self.store = store = opened(folder / "store.sqlite")
+        stack.callback(store.close)
+        store.create(Experiment.of(SHOES), START, "test")
+        store.start("shoes", START, "test")
+        self.secret = store.add_key(key, key, START)[1] if key else None
         app = create_app(store, Turned(), Settings(**{"fold_seconds": 3600.0, "most_body": 5000} | options))
         self.service = app.state.service
-
-        async def watched(scope: Any, receive: Any, send: Any) -> None:
-            if scope["type"] == "http":
-                self.long_way.append(scope["path"])
-            await app(scope, receive, send)
-
-        self.url = stack.enter_context(listening(watched, protocol))
+        self.url = stack.enter_context(listening(app))
         self.port = int(self.url.rpartition(":")[2])
 
     def connection(self) -> socket.socket:
@@ -88,38 +81,3 @@ def wanted(number: int = 0, **more: Any) -> dict[str, Any]:
 
 def clicked(number: int = 0, **more: Any) -> dict[str, Any]:
     return {"events": [{"event": f"e-{number}", "impression": f"i-{number}", "rank": 1}]} | more
-
-
-class Both(NamedTuple):
-    """The same store twice, behind the short way and behind the long way alone; both have been asked before."""
-
-    short: Served
-    long: Served
-    secret: str | None
-
-
-def both(stack: ExitStack, folder: Path, key: str | None = None, **options: Any) -> Both:
-    store = stored(folder / "one.sqlite")
-    secret = store.add_key(key, key, START)[1] if key else None
-    store.close()
-    shutil.copy(folder / "one.sqlite", folder / "other.sqlite")
-    found = []
-    for name, protocol in (("one", ShortWay), ("other", HttpToolsProtocol)):
-        again = opened(folder / f"{name}.sqlite")
-        stack.callback(again.close)
-        found.append(Served(stack, again, protocol, **options))
-        remember(found[-1], secret)
-    return Both(found[0], found[1], secret)
-
-
-def stored(path: Path) -> Store:
-    store = opened(path)
-    store.create(Experiment.of(SHOES), START, "test")
-    store.start("shoes", START, "test")
-    return store
-
-
-def remember(one: Served, secret: str | None = None) -> None:
-    """Ask once, so that everything is known."""
-    one.ask(raw(LIST, wanted(-1), Authorization=f"Bearer {secret}" if secret else None))
-    one.long_way.clear()

@@ -51,20 +51,6 @@ class Access:
         self.spend(found.id)
         return found
 
-    def at_once(self, secret: str | None, wanted: str) -> AccessKey | None:
-        """The same for who was here a moment ago, or None: then ask `key`.
-
-        Nothing is taken from the bucket, and there is something in it.
-        """
-        if secret is None:
-            is_open = self._open.at_once(None)
-            return OPEN if is_open is not None and is_open.value else None
-        kept = self._known.at_once(secret)
-        key = None if kept is None else kept.value
-        if key is None or wanted not in ALLOWED[key.role] or self._left(key.id, self._watch()) < 1:
-            return None
-        return key
-
     async def is_open(self) -> bool:
         """Whether there have never been keys; once there were, revoking the last one closes the door to all."""
         return await self._open.get(None)

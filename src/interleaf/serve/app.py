@@ -21,7 +21,7 @@ from interleaf.serve.access import BROWSER, OPEN
 from interleaf.serve.answers import JSON, RefusedError, refusal
 from interleaf.serve.gate import Endpoint, Gate, Head, Shortcut, body_of
 from interleaf.serve.routes import CALLS, EITHER, EVENTS, PUBLIC, Call, hot_call
-from interleaf.serve.service import SERVICE, Clock, Service, log
+from interleaf.serve.service import Clock, Service, log
 from interleaf.serve.settings import Settings
 from interleaf.store.contract import INGEST, READ, AccessKey, Store
 
@@ -34,12 +34,12 @@ def create_app(store: Store, clock: Clock = serving.now, settings: Settings | No
     service = Service(store, clock, settings or Settings())
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Service]]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await service.start()
         if service.settings.own_process:
             _tune()
         log.info("ready")
-        yield {SERVICE: service}
+        yield
         await service.stop()
         log.info("stopped")
 
@@ -96,8 +96,9 @@ def _shortcut(endpoints: Mapping[Call, Endpoint]) -> Shortcut:
         hot = hot_call(scope["method"], scope["path"])
         if hot is None:
             return None
-        scope["path_params"] = {"name": hot.name}
-        return endpoints[hot.call]
+        call, name = hot
+        scope["path_params"] = {"name": name}
+        return endpoints[call]
 
     return found
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
 from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
@@ -17,37 +16,35 @@ from interleaf.serve.service import Service
 Endpoint = Callable[[Request], Awaitable[Response]]
 Shortcut = Callable[[Scope], Endpoint | None]
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
-_WANTED = {
-    **{b"host": "host", b"origin": "origin", b"authorization": "authorization"},
-    **{b"content-type": "kind", b"content-length": "length"},
-}
 
 
-@dataclass
 class Head:
-    """What calls need of a request's headers; `route` is the pattern that the request matched, for the counters."""
+    """What calls need of a request's headers; `route` is the pattern that the request matched, for the metrics."""
 
-    host: str = ""
-    authorization: str = ""
-    kind: str = ""
-    length: str = "0"
-    origin: str = ""
-    route: str = "other"
+    __slots__ = ("_headers", "route")
+
+    def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self._headers, self.route = dict(headers), "other"
+
+    def get(self, name: bytes, default: bytes = b"") -> str:
+        """The value of a header without the space around it; the name is in lower case."""
+        return self._headers.get(name, default).decode("latin-1").strip(" \t")
 
     @property
     def key(self) -> str | None:
         """The key that the request carries."""
-        return bearer(self.authorization)
+        return bearer(self.get(b"authorization"))
 
     def check_origin(self) -> None:
         """Without keys, a page of another site must not be able to change anything through somebody's browser."""
-        if self.origin and _place(self.origin) != self.host:
+        origin = self.get(b"origin")
+        if origin and _place(origin) != self.get(b"host"):
             problem = "this was sent by a page of another site; without keys only pages of this service may"
             raise RefusedError(403, "cross_site", problem)
 
     def check_kind(self) -> None:
         """A body must say that it is JSON: a form on some page in a browser cannot."""
-        if self.kind.partition(";")[0].strip().lower() != "application/json":
+        if self.get(b"content-type").partition(";")[0].strip().lower() != "application/json":
             raise RefusedError(415, "not_json", "give the body as JSON, with the header Content-Type: application/json")
 
 
@@ -61,11 +58,27 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status, head = time.perf_counter(), 500, Head()
-        for name, value in scope["headers"]:
-            if name in _WANTED:
-                setattr(head, _WANTED[name], value.decode("latin-1"))
+        began, head = time.perf_counter(), Head(scope["headers"])
         scope["head"] = head
+        answer: Response | None = None
+        try:
+            if self._service.settings.loopback_only:
+                await self._check_host(head)
+            if endpoint := self._shortcut(scope):
+                answer = await endpoint(Request(scope, receive))
+        except Exception as error:
+            answer = refusal(error)
+        if answer is None:
+            status = await self._routed(scope, receive, send)
+        else:
+            status = answer.status_code
+            answer.raw_headers += HEADERS
+            await answer(scope, receive, send)
+        self._service.metrics.served(head.route, status, time.perf_counter() - began)
+
+    async def _routed(self, scope: Scope, receive: Receive, send: Send) -> int:
+        """Let the application answer; the status of its answer."""
+        status = 500
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -74,25 +87,12 @@ class Gate:
                 message["headers"] += HEADERS
             await send(message)
 
-        answer: Response | None = None
-        try:
-            await self._check_host(head)
-            if endpoint := self._shortcut(scope):
-                answer = await endpoint(Request(scope, receive))
-        except Exception as error:
-            answer = refusal(error)
-        if answer is None:
-            await self._app(scope, receive, sending)
-        else:
-            status = answer.status_code
-            answer.raw_headers += HEADERS
-            await answer(scope, receive, send)
-        self._service.metrics.served(head.route, status, time.perf_counter() - began)
+        await self._app(scope, receive, sending)
+        return status
 
     async def _check_host(self, head: Head) -> None:
         """Without keys, whoever reaches the service may do everything: then it must be someone on this machine."""
-        service = self._service
-        if service.settings.loopback_only and not service.is_loopback(head.host) and await service.access.is_open():
+        if not self._service.is_loopback(head.get(b"host")) and await self._service.access.is_open():
             problem = "without keys this service answers to 127.0.0.1 and localhost only; make keys first"
             raise RefusedError(403, "wrong_host", problem)
 
@@ -112,7 +112,7 @@ def bearer(authorization: str) -> str | None:
 
 async def body_of(request: Request, most: int) -> bytes:
     """The body of a request, refused before it is read if it says that it is too large, or as soon as it is."""
-    length = request.scope["head"].length
+    length = request.scope["head"].get(b"content-length", b"0")
     if not length.isdecimal() or int(length) > most:
         raise _too_large(most)
     body: bytes = b""

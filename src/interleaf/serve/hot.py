@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from hashlib import blake2b
 from time import time_ns
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from starlette.requests import Request as HttpRequest
@@ -37,14 +36,6 @@ _decode_interleave = msgspec.json.Decoder(messages.Interleave).decode
 _decode_events = msgspec.json.Decoder(messages.Events).decode
 
 
-class Begun(NamedTuple):
-    """A request that waits to be written, and its answer from what then became of it."""
-
-    draft: Draft | None
-    events: Sequence[Event]
-    answer: Callable[[Any], Response]
-
-
 async def interleave(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:
     """Compose, store, answer."""
     asked = _asked(body)
@@ -63,18 +54,6 @@ async def interleave(service: Service, request: HttpRequest, body: bytes, who: A
         draft.arm, draft.documents = shown.arm, shown.documents
         draft.impression.parts = encoded_note(shown.noted, **draft.kept)
     return _listed(service, draft, await service.writing.put(draft))
-
-
-def begin_list(service: Service, name: str, body: bytes) -> Begun | None:
-    """The same without waiting for anything, where that is possible."""
-    stored = service.remembered(name)
-    if stored is None:
-        return None
-    asked = _asked(body)
-    if asked.page > 1:
-        return None
-    draft = _drafted(service, stored, asked)
-    return Begun(draft, (), partial(_listed, service, draft)) if is_plain(draft.settings, draft.wanted) else None
 
 
 def _asked(body: bytes) -> messages.Interleave:
@@ -208,12 +187,6 @@ async def events(service: Service, request: HttpRequest, body: bytes, who: Acces
     else:
         request.scope["head"].check_kind()
     return _told(service, await service.writing.tell(_happened(service, taken)))
-
-
-def begin_events(service: Service, name: str, body: bytes) -> Begun | None:
-    """The same without waiting for anything; those with a token are looked at more closely."""
-    taken = _taken(body)
-    return None if taken.token is not None else Begun(None, _happened(service, taken), partial(_told, service))
 
 
 def _taken(body: bytes) -> messages.Events:

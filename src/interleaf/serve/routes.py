@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.responses import Response
 
@@ -22,7 +22,6 @@ from interleaf.serve.messages import (
     Shown,
     Taken,
 )
-from interleaf.serve.service import Service
 from interleaf.store.contract import ADMIN, INGEST, READ
 
 PUBLIC, EITHER = "public", "read or ingest"
@@ -71,21 +70,13 @@ CALLS = (
 )
 
 
-class HotCall(NamedTuple):
-    """One of the two calls that traffic goes through, how it begins on the short way, and the name in its path."""
-
-    call: Call
-    begin: Callable[[Service, str, bytes], hot.Begun | None]
-    name: str
-
-
-def hot_call(method: str, path: str) -> HotCall | None:
-    """The call of a request, if it is one of those."""
+def hot_call(method: str, path: str) -> tuple[Call, str] | None:
+    """The call of a request and the experiment in its path, if it is one of the two that traffic goes through."""
     if method != "POST":
         return None
     if path == EVENTS:
-        return HotCall(_EVENTS, hot.begin_events, "")
+        return _EVENTS, ""
     name = path[len(_ALL) + 1 : -len(_MIX)]
     if not path.endswith(_MIX) or not path.startswith(_ALL + "/") or not name or "/" in name:
         return None
-    return HotCall(_LISTS, hot.begin_list, name)
+    return _LISTS, name

@@ -36,7 +36,6 @@ def serve(place: Place, settings: Settings) -> None:
     from interleaf.serve import warming
     from interleaf.serve.app import create_app
     from interleaf.serve.logs import set_up
-    from interleaf.serve.short_way import ShortWay
 
     settings = replace(settings, loopback_only=is_loopback(place.host), own_process=True)
     _check(place, settings)
@@ -54,7 +53,6 @@ def serve(place: Place, settings: Settings) -> None:
         "server_header": False,
         "timeout_graceful_shutdown": 10,
         "timeout_worker_healthcheck": 20,  # seconds: a machine may stand still; to end takes so long if a worker hangs
-        "http": ShortWay,
     }
     if place.workers == 1:
         store = opened(place.store)

@@ -26,7 +26,6 @@ from interleaf.store.contract import RUNNING, Store, Stored
 Clock = Callable[[], int]
 Result = TypeVar("Result")
 SECOND = 1_000_000
-SERVICE = "service"  # where connections find it in the state of the application
 log = logging.getLogger("interleaf.serve")
 
 
@@ -64,11 +63,6 @@ class Service:
             return await self._experiments.get(name)
         except KeyError:
             raise RefusedError(404, "unknown", f"there is no experiment {name[:100]!r}", "name") from None
-
-    def remembered(self, name: str) -> Stored | None:
-        """The experiment, if it was asked for within the last second."""
-        kept = self._experiments.at_once(name)
-        return None if kept is None else kept.value
 
     async def standing(self, name: str, version: int) -> Standing:
         """The report of a version; whoever asks while it is being made waits for the same one, and holds no thread."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -15,21 +13,17 @@ from interleaf.errors import StoreError
 from interleaf.serve.mixing import Draft, mix, work_of
 from interleaf.store.contract import Event, Store
 
-log = logging.getLogger("interleaf.serve")
 MOST = 128  # items of one transaction: those of larger ones wait longer, and nobody gains
 MOST_PLACES = 50_000  # of rankings that are mixed in the loop: a few milliseconds, in which nothing else is done
 MOST_WAITING = 20_000
 
 
-Then = Callable[[Any], None]  # told of what became of it, or of the error
-
-
 class _Waiting(NamedTuple):
-    """What one request brings, and who wants to know what became of it."""
+    """What one request brings, and the future that gets the result."""
 
     draft: Draft | None
     events: Sequence[Event]
-    then: Then
+    done: asyncio.Future[Any]
 
 
 class Writing:
@@ -43,27 +37,24 @@ class Writing:
 
     async def put(self, draft: Draft) -> Mapping[str, Any] | None:
         """Mix and write a list; the row that was stored before under its id, or None."""
-        before: Mapping[str, Any] | None = await self._done(draft, ())
+        before: Mapping[str, Any] | None = await self._write(draft, ())
         return before
 
     async def tell(self, events: Sequence[Event]) -> list[str]:
         """Write events; of each, what became of it."""
-        fates: list[str] = await self._done(None, events)
+        fates: list[str] = await self._write(None, events)
         return fates
 
-    def add(self, draft: Draft | None, events: Sequence[Event], then: Then) -> None:
-        """Write it, together with what others write meanwhile; `then` is called in the loop when it is durable."""
+    def _write(self, draft: Draft | None, events: Sequence[Event]) -> asyncio.Future[Any]:
+        """Write it, together with what others write meanwhile; the future is done when it is durable."""
         if len(self._waiting) >= MOST_WAITING:
             raise StoreError("more is waiting to be written than can be kept; try again")
-        self._waiting.append(_Waiting(draft, events, then))
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        self._waiting.append(_Waiting(draft, events, done))
         if not self._busy:
             self._busy = True
-            loop = asyncio.get_running_loop()
             loop.call_soon(self._next, loop)
-
-    def _done(self, draft: Draft | None, events: Sequence[Event]) -> asyncio.Future[Any]:
-        done = asyncio.get_running_loop().create_future()
-        self.add(draft, events, partial(_settle, done))
         return done
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -90,10 +81,12 @@ class Writing:
     def _tell(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting], done: asyncio.Future[Any]) -> None:
         self._next(loop)
         for waiting, result in zip(batch, done.result(), strict=True):
-            try:
-                waiting.then(result)
-            except Exception:  # one that cannot be told does not keep the others waiting
-                log.exception("nobody could be told what was written")
+            if waiting.done.cancelled():  # nobody waits any more
+                continue
+            if isinstance(result, Exception):
+                waiting.done.set_exception(result)
+            else:
+                waiting.done.set_result(result)
 
     def _written(self, batch: list[_Waiting]) -> list[Any]:
         """In the thread: all at once; if that fails for another reason than the store's, one by one.
@@ -125,13 +118,3 @@ class Writing:
         while self._busy or self._waiting:
             await asyncio.sleep(0.01)
         self._thread.shutdown()
-
-
-def _settle(done: asyncio.Future[Any], result: Any) -> None:
-    """Nobody waits any more for one that was cancelled."""
-    if done.cancelled():
-        return
-    if isinstance(result, Exception):
-        done.set_exception(result)
-    else:
-        done.set_result(result)
