@@ -82,8 +82,8 @@ class Part(NamedTuple):
 class Worked(NamedTuple):
     """A part of a batch; or rows that belong to none, by reason, and experiments with version that were not wanted.
 
-    `attributes`: the names of the batch's attributes, where rows are split by some. `kinds`: the kinds of its events, where
-    none of them counts.
+    `attributes`: the names of the batch's attributes, where rows are split by some.
+    `kinds`: the kinds of its events, where none of them counts.
     """
 
     part: Part | None
