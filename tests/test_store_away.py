@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from interleaf import DataError
-from interleaf.errors import StoreError
+from interleaf.errors import MissingExtraError, StoreError
 from interleaf.store import opened, sqlite
 from interleaf.store.contract import ACCEPTED, Event, Impression
 from interleaf.store.sql import SqlStore
@@ -331,6 +331,5 @@ def test_an_address_that_cannot_be_says_why(tmp_path: Path, monkeypatch: pytest.
     opened(f"sqlite:///{tmp_path}/store.db").close()
     assert (tmp_path / "store.db").exists()
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    monkeypatch.delitem(sys.modules, "interleaf.store.postgres", raising=False)
-    with pytest.raises(DataError, match=r"pip install 'interleaf\[postgres\]'"):
+    with pytest.raises(MissingExtraError, match=r"needs psycopg; run: .*\[postgres\]"):
         opened("postgresql://localhost/x")

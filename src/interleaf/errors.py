@@ -11,9 +11,11 @@
     ├── ExperimentError a setting of a live experiment, or a request to one, that cannot be; it knows its `field`
     ├── StateError      what a live experiment is asked to do, and cannot in its present state
     ├── ClientError     a request that the live service refused, or a client of it that is used wrongly
-    └── StoreError      a store that cannot be reached or written; nothing was acknowledged, trying again is fine
+    ├── StoreError      a store that cannot be reached or written; nothing was acknowledged, trying again is fine
+    └── MissingExtraError  an optional extra is not installed; the message has the command that installs it
 
-All of them are `ValueError`s too, so that `except ValueError` keeps its meaning.
+All of them are `ValueError`s too, so that `except ValueError` keeps its meaning. `MissingExtraError` is also an
+`ImportError`.
 """
 
 from collections.abc import Iterable
@@ -77,6 +79,10 @@ class ClientError(InterleafError):
 
 class StoreError(InterleafError):
     """The store cannot be reached, or cannot write; nothing was acknowledged, and it is worth trying again."""
+
+
+class MissingExtraError(InterleafError, ImportError):
+    """An optional extra of interleaf is not installed; the message has the command that installs it."""
 
 
 def listed(names: Iterable[object]) -> str:

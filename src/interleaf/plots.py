@@ -1,7 +1,7 @@
 """Charts: rows of plain data in, an Altair specification out; nothing is computed here.
 
 A specification is a plain dictionary: the same object in a notebook, in a static report and on a page. Drawing needs
-the extra: pip install 'interleaf[plots]'.
+the extra: `plots`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from interleaf.errors import InterleafError
+from interleaf.extras import require
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -257,22 +257,20 @@ def to_png(chart: Mapping[str, Any]) -> bytes:
 
 
 def check_drawing() -> None:
-    """Whether charts can be made and drawn here; an error with the pip command if not."""
+    """Whether charts can be made and drawn here; `MissingExtraError` if not."""
     _altair()
     _converter()
 
 
 def _altair() -> Any:
-    try:
-        import altair
-    except ImportError:
-        raise InterleafError("charts need altair; pip install 'interleaf[plots]'") from None
+    require("plots", "charts need", "altair")
+    import altair
+
     return altair
 
 
 def _converter() -> Any:
-    try:
-        import vl_convert
-    except ImportError:
-        raise InterleafError("drawing charts needs vl-convert; pip install 'interleaf[plots]'") from None
+    require("plots", "drawing charts needs", "vl_convert")
+    import vl_convert
+
     return vl_convert

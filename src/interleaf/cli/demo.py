@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import argparse
 import signal
-from importlib.util import find_spec
 
 from interleaf.demo.rankers import RANKERS
-from interleaf.errors import InterleafError
-
-NEEDS = ("starlette", "uvicorn", "msgspec", "jinja2")
 
 
 def demo_options(made: argparse.ArgumentParser) -> None:
@@ -25,11 +21,7 @@ def demo_options(made: argparse.ArgumentParser) -> None:
 
 def run_demo(options: argparse.Namespace) -> int:
     """A search engine, a service, people, a dashboard."""
-    missing = [name for name in NEEDS if find_spec(name) is None]
-    if missing:
-        raise InterleafError(
-            f"the demo runs the service, which needs {', '.join(missing)}; pip install 'interleaf[serve]'"
-        )
+    import interleaf.serve  # noqa: F401, first: it raises the error if the service's extra is not installed
     from interleaf.demo.run import Demo, run
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # who is told to end leaves no files behind, either

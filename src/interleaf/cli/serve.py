@@ -39,11 +39,9 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
 
 def run_serve(options: argparse.Namespace) -> int:
     """Run the service until it is told to stop."""
-    try:
-        from interleaf.serve.run import Place, serve
-        from interleaf.serve.settings import Settings
-    except ImportError as error:
-        raise InterleafError(f"the service needs {error.name}; pip install 'interleaf[serve]'") from None
+    from interleaf.serve.run import Place, serve
+    from interleaf.serve.settings import Settings
+
     secret = None
     if options.unit_secret_file is not None:
         try:

@@ -5,7 +5,7 @@
 The gain is 2^grade - 1: ir-measures takes the grade itself unless told, so it is told. It has no DCG; ours is its NDCG
 times the largest DCG. MAP follows C12: of five grades, 0 to 4, the upper two are relevant, and what is not in the top
 ten counts as not found. Documents without a judgement are not relevant; a judged query that a ranker does not answer
-has the value 0. Needs the extra: pip install 'interleaf[judged]'.
+has the value 0. Needs the extra: `judged`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.errors import DataError, InterleafError
+from interleaf.errors import DataError
+from interleaf.extras import require
 
 Qrels = Mapping[str, Mapping[str, int]]
 Rankings = Mapping[str, Sequence[str]]
@@ -130,8 +131,7 @@ def _run(rankings: Rankings) -> dict[str, dict[str, float]]:
 
 
 def _measures() -> Any:
-    try:
-        import ir_measures
-    except ImportError:
-        raise InterleafError("judged metrics need ir-measures; pip install 'interleaf[judged]'") from None
+    require("judged", "judged metrics need", "ir_measures")
+    import ir_measures
+
     return ir_measures

@@ -10,21 +10,21 @@ from typing import Any
 
 from interleaf import plots
 from interleaf.errors import DataError, InterleafError
+from interleaf.extras import require
 from interleaf.render.charts import Chart, charts
 from interleaf.render.layout import MARKS, lay_out
 from interleaf.render.text import to_text
 from interleaf.report.record import Findings
 
 WIDE = 640  # of a drawing, in pixels: too much for half a page or a phone
-NO_CHARTS = "This page has no charts: they need the extra, pip install 'interleaf[plots]'."
+NO_CHARTS = "This page has no charts: interleaf's extra `plots` was not installed where it was made."
 
 
 def templates(*places: tuple[str, str], finalize: Callable[[Any], Any] | None = None) -> Any:
     """Templates that escape every value: those of some packages' folders, and the parts that all reports share."""
-    try:
-        from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-    except ImportError:
-        raise InterleafError("an HTML page needs jinja2; pip install 'interleaf[report]'") from None
+    require("report", "an HTML page needs", "jinja2")
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
     return Environment(
         loader=ChoiceLoader([PackageLoader(*place) for place in (*places, ("interleaf.render", "."))]),
         autoescape=True,
@@ -36,7 +36,7 @@ def templates(*places: tuple[str, str], finalize: Callable[[Any], Any] | None = 
 
 
 def to_html(report: Findings, path: str | Path | None = None) -> str:
-    """The page; written to the path, too, if one is given. Charts are drawn where interleaf[plots] is installed."""
+    """The page; written to the path, too, if one is given. Charts are drawn where the extra `plots` is installed."""
     template = templates().get_template("page.html")
     drawn, missing = _drawn(report)
     sheet = files("interleaf.render").joinpath("page.css").read_text("utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from interleaf.errors import DataError
+from interleaf.extras import require
 from interleaf.store.database import Database
 from interleaf.store.sql import SqlStore
 
@@ -23,6 +24,7 @@ def opened(address: str | Path) -> SqlStore:
 
 def _database(address: str) -> Database:
     if address.startswith(_POSTGRES):
+        require("postgres", "a store in PostgreSQL needs", "psycopg", "psycopg_pool")
         from interleaf.store.postgres import Postgres
 
         return Postgres(address)

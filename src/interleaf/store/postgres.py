@@ -8,17 +8,12 @@ from functools import lru_cache
 from time import monotonic
 from typing import Any, ClassVar
 
+import psycopg
+from psycopg.abc import RV, PQGen
+from psycopg_pool import ConnectionPool
+
 from interleaf.errors import DataError, StoreError
 from interleaf.store.database import Row, Table
-
-try:
-    import psycopg
-    from psycopg.abc import RV, PQGen
-    from psycopg_pool import ConnectionPool
-except ImportError:
-    raise DataError(
-        "a store in PostgreSQL needs psycopg, which is not installed: pip install 'interleaf[postgres]'"
-    ) from None
 
 WAIT = 3.0  # seconds for a connection, and for its first word
 LOCK = 5.0  # for what another transaction holds

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from interleaf.errors import DataError
+from interleaf.extras import require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,11 +21,10 @@ def session() -> SparkSession:
     Python workers of a new one are this Python, unless PYSPARK_PYTHON says otherwise, and keep compiled kernels where
     this process does.
     """
-    try:
-        from pyspark.errors import PySparkRuntimeError
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise DataError("engine 'spark' needs PySpark: pip install 'interleaf[spark]'") from None
+    require("spark", "the engine 'spark' needs", "pyspark")
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
     active = SparkSession.getActiveSession()
     if active is not None:
         return active

@@ -10,7 +10,7 @@ from interleaf.errors import InterleafError
 from interleaf.render.charts import Chart, charts
 from interleaf.report.report import Report
 
-NO_CHARTS = "There are no charts: they need the extra, pip install 'interleaf[plots]'. The tables have all numbers."
+NO_CHARTS = "There are no charts: interleaf's extra `plots` is not installed here. The tables have all numbers."
 _REMEMBERED = 4.0  # seconds: a specification takes longer to make than a report
 _MOST = 50
 
