@@ -1,19 +1,21 @@
 """The client for event loops: the one for threads, run in threads.
 
 A request takes a millisecond or a fraction of a second at worst, so a few threads carry thousands of them a second, and
-every promise about outages is kept by the same code. A task that is cancelled leaves its request to end by itself.
+every promise about outages is kept by the same code. The time that a request waits for a thread counts towards its
+time-out. A task that is cancelled leaves its request to end by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from interleaf.client.answers import Answer, Status, Taken
-from interleaf.client.synchronous import Client, Rankings
+from interleaf.client.synchronous import BEGAN, Client, Rankings
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -60,5 +62,10 @@ class AsyncClient:
         await self.close()
 
     async def _run(self, function: Callable[_P, _R], *arguments: _P.args, **options: _P.kwargs) -> _R:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: function(*arguments, **options))
+        began = time.monotonic()
+
+        def run() -> _R:
+            BEGAN.set(began)
+            return function(*arguments, **options)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)

@@ -7,10 +7,11 @@ import ssl
 import threading
 import time
 from collections.abc import Iterable
-from http.client import CannotSendRequest, HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
+from http.client import CannotSendRequest, HTTPException, RemoteDisconnected
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from interleaf.client.deadline import TimedConnection
 from interleaf.errors import ClientError
 
 MOST_IDLE = 32
@@ -40,9 +41,9 @@ class Reply(NamedTuple):
 
 
 class Connections:
-    """Asks one service; a request takes at most `timeout` seconds, and about that long when nobody answers.
+    """Asks one service; a request takes at most `timeout` seconds, from the look-up of the host to the last byte.
 
-    The name of the host is looked up by the system, which has a timeout of its own. Proxies are not looked for.
+    Proxies are not looked for.
     """
 
     def __init__(self, url: str, key: str | None, timeout: float, context: ssl.SSLContext | None = None) -> None:
@@ -70,7 +71,7 @@ class Connections:
     def forget(self) -> None:
         """Leave open connections to whoever else has them: the parent of a fork."""
         self._lock = threading.Lock()
-        self._idle: list[HTTPConnection] = []
+        self._idle: list[TimedConnection] = []
 
     def end(self) -> None:
         """Close what is open, and what is in use as soon as it is answered: the thread of a client may come late."""
@@ -86,43 +87,38 @@ class Connections:
             connection.close()
 
     def ask(
-        self, method: str, path: str, body: bytes | None, fields: Iterable[str], timeout: float | None = None
+        self, method: str, path: str, body: bytes | None, fields: Iterable[str], deadline: float | None = None
     ) -> Reply:
         """One request whose success has these fields; `AwayError` where there is no answer, or one that asks to come
         again, or where something else than the service answered: a proxy, a portal, another program.
 
-        All requests are harmless to repeat, so one that meets a connection which has gone stale is sent again.
+        `deadline` is in seconds of the monotonic clock; None is `timeout` from now. All requests are harmless to
+        repeat, so one that meets a connection which has gone stale is sent again.
         """
-        end = time.monotonic() + (timeout or self._timeout)
         try:
-            reply = self._kept_or_fresh(method, path, body, end)
-        except (OSError, HTTPException, ValueError) as problem:
+            reply = self._kept_or_fresh(method, path, body, deadline or time.monotonic() + self._timeout)
+        except (OSError, HTTPException, ValueError, RecursionError) as problem:
             raise AwayError(f"{type(problem).__name__}: {problem}") from problem
         wanted, data = (set(fields), reply.data) if reply.is_success else ({"code", "message"}, _error(reply.data))
         if not isinstance(data, dict) or not data.keys() >= wanted:
             raise AwayError(f"what answered {reply.status} is not a service of ours")
         return Reply(reply.status, data)
 
-    def _kept_or_fresh(self, method: str, path: str, body: bytes | None, end: float) -> Reply:
+    def _kept_or_fresh(self, method: str, path: str, body: bytes | None, deadline: float) -> Reply:
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         if connection is not None:
             try:
-                return self._asked(connection, method, path, body, end)
+                return self._asked(connection, method, path, body, deadline)
             except _STALE:
                 self.close()  # those that were idle longer are stale, too
-        return self._asked(self._fresh(), method, path, body, end)
+        fresh = TimedConnection(self._host, self._port, self._context)
+        return self._asked(fresh, method, path, body, deadline)
 
-    def _fresh(self) -> HTTPConnection:
-        if self._context is None:
-            return HTTPConnection(self._host, self._port, timeout=self._timeout)
-        return HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
-
-    def _asked(self, connection: HTTPConnection, method: str, path: str, body: bytes | None, end: float) -> Reply:
+    def _asked(self, connection: TimedConnection, method: str, path: str, body: bytes | None, deadline: float) -> Reply:
+        connection.deadline = deadline
         try:
-            _allow(connection, end)
             connection.request(method, self._prefix + path, body, self._headers)
-            _allow(connection, end)
             reply = connection.getresponse()
             text = reply.read()
         except BaseException:
@@ -138,25 +134,12 @@ class Connections:
             raise AwayError(f"the service answered {reply.status}", seconds)
         return Reply(reply.status, json.loads(text))
 
-    def _keep(self, connection: HTTPConnection) -> None:
+    def _keep(self, connection: TimedConnection) -> None:
         with self._lock:
             if len(self._idle) < self._most_idle:
                 self._idle.append(connection)
                 return
         connection.close()
-
-
-def _allow(connection: HTTPConnection, end: float) -> None:
-    """Let the next step take what is left of the time."""
-    left = end - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("the time for this request is over")
-    if connection.sock is None:
-        connection.timeout = left
-        connection.connect()
-        return _allow(connection, end)
-    connection.sock.settimeout(left)
-    return None
 
 
 def _error(data: Any) -> Any:

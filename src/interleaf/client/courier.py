@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from interleaf.client.answers import refusal
+from interleaf.client.breaker import LatencyBreaker
 from interleaf.client.connections import AwayError, Connections, Reply
 from interleaf.client.known import KnownExperiments
 from interleaf.client.spool import Spool
@@ -27,7 +28,10 @@ log = logging.getLogger("interleaf.client")
 
 
 class Courier:
-    """Asks the service for a client; while that is `away`, only this thread tries it, less and less often."""
+    """Asks the service for a client; while that is `away`, only this thread tries it, less and less often.
+
+    The service is away when it does not answer, and when its answers are slow; it is back with a quick answer.
+    """
 
     def __init__(
         self,
@@ -36,29 +40,36 @@ class Courier:
         known: KnownExperiments,
         refresh: float,
         backoff: tuple[float, float],
+        breaker: LatencyBreaker,
     ) -> None:
         self._connections, self._spool, self._known = connections, spool, known
-        self._refresh, self._backoff = refresh, backoff
+        self._refresh, self._backoff, self._breaker = refresh, backoff, breaker
         self._refreshed = -refresh
         self.refused = 0
         self.forget()
 
     def forget(self) -> None:
         """After a fork: threads stay with the parent."""
-        self.away = False
+        self.away, self._is_slow, self._must_rest = False, False, False
+        self._breaker.forget()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._wake, self._ended = threading.Event(), threading.Event()
 
-    def post(self, path: str, body: bytes, fields: Iterable[str]) -> Reply:
+    def post(self, path: str, body: bytes, fields: Iterable[str], since: float, deadline: float) -> Reply:
         """Send for somebody who waits; after a failure nobody waits again until this thread was answered."""
         if self.away:
             raise AwayError("the service was away a moment ago")
         try:
-            return self._connections.ask("POST", path, body, fields)
+            reply = self._connections.ask("POST", path, body, fields, deadline)
         except AwayError as problem:
             self.miss(problem)
             raise
+        if self._breaker.trips(time.monotonic() - since):
+            self._breaker.forget()
+            self._must_rest = True
+            self.miss(AwayError("most of its latest answers were slow"))
+        return reply
 
     def miss(self, problem: Exception) -> None:
         """Take the service for away."""
@@ -96,6 +107,9 @@ class Courier:
         while not self._ended.is_set():
             self._wake.wait(self._idle())
             self._wake.clear()
+            if self._must_rest:  # lists that are spooled meanwhile show whether it is quick again
+                self._must_rest = False
+                self._ended.wait(most)
             try:
                 self._round()
                 pause = self._backoff[0]
@@ -112,18 +126,21 @@ class Courier:
         return max(0.0, due if self._spool.is_empty() else min(due, 1.0))
 
     def _round(self) -> None:
+        self._is_slow = False
         if self.away or time.monotonic() >= self._refreshed + self._refresh:
             for name in self._known.names:
                 self.learn(name)
             self._refreshed = time.monotonic()
         self._deliver()
         self._meet()
+        if self.away:
+            raise AwayError("the service answers slowly")
 
     def _meet(self) -> None:
         """Take the service for back: with the first record that it takes, not with the last of what may be many."""
-        if self.away:
+        if self.away and not self._is_slow:
             log.info("the service is back")
-        self.away = False
+            self.away = False
 
     def _deliver(self) -> None:
         with self._spool.claimed() as is_ours:
@@ -169,7 +186,9 @@ class Courier:
                         self._settle([name], self._ask("POST", EVENTS, json.loads(text)["body"], TAKEN))
 
     def _ask(self, method: str, path: str, body: Any, fields: Iterable[str]) -> Reply:
+        began = time.monotonic()
         reply = self._connections.ask(method, path, None if body is None else json.dumps(body).encode(), fields)
+        self._is_slow = self._breaker.is_slow(time.monotonic() - began)
         if reply.status in KEYLESS:  # keys can be mended
             raise AwayError(f"the service answered {reply.status} to this key", self._backoff[1])
         return reply

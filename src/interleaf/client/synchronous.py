@@ -7,7 +7,9 @@ import logging
 import os
 import secrets
 import ssl
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +18,7 @@ from urllib.parse import quote
 from weakref import WeakSet
 
 from interleaf.client.answers import Answer, Status, Taken, refusal
+from interleaf.client.breaker import LatencyBreaker
 from interleaf.client.connections import AwayError, Connections, Reply
 from interleaf.client.courier import EVENTS, KEYLESS, LISTED, MOST_EVENTS, TAKEN, Courier
 from interleaf.client.known import KnownExperiments, compose
@@ -25,6 +28,7 @@ from interleaf.experiment import Request
 
 Rankings = Mapping[str, Sequence[str] | None]
 log = logging.getLogger("interleaf.client")
+BEGAN: ContextVar[float | None] = ContextVar("BEGAN", default=None)  # when the caller began to wait for this thread
 
 
 class Client:
@@ -34,6 +38,10 @@ class Client:
     would have done, and what it should know is spooled: in the folder `spool`, or in memory, at most `most_spooled`
     records. A thread delivers it, with the times at which it happened, when the service is back. Until then nobody
     waits for the service again. Only wrong use raises: a `ClientError` with the service's words.
+
+    `timeout` is for the whole call, with the look-up of the host, TCP and TLS. With `slow=(0.5, 20)`, the service also
+    counts as away when more than half of the last 20 answers took longer than 0.5 of `timeout`: the thread tries it
+    after `backoff[1]` seconds, and pages wait for it again when it answers quickly. None: only failures count.
     """
 
     def __init__(
@@ -46,13 +54,15 @@ class Client:
         most_spooled: int = 100_000,
         refresh: float = 60.0,
         backoff: tuple[float, float] = (0.5, 15.0),
+        slow: tuple[float, int] | None = (0.5, 20),
         context: ssl.SSLContext | None = None,
     ) -> None:
         folder = None if spool is None else Path(spool)
         self._connections = Connections(url, key, timeout, context)
         self._spool: Spool = MemorySpool(most_spooled) if folder is None else FolderSpool(folder, most_spooled)
         self._known = KnownExperiments(folder)
-        self._courier = Courier(self._connections, self._spool, self._known, refresh, backoff)
+        breaker = LatencyBreaker.of(slow, timeout)
+        self._courier = Courier(self._connections, self._spool, self._known, refresh, backoff, breaker)
         self._timeout, self._is_closed, self._has_worked = timeout, False, False
         if not self._spool.is_empty():  # a process before this one met an outage
             self._courier.wake()
@@ -99,7 +109,7 @@ class Client:
             self._courier.wake(soon=True)
         try:
             path = f"/v1/experiments/{quote(experiment, safe='')}/interleave"
-            reply = self._courier.post(path, _encoded(body), LISTED)
+            reply = self._post(path, body, LISTED)
         except AwayError:
             return self._composed(experiment, request, body)
         if reply.is_success:
@@ -132,7 +142,8 @@ class Client:
         """
         self._check_open()
         try:
-            reply = self._connections.ask(method, path, None if body is None else _encoded(body), (), timeout)
+            deadline = _since() + timeout
+            reply = self._connections.ask(method, path, None if body is None else _encoded(body), (), deadline)
         except AwayError as problem:
             raise ClientError(f"the service is away: {problem}") from None
         if not reply.is_success:
@@ -170,6 +181,10 @@ class Client:
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClientError("this client is closed; make another")
+
+    def _post(self, path: str, body: dict[str, Any], fields: Iterable[str]) -> Reply:
+        since = _since()
+        return self._courier.post(path, _encoded(body), fields, since, since + self._timeout)
 
     def _answered(self, experiment: str, reply: Reply) -> Answer:
         data = reply.data
@@ -217,7 +232,7 @@ class Client:
         try:
             if not self._spool.is_empty():
                 raise AwayError("earlier records come first")
-            reply = self._courier.post(EVENTS, _encoded({"events": events}), TAKEN)
+            reply = self._post(EVENTS, {"events": events}, TAKEN)
         except AwayError:
             return self._spooled(events)
         if reply.is_success:
@@ -253,6 +268,10 @@ def _forget_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
+
+
+def _since() -> float:
+    return BEGAN.get() or time.monotonic()
 
 
 def _now() -> str:
