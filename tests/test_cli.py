@@ -17,7 +17,7 @@ from interleaf.methods.table import METHODS
 
 VERBS = (
     *("methods", "interleave", "credit", "audit", "simulate", "reproduce"),
-    *("analyze", "plan", "learn", "caption", "reuse", "import", "export", "serve", "keys", "demo"),
+    *("analyze", "plan", "learn", "caption", "reuse", "import", "export", "serve", "keys", "store", "demo"),
 )
 RANKINGS = {"production": ["d4", "d1", "d7"], "candidate": ["d1", "d9", "d4"]}
 HEAVY = ("numba", "llvmlite", "scipy", "pyarrow")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from interleaf import __version__
-from interleaf.cli import caption, demo, learn, lists, logs, reuse, serve, studies, transfer
+from interleaf.cli import caption, demo, learn, lists, logs, reuse, serve, store, studies, transfer
 from interleaf.errors import InterleafError
 
 
@@ -178,6 +178,13 @@ VERBS = (
         "interleaf keys add ingest --label 'search page'",
         serve.keys_options,
         serve.run_keys,
+    ),
+    Verb(
+        "store",
+        "the store of the live service: back it up",
+        "interleaf keys add admin --store live.sqlite && interleaf store backup copy.sqlite --store live.sqlite",
+        store.store_options,
+        store.run_store,
     ),
     Verb(
         "demo",

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from interleaf.errors import InterleafError
+
+if TYPE_CHECKING:
+    from interleaf.store.sql import SqlStore
 
 STORE = "interleaf.sqlite"
 
 
-def _store_option(parser: argparse.ArgumentParser) -> None:
+def store_option(parser: argparse.ArgumentParser) -> None:
+    """The option that names a store."""
     default = os.environ.get("INTERLEAF_STORE", STORE)
     parser.add_argument(
         "--store",
@@ -25,7 +31,7 @@ def _store_option(parser: argparse.ArgumentParser) -> None:
 
 def serve_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf serve`."""
-    _store_option(parser)
+    store_option(parser)
     parser.add_argument("--host", default="127.0.0.1", help="address; others than this machine's need keys")
     parser.add_argument("--port", type=int, default=8080, help="default: %(default)s")
     parser.add_argument("--workers", type=int, default=1, help="processes; several share a PostgreSQL (%(default)s)")
@@ -42,22 +48,46 @@ def run_serve(options: argparse.Namespace) -> int:
     from interleaf.serve.run import Place, serve
     from interleaf.serve.settings import Settings
 
-    secret = None
-    if options.unit_secret_file is not None:
-        try:
-            secret = options.unit_secret_file.read_bytes().strip()[:64]
-        except OSError as error:
-            raise InterleafError(f"cannot read {options.unit_secret_file}: {error.strerror}") from None
-        if len(secret) < 16:
-            raise InterleafError(f"{options.unit_secret_file} holds {len(secret)} bytes; a secret has at least 16")
     settings = Settings(
         requests_per_second=options.most_requests,
-        unit_secret=secret,
+        unit_secret=None if options.unit_secret_file is None else read_secret(options.unit_secret_file),
         queries=options.queries,
         retention_days=options.retention_days,
     )
     serve(Place(options.store, options.host, options.port, options.workers), settings)
     return 0
+
+
+def read_secret(path: Path) -> bytes:
+    """The secret in a file; a warning if other users can open it."""
+    from interleaf.store.files import exposure
+
+    try:
+        secret = path.read_bytes().strip()[:64]
+        warn(exposure(path))
+    except OSError as error:
+        raise InterleafError(f"cannot read {path}: {error.strerror}") from None
+    if len(secret) < 16:
+        raise InterleafError(f"{path} holds {len(secret)} bytes; a secret has at least 16")
+    return secret
+
+
+def warn(warning: str | None) -> None:
+    """Print a warning, if there is one."""
+    if warning is not None:
+        print(f"interleaf: warning: {warning}", file=sys.stderr)
+
+
+def open_store(address: str, create: bool = False) -> SqlStore:
+    """The store at an address, with its warnings; one that is not there is refused, unless it may be made."""
+    from interleaf.store import opened
+
+    if not create and "://" not in address and not Path(address).exists():
+        raise InterleafError(f"there is no store {address}; give the one that the service has, as --store PATH")
+    store = opened(address)
+    for warning in store.warnings():
+        warn(warning)
+    return store
 
 
 def keys_options(parser: argparse.ArgumentParser) -> None:
@@ -66,28 +96,23 @@ def keys_options(parser: argparse.ArgumentParser) -> None:
     add = actions.add_parser("add", help="make a key and print its secret, this once")
     add.add_argument("role", choices=("ingest", "read", "admin"))
     add.add_argument("--label", default="", help="what it is for")
+    add.add_argument("--out", type=Path, metavar="FILE", help="write the secret to a new file that only you can read")
     every = actions.add_parser("list", help="all keys, without their secrets")
     revoke = actions.add_parser("revoke", help="let a key open nothing any more")
     revoke.add_argument("id", help="as `interleaf keys list` shows it")
     for action in (add, every, revoke):
-        _store_option(action)
+        store_option(action)
 
 
 def run_keys(options: argparse.Namespace) -> int:
     """Make, list or revoke keys, in the store itself."""
-    from interleaf.store import opened
     from interleaf.tables import Table
 
-    if options.action != "add" and "://" not in options.store and not Path(options.store).exists():
-        raise InterleafError(f"there is no store {options.store}; give the one that the service has, as --store PATH")
-    store = opened(options.store)
+    store = open_store(options.store, create=options.action == "add")
     now = time.time_ns() // 1000
     try:
         if options.action == "add":
-            key, secret = store.add_key(options.role, options.label or options.role, now)
-            print(secret, flush=True)
-            if sys.stdout.isatty():  # a pipe or a file gets the secret alone
-                print(f"key {key.id}, role {key.role}; the line above is shown this once")
+            _add_key(store, options, now)
         elif options.action == "revoke":
             if not store.revoke(options.id, now):
                 raise InterleafError(f"there is no key {options.id!r} that is not revoked; see interleaf keys list")
@@ -99,3 +124,31 @@ def run_keys(options: argparse.Namespace) -> int:
     finally:
         store.close()
     return 0
+
+
+def _add_key(store: SqlStore, options: argparse.Namespace, now: int) -> None:
+    from interleaf.store.files import create_private
+
+    if options.out is not None:
+        try:
+            create_private(options.out)  # before there is a key, whose secret is shown once
+        except FileExistsError:
+            raise InterleafError(f"there is a file {options.out} already; give another --out") from None
+    key, secret = store.add_key(options.role, options.label or options.role, now)
+    if options.out is not None:
+        options.out.write_text(f"{secret}\n", encoding="ascii")
+        print(f"key {key.id}, role {key.role}; its secret is in {options.out}, which only you can read")
+        return
+    print(secret, flush=True)
+    if sys.stdout.isatty():  # a pipe or a file gets the secret alone
+        print(f"key {key.id}, role {key.role}; the line above is shown this once")
+    elif _is_exposed_file(sys.stdout):
+        warn("other users of this machine can open the file that the key went to; chmod 600 it, or use --out FILE")
+
+
+def _is_exposed_file(stream: TextIO) -> bool:
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except OSError:  # no file of the system
+        return False
+    return stat.S_ISREG(mode) and bool(mode & 0o077)

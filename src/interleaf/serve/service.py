@@ -84,6 +84,8 @@ class Service:
 
     async def start(self) -> None:
         """Compile what running experiments need before the first request, and begin to fold."""
+        for warning in await asyncio.to_thread(self.store.warnings):
+            log.warning(warning)
         for stored in await asyncio.to_thread(self.store.experiments):
             if stored.state == RUNNING:
                 await asyncio.to_thread(warmed, stored.settings)

@@ -3,6 +3,7 @@
 contract.py      what every store promises
 opening.py       opened: a store by its address
 sql.py           the store in SQL, over any database
+files.py         files that only their owner can read
 database.py      what a database is to it; sqlite.py, postgres.py
 tables.py        tables, and the steps that made them
 experiments.py   drafts, versions, states, history

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -112,6 +113,12 @@ class Store(Protocol):
     """Where a service keeps everything."""
 
     def close(self) -> None: ...
+
+    def warnings(self) -> list[str]:
+        """What the operator should mend, each with its remedy, such as a file that other users can open."""
+
+    def back_up(self, path: Path) -> None:
+        """Write a consistent copy to a new file that only its owner can read; others may write meanwhile."""
 
     def check(self) -> None:
         """Whether it answers and can write; else `StoreError`."""

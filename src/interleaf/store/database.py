@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 Row = tuple[Any, ...]
@@ -74,5 +75,11 @@ class Database(Protocol):
 
     def among(self, values: Sequence[str]) -> Any:
         """Texts as the value of `{among}`."""
+
+    def warnings(self) -> list[str]:
+        """What the operator should mend, each with its remedy."""
+
+    def back_up(self, path: Path) -> None:
+        """Write a consistent copy to a new file that only its owner can read."""
 
     def close(self) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -90,6 +91,12 @@ class Postgres:
 
     def among(self, values: Sequence[str]) -> list[str]:
         return list(values)
+
+    def warnings(self) -> list[str]:
+        return []
+
+    def back_up(self, path: Path) -> None:
+        raise DataError("this store is in PostgreSQL; back it up with pg_dump --format=custom")
 
     def close(self) -> None:
         self._pool.close()

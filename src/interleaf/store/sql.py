@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +37,12 @@ class SqlStore:
 
     def close(self) -> None:
         self._database.close()
+
+    def warnings(self) -> list[str]:
+        return self._database.warnings()
+
+    def back_up(self, path: Path) -> None:
+        self._database.back_up(path)
 
     def check(self) -> None:
         with self._database.writing() as transaction:

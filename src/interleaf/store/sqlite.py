@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from typing import Any, ClassVar
 
 from interleaf.errors import DataError, StoreError
 from interleaf.store.database import Row, Table
+from interleaf.store.files import create_private, exposure
 
 MOST_AT_ONCE = 500  # rows of a statement; SQLite takes 32,766 values
 WAIT = 5.0  # seconds for another process that writes
@@ -41,6 +43,10 @@ class SQLite:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        if not path.parent.is_dir():
+            raise DataError(f"there is no folder {path.parent} for the store; make it first")
+        with suppress(FileExistsError):
+            create_private(path)  # the files that SQLite puts beside it get the same mode
         self._writing = Lock()
         self._readers: list[sqlite3.Connection] = []
         self._is_closed = False
@@ -48,9 +54,8 @@ class SQLite:
 
     def _connection(self) -> sqlite3.Connection:
         with _told():
-            if not self._path.parent.is_dir():
-                raise DataError(f"there is no folder {self._path.parent} for the store; make it first")
-            connection = sqlite3.connect(self._path, WAIT, isolation_level=None, check_same_thread=False)
+            address = f"{self._path.absolute().as_uri()}?mode=rw"  # never make a file anew, with the umask's mode
+            connection = sqlite3.connect(address, WAIT, isolation_level=None, check_same_thread=False, uri=True)
             try:
                 for setting in _SETTINGS:
                     connection.execute(setting)
@@ -68,6 +73,12 @@ class SQLite:
 
     @contextmanager
     def reading(self) -> Iterator[_Transaction]:
+        with self._reader() as reader, _told(), _ended(reader, "BEGIN") as transaction:
+            yield transaction
+
+    @contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection that nobody else uses meanwhile."""
         try:
             reader = self._readers.pop()
         except IndexError:
@@ -75,8 +86,7 @@ class SQLite:
                 raise StoreError("the store is away: it was closed; open it again") from None
             reader = self._connection()
         try:
-            with _told(), _ended(reader, "BEGIN") as transaction:
-                yield transaction
+            yield reader
         finally:
             self._readers.append(reader)
             if self._is_closed:  # meanwhile
@@ -99,6 +109,26 @@ class SQLite:
 
     def among(self, values: Sequence[str]) -> str:
         return json.dumps(values)
+
+    def warnings(self) -> list[str]:
+        beside = (self._path.with_name(self._path.name + ending) for ending in ("-wal", "-shm"))
+        warning = exposure(self._path, *beside)
+        return [] if warning is None else [warning]
+
+    def back_up(self, path: Path) -> None:
+        """Without free pages, so that a backup holds no rows that were deleted before."""
+        try:
+            create_private(path)
+        except FileExistsError:
+            raise DataError(f"there is a file {path} already; give the backup another name") from None
+        try:
+            with self._reader() as reader, _told():
+                reader.execute("VACUUM INTO ?", (str(path),))
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        except BaseException:
+            path.unlink()
+            raise
 
     def close(self) -> None:
         with self._writing:
