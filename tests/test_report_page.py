@@ -57,7 +57,9 @@ def test_the_page_has_the_verdict_then_health_then_the_numbers(name: str) -> Non
     order = [section.name for section in lay_out(EXAMPLES[name]).sections]
     drawn = [part for part in order if part in outline.sections]
     assert outline.sections == drawn
-    assert outline.sections[:2] == ["health", "comparisons"]
+    leaderboard = ["standing"] if EXAMPLES[name].standing is not None else []
+    first = ["health", *leaderboard, "comparisons"]
+    assert outline.sections[: len(first)] == first
     assert outline.sections[-2:] == ["input", "reading"]
     page = page_of(name)
     assert page.index('<p class="sentence">') < page.index('<section id="health">')
@@ -66,7 +68,18 @@ def test_the_page_has_the_verdict_then_health_then_the_numbers(name: str) -> Non
 def test_the_full_order_is_that_of_a_reader() -> None:
     tables = ["tests", "arms", "slots", "neutrality", "segments", "input", "reading"]
     assert Outline(page_of("healthy")).sections == ["health", "comparisons", "over_time", "outcomes", *tables]
-    assert Outline(page_of("with_cycle")).sections[3:6] == ["outcomes", "tests", "standing"]
+    assert Outline(page_of("with_cycle")).sections[:3] == ["health", "standing", "comparisons"]
+
+
+def test_of_many_rankers_only_the_leaderboard_is_open() -> None:
+    page = lay_out(EXAMPLES["with_cycle"])
+    assert {section.name for section in page.sections if not section.closed} == {
+        *("health", "standing", "input", "reading")
+    }
+    assert not any(section.closed for section in lay_out(EXAMPLES["healthy"]).sections)
+    closed = [section for section in page_of("with_cycle").split("<section ") if "<summary>Show comparisons" in section]
+    assert len(closed) == 1
+    assert closed[0].index("<details>") < closed[0].index("<table")
 
 
 @pytest.mark.parametrize(("name", "tone"), [("healthy", "winner"), ("undecided", "even"), ("broken", "untrusted")])
@@ -129,7 +142,6 @@ def test_every_figure_that_is_missing_has_its_reason_on_every_rendering() -> Non
             assert f"{REASON} ({name})" in rendered
         assert f"no strength: {REASON}" in rendered
         assert f"no interval: {REASON}" in rendered
-        assert f"no condorcet: {REASON}" in rendered
         assert "No value, difference, interval, p for clicks per query of interleaved: no query was logged." in rendered
 
 

@@ -135,8 +135,18 @@ def test_it_goes_to_standard_output_unless_told_otherwise(capsys: pytest.Capture
 
 def test_of_many_pairs_the_text_shows_some_and_says_so() -> None:
     text = to_text(very_many())
-    assert "Shown are 40 of 780 comparisons, and 740 are left out; the JSON form holds all of them." in text
-    assert text.count(" over ranker-") == 40
+    assert "Shown are 39 of 780 comparisons, and 741 are left out; the JSON form holds all of them." in text
+    assert text.count("ranker-00 over ranker-") == text.count(" over ranker-") == 39
+    assert to_text(very_many(control="ranker-07")).count("ranker-07 ") >= 39  # the control's pairs, and its place
+
+
+def test_the_leaderboard_comes_before_the_pairs_and_counts_them() -> None:
+    text = to_text(very_many())
+    lines = text.split("\n")
+    (start,) = [place for place, line in enumerate(lines) if line.startswith("ranker ") and "beats" in line]
+    assert start < next(place for place, line in enumerate(lines) if line.startswith("comparison "))
+    for line in lines[start + 2 : start + 42]:
+        assert sum(map(int, line.split()[1:4])) == 39
 
 
 def test_names_are_short_and_differ() -> None:

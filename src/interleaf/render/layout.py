@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from interleaf.render import sections
 from interleaf.render.figures import Names, count, several, share
@@ -26,11 +26,11 @@ READING = (
     "A dash is a figure that could not be computed; the reason stands below its table.",
 )
 NUMBERS = (
+    sections.standing,
     sections.comparisons,
     sections.over_time,
     sections.outcomes,
     sections.other_tests,
-    sections.standing,
     sections.arms,
     sections.slots,
     sections.neutrality,
@@ -59,14 +59,14 @@ def lay_out(report: Findings, brief: bool = False) -> Page:
     """Everything a report says, in the order in which one should read it; in brief, comparisons and segments."""
     names = Names(report.rankers)
     if brief:
-        more = [sections.segments(report, names), sections.arms(report, names) if not report.comparisons else None]
-        numbers = [sections.comparisons(report, names, brief), *(section for section in more if section is not None)]
-        parts = [_health(report, names, brief), *numbers, *_dropped(report, names)]
+        arms = sections.arms(report, names) if not report.comparisons else None
+        compared = sections.comparisons(report, names, brief)
+        numbers = [sections.standing(report, names), compared, sections.segments(report, names), arms]
+        parts = [_health(report, names, brief), *filter(None, numbers), *_dropped(report, names)]
     else:
-        numbers = [section for make in NUMBERS if (section := make(report, names)) is not None]
         parts = [
             _health(report, names),
-            *numbers,
+            *_numbers(report, names),
             _input(report, names),
             Section("reading", "How to read this", READING),
         ]
@@ -75,6 +75,14 @@ def lay_out(report: Findings, brief: bool = False) -> Page:
     reasons = tuple(map(names.within, verdict.why))
     title = f"{names.within(report.experiment)}, version {report.version}"
     return Page(title, tone, names.within(verdict.sentence), reasons, _facts(report), tuple(parts))
+
+
+def _numbers(report: Findings, names: Names) -> Iterator[Section]:
+    """The parts with numbers; of many rankers, only the leaderboard is open."""
+    for make in NUMBERS:
+        section = make(report, names)
+        if section is not None:
+            yield replace(section, closed=report.standing is not None and section.name != "standing")
 
 
 def _dropped(report: Findings, names: Names) -> list[Section]:

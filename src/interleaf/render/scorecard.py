@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from interleaf.render.figures import Names, count, probability, signed, span
 from interleaf.render.grid import Grid
-from interleaf.report.record import Comparison, Findings, Point
+from interleaf.report.record import Comparison, Findings, Point, winners
 
 MOST_ROWS = 40
 MOST_FOLLOWED = 6  # pairs over time
@@ -80,6 +81,25 @@ def shown(report: Findings) -> tuple[Comparison, ...]:
     if len(every) > MOST_ROWS and report.control is not None:
         every = tuple(pair for pair in every if report.control in (pair.first, pair.second)) or every
     return furthest(every, lambda pair: pair)
+
+
+def shown_in_brief(report: Findings) -> tuple[Comparison, ...]:
+    """All pairs; of many rankers, those with the control, or without one, those with the leader."""
+    if report.standing is None:
+        return shown(report)
+    centre = report.control or report.standing.strengths[0].ranker
+    pairs = tuple(pair for pair in report.comparisons if centre in (pair.first, pair.second))
+    return pairs[:MOST_ROWS] or shown(report)
+
+
+def wins_and_losses(report: Findings) -> tuple[Counter[str], Counter[str]]:
+    """How many other rankers each ranker beats, and how many it loses to, corrected for all pairs together."""
+    wins, losses = Counter[str](), Counter[str]()
+    for pair, winner in zip(report.comparisons, winners(report.comparisons, report.confidence), strict=True):
+        if winner is not None:
+            wins[winner] += 1
+            losses[pair.second if winner == pair.first else pair.first] += 1
+    return wins, losses
 
 
 def furthest(things: Sequence[Thing], comparison_of: Callable[[Thing], Comparison]) -> tuple[Thing, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from interleaf.render.figures import Names, count, moment, probability, share, signed, span
-from interleaf.render.grid import UNKNOWN, Grid, why, written
+from interleaf.render.grid import Grid, why, written
 from interleaf.render.scorecard import (
     MOST_ROWS,
     brief_figures,
@@ -18,6 +18,8 @@ from interleaf.render.scorecard import (
     other_figures,
     pair_label,
     shown,
+    shown_in_brief,
+    wins_and_losses,
 )
 from interleaf.report.record import Findings
 from interleaf.tables import Table
@@ -25,7 +27,10 @@ from interleaf.tables import Table
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: words, then tables, then why figures are missing. `folded`: its tables may be."""
+    """A part of the page: words, then tables, then why figures are missing.
+
+    `folded`: its tables may be folded. `closed`: all of it is, until a reader opens it.
+    """
 
     name: str
     title: str
@@ -33,6 +38,7 @@ class Section:
     tables: tuple[Table, ...] = ()
     reasons: tuple[str, ...] = ()
     folded: bool = False
+    closed: bool = False
 
 
 def _section(name: str, title: str, words: tuple[str, ...], grids: list[Grid], names: Names, folded: bool) -> Section:
@@ -43,7 +49,7 @@ def _section(name: str, title: str, words: tuple[str, ...], grids: list[Grid], n
 
 def comparisons(report: Findings, names: Names, brief: bool = False) -> Section:
     """The scorecard; in brief, as much of it as fits a terminal."""
-    rows = [(pair_label(pair, names), pair) for pair in shown(report)]
+    rows = [(pair_label(pair, names), pair) for pair in (shown_in_brief(report) if brief else shown(report))]
     if not rows:
         return Section("comparisons", "Comparisons", ("Nothing was compared.",))
     words = left_out("Shown are", len(rows), len(report.comparisons), "comparisons")
@@ -90,25 +96,26 @@ def outcomes(report: Findings, names: Names) -> Section | None:
 
 
 def standing(report: Findings, names: Names) -> Section | None:
-    """Many rankers: who is ahead of all, who is how strong, and what goes round in a circle."""
+    """The leaderboard of many rankers: whom each one beats, its strength, and every cycle by name."""
     found = report.standing
     if found is None:
         return None
-    if found.condorcet is not None:
-        words = [f"By the estimates, {names[found.condorcet]} is ahead of every other ranker."]
-    else:
-        reason = found.reasons.get("condorcet", UNKNOWN).rstrip(".")
-        words = [names.within(f"By the estimates, no ranker is ahead of every other one: {reason}.")]
+    words = [
+        "Beats, loses to and undecided count the other rankers, with the correction for all pairs together. "
+        "Strength compares all rankers on one scale, on which their mean is 0."
+    ]
     for cycle in found.cycles:
         steps = zip(cycle, (*cycle[1:], cycle[0]), strict=True)
         words.append(f"A cycle: {', '.join(f'{names[one]} over {names[other]}' for one, other in steps)}.")
-    grid = Grid("standing", "", ["ranker"], ("Copeland score", "strength", "interval"))
+    grid = Grid("standing", "", ["ranker"], ("beats", "loses to", "undecided", "strength", "interval"))
     strength = found.reasons.get("strength", "")  # without which there is no interval either
+    wins, losses = wins_and_losses(report)
     for place in found.strengths:
-        name, score = names[place.ranker], f"{place.copeland:+d}" if place.copeland else "0"
-        figures = score, written(signed, place.strength), written(span, place.interval)
+        name, won, lost = names[place.ranker], wins[place.ranker], losses[place.ranker]
+        counts = (count(number) for number in (won, lost, len(report.rankers) - 1 - won - lost))
+        figures = *counts, written(signed, place.strength), written(span, place.interval)
         grid.add(name, name, *figures, reasons=found.reasons, reason=strength)
-    return _section("standing", "Who is ahead of whom", tuple(words), [grid], names, folded=False)
+    return _section("standing", "Leaderboard", tuple(words), [grid], names, folded=False)
 
 
 def arms(report: Findings, names: Names) -> Section | None:

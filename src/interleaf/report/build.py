@@ -177,6 +177,11 @@ def _notes(tally: Tally, settings: Settings) -> tuple[str, ...]:
             f"The log has no ranks, so lists were scored by {about.scheme}: clicks on what all rankers show alike "
             "count, and add noise. Log ranks or rankings to leave them out."
         )
+    if len(about.rankers) > 2 and resolve(about.composed or about.method).method.name == "team_draft":
+        notes.append(
+            f"Lists of {len(about.rankers)} rankers were drawn by team_draft. With many rankers, pairwise_preference "
+            "made fewer errors (O17, and our own run of that study): consider it for the next experiment."
+        )
     if tally.segments:
         notes.append(
             f"{len(tally.segments)} segments were looked at, each for one look: where there is no difference, a share "
