@@ -68,19 +68,22 @@ def truth_of(people: People) -> float:
 @pytest.mark.parametrize("people", [impatient, attracted])
 def test_intervals_hold_the_truth(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(robust_module, "FEWEST_DRAWN", 2 * ROWS)
-    truth, held = truth_of(people), Counter[str]()
+    truth, held, printed = truth_of(people), Counter[str](), Counter[str]()
     values: dict[str, list[float]] = {}
     for seed in range(RUNS):
         view = View(NEW, SCORER, K)
         found: Reused = reused(Kept([old_of(people, seed)], view, Counter()), view, Borrowed(()), seed=seed)
         for one in found.estimates:
-            if one.value is not None and one.interval is not None:
+            if one.value is not None:
                 values.setdefault(one.estimator, []).append(one.value)
+            if one.interval is not None:
+                printed[one.estimator] += 1
                 held[one.estimator] += one.interval[0] <= truth <= one.interval[1]
     for name in ("PI+IS+MA", "PI+IS+MA, self-normalised", "PI+DR"):
-        assert held[name] >= FEWEST, (name, held)
+        assert printed[name] >= 80, (name, printed)
+        assert printed[name] - held[name] <= RUNS - FEWEST, (name, held)
     spread = {name: float(np.std(found)) for name, found in values.items()}
     error = {name: float(np.sqrt(np.mean((np.array(found) - truth) ** 2))) for name, found in values.items()}
-    assert held["PI+MA"] < FEWEST
+    assert printed["PI+MA"] == 0
     assert abs(np.mean(values["PI+IS+MA"]) - truth) < 5 * spread["PI+IS+MA"] / np.sqrt(RUNS)
     assert error["PI+DR"] < min(error[name] for name in ("PI+MA", "PI+IS+MA"))

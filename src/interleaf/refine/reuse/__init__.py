@@ -9,6 +9,7 @@ looks.py     how they were looked at
 chances.py   list probabilities of many impressions
 outcomes.py  what an old list and its clicks say of new rankers
 sums.py      weighted outcomes by bucket of units
+support.py   what lists that the log could not show may add
 model.py     a click model of the log
 prior.py     what it takes hardly shown documents for
 foresee.py   what it expects of lists

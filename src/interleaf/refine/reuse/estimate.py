@@ -90,7 +90,7 @@ def reused(
     has_joint = scorer.independent and not looks.unowned
     weigher = Weigher(new, scorer, robust, has_joint, looks.group_of, clip, ("reuse", seed))
     weighings = lists.summed(weigher.empty(), weigher.add)
-    return reported(Found(looks, weighings, robust), new.rankers, scorer, borrowed, confidence)
+    return reported(Found(looks, weighings, robust, view.longest), new.rankers, scorer, borrowed, confidence)
 
 
 def _method(survey: Survey) -> str:

@@ -49,6 +49,12 @@ class Scorer:
     def columns(self) -> int:
         return self.rankers if self.linear else self.rankers * (self.rankers - 1) // 2
 
+    def bound(self, longest: int) -> float | None:
+        """The largest score of a list of so many documents; None for inverse propensities, which have no useful one."""
+        if not self.chosen.method.owners_given_list:
+            return None
+        return float(longest) if self.scheme.form == forms.CLICK else 1.0
+
     def __call__(self, impressions: Impression, counts: Array, clicks: Array) -> Array:
         """Scores `[row, column]`."""
         if not len(counts):

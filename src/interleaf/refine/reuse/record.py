@@ -43,8 +43,9 @@ class Reused:
 
     `answers` are those of the estimator to go by, a pair each; `doubt` says why their intervals, which are of chance,
     may hold the truth less often than `confidence` says; `known` is the share of places in new lists that hold a
-    document which the old log shows for its query; `plans[(first, second)]` is a live experiment that would find what
-    was estimated, or the reason that there is none.
+    document which the old log shows for its query; `supported` is the share of the new rankers' lists that the log
+    could have shown, None where its methods can show every list; `plans[(first, second)]` is a live experiment that
+    would find what was estimated, or the reason that there is none.
     """
 
     rankers: tuple[str, ...]
@@ -58,6 +59,8 @@ class Reused:
     estimates: tuple[Estimated, ...]
     weights: Mapping[str, Weights]
     known: float | None
+    supported: float | None
+    supported_interval: Interval | None
     answers: tuple[Estimated, ...]
     doubt: str
     plans: Mapping[tuple[str, str], Planned | str]
@@ -120,7 +123,7 @@ class Reused:
             figures = _signed(one.value), _span(one.interval), _chance(one.adjusted_p_value)
             rows.append((one.estimator, f"{one.first} over {one.second}", *figures, one.reason or None))
         interval = f"{100 * self.confidence:g} % interval"
-        columns = ("estimator", "pair", "estimate", interval, "adjusted p", "why not")
+        columns = ("estimator", "pair", "estimate", interval, "adjusted p", "why no interval")
         return Table("estimates", "Estimates", columns, tuple(rows), columns[2:5])
 
     @property
@@ -166,14 +169,21 @@ def _sentence(one: Estimated, found: Reused) -> str:
     pair = f"{one.first} and {one.second}"
     if one.value is None:
         return f"Nothing can be said of {pair}: {one.reason}."
+    if one.interval is None and found.supported is not None:
+        return f"Which of {pair} people would prefer cannot be told from this log: {one.reason}."
     if one.interval is None:
         return f"{pair}: {one.value:+.3f} by {one.estimator}, and no interval: {one.reason}."
     span = f"between {_signed(one.interval[0])} and {_signed(one.interval[1])} {_sureness(one, found)}"
     winner = one.winner(found.confidence)
-    if winner is None:
+    if found.supported is not None:
+        span = f"{one.first} over {one.second} lies {span}"
+        if winner is None:
+            return f"Which of {pair} people would prefer cannot be told from this log: {span}."
+    elif winner is None:
         return f"The old impressions do not tell {pair} apart: {one.value:+.3f}, {span}."
-    loser = one.second if winner == one.first else one.first
-    return f"People would prefer {winner} to {loser}: {one.first} over {one.second} is {one.value:+.3f}, {span}."
+    else:
+        span = f"{one.first} over {one.second} is {one.value:+.3f}, {span}"
+    return f"People would prefer {winner} to {one.second if winner == one.first else one.first}: {span}."
 
 
 def _sureness(one: Estimated, found: Reused) -> str:

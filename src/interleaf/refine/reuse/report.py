@@ -10,6 +10,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.methods.arrays import pairs
+from interleaf.methods.table import resolve
 from interleaf.planning import Planned, plan
 from interleaf.refine.reuse.borrowed import Borrowed
 from interleaf.refine.reuse.looks import Looks
@@ -17,8 +18,9 @@ from interleaf.refine.reuse.old import NOT_RANKED
 from interleaf.refine.reuse.outcomes import Scorer
 from interleaf.refine.reuse.record import Estimated, Reused
 from interleaf.refine.reuse.robust import Robust
-from interleaf.refine.reuse.sums import Weights
-from interleaf.refine.reuse.weigh import JOINT, UNWEIGHTED, WEIGHTED, Weighings
+from interleaf.refine.reuse.sums import Weighted, Weights
+from interleaf.refine.reuse.support import bounded, is_same, supported, without_interval
+from interleaf.refine.reuse.weigh import CLIPPED, JOINT, UNWEIGHTED, WEIGHTED, Weighings
 from interleaf.stats import compare, power
 from interleaf.stats.compare import Estimate
 from interleaf.stats.multiplicity import holm
@@ -28,7 +30,15 @@ NO_OWNERS = "the owners that were drawn are not logged, or of fewer or more rank
 NO_CLICK = "no click: a click model has nothing to learn from"
 UNSEEN = "the log shows none of the documents that the new rankers would"
 NO_MODEL = "what a click model expects is known for schemes binary and click, not for normalized"
+BIASED = "biased: not an estimate of the new rankers' preference"
+CLIPPED_AWAY = "biased: clipping took weight away"
+PART_ONLY = "it is of the lists that the log could show alone"
+TOO_FEW = "fewer than {} effective impressions"
+UNCOVERED = "weights do not average 1: the old lists do not cover what the new rankers would show"
+UNTESTED = "the log's methods show few lists: nothing tests the click model on others"
+NOT_IDENTIFIED = "it cannot be planned: the log does not say how large the difference is."
 HANDFUL, FEW = 10, 100  # effective impressions
+MIN_PLANNED = 0.95  # of the new rankers' lists, the share that the log could show
 SEEN, LOOKS = 0.9, 5  # of new lists' places, the share that the log knows; impressions for each query
 MOST_OUTSIDE = 0.5  # of the impressions, the share of queries that are not ranked
 TOO_LITTLE = "the log knows too little of what the new rankers would show"
@@ -41,11 +51,18 @@ class Found(NamedTuple):
     looks: Looks
     weighings: Weighings
     robust: Robust | None
+    longest: int
 
     @property
     def known(self) -> float | None:
         """The share of places in new lists that hold a document which the log shows for the query."""
         return self.weighings.foreseen.known_share if self.weighings.foreseen is not None else None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether some lists come from methods that cannot show every list, and the new rankers are not theirs."""
+        methods = [resolve(method).method for method, count in self.looks.methods.items() if count]
+        return not all(method.claims.reusable for method in methods) and not is_same(self.weighings.sums[WEIGHTED])
 
 
 def reported(found: Found, rankers: tuple[str, ...], scorer: Scorer, borrowed: Borrowed, confidence: float) -> Reused:
@@ -53,9 +70,10 @@ def reported(found: Found, rankers: tuple[str, ...], scorer: Scorer, borrowed: B
     named = [(rankers[one], rankers[other]) for one, other in zip(*pairs(len(rankers)), strict=True)]
     names, by_pair = _names(scorer), zip(*_told(found, scorer, named, confidence), strict=True)
     estimates = [one for of_pair in by_pair for one in of_pair]
-    best = names["robust"] if found.robust is not None else names["normalized"]
-    answers = tuple(one for one in estimates if one.estimator == best)
-    sums, looks, known = found.weighings.sums, found.looks, found.known
+    by_model = found.robust is not None and not found.is_limited
+    answers = tuple(one for one in estimates if one.estimator == names["robust" if by_model else "weighted"])
+    sums, looks, known = found.weighings.sums, found.looks, found.known if by_model else None
+    share = supported(sums[WEIGHTED], confidence) if found.is_limited else None
     weights = {names[kind]: one.described for kind, one in sums.items() if one.impressions.any()}
     return Reused(
         rankers=rankers,
@@ -68,13 +86,16 @@ def reported(found: Found, rankers: tuple[str, ...], scorer: Scorer, borrowed: B
         confidence=confidence,
         estimates=tuple(estimates),
         weights=weights,
-        known=known,
+        known=found.known,
+        supported=share.value if share is not None else None,
+        supported_interval=share.interval if share is not None else None,
         answers=answers,
         doubt=TOO_LITTLE if known is not None and _is_thin(looks, known) else "",
         plans={pair: _plan(found, scorer, place, answers[place], confidence) for place, pair in enumerate(named)},
         warnings=(
             *_missing(looks, borrowed),
-            *_warnings(sums[WEIGHTED].described, looks.clicked, known),
+            *_unsupported(share),
+            *_warnings(sums[WEIGHTED].described, looks.clicked, known, found.is_limited),
             *_sparse(looks, known),
         ),
         dropped={reason: count for reason, count in looks.dropped.items() if count},
@@ -106,29 +127,51 @@ def _names(scorer: Scorer) -> dict[str, str]:
 
 def _estimates(found: Found, scorer: Scorer, confidence: float) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
     """Means of w o, or, self-normalised, sums of w o over sums of w."""
-    size = scorer.rankers * (scorer.rankers - 1) // 2
     for kind, name in _names(scorer).items():
         if kind in ("model", "robust"):
-            foreseen = found.weighings.foreseen
-            if found.robust is None or foreseen is None:
-                yield name, _none(size, NO_CLICK if scorer.foreseeable else NO_MODEL)
-            elif not found.known:
-                yield name, _none(size, UNSEEN)
-            else:
-                yield name, found.robust.estimates(foreseen, kind == "robust", confidence)
+            yield name, _by_model(found, scorer, kind == "robust", confidence)
             continue
         sums = found.weighings.sums[WEIGHTED if kind == "normalized" else kind]
+        outcomes = scorer.by_pair(sums.outcomes)
         if kind == JOINT and not sums.impressions.any():
-            yield name, _none(size, NO_OWNERS)
+            yield name, _none(scorer, NO_OWNERS)
         elif not sums.usable:
-            yield name, _none(size, NOTHING)
+            yield name, _none(scorer, NOTHING)
+        elif kind in (JOINT, WEIGHTED):
+            yield name, bounded(outcomes, sums, scorer.bound(found.longest), confidence)
         else:
-            counts = sums.impressions if kind in (JOINT, WEIGHTED) else sums.weights
-            yield name, compare.estimates(scorer.by_pair(sums.outcomes), counts[:, None], confidence)
+            made, reason = compare.estimates(outcomes, sums.weights[:, None], confidence), _distrust(found, kind, sums)
+            yield name, tuple(without_interval(one, reason) if reason else one for one in made)
 
 
-def _none(size: int, reason: str) -> tuple[Estimate, ...]:
-    return (Estimate(None, None, None, None, None, 0, reason),) * size
+def _by_model(found: Found, scorer: Scorer, mended: bool, confidence: float) -> tuple[Estimate, ...]:
+    foreseen = found.weighings.foreseen
+    if found.robust is None or foreseen is None:
+        return _none(scorer, NO_CLICK if scorer.foreseeable else NO_MODEL)
+    if not found.known:
+        return _none(scorer, UNSEEN)
+    made = found.robust.estimates(foreseen, mended, confidence)
+    return tuple(without_interval(one, UNTESTED) for one in made) if found.is_limited else made
+
+
+def _distrust(found: Found, kind: str, sums: Weighted) -> str:
+    """Why a mean over old lists has no interval: it is of other lists than the new rankers', or rests on too few."""
+    weights, share = sums.described, supported(found.weighings.sums[WEIGHTED], 0.95)
+    if is_same(found.weighings.sums[WEIGHTED]):
+        return ""
+    if kind == UNWEIGHTED:
+        return BIASED
+    if kind == CLIPPED and weights.clipped > 0:
+        return CLIPPED_AWAY
+    if found.is_limited:
+        return PART_ONLY
+    if weights.effective < FEW:
+        return TOO_FEW.format(FEW)
+    return "" if share.interval and share.interval[0] <= 1 <= share.interval[1] else UNCOVERED
+
+
+def _none(scorer: Scorer, reason: str) -> tuple[Estimate, ...]:
+    return (Estimate(None, None, None, None, None, 0, reason),) * len(pairs(scorer.rankers)[0])
 
 
 def _is_thin(looks: Looks, known: float) -> bool:
@@ -150,7 +193,21 @@ def _missing(looks: Looks, borrowed: Borrowed) -> Iterator[str]:
             yield f"The rankings of {name} changed within the log, for {many}: the first of each is compared."
 
 
-def _warnings(weights: Weights, clicked: int, known: float | None) -> Iterator[str]:
+def _unsupported(share: Estimate | None) -> Iterator[str]:
+    """Which share of the new rankers' lists the log could show, where it is not all."""
+    if share is not None and share.value is not None:
+        span = "" if share.interval is None else f" ({_percent(share.interval[0])} to {_percent(share.interval[1])} %)"
+        yield (
+            f"The log could have shown about {_percent(share.value)} %{span} of the lists that the new rankers would "
+            "show. It says nothing of the others; the interval allows for any clicks on them."
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * min(1.0, max(0.0, share)):.0f}"
+
+
+def _warnings(weights: Weights, clicked: int, known: float | None, is_limited: bool) -> Iterator[str]:
     """Plain words on what an answer rests on."""
     effective = weights.effective
     if effective < FEW:
@@ -162,7 +219,7 @@ def _warnings(weights: Weights, clicked: int, known: float | None) -> Iterator[s
         )
     if weights.largest_share is not None and weights.largest_share > 0.1:
         yield f"One impression has {100 * weights.largest_share:.0f} % of all weight."
-    if weights.mean is not None and not 0.5 < weights.mean < 2:
+    if weights.mean is not None and not 0.5 < weights.mean < 2 and not is_limited:
         yield (
             f"Weights should average 1, and average {weights.mean:.2g}: the old lists do not cover what the new "
             "rankers would show" + (", and there the answer is that of a click model." if known else ".")
@@ -184,6 +241,9 @@ def _sparse(looks: Looks, known: float | None) -> Iterator[str]:
 
 def _plan(found: Found, scorer: Scorer, pair: int, answer: Estimated, confidence: float) -> Planned | str:
     """A live experiment of the size that would find the answer, with people as different as in the log."""
+    share = supported(found.weighings.sums[WEIGHTED], confidence).value if found.is_limited else None
+    if share is not None and share < MIN_PLANNED:
+        return NOT_IDENTIFIED
     if not answer.value:
         return "no difference is estimated, so that there is none to plan for."
     looks, sums = found.looks, scorer.by_pair(found.weighings.sums[UNWEIGHTED].outcomes)[:, pair]
