@@ -2,8 +2,8 @@
 
 Both servers run in a process of their own, with the same load generator beside them: so many connections that each send
 the next request when the last one is answered. The servers take turns for many short rounds, since a machine is now
-faster, now slower: a figure is a median over rounds, and a ratio one of ratios within a round. Both are measured twice:
-on uvicorn as it comes, written in Python alone, and on the parser and event loop in C that `interleaf serve` has.
+faster, now slower: a figure is a median over rounds, and a ratio one of ratios within a round. Both run on the parser
+and the event loop in C that `interleaf serve` has.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ CONNECTIONS = 256
 SECONDS = 1.5
 ROUNDS = 11
 RESULTS = 10
-SERVERS = {"h11, asyncio": ("h11", "asyncio"), "httptools, uvloop": ("httptools", "uvloop")}
-FAST = "httptools, uvloop"
 
 
 class Load(NamedTuple):
@@ -92,22 +90,26 @@ def service() -> Any:
     return create_app(store, settings=Settings(requests_per_second=1e9, own_process=True))
 
 
-def serve(factory: str, port: int, on: str) -> None:
+def serve(factory: str, port: int) -> None:
     """Answer requests in this process, as `interleaf serve` does where the server is its own."""
     import uvicorn
 
-    parser, loop = SERVERS[on]
+    from interleaf.serve.connection import Connection
+
+    protocol = Connection if factory == "service" else "httptools"
     app = {"bare": bare, "service": service}[factory]()
-    uvicorn.run(app, port=port, http=parser, loop=loop, log_level="warning", access_log=False, server_header=False)
+    uvicorn.run(
+        app, port=port, http=protocol, loop="uvloop", log_level="warning", access_log=False, server_header=False
+    )
 
 
 @contextmanager
-def running(factory: str, store: str = "", on: str = FAST) -> Iterator[Server]:
+def running(factory: str, store: str = "") -> Iterator[Server]:
     """Such a server, until it is told to end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
-    command = [sys.executable, "-c", f"from benchmarks.service import serve; serve({factory!r}, {port}, {on!r})"]
+    command = [sys.executable, "-c", f"from benchmarks.service import serve; serve({factory!r}, {port})"]
     server = subprocess.Popen(command, env=os.environ | {"BENCHMARK_STORE": store})
     try:
         _wait(port)
@@ -177,25 +179,20 @@ def loaded(server: Server, seconds: float) -> Load:
 
 
 def tables(seconds: float = SECONDS, postgres: str | None = None) -> Iterator[str]:
-    """The bare route, and the service over each store, on each server."""
-    for on in SERVERS:
-        yield from _table(on, seconds, postgres)
-
-
-def _table(on: str, seconds: float, postgres: str | None) -> Iterator[str]:
+    """The bare route, and the service over each store."""
     with tempfile.TemporaryDirectory() as folder:
         named = {"SQLite": str(Path(folder) / "store.sqlite")}
         if postgres is not None:
             named["PostgreSQL"] = postgres
         found: dict[str, list[Load]] = {}
-        with running("bare", on=on) as server:
+        with running("bare") as server:
             loaded(server, 1)
             servers = {"bare route": server}
-            with _all_running(named, servers, on):
+            with _all_running(named, servers):
                 for _ in range(ROUNDS):
                     for name in servers:
                         found.setdefault(name, []).append(loaded(servers[name], seconds))
-    yield f"\nRequests to /interleave, {CONNECTIONS} connections, durable before they are answered; {on}"
+    yield f"\nRequests to /interleave, {CONNECTIONS} connections, durable before they are answered"
     yield f"{'':24}{'requests/s':>12}{'of bare':>10}{'p99, ms':>10}{'processor, us':>16}{'times bare':>12}"
     for name, loads in found.items():
         rate, p99, cost = map(statistics.median, zip(*loads, strict=True))
@@ -217,15 +214,15 @@ def soak(seconds: float, steps: int = 10) -> Iterator[str]:
 
 
 @contextmanager
-def _all_running(named: dict[str, str], servers: dict[str, Server], on: str) -> Iterator[None]:
+def _all_running(named: dict[str, str], servers: dict[str, Server]) -> Iterator[None]:
     if not named:
         yield
         return
     (name, store), *rest = named.items()
-    with running("service", store, on) as server:
+    with running("service", store) as server:
         servers[name] = server
         loaded(server, 1)
-        with _all_running(dict(rest), servers, on):
+        with _all_running(dict(rest), servers):
             yield
 
 

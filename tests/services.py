@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from interleaf import schema
 from interleaf.serve.app import create_app
+from interleaf.serve.connection import Connection
 from interleaf.serve.settings import Settings
 from interleaf.store import opened
 from tests.stand_in import until
@@ -100,7 +101,7 @@ def exported(service: Live, **more: Any) -> Any:
 def listening(app: Any) -> Iterator[str]:
     """The same service on a port of this machine, in a thread; its address."""
     options: dict[str, Any] = {"log_config": None, "access_log": False, "timeout_keep_alive": 600}
-    server = uvicorn.Server(uvicorn.Config(app, port=0, http="httptools", **options))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http=Connection, **options))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -21,7 +21,7 @@ from interleaf.serve.access import BROWSER, OPEN
 from interleaf.serve.answers import JSON, RefusedError, refusal
 from interleaf.serve.gate import Endpoint, Gate, Head, Shortcut, body_of
 from interleaf.serve.routes import CALLS, EITHER, EVENTS, PUBLIC, Call, hot_call
-from interleaf.serve.service import Clock, Service, log
+from interleaf.serve.service import SERVICE, Clock, Service, log
 from interleaf.serve.settings import Settings
 from interleaf.store.contract import INGEST, READ, AccessKey, Store
 
@@ -34,12 +34,12 @@ def create_app(store: Store, clock: Clock = serving.now, settings: Settings | No
     service = Service(store, clock, settings or Settings())
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Service]]:
         await service.start()
         if service.settings.own_process:
             _tune()
         log.info("ready")
-        yield
+        yield {SERVICE: service}
         await service.stop()
         log.info("stopped")
 

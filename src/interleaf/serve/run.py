@@ -35,6 +35,7 @@ def serve(place: Place, settings: Settings) -> None:
 
     from interleaf.serve import warming
     from interleaf.serve.app import create_app
+    from interleaf.serve.connection import Connection
     from interleaf.serve.logs import set_up
 
     settings = replace(settings, loopback_only=is_loopback(place.host), own_process=True)
@@ -52,6 +53,7 @@ def serve(place: Place, settings: Settings) -> None:
         "access_log": False,
         "server_header": False,
         "timeout_graceful_shutdown": 10,
+        "http": Connection,
         "timeout_worker_healthcheck": 20,  # seconds: a machine may stand still; to end takes so long if a worker hangs
     }
     if place.workers == 1:

@@ -26,6 +26,7 @@ from interleaf.store.contract import RUNNING, Store, Stored
 Clock = Callable[[], int]
 Result = TypeVar("Result")
 SECOND = 1_000_000
+SERVICE = "service"  # where connections find it in the state of the application
 log = logging.getLogger("interleaf.serve")
 
 

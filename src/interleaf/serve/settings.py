@@ -14,12 +14,20 @@ QUERIES = (KEEP, HASH, DROP)
 class Settings:
     """Limits of requests, and privacy.
 
+    `max_url`, `max_head`, `most_body`: bytes. `head_seconds`, `body_seconds`: a client may take so long to send them.
+    `max_connections`: open at once, in each worker.
     `unit_secret`: units are stored as a hash keyed with it. `queries`: whether query texts are kept, hashed or dropped.
     `retention_days`: rows of closed impressions older than that are deleted, and their sums stay. `own_process`:
     nothing else runs in the process, so that Python's collector of cycles can be set for what a service does.
     """
 
     most_body: int = 1_000_000
+    max_url: int = 8_000
+    max_head: int = 32_000
+    max_headers: int = 100
+    head_seconds: float = 10.0
+    body_seconds: float = 30.0
+    max_connections: int = 2_000
     requests_per_second: float = 10_000.0
     unit_secret: bytes | None = None
     queries: str = KEEP
@@ -36,5 +44,7 @@ class Settings:
             )
         if self.retention_days is not None and not self.retention_days > 0:
             raise InterleafError(f"retention is {self.retention_days:g} days; give a number above 0")
+        if self.max_connections < 1:
+            raise InterleafError(f"{self.max_connections} connections at most refuse everybody; give 1 or more")
         if not self.requests_per_second >= 1:
             raise InterleafError(f"{self.requests_per_second:g} requests a second refuse everybody; give 1 or more")
