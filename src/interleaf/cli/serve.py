@@ -40,6 +40,7 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
         "--queries", choices=("keep", "hash", "drop"), default="keep", help="what is stored of query texts"
     )
     parser.add_argument("--retention-days", type=float, help="delete rows of closed impressions after so many days")
+    parser.add_argument("--max-connections", type=int, default=2000, help="open at once, of one worker (%(default)s)")
     parser.add_argument("--most-requests", type=float, default=10_000, help="a second, of one key (%(default)s)")
 
 
@@ -50,6 +51,7 @@ def run_serve(options: argparse.Namespace) -> int:
 
     settings = Settings(
         requests_per_second=options.most_requests,
+        max_connections=options.max_connections,
         unit_secret=None if options.unit_secret_file is None else read_secret(options.unit_secret_file),
         queries=options.queries,
         retention_days=options.retention_days,

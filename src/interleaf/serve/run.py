@@ -16,6 +16,7 @@ from interleaf.errors import InterleafError
 from interleaf.serve.settings import Settings
 from interleaf.store import opened
 
+OTHER_FILES = 200  # the store, logs, threads; an ample guess
 _HANDED_DOWN = "INTERLEAF_SERVE"  # to worker processes, which import this module and call `worker_app`
 
 
@@ -43,6 +44,7 @@ def serve(place: Place, settings: Settings) -> None:
     # uvicorn raises the signal again when all is written: then the store is still to be closed, into its one file.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     opened(place.store).close()  # if that is not possible, say so before anything else
+    _allow_files(settings.max_connections)
     set_up()
     warming.begin()
     print(f"interleaf serves http://{place.host}:{place.port}/ from {_named(place.store)}", flush=True)
@@ -67,6 +69,18 @@ def serve(place: Place, settings: Settings) -> None:
     kept = asdict(settings) | {"unit_secret": secret and secret.hex()}
     os.environ[_HANDED_DOWN] = json.dumps({"store": place.store, "settings": kept})
     uvicorn.run("interleaf.serve.run:worker_app", factory=True, workers=place.workers, **options)
+
+
+def _allow_files(connections: int) -> None:
+    """Let this process, and its workers, open as many files as it may have connections, where the system permits it."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections + OTHER_FILES
+    if resource.RLIM_INFINITY not in (soft, hard):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(needed, hard)), hard))
 
 
 def _named(store: str) -> str:
