@@ -12,7 +12,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from interleaf.serve import dashboard, openapi
@@ -129,5 +129,14 @@ def _document() -> bytes:
 async def _unknown(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     if status == 405:
-        return refusal(RefusedError(405, "wrong_method", f"{request.method} is not possible here"))
+        allowed = _allowed(request)
+        problem = f"{request.method} is not possible here; give {allowed}"
+        return refusal(RefusedError(405, "wrong_method", problem, headers={"Allow": allowed}))
     return refusal(RefusedError(404, "unknown", "there is nothing at this address; /openapi.json lists what there is"))
+
+
+def _allowed(request: Request) -> str:
+    """The methods of all routes at a request's address."""
+    routes: list[Route] = [route for route in request.app.routes if isinstance(route, Route)]
+    here = [route.methods or set() for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted(set[str]().union(*here)))

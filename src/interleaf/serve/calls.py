@@ -75,7 +75,7 @@ async def create(service: Service, request: Request, body: bytes, who: AccessKey
 async def edit(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Other settings: of a draft, or as a new version of what is running."""
     settings = settings_of(body)
-    name = request.path_params["name"]
+    name = (await service.experiment(request.path_params["name"])).settings.name
     if settings.name != name:
         raise ExperimentError("name", settings.name, f"an experiment keeps its name, {name!r}")
     await asyncio.to_thread(warmed, settings)
