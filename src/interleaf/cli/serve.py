@@ -41,6 +41,16 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--retention-days", type=float, help="delete rows of closed impressions after so many days")
     parser.add_argument("--max-connections", type=int, default=2000, help="open at once, of one worker (%(default)s)")
+    parser.add_argument(
+        "--trusted-proxies",
+        nargs="+",
+        metavar="ADDRESS",
+        default=["127.0.0.1", "::1"],
+        help="addresses or networks of proxies whose X-Forwarded-For names the client (%(default)s)",
+    )
+    parser.add_argument(
+        "--max-browser-requests", type=float, default=50, help="a second, of one address without a key (%(default)s)"
+    )
     parser.add_argument("--most-requests", type=float, default=10_000, help="a second, of one key (%(default)s)")
 
 
@@ -51,12 +61,14 @@ def run_serve(options: argparse.Namespace) -> int:
 
     settings = Settings(
         requests_per_second=options.most_requests,
+        browser_requests_per_second=options.max_browser_requests,
         max_connections=options.max_connections,
         unit_secret=None if options.unit_secret_file is None else read_secret(options.unit_secret_file),
         queries=options.queries,
         retention_days=options.retention_days,
     )
-    serve(Place(options.store, options.host, options.port, options.workers), settings)
+    proxies = tuple(options.trusted_proxies)
+    serve(Place(options.store, options.host, options.port, options.workers, proxies), settings)
     return 0
 
 

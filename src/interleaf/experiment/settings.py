@@ -48,6 +48,9 @@ class Experiment:
     )
     holdout: float = _setting(Number(0, 0.9), "share of these units that see the control unchanged", 0.0)
     events: Mapping[str, float] = _setting(Weights(), "kinds of events that count, with weights", {"click": 1.0})
+    browser_events: tuple[str, ...] = _setting(
+        Several(Text(100), 0, 20), "kinds of events that browsers may send with the token of an impression", ("click",)
+    )
     primary: str = _setting(Text(100), "the kind of event that the verdict rests on", "click")
     attribution: str = _setting(
         Choice(ATTRIBUTIONS), "to which impression an event belongs that names only its unit and document", SAME

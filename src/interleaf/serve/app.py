@@ -18,8 +18,9 @@ from starlette.types import Scope
 from interleaf.serve import dashboard, openapi
 from interleaf.serve import service as serving
 from interleaf.serve.access import BROWSER, OPEN
-from interleaf.serve.answers import JSON, RefusedError, refusal
+from interleaf.serve.answers import JSON, RETRY, RefusedError, refusal
 from interleaf.serve.gate import Endpoint, Gate, Head, Shortcut, body_of
+from interleaf.serve.rates import network_of
 from interleaf.serve.routes import CALLS, EITHER, EVENTS, PUBLIC, Call, hot_call
 from interleaf.serve.service import SERVICE, Clock, Service, log
 from interleaf.serve.settings import Settings
@@ -75,7 +76,7 @@ def endpoint(service: Service, call: Call) -> Endpoint:
         head: Head = request.scope["head"]
         head.route = call.path
         try:
-            who = await _admitted(service, call, head.key)
+            who = await _admitted(service, call, head.key, request)
             if changes and who is OPEN:
                 head.check_origin()
             if checks_kind:
@@ -103,13 +104,16 @@ def _shortcut(endpoints: Mapping[Call, Endpoint]) -> Shortcut:
     return found
 
 
-async def _admitted(service: Service, call: Call, secret: str | None) -> AccessKey:
+async def _admitted(service: Service, call: Call, secret: str | None, request: Request) -> AccessKey:
     """Whose request it is, if it may be made; events may come without a key, from browsers, with a token."""
     access, wanted = service.access, call.role
     if wanted == PUBLIC:
         return OPEN
     if secret is None and call.path == EVENTS and not await access.is_open():
-        access.spend(BROWSER.id)
+        address = network_of(request.client.host if request.client else "unknown")
+        if not service.addresses.take(address):
+            rate = f"{service.settings.browser_requests_per_second:g} requests a second from {address}"
+            raise RefusedError(429, "too_many", f"more than {rate} without a key; slow down", headers={RETRY: "1"})
         return BROWSER
     if wanted == EITHER:
         key = await access.known(secret) if secret is not None else None

@@ -1,7 +1,4 @@
-"""Traffic that is no person's: lists are served like any other, and marked, so that they do not count.
-
-Events of a page that come in floods are refused.
-"""
+"""Traffic that is no person's: lists are served like any other, and marked, so that they do not count."""
 
 from __future__ import annotations
 
@@ -12,8 +9,7 @@ from interleaf.experiment import Experiment
 
 AGENT, UNIT, RATE = "user agent", "listed unit", "too many impressions an hour"
 HOUR = 3_600_000_000
-MOST_SEEN = 1_000_000  # units, and impressions, that are counted in an hour
-MOST_TOLD = 1000  # events of an impression that browsers may send in an hour: no person does so much on a page
+MOST_SEEN = 1_000_000  # units that are counted in an hour
 
 
 class _ThisHour:
@@ -29,16 +25,16 @@ class _ThisHour:
             self._seen.clear()
         return self._seen[what]
 
-    def add(self, *what: str, times: int = 1) -> None:
+    def add(self, *what: str) -> None:
         if len(self._seen) < MOST_SEEN:
-            self._seen[what] += times
+            self._seen[what] += 1
 
 
 class Bots:
     """The rules of experiments; how often each unit came in this hour is counted in this process."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
-        self._shown, self._told = _ThisHour(clock), _ThisHour(clock)
+        self._shown = _ThisHour(clock)
 
     def rule(self, settings: Experiment, unit: str | None, agent: str | None) -> str | None:
         """Which rule an impression falls under, if any."""
@@ -56,10 +52,3 @@ class Bots:
         """An impression was stored; one that is sent again does not count again."""
         if settings.bot_rate is not None and unit is not None:
             self._shown.add(settings.name, unit)
-
-    def floods(self, impression: str, events: int) -> bool:
-        """Whether a browser sends more events of an impression than a person can; if not, they are counted."""
-        if self._told.seen(impression) + events > MOST_TOLD:
-            return True
-        self._told.add(impression, times=events)
-        return False

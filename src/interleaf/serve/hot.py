@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,16 +16,15 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from interleaf.errors import StateError
+from interleaf.errors import StateError, listed
 from interleaf.experiment import Experiment, Request, extended, show
 from interleaf.experiment.showing import Noted, chance_key, unmixed
 from interleaf.experiment.traffic import OUTSIDE
 from interleaf.serve import messages
-from interleaf.serve.access import BROWSER, is_signed, signed
+from interleaf.serve.access import BROWSER, signed
 from interleaf.serve.answers import RETRY, RefusedError, answered
-from interleaf.serve.bots import MOST_TOLD
 from interleaf.serve.mixing import Draft, is_plain
-from interleaf.serve.service import SECOND, Service
+from interleaf.serve.service import MAX_EVENTS, SECOND, Service
 from interleaf.serve.settings import DROP, HASH
 from interleaf.store.contract import ACCEPTED, REPEATED, RUNNING, AccessKey, Event, Impression, Stored
 from interleaf.store.encoding import encoded_note
@@ -85,11 +85,11 @@ def _listed(service: Service, draft: Draft, before: Mapping[str, Any] | None) ->
     _count(service, settings, draft.arm, draft.kept.get("excluded"))
     if before is None:
         service.bots.came(settings, draft.wanted.unit)
-        return answered(_shown(service, name, draft.documents, draft.arm, draft.impression.version), 201)
+        return answered(_shown(service, name, settings.name, draft.documents, draft.arm, draft.impression.version), 201)
     if before["experiment"] != settings.name:
         raise RefusedError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
     again = extended(before, 1)
-    return answered(_shown(service, name, again.documents, again.arm, before["version"]))
+    return answered(_shown(service, name, settings.name, again.documents, again.arm, before["version"]))
 
 
 def _check_state(stored: Stored, late: bool, time: int) -> None:
@@ -117,7 +117,7 @@ async def _further_page(service: Service, stored: Stored, asked: messages.Interl
         if shown.row["documents"][: len(row["documents"])] != row["documents"]:
             raise RefusedError(422, "invalid", "give the unit and the query of the first page", "query")
         await asyncio.to_thread(service.store.extend, name, _as_kept(service, asked, row, shown.row))
-    return answered(_shown(service, name, shown.documents, shown.arm, row["version"]))
+    return answered(_shown(service, name, stored.settings.name, shown.documents, shown.arm, row["version"]))
 
 
 def _unlogged_page(stored: Stored, wanted: Request) -> Response:
@@ -136,8 +136,10 @@ def _as_kept(service: Service, asked: messages.Interleave, row: Any, longer: dic
     return longer | {"key": None} if service.hides else longer
 
 
-def _shown(service: Service, name: str, documents: list[str], arm: str, version: int) -> messages.Shown:
-    return messages.Shown(name, documents, arm, version, signed(service.secret, TOKEN, name))
+def _shown(
+    service: Service, name: str, experiment: str, documents: list[str], arm: str, version: int
+) -> messages.Shown:
+    return messages.Shown(name, documents, arm, version, _token(service, name, experiment))
 
 
 def _count(service: Service, settings: Experiment, arm: str, excluded: str | None) -> None:
@@ -181,7 +183,7 @@ async def events(service: Service, request: HttpRequest, body: bytes, who: Acces
     """Take a batch of events; what cannot be matched is kept apart, and counted."""
     taken = _taken(body)
     if taken.token is not None:
-        _check_token(service, taken, taken.token)
+        await _check_token(service, taken, taken.token)
     elif who is BROWSER:
         raise RefusedError(401, "no_key", "give a key, as the header Authorization: Bearer KEY, or a token")
     else:
@@ -210,13 +212,31 @@ def _told(service: Service, fates: Sequence[str]) -> Response:
     return answered(messages.Taken(accepted, repeated, apart.total(), dict(apart)), 202)
 
 
-def _check_token(service: Service, taken: messages.Events, token: str) -> None:
+def _token(service: Service, impression: str, experiment: str) -> str:
+    """What lets a browser report events of this impression; it names the experiment, whose settings hold for them."""
+    signature = signed(service.secret, TOKEN, f"{impression}\0{experiment}")
+    return f"{signature}.{experiment}"
+
+
+async def _check_token(service: Service, taken: messages.Events, token: str) -> None:
+    """Whether a browser may report these events: of its impression, of a kind that it may send, not too many."""
+    impression, experiment = taken.events[0].impression, token.partition(".")[2]
+    is_valid = impression is not None and hmac.compare_digest(
+        _token(service, impression, experiment).encode(), token.encode()
+    )
     for place, event in enumerate(taken.events):
-        if event.impression is None or not is_signed(service.secret, TOKEN, event.impression, token):
+        if not is_valid or event.impression != impression:
             problem = "this token is of another impression, or of none"
             raise RefusedError(403, "wrong_token", problem, f"events[{place}].impression")
-    if service.bots.floods(str(taken.events[0].impression), len(taken.events)):
-        problem = f"more than {MOST_TOLD:,} events of this impression in an hour; send them with a key"
+    allowed = (await service.experiment(experiment)).settings.browser_events
+    for place, event in enumerate(taken.events):
+        if event.kind not in allowed:
+            problem = (
+                f"browsers may send {listed(allowed)}; send {event.kind!r} with a key, or allow it: browser_events"
+            )
+            raise RefusedError(403, "wrong_kind", problem, f"events[{place}].kind")
+    if not service.impressions.take(str(impression), len(taken.events)):
+        problem = f"more than {MAX_EVENTS:,} events of this impression in an hour; send them with a key"
         raise RefusedError(429, "too_many", problem, headers={RETRY: "3600"})
 
 

@@ -86,7 +86,7 @@ class Events(Struct, forbid_unknown_fields=True):
     """A batch of events; with the token of an impression, no key is needed, and all must be of that impression."""
 
     events: Annotated[list[Happened], Meta(min_length=1, max_length=MOST_EVENTS)]
-    token: Annotated[str, Meta(max_length=100)] | None = None
+    token: Annotated[str, Meta(max_length=200)] | None = None
 
 
 class Taken(Struct):

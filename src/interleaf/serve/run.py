@@ -22,12 +22,16 @@ _HANDED_DOWN = "INTERLEAF_SERVE"  # to worker processes, which import this modul
 
 @dataclass(frozen=True)
 class Place:
-    """Where it runs: the store, the address, how many processes."""
+    """Where it runs: the store, the address, how many processes, and the proxies before it.
+
+    `trusted_proxies`: addresses or networks whose X-Forwarded-For and X-Forwarded-Proto say who the client is.
+    """
 
     store: str
     host: str = "127.0.0.1"
     port: int = 8080
     workers: int = 1
+    trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
 
 
 def serve(place: Place, settings: Settings) -> None:
@@ -56,6 +60,7 @@ def serve(place: Place, settings: Settings) -> None:
         "server_header": False,
         "timeout_graceful_shutdown": 10,
         "http": Connection,
+        "forwarded_allow_ips": list(place.trusted_proxies),
         "timeout_worker_healthcheck": 20,  # seconds: a machine may stand still; to end takes so long if a worker hangs
     }
     if place.workers == 1:
@@ -132,6 +137,11 @@ def _check(place: Place, settings: Settings) -> None:
     if not 0 < place.port < 2**16 or place.workers < 1:
         given = f"port {place.port} and {place.workers} workers"
         raise InterleafError(f"{given} cannot be; give a port up to 65,535, and at least one worker")
+    for proxy in place.trusted_proxies:
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError as error:
+            raise InterleafError(f"the trusted proxy {proxy!r} is no address or network: {error}") from None
     _check_free(place)
     if place.workers > 1 and not is_shared(place.store):
         raise InterleafError(f"{place.workers} workers need a PostgreSQL to share; give --store postgresql://...")

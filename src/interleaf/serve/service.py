@@ -17,6 +17,7 @@ from interleaf.serve.access import Access
 from interleaf.serve.answers import RefusedError
 from interleaf.serve.bots import Bots
 from interleaf.serve.metrics import Metrics
+from interleaf.serve.rates import Rates
 from interleaf.serve.remembered import Remembered
 from interleaf.serve.reports import Reports, Standing
 from interleaf.serve.settings import KEEP, Settings
@@ -26,6 +27,7 @@ from interleaf.store.contract import RUNNING, Store, Stored
 Clock = Callable[[], int]
 Result = TypeVar("Result")
 SECOND = 1_000_000
+MAX_EVENTS = 1000  # of an impression that browsers may send in an hour: no person does so much on a page
 SERVICE = "service"  # where connections find it in the state of the application
 log = logging.getLogger("interleaf.serve")
 
@@ -44,6 +46,10 @@ class Service:
         self.access = Access(store, settings.requests_per_second)
         self.metrics = Metrics()
         self.bots = Bots(clock)
+        self.addresses = Rates(
+            settings.browser_requests_per_second, settings.browser_requests_per_second, time.monotonic
+        )
+        self.impressions = Rates(MAX_EVENTS / 3600, MAX_EVENTS, lambda: clock() / SECOND)
         self.writing = Writing(store)
         self.reports = Reports(store)
         # Reports and folding take seconds, and must not keep requests waiting for a thread.

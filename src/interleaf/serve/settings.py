@@ -15,7 +15,8 @@ class Settings:
     """Limits of requests, and privacy.
 
     `max_url`, `max_head`, `most_body`: bytes. `head_seconds`, `body_seconds`: a client may take so long to send them.
-    `max_connections`: open at once, in each worker.
+    `max_connections`: open at once, in each worker. `requests_per_second`: of a key; `browser_requests_per_second`: of
+    an address that sends no key.
     `unit_secret`: units are stored as a hash keyed with it. `queries`: whether query texts are kept, hashed or dropped.
     `retention_days`: rows of closed impressions older than that are deleted, and their sums stay. `own_process`:
     nothing else runs in the process, so that Python's collector of cycles can be set for what a service does.
@@ -29,6 +30,7 @@ class Settings:
     body_seconds: float = 30.0
     max_connections: int = 2_000
     requests_per_second: float = 10_000.0
+    browser_requests_per_second: float = 50.0
     unit_secret: bytes | None = None
     queries: str = KEEP
     retention_days: float | None = None
@@ -46,5 +48,6 @@ class Settings:
             raise InterleafError(f"retention is {self.retention_days:g} days; give a number above 0")
         if self.max_connections < 1:
             raise InterleafError(f"{self.max_connections} connections at most refuse everybody; give 1 or more")
-        if not self.requests_per_second >= 1:
-            raise InterleafError(f"{self.requests_per_second:g} requests a second refuse everybody; give 1 or more")
+        for rate in (self.requests_per_second, self.browser_requests_per_second):
+            if not rate >= 1:
+                raise InterleafError(f"{rate:g} requests a second refuse everybody; give 1 or more")

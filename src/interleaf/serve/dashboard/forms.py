@@ -14,7 +14,7 @@ from interleaf.methods.table import ALL_SCHEMES, METHODS
 GROUPS = {
     "Who is compared": ("name", "rankers", "control", "method", "scheme", "k"),
     "Who takes part": ("share", "lane", "offset", "holdout"),
-    "What counts": ("events", "primary", "attribution", "window_minutes"),
+    "What counts": ("events", "browser_events", "primary", "attribution", "window_minutes"),
     "How it is read": ("planned_units", "confidence", "mode", "by"),
     "What does not count": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
 }

@@ -6,7 +6,7 @@
 
    data-endpoint is where events go; without it, to the service that this file came from.
    Several lists on a page: interleaf.watch(element, {impression, token}).
-   Other events: interleaf.report(element, {kind: "purchase", rank: 1, value: 25}).
+   Other events, if the experiment allows them: interleaf.report(element, {kind: "add to cart", rank: 1}).
    A page that shows results without leaving calls interleaf.returned() when people are back at the list. */
 (() => {
   "use strict";
