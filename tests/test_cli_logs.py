@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from interleaf import cli, log
@@ -204,3 +205,14 @@ def test_a_simulated_world_is_told_as_it_is(tmp_path: Path, capsys: Said) -> Non
     found = as_json(["analyze", path, "--html", str(tmp_path / "report.html"), "--strict"], capsys)
     assert found["verdict"]["winner"] == "A"
     assert "People prefer A" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_simulated_ranker_does_not_depend_on_the_other_ids(tmp_path: Path, capsys: Said) -> None:
+    rankings = []
+    for name, rankers in (("two", ["1", "5"]), ("three", ["1", "5", "99"])):
+        path = str(tmp_path / f"{name}.parquet")
+        asked(["simulate", "--rankers", *rankers, "--impressions", "40", "--rankings", "--log", path], capsys)
+        rankings.append({row["query"]: row["rankings"][:2] for row in pq.read_table(path).to_pylist()})
+    common = rankings[0].keys() & rankings[1].keys()
+    assert len(common) > 20
+    assert all(rankings[0][query] == rankings[1][query] for query in common)

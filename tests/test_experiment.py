@@ -300,6 +300,17 @@ def test_a_relabelled_a_a_swaps_names_for_half_of_the_units_and_always_the_same(
     assert abs(sum(firsts) - 200) < 5 * 10
 
 
+@pytest.mark.parametrize("query", ["relabelled", "trail"])
+def test_the_relabelling_coin_is_independent_of_the_list_of_every_query(query: str) -> None:
+    both = Counter[tuple[bool, int]]()
+    for number in range(400):
+        row = show(shoes(mode="aa_relabelled"), 1, asked(f"user-{number}", query)).row
+        assert row is not None
+        both[row["rankings"][0] == OLD, row["teams"][0]] += 1
+    assert len(both) == 4
+    assert all(abs(count - 100) < 5 * 9 for count in both.values()), both
+
+
 def test_a_known_loser_is_the_control_upside_down() -> None:
     row = show(shoes(mode="known_loser"), 1, asked()).row
     assert row is not None

@@ -12,8 +12,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from interleaf import ClickError, DataError, Interleaving, MethodError, RankingError, credit, interleave, schema
+from interleaf import (
+    ClickError,
+    DataError,
+    Interleaving,
+    MethodError,
+    RankingError,
+    credit,
+    interleave,
+    schema,
+    tally_log,
+)
 from interleaf.chance import key_of
 from interleaf.clicks import Cascade
 from interleaf.methods.arrays import Array
@@ -122,7 +134,16 @@ def test_impressions_events_and_sessions_have_names_of_their_own() -> None:
     assert len({row["impression"] for row in logged}) == len(logged)
     events = [event["event"] for row in logged for event in row["events"]]
     assert len(set(events)) == len(events)
-    assert {row["session"].rpartition("-")[0] for row in logged} == {row["unit"] for row in logged}
+    assert {row["session"].rpartition("-")[0] for row in logged} == {f"seed5-{row['unit']}" for row in logged}
+
+
+@given(seeds=st.lists(st.integers(-3, 2**40), min_size=2, max_size=2, unique=True))
+@settings(max_examples=10, deadline=None)
+def test_logs_of_two_seeds_add_up(seeds: list[int]) -> None:
+    tallies = [tally_log(table(world(seed=seed), impressions=150)) for seed in seeds]
+    assert (tallies[0] + tallies[1]).impressions == 300
+    ids = [row["impression"] for seed in seeds for row in rows(world(seed=seed), impressions=150)]
+    assert len(set(ids)) == 300
 
 
 def share_of_the_busiest(logged: list[dict[str, Any]]) -> float:

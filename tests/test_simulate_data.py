@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleaf import DataError
@@ -13,7 +13,7 @@ from interleaf.chance import Keyed, key_of
 from interleaf.methods.arrays import Array
 from interleaf.simulate import Judged, synthetic
 from interleaf.simulate.data import concatenate, letor_folds, shuffled
-from interleaf.simulate.synthetic import _uniform
+from interleaf.simulate.synthetic import _uniform, with_features
 
 
 def small(queries: int = 10, start: int = 0, features: int = 3) -> Judged:
@@ -193,6 +193,16 @@ def test_synthetic_sets_follow_their_seed() -> None:
 def test_more_features_change_none_before_them() -> None:
     few, many = (synthetic(20, features=count, strengths=[0.5] * count, seed=5).features for count in (3, 8))
     assert few.tolist() == many[:, :3].tolist()
+
+
+@given(asked=st.sets(st.integers(1, 60), min_size=1, max_size=5), seed=st.integers(0, 5))
+@settings(max_examples=15, deadline=None)
+def test_a_feature_is_the_same_whichever_features_are_asked_for(asked: set[int], seed: int) -> None:
+    made, alone = with_features(max(asked), seed), with_features(min(asked), seed)
+    common = alone.features.shape[1]
+    assert (made.features[:, :common] == alone.features).all()
+    assert (made.grades == alone.grades).all()
+    assert (made.offsets == alone.offsets).all()
 
 
 def test_synthetic_chance_is_the_chance_of_keys() -> None:

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from interleaf import ClickError, DataError, RankingError
+from interleaf import ClickError, DataError, RankingError, clicks
 from interleaf.chance import bytes_of, key_of
-from interleaf.clicks import Cascade, OneClick, PositionBased, named
+from interleaf.clicks import Cascade, ClickModel, Independent, Intents, OneClick, PositionBased, named
 from interleaf.methods.table import METHODS
 from interleaf.simulate import Judged, run, sweep, synthetic
 from interleaf.simulate.degrade import at_random, shuffled_top, swapped
@@ -17,6 +19,7 @@ from interleaf.simulate.score_files import read_run, read_scores
 from interleaf.simulate.truth import ndcg, ndcg_by_query
 
 DATA = synthetic(queries=60, documents=(4, 30), features=6, grades=3, seed=4)
+PROBABILITIES = st.lists(st.floats(0, 1), min_size=1, max_size=10)
 COMPARING = [row.name for row in METHODS.values() if row.schemes and row.rankers[1] is None]
 
 
@@ -153,10 +156,40 @@ def test_impossible_studies_are_refused() -> None:
         run(DATA, [1, 2], runs=1, k=0)
     with pytest.raises(DataError, match="cut at 0"):
         run(DATA, [1, 2], runs=1, cut=0)
-    with pytest.raises(ClickError, match="a named table"):
-        run(DATA, [1, 2], clicks=OneClick(), runs=1)  # type: ignore[arg-type]
+    with pytest.raises(ClickError, match="the name of a table or a model"):
+        run(DATA, [1, 2], clicks=3, runs=1)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="one a row"):
         run(DATA, [1, np.zeros(3)], runs=1)
+
+
+@given(examination=PROBABILITIES, attraction=st.lists(st.floats(0, 1), min_size=3, max_size=3), seed=st.integers(0, 99))
+@settings(max_examples=10, deadline=None)
+def test_an_independent_model_clicks_as_the_position_based_one_with_the_same_chances(
+    examination: list[float], attraction: list[float], seed: int
+) -> None:
+    grades = dict(zip(DATA.documents, DATA.grades.tolist(), strict=True))
+    same = Independent(
+        lambda rank, document: examination[min(rank, len(examination)) - 1] * attraction[grades[document]]
+    )
+    ran = [
+        run(DATA, [1, 2, 3], clicks=model, impressions=60, runs=2, seed=seed)
+        for model in (PositionBased(examination, attraction), same)
+    ]
+    assert (ran[0].preferences_at == ran[1].preferences_at).all()
+
+
+def test_every_click_model_can_be_run() -> None:
+    """One click at rank 1 only, which one of two equal rankers owns each time; and people who want one document."""
+    top = run(DATA, [1, 2], clicks=OneClick((1, 0)), impressions=50, runs=1, scheme="click")
+    assert np.abs(top.preferences[0, 0, 1]) <= 1
+    best = {
+        f"q{query}-d{1 + int(np.argmax(DATA.grades[DATA.rows(place)]))}" for place, query in enumerate(DATA.queries)
+    }
+    wanted = run(DATA, [1, 6], clicks=Intents([(1, best)]), impressions=300, runs=1)
+    assert wanted.preferences[0, 0, 1] > 0
+    assert {model for model in vars(clicks).values() if isinstance(model, type) and issubclass(model, ClickModel)} == {
+        *(Cascade, ClickModel, Independent, Intents, OneClick, PositionBased),
+    }
 
 
 def test_degraded_rankers_are_worse_by_construction() -> None:

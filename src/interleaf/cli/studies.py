@@ -34,11 +34,13 @@ def simulate_options(made: argparse.ArgumentParser) -> None:
 
 def run_simulate(options: argparse.Namespace) -> int:
     """Run a study, or write a log of people."""
-    from interleaf.simulate import People, World, read_letor, run, synthetic
+    from interleaf.simulate import People, World, read_letor, run
+    from interleaf.simulate.synthetic import with_features
 
-    features = max([20, *options.rankers])
     data = (
-        read_letor(options.data, progress=progress) if options.data else synthetic(features=features, seed=options.seed)
+        read_letor(options.data, progress=progress)
+        if options.data
+        else with_features(max(options.rankers), seed=options.seed)
     )
     if options.log and (options.scheme or options.json):
         raise DataError(

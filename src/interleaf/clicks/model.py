@@ -37,6 +37,14 @@ class ClickModel(ABC):
         kernel(self.inputs(documents, exact=False), start(key_of(key), kernel), clicks)
         return _ranks(clicks)
 
+    def sample_lists(self, lists: Sequence[Sequence[Document]], keys: Array, longest: int) -> Array:
+        """Clicks `[row, position]`, `longest` positions wide: row i is `sample` with the two words of `keys[i]`."""
+        clicks = np.zeros((len(lists), longest), np.bool_)
+        for row, documents in enumerate(lists):
+            ranks = self.sample(documents, f"k1:{keys[row].astype('<u8').tobytes().hex()}")
+            clicks[row, [rank - 1 for rank in ranks]] = True
+        return clicks
+
     def distribution(self, documents: Sequence[Document]) -> dict[tuple[int, ...], Fraction]:
         """Every pattern of clicked ranks that can happen, with its exact probability."""
         kernel, inputs = plain(type(self).kernel), self.inputs(documents, exact=True)

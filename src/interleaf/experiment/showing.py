@@ -175,7 +175,8 @@ def _as_mode(experiment: Experiment, given: Rankings, key: tuple[Any, ...], size
         worse = [*reversed(control[:size]), *control[size:]]
         return {name: control if name == experiment.control else worse for name in experiment.rankers}
     if experiment.mode == RELABELLED:
-        chance, names = Keyed(key_of((*key, "relabelled"))), list(experiment.rankers)
+        # One level deeper than the key of a list, (*key, query): no query has the coin's key.
+        chance, names = Keyed(key_of((key, "relabelled"))), list(experiment.rankers)
         swapped = [names.pop(chance.pick(len(names))) for _ in experiment.rankers]
         return {name: given[other] for name, other in zip(experiment.rankers, swapped, strict=True)}
     return given

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, chain, pairwise
 
 import numpy as np
@@ -76,6 +77,14 @@ class Judged:
     def feature_ids(self) -> Array:
         """The ids of all features, from 1."""
         return np.arange(1, self.features.shape[1] + 1)
+
+    @cached_property
+    def documents(self) -> Array:
+        """The name of the document in each row, such as q7-d2 for the second one of query 7."""
+        sizes = np.diff(self.offsets)
+        numbers = (np.arange(len(self.grades)) - np.repeat(self.offsets[:-1], sizes) + 1).tolist()
+        queries = np.repeat(np.array(self.queries, object), sizes)
+        return np.array([f"q{query}-d{number}" for query, number in zip(queries, numbers, strict=True)], object)
 
     def varying_features(self) -> Array:
         """The ids of the features that are not the same for all documents: O17 draws its rankers from these."""

@@ -45,6 +45,7 @@ class Constants(NamedTuple):
 
     experiment: str
     version: int
+    seed: int
     arms: Sequence[str]
     methods: Sequence[str]
     has_teams: Array
@@ -79,10 +80,10 @@ def to_batch(rows: Rows, units: Units, names: Sequence[str], constants: Constant
 
 
 def _who(rows: Rows, names: Sequence[str], constants: Constants) -> dict[str, pa.Array]:
-    """Who asked what, when, and in which arm."""
+    """Who asked what, when, and in which arm; ids of sessions and impressions hold the seed, so that logs add up."""
     count = len(rows.unit)
     unit = pa.array(names, pa.string()).take(pa.array(rows.unit))
-    session = pc.binary_join_element_wise(unit, _digits(rows.visit), "-")
+    session = pc.binary_join_element_wise(f"seed{constants.seed}", unit, _digits(rows.visit), "-")
     return {
         "experiment": pa.repeat(constants.experiment, count),
         "version": pa.repeat(pa.scalar(constants.version, pa.int32()), count),

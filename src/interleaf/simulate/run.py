@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from interleaf import batch
-from interleaf.clicks import Cascade, PositionBased, named, scale_of
+from interleaf.clicks import Cascade, ClickModel, PositionBased, named, scale_of
 from interleaf.errors import ClickError, DataError
 from interleaf.methods import forms
 from interleaf.methods.arrays import Array
@@ -39,7 +39,7 @@ class Plan:
     data: Judged
     rankers: Sequence[Ranker] | Callable[[int], Sequence[Ranker]]
     chosen: Chosen
-    clicks: Cascade | PositionBased
+    clicks: ClickModel
     scheme: str | None
     impressions: int
     checkpoints: tuple[int, ...]
@@ -111,7 +111,7 @@ def run(
     data: Judged,
     rankers: Sequence[Ranker] | Callable[[int], Sequence[Ranker]],
     method: str = "team_draft",
-    clicks: str | Cascade | PositionBased = "navigational",
+    clicks: str | ClickModel = "navigational",
     impressions: int = 10_000,
     runs: int = 25,
     seed: int = 0,
@@ -127,8 +127,9 @@ def run(
 ) -> Result:
     """Compare rankers with one method, `runs` times; a function in place of rankers gives each run its own.
 
-    `truth` are other queries to take the NDCG on; `cut` its depth, None for all of the ranking. An interrupt keeps the
-    runs that are finished.
+    `clicks` is the name of a table or a click model. Models that look at documents see their names in
+    `data.documents`. `truth` are other queries to take the NDCG on; `cut` its depth, None for all of the ranking. An
+    interrupt keeps the runs that are finished.
     """
     model = _model(data, clicks)
     plan = Plan(
@@ -158,19 +159,22 @@ def run(
     )
 
 
-def _model(data: Judged, clicks: str | Cascade | PositionBased) -> Cascade | PositionBased:
-    """The click model, which must know every grade of the data."""
+def _model(data: Judged, clicks: str | ClickModel) -> ClickModel:
+    """The click model; a table by grade must have every grade of the data."""
     row = int(np.argmax(data.grades))
     highest = f"{data.where(row)} has grade {data.grades[row]}"
     try:
         model = named(clicks, scale_of(data.most_grade)) if isinstance(clicks, str) else clicks
     except ClickError as error:
         raise ClickError(f"{error} (the best grade: {highest})") from None
-    if not isinstance(model, (Cascade, PositionBased)):
-        raise ClickError(f"clicks are a named table, a Cascade or a PositionBased model, not {clicks!r}")
-    known = len(model.click if isinstance(model, Cascade) else model.attraction)
-    if data.most_grade >= known:
-        raise ClickError(f"{highest}, but the click model knows 0 to {known - 1}; give it a probability for each grade")
+    if not isinstance(model, ClickModel):
+        raise ClickError(f"clicks are the name of a table or a model of interleaf.clicks, not {clicks!r}")
+    table = (
+        model.click if isinstance(model, Cascade) else model.attraction if isinstance(model, PositionBased) else None
+    )
+    if table is not None and data.most_grade >= len(table):
+        known = f"the click model knows 0 to {len(table) - 1}"
+        raise ClickError(f"{highest}, but {known}; give it a probability for each grade")
     return model
 
 
@@ -286,7 +290,7 @@ class _Tally:
         numbers = np.arange(rows.start, rows.stop, dtype=np.uint64)
         lists = self._stage.compose(queries, streams(self._lists, numbers), self._settings)
         impressions, grades = self._stage.look_up(queries, lists)
-        clicks = self._plan.clicks.sample_batch(grades, lists.counts, streams(self._people, numbers))
+        clicks = self._clicks(queries, lists, grades, streams(self._people, numbers))
         self.gain += self._stage.ndcg_of(queries, grades).sum()
         arguments = (self._plan.chosen, self._scheme, impressions, lists.counts, clicks, 1)
         if self._scheme.form == forms.BINARY:
@@ -296,6 +300,17 @@ class _Tally:
             if self._scheme.form == forms.NORMALIZED:
                 credits /= np.maximum(credited, 1)[:, None]
             self._credit += credits.sum(axis=0)
+
+    def _clicks(self, queries: Array, lists: batch.Lists, grades: Array, keys: Array) -> Array:
+        """What people click: by the grades of the data where the model has a table of grades, else by documents."""
+        model, data = self._plan.clicks, self._plan.data
+        if isinstance(model, (Cascade, PositionBased)):
+            return model.sample_batch(grades, lists.counts, keys)
+        shown = [
+            data.documents[start + numbers[:count]].tolist()
+            for start, numbers, count in zip(data.offsets[queries], lists.shown, lists.counts, strict=True)
+        ]
+        return model.sample_lists(shown, keys, grades.shape[1])
 
     def preference(self) -> Array:
         """The summed preference of each pair."""

@@ -32,6 +32,7 @@ class Scene:
         self, data: Judged, rankings: Array, chosen: Chosen, k: int, people: People, key: Any, relabel: bool
     ) -> None:
         self.data, self.queries, self.chosen = data, len(data), chosen
+        self.names = pa.array(data.documents)
         sizes = np.diff(data.offsets).astype(np.int32)
         if relabel:
             swapped = rankings[:, [1, 0, *range(2, rankings.shape[1])]]
@@ -47,13 +48,6 @@ class Scene:
         self.levels = draw_levels(generator_of((*key, "captions")), self._sides(), people.captions_lean)
         self.attractions = people.captions * attraction(self.levels)
         self.intents = generator_of((*key, "intents")).integers(0, people.intents, len(data.grades)).astype(np.int8)
-
-    @property
-    def names(self) -> pa.Array:
-        """The names of all documents, by row of the data."""
-        queries = np.repeat(np.array(self.data.queries, object), np.diff(self.data.offsets))
-        numbers = np.arange(len(queries)) - np.repeat(self.data.offsets[:-1], np.diff(self.data.offsets)) + 1
-        return pa.array([f"q{query}-d{number}" for query, number in zip(queries, numbers.tolist(), strict=True)])
 
     def named_rankings(self) -> pa.Array:
         """The rankings of every query, by ranker, as the log holds them."""

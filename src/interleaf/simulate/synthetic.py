@@ -13,7 +13,7 @@ from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.simulate.data import MOST_GRADE, Judged, frozen
 
-STRONGEST = 0.8
+STRONGEST, FEATURES = 0.8, 20
 _NEXT_GRADE = 0.4  # each grade is so much rarer than the one below it
 _STEP = 0.5  # rounding to half a standard deviation leaves hardly a top ten without a tie
 
@@ -21,7 +21,7 @@ _STEP = 0.5  # rounding to half a standard deviation leaves hardly a top ten wit
 def synthetic(
     queries: int = 1000,
     documents: int | tuple[int, int] = (10, 40),
-    features: int = 20,
+    features: int = FEATURES,
     grades: int = 5,
     seed: Key = 1,
     *,
@@ -77,6 +77,19 @@ def synthetic(
         before = values
     names = tuple(map(str, range(1, queries + 1)))
     return Judged(frozen(matrix), drawn, offsets, names, f"synthetic, seed {seed}")
+
+
+def with_features(most_feature: int, seed: Key = 1) -> Judged:
+    """The default set of a seed, with features up to this id: those after the 20 of `synthetic` are noise.
+
+    A feature is the same whichever other ids there are, so a ranker is the same whatever it is compared with.
+
+    >>> bool((with_features(30).features[:, :20] == synthetic().features).all())
+    True
+    """
+    extra = max(0, most_feature - FEATURES)
+    strengths = [*np.linspace(STRONGEST, 0, FEATURES), *[0.0] * extra]
+    return synthetic(features=FEATURES + extra, strengths=strengths, seed=seed)
 
 
 def _signals(signal: Array, strengths: Array, correlation: float, families: int, seed: Key) -> Iterator[Array]:

@@ -153,6 +153,7 @@ class World:
         return Constants(
             experiment=self.experiment,
             version=1,
+            seed=self.seed,
             arms=[arm.name for arm in self._arms],
             methods=[arm.chosen.text for arm in self._arms],
             has_teams=np.array([arm.chosen.method.has_teams for arm in self._arms]),
