@@ -76,19 +76,31 @@ def reproduce_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--scale", default="quick", help="quick, or paper: as much as was published")
     made.add_argument("--seed", type=int, default=1)
     made.add_argument("--out", metavar="DIR", help="write tables (CSV, Markdown) and charts (PNG, SVG) there")
+    made.add_argument("--fresh", action="store_true", help="do not continue an interrupted run; start anew")
 
 
 def run_reproduce(options: argparse.Namespace) -> int:
     """Run a published study again."""
-    from interleaf.papers import reproduce
+    from interleaf.papers import check_study, reproduce
+    from interleaf.papers.cells import Cells
 
+    check_study(options.study, options.scale)
     folder = Path(options.data) if options.data else None
     if options.out:
         _check_writable(Path(options.out))
-    study = reproduce(options.study, folder, options.scale, options.seed, progress)
+    cells = Cells.of(options.study, folder, options.scale, options.seed)
+    if options.fresh:
+        cells.remove()
+    elif cells.count():
+        print(
+            f"continuing with {cells.count()} finished cells of an interrupted run; --fresh starts anew",
+            file=sys.stderr,
+        )
+    study = reproduce(options.study, folder, options.scale, options.seed, progress, cells)
     print(study)
     for path in study.write(Path(options.out)) if options.out else []:
         print(path, file=sys.stderr)
+    cells.remove()
     return 0
 
 

@@ -1,6 +1,6 @@
 """Published studies, run again: one file each, its published numbers beside ours.
 
-A study's module has `study(folder, scale, seed, progress) -> Study`; the table below is all that names them.
+A study's module has `study(folder, scale, seed, progress, cells) -> Study`; the table below is all that names them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from interleaf.errors import DataError, listed
+from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.study import Progress, Study
 
 STUDIES = {
@@ -24,12 +25,23 @@ SCALES = ("quick", "paper")
 
 
 def reproduce(
-    name: str, folder: Path | None = None, scale: str = "quick", seed: int = 1, progress: Progress | None = None
+    name: str,
+    folder: Path | None = None,
+    scale: str = "quick",
+    seed: int = 1,
+    progress: Progress | None = None,
+    cells: Cells = NO_CELLS,
 ) -> Study:
-    """Run a study on a learning-to-rank set in a folder, or on synthetic data."""
+    """Run a study on a learning-to-rank set in a folder, or on synthetic data; `cells` keeps what is finished."""
+    check_study(name, scale)
+    module = import_module(f"interleaf.papers.{name.replace('-', '_')}")
+    made: Study = module.study(folder, scale, seed, progress, cells)
+    return made
+
+
+def check_study(name: str, scale: str) -> None:
+    """Refuse a study or a scale that does not exist."""
     if name not in STUDIES:
         raise DataError(f"unknown study {name!r}; known are {listed(STUDIES)}")
     if scale not in SCALES:
         raise DataError(f"unknown scale {scale!r}; give {listed(SCALES)}")
-    made: Study = import_module(f"interleaf.papers.{name.replace('-', '_')}").study(folder, scale, seed, progress)
-    return made

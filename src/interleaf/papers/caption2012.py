@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from interleaf import plots
 from interleaf.adapters.trec_session import read_trec_session
 from interleaf.log import rows_to_batch
 from interleaf.papers.caption2012_worlds import CASES, Case
+from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.study import Cell, Progress, Study, Table
 from interleaf.refine.caption import CaptionReport, diagnose
 from interleaf.refine.caption.model import ODDS, PROBABILITY
@@ -50,11 +52,13 @@ class Scale:
 SCALES = {"quick": Scale(8, 4_000, 20_000), "paper": Scale(100, 10_000, 200_000)}
 
 
-def study(folder: Path | None, scale: str, seed: int, progress: Progress | None = None) -> Study:
+def study(
+    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
+) -> Study:
     """The study on simulated worlds, and on the TREC Session logs of a folder."""
     size = SCALES[scale]
     kinds = [(case, judged) for case in CASES for judged in (True, False)]
-    reports = [(*kind, _reports(*kind, size, seed, progress)) for kind in kinds]
+    reports = [(*kind, _reports(*kind, size, seed, progress, kept)) for kind in kinds]
     detailed = diagnose(CASES[0].log(seed, size.detailed))
     real = list(_real(folder)) if folder is not None else []
     return Study(
@@ -72,10 +76,15 @@ def study(folder: Path | None, scale: str, seed: int, progress: Progress | None 
     )
 
 
-def _reports(case: Case, judged: bool, size: Scale, seed: int, progress: Progress | None) -> list[CaptionReport]:
+def _reports(
+    case: Case, judged: bool, size: Scale, seed: int, progress: Progress | None, kept: Cells
+) -> list[CaptionReport]:
+    def report(number: int) -> CaptionReport:
+        return diagnose(case.log(seed + number, size.impressions, judged=judged))
+
     found = []
     for number in range(size.seeds):
-        found.append(diagnose(case.log(seed + number, size.impressions, judged=judged)))
+        found.append(kept.keep((case.name, judged, number), partial(report, number)))
         if progress is not None:
             done = CASES.index(case) * 2 * size.seeds + (not judged) * size.seeds + number + 1
             progress(done, 2 * len(CASES) * size.seeds)

@@ -20,6 +20,7 @@ from interleaf.papers import chapelle2012_metrics as metrics
 from interleaf.papers import chapelle2012_schemes as schemes
 from interleaf.papers import chapelle2012_sensitivity as sensitivity
 from interleaf.papers import chapelle2012_signals as signals
+from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.chapelle2012_rankers import CHANGED, KINDS, Kind, judge, rankers_of
 from interleaf.papers.chapelle2012_traffic import METHODS, K, Traffic, traffic_of
 from interleaf.papers.folds import find
@@ -51,13 +52,15 @@ SCALES = {
 }
 
 
-def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None) -> Study:
+def study(
+    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
+) -> Study:
     """Run the study on people in front of a set, or of synthetic queries."""
     size, folds = SCALES[scale], find(folder, seed, QUERIES)
     data, generator = replace(folds.whole, name=folds.name), generator_of((NAME, seed))
     rankers = rankers_of(data, seed)
     judged = judge(data, rankers)
-    kinds = _traffic(data, rankers, size, seed, progress)
+    kinds = _traffic(data, rankers, size, seed, progress, kept)
     parts = [_of_a_kind(kind, traffics, judged, generator, size) for kind, traffics in kinds]
     parts.append(_of_all(kinds, judged, generator, size))
     tables = [table for part, _ in parts for table in part]
@@ -73,10 +76,14 @@ def people(data: Judged, units: int) -> People:
     return People(units=units, clicks=Cascade(click, stop, stop_needs_click=False))
 
 
-def _traffic(data: Judged, rankers: Any, size: Scale, seed: int, progress: Progress | None) -> signals.Kinds:
+def _traffic(
+    data: Judged, rankers: Any, size: Scale, seed: int, progress: Progress | None, kept: Cells
+) -> signals.Kinds:
     todo = [(kind, pair) for kind in KINDS for pair in kind.pairs]
     found = in_threads(
-        lambda one: traffic_of(data, rankers, one[1], people(data, size.units[one[0].engine]), seed),
+        lambda one: kept.keep(
+            one[1], lambda: traffic_of(data, rankers, one[1], people(data, size.units[one[0].engine]), seed)
+        ),
         todo,
         lambda done: progress(done, len(todo)) if progress else None,
     )

@@ -21,6 +21,7 @@ from interleaf.buckets import buckets
 from interleaf.clicks import Cascade
 from interleaf.engines.work import Task, work
 from interleaf.methods.arrays import Array
+from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.chapelle2012_rankers import rankers_of
 from interleaf.papers.folds import find
 from interleaf.papers.hofmann2011_pairs import in_threads
@@ -66,7 +67,9 @@ class Scale:
 SCALES = {"quick": Scale(4, 12, 3_000, 1_000), "paper": Scale(16, 71, 30_000, 4_000)}
 
 
-def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None) -> Study:
+def study(
+    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
+) -> Study:
     """Run the study on people in front of a set, or of synthetic queries."""
     size, folds = SCALES[scale], find(folder, seed, QUERIES * SCALES[scale].markets)
     found = experiments(folds.whole, size, seed)
@@ -75,7 +78,7 @@ def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | N
     lessons = {}
     for number, (method, scheme, engine, published) in enumerate(SETTINGS):
         done = _counter(progress, number * len(found), len(SETTINGS) * len(found))
-        training = training_of(found, method, scheme, size.units, seed, done)
+        training = training_of(found, method, scheme, size.units, seed, done, kept)
         rows.append((method, scheme, engine, *_counted(*published)))
         for way, examples, ridge in WAYS:
             resamples = RESAMPLES if (number, way) == (0, WAYS[1][0]) else 1
@@ -130,7 +133,13 @@ def experiments(data: Judged, size: Scale, seed: int) -> list[Experiment]:
 
 
 def training_of(
-    found: Sequence[Experiment], method: str, scheme: str, units: int, seed: int, done: Callable[[int], None] | None
+    found: Sequence[Experiment],
+    method: str,
+    scheme: str,
+    units: int,
+    seed: int,
+    done: Callable[[int], None] | None,
+    kept: Cells = NO_CELLS,
 ) -> Training:
     """The sums of all experiments."""
 
@@ -138,7 +147,10 @@ def training_of(
         world = found[number].world(method, units, 1000 * seed + number)
         return gather(pa.Table.from_batches(list(world.batches(threads=1))), scheme=scheme)
 
-    return reduce(Training.__add__, in_threads(run, range(len(found)), done))
+    def cell(number: int) -> Training:
+        return kept.keep((method, scheme, number), lambda: run(number))
+
+    return reduce(Training.__add__, in_threads(cell, range(len(found)), done))
 
 
 def people(data: Judged, market: int, units: int) -> People:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.methods.forms import TOLERANCE
 from interleaf.methods.table import Method, methods
+from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.folds import find
 from interleaf.papers.hofmann2011 import fixed_queries
 from interleaf.papers.study import Cell, Progress, Study, Table
@@ -90,7 +92,9 @@ class Compared:
         return {name: float(value.mean()) for name, value in values.items()}
 
 
-def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None) -> Study:
+def study(
+    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
+) -> Study:
     """Run every method of the table on a set, or on synthetic queries."""
     size, folds = SCALES[scale], find(folder, seed)
     data = fixed_queries(folds, MOST_QUERIES, seed)
@@ -100,7 +104,7 @@ def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | N
     cells = [(count, row, clicks) for count in counts for row in comparing(count) for clicks in CLICKS]
     found: list[Compared] = []
     for count, row, clicks in cells:
-        found.append(_compare(data, row, count, clicks, size, seed))
+        found.append(kept.keep((count, row.name, clicks), partial(_compare, data, row, count, clicks, size, seed)))
         if progress is not None:
             progress(len(found), len(cells))
     shared = {count: min(size.runs[count], size.costly_runs[count]) for count in size.runs}

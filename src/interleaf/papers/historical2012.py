@@ -25,6 +25,7 @@ from interleaf.errors import DataError
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import resolve
 from interleaf.papers import historical2012_robust as beyond
+from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.folds import find
 from interleaf.papers.historical2012_robust import MODEL, ROBUST
 from interleaf.papers.study import Cell, Progress, Study, Table
@@ -75,12 +76,14 @@ class Repeat:
     sums: Mapping[str, Sequence[Sums]]
 
 
-def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None) -> Study:
+def study(
+    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
+) -> Study:
     """Run the protocol on a set, or on synthetic queries."""
     size, folds = SCALES[scale], find(folder, seed)
     total = size.repeats + size.beyond * len(beyond.WORLDS)
     steps = None if progress is None else Steps(progress, total)
-    repeats = _repeats(folds.whole, size, seed, steps)
+    repeats = _repeats(folds.whole, size, seed, steps, kept)
     untied = [repeat for repeat in repeats if repeat.truth]
     if not untied:
         raise DataError(f"{folds.described}: all target pairs have the same NDCG; give queries with relevant documents")
@@ -91,7 +94,7 @@ def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | N
         *paper,
         _errors(untied, distance, size),
         _by_size(untied),
-        *_beyond(folds.whole, repeats, size, seed, steps),
+        *_beyond(folds.whole, repeats, size, seed, steps, kept),
     )
     charts = {
         "accuracy": _chart(accuracy, size, "accuracy", "Accuracy against NDCG, undecided is wrong"),
@@ -113,7 +116,13 @@ class Steps:
 
 
 def _repeats(
-    data: Judged, size: Scale, seed: int, steps: Steps | None, clicks: str = "perfect_linear", distance: str = "far"
+    data: Judged,
+    size: Scale,
+    seed: int,
+    steps: Steps | None,
+    kept: Cells,
+    clicks: str = "perfect_linear",
+    distance: str = "far",
 ) -> list[Repeat]:
     """All repeats, each from its own key, so that threads change nothing."""
     features, people = data.varying_features(), named(clicks, grades=max(2, data.most_grade + 1))
@@ -123,7 +132,10 @@ def _repeats(
     pool = ThreadPoolExecutor(os.cpu_count() or 1)
     try:
         for repeat in pool.map(
-            lambda n: run_once(data, features, people, size, (seed, n), distance), range(size.repeats)
+            lambda n: kept.keep(
+                (clicks, distance, n), lambda: run_once(data, features, people, size, (seed, n), distance)
+            ),
+            range(size.repeats),
         ):
             done.append(repeat)
             if steps is not None:
@@ -133,12 +145,14 @@ def _repeats(
     return done
 
 
-def _beyond(data: Judged, repeats: list[Repeat], size: Scale, seed: int, steps: Steps | None) -> tuple[Table, ...]:
+def _beyond(
+    data: Judged, repeats: list[Repeat], size: Scale, seed: int, steps: Steps | None, kept: Cells
+) -> tuple[Table, ...]:
     """The doubly robust estimate beside the paper's four; other worlds have fewer repeats."""
     worlds = {beyond.FIRST: repeats}
     for clicks, distance in beyond.WORLDS if size.beyond else ():
         made = replace(size, repeats=size.beyond)
-        worlds[clicks, distance] = _repeats(data, made, seed, steps, clicks, distance)
+        worlds[clicks, distance] = _repeats(data, made, seed, steps, kept, clicks, distance)
     right, errors = {}, {}
     for world, found in worlds.items():
         untied = [repeat for repeat in found if repeat.truth]

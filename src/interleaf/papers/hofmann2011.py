@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from scipy.stats import binomtest
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.methods.forms import TOLERANCE
+from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.folds import Folds, find
 from interleaf.papers.hofmann2011_convergence import CLICKS, Pair, charts, converge, pair_table, tables
 from interleaf.papers.hofmann2011_pairs import RULES, Meeting, Rankings, in_threads, perfect, realistic, sharing_lists
@@ -74,7 +76,9 @@ class Verdicts:
         return np.asarray(self.sums.sum(axis=2) > TOLERANCE)
 
 
-def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None) -> Study:
+def study(
+    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
+) -> Study:
     """Run the protocol on a set, or on synthetic queries."""
     size, folds = SCALES[scale], find(folder, seed)
     data = fixed_queries(folds, size.queries, seed)
@@ -82,11 +86,15 @@ def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | N
     verdicts: list[Verdicts] = []
     for order in range(size.orders):
         rankings = Rankings(data, features, K, (seed, "ties", order))
-        verdicts.append(judge(rankings, size.passes, (seed, "accuracy", order)))
+        key = (seed, "accuracy", order)
+        verdicts.append(kept.keep(("accuracy", order), partial(judge, rankings, size.passes, key)))
         _say(progress, order + 1, size.orders + len(CLICKS) * (len(FOLLOWED) + len(EASY)))
     followed, pairs = verdicts[0].rankings, choose(verdicts[0])
     found = in_threads(
-        lambda cell: converge(followed, cell[1], cell[0], size.repeats, size.samples, (seed, "convergence")),
+        lambda cell: kept.keep(
+            ("convergence", *cell),
+            lambda: converge(followed, cell[1], cell[0], size.repeats, size.samples, (seed, "convergence")),
+        ),
         list(product(CLICKS, pairs)),
         lambda done: _say(progress, size.orders + done, size.orders + len(CLICKS) * len(pairs)),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from interleaf import plots
 from interleaf.clicks import named, scale_of
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
+from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.folds import Folds, find
 from interleaf.papers.study import Cell, Progress, Study, Table
 from interleaf.simulate.rankers import generator_of
@@ -104,7 +106,9 @@ class Scale:
 SCALES = {"quick": Scale(8, 10_000, (5, 15), 2), "paper": Scale(25, 10_000, (5, 15, 40), 25)}
 
 
-def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None) -> Study:
+def study(
+    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
+) -> Study:
     """Run the protocol on a set, or on synthetic queries."""
     size, folds = SCALES[scale], find(folder, seed)
     varying = set[int].intersection(*[set(impressions.varying_features().tolist()) for impressions, _ in folds.pairs])
@@ -116,8 +120,8 @@ def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | N
         )
     results: dict[tuple[int, str, str], list[Result]] = {}
     cells = [(count, clicks, label) for count in counts for clicks in CLICKS for label in METHODS]
-    for number, (count, clicks, label) in enumerate(cells):
-        results[count, clicks, label] = _cell(folds, known, count, clicks, label, size, seed)
+    for number, cell in enumerate(cells):
+        results[cell] = kept.keep(cell, partial(_cell, folds, known, cell, size, seed))
         if progress is not None:
             progress(number + 1, len(cells))
     tables = [_table(results, count, folds.name, own) for count in counts for own in (False, True)]
@@ -126,10 +130,9 @@ def study(folder: Path | None, scale: str, seed: int = 1, progress: Progress | N
     return Study(NAME, TITLE, folds.described, scale, tuple(tables), charts, _notes(folds, size, counts, len(known)))
 
 
-def _cell(
-    folds: Folds, features: list[int], count: int, clicks: str, label: str, size: Scale, seed: int
-) -> list[Result]:
+def _cell(folds: Folds, features: list[int], cell: tuple[int, str, str], size: Scale, seed: int) -> list[Result]:
     """One cell of a table: every fold, with its runs."""
+    count, clicks, label = cell
     method, scheme = METHODS[label]
     found = []
     for fold, (impressions, test) in enumerate(folds.pairs):
