@@ -56,6 +56,9 @@ def digest_of_kernel_sources() -> str:
 # Set before any test module imports numba, which reads it once.
 os.environ["NUMBA_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / f"interleaf-numba-{digest_of_kernel_sources()}")
 
+# Tests compare what commands write to standard error, and the first run compiles; test_compile_notice switches it on.
+os.environ["INTERLEAF_COMPILE_NOTICE"] = "0"
+
 settings.register_profile(
     "interleaf",
     deadline=None,  # the first call of a kernel compiles it

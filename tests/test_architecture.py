@@ -24,6 +24,7 @@ FLOORS = (
     ("spec", "schema", "tables", "plots"),
     ("chance", "methods.arrays", "methods.method"),
     ("compiled", "methods.table", "problem"),
+    ("sorting",),
     ("methods",),
     ("clicks",),
     ("stored",),

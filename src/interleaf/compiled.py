@@ -7,19 +7,25 @@ plain-Python form with the plain generator instead: slower, same lists.
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
+from time import monotonic
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit
+from numba.core import event
 from numba.extending import overload, register_jitable
 
 from interleaf import chance as plain_chance
 from interleaf.chance import Chance, Keyed, bytes_of
 from interleaf.methods.arrays import Array, Given, Impression
 
+MAX_SILENCE = 1.0  # seconds of compiling, until it is announced
+NOTICE_SWITCH = "INTERLEAF_COMPILE_NOTICE"  # an environment variable: 0 switches the notice off
 _compiling, _counting = 0, Lock()
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -31,6 +37,42 @@ _WORDS = np.dtype("<u8")
 _LOW = np.uint64(0xFFFFFFFF)
 _TWO_32 = np.uint64(2**32)
 _ONE, _11, _27, _30, _31, _32 = (np.uint64(n) for n in (1, 11, 27, 30, 31, 32))
+
+
+class _CompileNotice(event.Listener):
+    """Warns once per process, on the logger `interleaf`, when our kernels have been compiled for a second."""
+
+    def __init__(self) -> None:
+        self._outer: list[event.Event] = []
+        self._began = self._spent = 0.0
+        self._done = os.environ.get(NOTICE_SWITCH) == "0"
+
+    def on_start(self, event: event.Event) -> None:
+        """Numba compiles what a kernel calls inside of the kernel's own event: so there are many moments to look."""
+        now = monotonic()
+        if not self._outer:
+            self._began = now
+        self._outer.append(event)
+        kernel = self._outer[0].data["dispatcher"]
+        if self._done or not kernel.py_func.__module__.startswith("interleaf."):
+            return
+        if self._spent + now - self._began >= MAX_SILENCE:
+            self._done = True
+            logging.getLogger("interleaf").warning(_ONCE if kernel._cache.cache_path else _EVERY_TIME)
+
+    def on_end(self, event: event.Event) -> None:
+        """Compile times add up over kernels."""
+        ended = self._outer.pop()
+        if not self._outer and ended.data["dispatcher"].py_func.__module__.startswith("interleaf."):
+            self._spent += monotonic() - self._began
+
+
+_ONCE = "interleaf compiles its kernels, once per installation; this can take several seconds"
+_EVERY_TIME = (
+    "interleaf compiles its kernels at every start, since it has no folder to keep them in; "
+    "set NUMBA_CACHE_DIR to one that it may write"
+)
+event.register("numba:compile", _CompileNotice())  # type: ignore[no-untyped-call]
 
 
 def kernel(function: Function) -> Function:

@@ -58,7 +58,7 @@ class Composing:
 
     def run(self, kernel: Any, chance: Chance) -> tuple[tuple[Document, ...], tuple[int, ...] | None, Array]:
         """The shown documents, their teams if the method has any, and the shown documents by number."""
-        shown, teams = np.empty(self.size, np.int32), np.empty(self.size, np.int32)
+        shown, teams = np.empty(self.size, np.int32), np.empty(self.size, np.int8)
         teams.fill(-1)
         count = kernel(self.given, self.size, chance, shown, teams, self.settings)
         shown = shown[:count]

@@ -145,7 +145,8 @@ def _all_lists(given: Given, lists: Array) -> int:
         if depth == size:
             if count == len(lists):
                 return -1
-            lists[count] = current
+            for position in range(size):  # numba takes long to compile the assignment of a whole row
+                lists[count, position] = current[position]
             count += 1
         else:
             while ranker[depth] < len(given.depths) and document < 0:

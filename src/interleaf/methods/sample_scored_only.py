@@ -16,6 +16,7 @@ from interleaf.compiled import given_at, impression_at, kernel, part, seat
 from interleaf.methods.arrays import Array, Given, Impression, Lengths
 from interleaf.methods.probabilistic import powers_of
 from interleaf.methods.team_draft import FAIR, draft, draft_probability
+from interleaf.sorting import sort_descending
 
 FEW = 8  # clicks up to which looking at the whole list for each is faster than sorting it
 
@@ -64,13 +65,14 @@ def credit(impression: Impression, clicks: Array, variant: int, credit: Array, s
 @part
 def _credit_all(ranks: Array, clicks: Array, credit: Array, ranker: int, powers: Array) -> None:
     """Many clicks: sort the shown documents once; those that the ranker lacks, rank 0, come after all it has."""
-    order = np.argsort(ranks)
-    lacking = 0
-    while lacking < len(order) and ranks[order[lacking]] == 0:
-        lacking += 1
-    for place in range(len(order)):
+    order = np.empty(len(ranks), np.int64)
+    sort_descending(ranks, ranks, order)
+    has = len(order)
+    while has > 0 and ranks[order[has - 1]] == 0:
+        has -= 1
+    for place in range(len(order) - 1, -1, -1):
         if clicks[order[place]]:
-            credit[ranker] += powers[place - lacking + 1 if place >= lacking else len(order) - lacking + 1]
+            credit[ranker] += powers[has - place if place < has else has + 1]
 
 
 @part

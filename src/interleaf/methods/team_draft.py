@@ -44,7 +44,9 @@ def draft(given: Given, k: int, chance: Chance, shown: Array, teams: Array, fill
     rankings, depths = given.rankings, given.depths
     taken = np.zeros(given.documents, np.bool_)
     best = np.zeros(len(depths), np.int64)
-    order = np.arange(len(depths))
+    order = np.zeros(len(depths), np.int64)
+    for ranker in range(len(depths)):
+        order[ranker] = ranker
     drafting, picked, count = len(depths), 0, 0
     if prefix:
         count = _shared_prefix(given, k)
@@ -52,7 +54,7 @@ def draft(given: Given, k: int, chance: Chance, shown: Array, teams: Array, fill
             shown[position] = rankings[0, position]
             taken[shown[position]] = True
             teams[position] = -1
-    owned = min(k, depths.min()) if fill == FAIR else k
+    owned = _shortest(depths, k) if fill == FAIR else k
     while count < k and drafting > 0:
         if fill == STOP and not _all_can_pick(rankings, depths, best, taken):
             break
@@ -90,9 +92,18 @@ def _all_can_pick(rankings: Array, depths: Array, best: Array, taken: Array) -> 
 
 
 @part
+def _shortest(depths: Array, k: int) -> int:
+    """The depth of the shortest ranking, or k if that is less. Numba takes long to compile `depths.min()`."""
+    shortest = k
+    for ranker in range(len(depths)):
+        shortest = min(shortest, depths[ranker])
+    return shortest
+
+
+@part
 def _shared_prefix(given: Given, k: int) -> int:
     """How many documents all rankings begin with."""
-    shared = min(k, given.depths.min())
+    shared = _shortest(given.depths, k)
     for ranker in range(1, len(given.depths)):
         length = 0
         while length < shared and given.rankings[ranker, length] == given.rankings[0, length]:

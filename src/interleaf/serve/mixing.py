@@ -115,7 +115,8 @@ def _mix(drafts: Sequence[Draft], size: int) -> None:
     rankings, repeats = spread(np.array(flat, np.int32), lengths)
     depth = None if chosen.method.whole_rankings else size
     unions = np.array([len(one) for one in names], np.int32)
-    problems = Given(np.ascontiguousarray(rankings[:, :, :depth]), np.minimum(lengths, depth or lengths), unions)
+    depths = np.minimum(lengths, depth or lengths)
+    problems = Given(np.ascontiguousarray(rankings[:, :, :depth]), depths, unions.astype(np.int64))
     keys = [chance_key(settings.name, version, _unit(draft.wanted), draft.wanted.query) for draft in drafts]
     made = chosen.method.kernels.settings((int(lengths.max()),), chosen.parameters, False)
     words = np.frombuffer(b"".join(map(bytes_of, keys)), "<u8").reshape(-1, 2)

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from interleaf.chance import bytes_of, key_of
-from interleaf.compiled import kernel, part
+from interleaf.compiled import kernel
 from interleaf.errors import DataError, listed
 from interleaf.methods.arrays import Array
 from interleaf.simulate.data import Judged
+from interleaf.sorting import sort_descending
 
 Ranker = int | Mapping[int, float] | Array | Callable[[Judged], Array]
 TIES = ("own", "shared")
-SHORT = 64
 
 
 def scores_of(data: Judged, ranker: Ranker) -> Array:
@@ -68,27 +68,5 @@ def generator_of(key: Any) -> np.random.Generator:
 def _rank(scores: Array, order: Array, offsets: Array, rankings: Array) -> None:
     """Best score first; of equal scores, the smaller random number."""
     for query in range(len(offsets) - 1):
-        start, count = offsets[query], offsets[query + 1] - offsets[query]
-        if count <= SHORT:
-            _insert(scores[start : start + count], order[start : start + count], rankings[query])
-        else:
-            shuffled = np.argsort(order[start : start + count])
-            by_score = np.argsort(-scores[start : start + count][shuffled], kind="mergesort")
-            for place in range(count):
-                rankings[query, place] = shuffled[by_score[place]]
-
-
-@part
-def _insert(scores: Array, order: Array, ranking: Array) -> None:
-    """Insertion sort: the fastest for the few documents that most queries have."""
-    for document in range(len(scores)):
-        place = document
-        while place > 0:
-            above = ranking[place - 1]
-            if scores[above] > scores[document] or (
-                scores[above] == scores[document] and order[above] < order[document]
-            ):
-                break
-            ranking[place] = above
-            place -= 1
-        ranking[place] = document
+        start, end = offsets[query], offsets[query + 1]
+        sort_descending(scores[start:end], order[start:end], rankings[query])

@@ -100,18 +100,26 @@ def _stacked(arrays: list[Array], padding: int) -> Array:
     return stacked
 
 
-@kernel
 def renumber(rankings: Array, sizes: Array, depth: int) -> tuple[Array, Array, Array]:
     """Documents numbered by first appearance in the tops of the rankings, down to a depth, and then below it.
 
     The rankings in new numbers, the old number of each document, and how many documents the tops hold.
     """
-    queries, rankers, longest = rankings.shape
+    queries, _, longest = rankings.shape
     renumbered, order = np.full_like(rankings, -1), np.full((queries, longest), -1, np.int64)
     tops = np.zeros(queries, np.int64)
+    _renumber(rankings, sizes, depth, renumbered, order, tops)
+    return renumbered, order, tops
+
+
+@kernel
+def _renumber(rankings: Array, sizes: Array, depth: int, renumbered: Array, order: Array, tops: Array) -> None:
+    queries, rankers, longest = rankings.shape
+    number = np.empty(longest, np.int64)
     for query in range(queries):
-        size = sizes[query]
-        number, count = np.full(size, -1, np.int64), 0
+        size, count = sizes[query], 0
+        for document in range(size):
+            number[document] = -1
         for whole in range(2):
             for ranker in range(rankers):
                 for place in range(size if whole else min(depth, size)):
@@ -124,4 +132,3 @@ def renumber(rankings: Array, sizes: Array, depth: int) -> tuple[Array, Array, A
         for ranker in range(rankers):
             for place in range(size):
                 renumbered[query, ranker, place] = number[rankings[query, ranker, place]]
-    return renumbered, order, tops

@@ -7,6 +7,7 @@ import numpy as np
 from interleaf.compiled import kernel
 from interleaf.methods.arrays import Array
 from interleaf.simulate.data import Judged
+from interleaf.sorting import sort_descending
 
 
 def ndcg(data: Judged, rankings: Array, cut: int | None = 10) -> Array:
@@ -21,22 +22,22 @@ def ndcg(data: Judged, rankings: Array, cut: int | None = 10) -> Array:
 
 def ndcg_by_query(data: Judged, rankings: Array, cut: int | None = 10) -> Array:
     """The same for each query, `[query, ranker]`."""
-    return _by_query(rankings, data.grades.astype(np.int64), data.offsets, cut or rankings.shape[2])
+    values = np.zeros(rankings.shape[:2])
+    _by_query(rankings, data.grades.astype(np.int64), data.offsets, cut or rankings.shape[2], values)
+    return values
 
 
 @kernel
-def _by_query(rankings: Array, grades: Array, offsets: Array, cut: int) -> Array:
-    queries, rankers, _ = rankings.shape
-    values = np.zeros((queries, rankers))
-    for query in range(queries):
+def _by_query(rankings: Array, grades: Array, offsets: Array, cut: int, values: Array) -> None:
+    best = np.zeros(rankings.shape[2], np.int64)
+    for query in range(len(rankings)):
         judged = grades[offsets[query] : offsets[query + 1]]
-        best = np.sort(judged)[::-1]
+        sort_descending(judged, judged, best)
         ideal = 0.0
-        for place in range(min(cut, len(best))):
-            ideal += (2.0 ** best[place] - 1) / np.log2(place + 2)
-        for ranker in range(rankers):
+        for place in range(min(cut, len(judged))):
+            ideal += (2.0 ** judged[best[place]] - 1) / np.log2(place + 2)
+        for ranker in range(values.shape[1]):
             gain = 0.0
-            for place in range(min(cut, len(best))):
+            for place in range(min(cut, len(judged))):
                 gain += (2.0 ** judged[rankings[query, ranker, place]] - 1) / np.log2(place + 2)
             values[query, ranker] = gain / ideal if ideal > 0 else 0.0
-    return values
