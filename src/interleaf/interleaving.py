@@ -209,16 +209,22 @@ def credit(shown: Interleaving, clicks: Iterable[int], scheme: str | None = None
 
 def warm(method: str = "team_draft", rankers: int = 2) -> None:
     """Compile a method's kernels now, so that the first request does not wait for it."""
+    with _kernels().compiling():
+        shown = warm_composing(method, rankers)
+        shown.to_dict()
+        for scheme in resolve(method).method.schemes_for(rankers):
+            credit(shown, [1], scheme)
+
+
+def warm_composing(method: str, rankers: int) -> Interleaving:
+    """Compile only what composes lists: a service computes no credit and no probability of a single list."""
     chosen = resolve(method)
     if rankers < 2:
         raise RankingError(f"there is nothing to warm for {rankers} rankers; give the number you compare, at least 2")
     names = [str(chosen.parameters.get("ranker") or "first"), *map(str, range(1, rankers))]
     rankings = dict(zip(names, [[0, 1, 2], [1, 0, 2], *([[2, 0, 1]] * (rankers - 2))], strict=True))
     with _kernels().compiling():
-        shown = interleave(rankings, method, k=2, key="warm")
-        shown.to_dict()
-        for scheme in chosen.method.schemes_for(len(rankings)):
-            credit(shown, [1], scheme)
+        return interleave(rankings, method, k=2, key="warm")
 
 
 @cache

@@ -7,7 +7,7 @@ import numpy as np
 from interleaf.compiled import part
 from interleaf.methods.arrays import Array
 
-_BLOCK = 32
+_BLOCK = 64
 
 
 @part
@@ -18,9 +18,12 @@ def sort_descending(scores: Array, ties: Array, order: Array) -> None:
     """
     count = len(scores)
     for index in range(count):
-        place = index
-        while place % _BLOCK > 0 and _is_before(scores, ties, index, order[place - 1]):
-            order[place] = order[place - 1]
+        score, tie, place, top = scores[index], ties[index], index, index - index % _BLOCK
+        while place > top:
+            above = order[place - 1]
+            if scores[above] > score or (scores[above] == score and ties[above] <= tie):
+                break
+            order[place] = above
             place -= 1
         order[place] = index
     if count > _BLOCK:
@@ -29,7 +32,7 @@ def sort_descending(scores: Array, ties: Array, order: Array) -> None:
 
 @part
 def _is_before(scores: Array, ties: Array, one: int, other: int) -> bool:
-    return bool(scores[one] > scores[other] or (scores[one] == scores[other] and ties[one] < ties[other]))
+    return bool(scores[one] > scores[other] or (scores[one] == scores[other] and ties[one] <= ties[other]))
 
 
 @part
@@ -43,7 +46,7 @@ def _merge_blocks(scores: Array, ties: Array, order: Array) -> None:
             if place == end:
                 left, middle, end = end, min(end + width, count), min(end + 2 * width, count)
                 right = middle
-            if right == end or (left < middle and not _is_before(scores, ties, order[right], order[left])):
+            if right == end or (left < middle and _is_before(scores, ties, order[left], order[right])):
                 merged[place] = order[left]
                 left += 1
             else:

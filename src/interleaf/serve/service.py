@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from interleaf.errors import StoreError
 from interleaf.experiment import Experiment
-from interleaf.interleaving import warm
+from interleaf.interleaving import warm_composing
 from interleaf.serve import mixing
 from interleaf.serve.access import Access
 from interleaf.serve.answers import RefusedError
@@ -131,5 +131,5 @@ class Service:
 
 def warmed(settings: Experiment) -> None:
     """Compile the kernels of an experiment."""
-    warm(settings.method, len(settings.rankers))
+    warm_composing(settings.method, len(settings.rankers))
     mixing.warm(settings)

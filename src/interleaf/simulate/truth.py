@@ -7,7 +7,6 @@ import numpy as np
 from interleaf.compiled import kernel
 from interleaf.methods.arrays import Array
 from interleaf.simulate.data import Judged
-from interleaf.sorting import sort_descending
 
 
 def ndcg(data: Judged, rankings: Array, cut: int | None = 10) -> Array:
@@ -23,19 +22,25 @@ def ndcg(data: Judged, rankings: Array, cut: int | None = 10) -> Array:
 def ndcg_by_query(data: Judged, rankings: Array, cut: int | None = 10) -> Array:
     """The same for each query, `[query, ranker]`."""
     values = np.zeros(rankings.shape[:2])
-    _by_query(rankings, data.grades.astype(np.int64), data.offsets, cut or rankings.shape[2], values)
+    counts = np.zeros(data.grades.max() + 1, np.int64)
+    _by_query(rankings, data.grades.astype(np.int64), data.offsets, cut or rankings.shape[2], counts, values)
     return values
 
 
 @kernel
-def _by_query(rankings: Array, grades: Array, offsets: Array, cut: int, values: Array) -> None:
-    best = np.zeros(rankings.shape[2], np.int64)
+def _by_query(rankings: Array, grades: Array, offsets: Array, cut: int, counts: Array, values: Array) -> None:
+    """`counts` is room for the number of documents of each grade."""
     for query in range(len(rankings)):
         judged = grades[offsets[query] : offsets[query + 1]]
-        sort_descending(judged, judged, best)
-        ideal = 0.0
-        for place in range(min(cut, len(judged))):
-            ideal += (2.0 ** judged[best[place]] - 1) / np.log2(place + 2)
+        for grade in judged:
+            counts[grade] += 1
+        ideal, grade = 0.0, len(counts)
+        for place in range(len(judged)):
+            while counts[grade - 1] == 0:
+                grade -= 1
+            counts[grade - 1] -= 1
+            if place < cut:
+                ideal += (2.0 ** (grade - 1) - 1) / np.log2(place + 2)
         for ranker in range(values.shape[1]):
             gain = 0.0
             for place in range(min(cut, len(judged))):

@@ -27,19 +27,19 @@ def spread(flat: Array, lengths: Array) -> tuple[Array, Array]:
     """Rankings of many requests that stand one after the other, `[request, ranker, rank]`; and whose have repeats."""
     rankings = np.full((*lengths.shape, max(1, int(lengths.max()))), -1, np.int32)
     repeats = np.zeros(len(lengths), np.bool_)
-    _spread(flat, lengths, rankings, repeats)
+    _spread(flat, lengths, rankings, repeats, np.full(flat.max(initial=-1) + 1, -1, np.int64))
     return rankings, repeats
 
 
 @kernel
-def _spread(flat: Array, lengths: Array, rankings: Array, repeats: Array) -> None:
+def _spread(flat: Array, lengths: Array, rankings: Array, repeats: Array, seen: Array) -> None:
+    """`seen` is room for the last ranking that had each document."""
     start = 0
     for request in range(lengths.shape[0]):
         for ranker in range(lengths.shape[1]):
             for rank in range(lengths[request, ranker]):
                 rankings[request, ranker, rank] = flat[start + rank]
             start += lengths[request, ranker]
-    seen = np.full(flat.max() + 1, -1, np.int64)
     for request in range(lengths.shape[0]):
         for ranker in range(lengths.shape[1]):
             mark = request * lengths.shape[1] + ranker
@@ -57,7 +57,8 @@ def numbers_of(
     rows, rankers, _ = rankings.shape
     most = lists.shown.shape[1]
     found, sizes = np.empty((rows, HEADER + (rankers + 2) * most + rankers), np.int32), np.empty(rows, np.int64)
-    _note(rankings, lengths, unions, *lists, has_teams, has_choices, found, sizes)
+    places = np.empty(unions.max(), np.int32)
+    _note(rankings, lengths, unions, *lists, has_teams, has_choices, found, sizes, places)
     width, data = found.strides[0], found.tobytes()
     return [data[row * width : row * width + 4 * size] for row, size in enumerate(sizes.tolist())]
 
@@ -74,8 +75,9 @@ def _note(
     has_choices: bool,
     found: Array,
     sizes: Array,
+    places: Array,
 ) -> None:
-    places = np.empty(unions.max(), np.int32)
+    """`places` is room for the rank of each document."""
     rankers = lengths.shape[1]
     for row in range(len(unions)):
         numbers, count = found[row], counts[row]
