@@ -44,11 +44,17 @@ PLAIN = Rules()
 
 def fates_of(row: Row, rules: Rules = PLAIN) -> list[str]:
     """What becomes of each event."""
-    fates, ids = [], set()
-    for event in row["events"]:
+    fates = []
+    for number, event in enumerate(row["events"]):
         delay = event["time"] - row["time"]
-        name, dwell = event.get("event"), event.get("dwell")
-        if name is not None and name in ids:
+        copies = [
+            (one["time"], one["rank"], one["kind"], place)
+            for place, one in enumerate(row["events"])
+            if place == number or (event.get("event") is not None and one.get("event") == event["event"])
+        ]
+        dwells = [row["events"][place].get("dwell") for *_, place in copies]
+        dwell = max((one for one in dwells if one is not None), default=None)
+        if min(copies)[-1] != number:
             fates.append("repeated")
         elif delay < timedelta(0):
             fates.append("before its impression")
@@ -60,16 +66,19 @@ def fates_of(row: Row, rules: Rules = PLAIN) -> list[str]:
             fates.append("dwell too short")
         else:
             fates.append("after the first" if rules.first else "counted")
-        ids.add(name)
     after = [number for number, fate in enumerate(fates) if fate == "after the first"]
     if after:
-        fates[min(after, key=lambda number: row["events"][number]["time"])] = "counted"
+        fates[min(after, key=lambda number: _order(row["events"][number]))] = "counted"
     return fates
+
+
+def _order(event: Row) -> tuple[datetime, int, str]:
+    return event["time"], event["rank"], event["kind"]
 
 
 def counted_events(row: Row, rules: Rules = PLAIN) -> list[Row]:
     found = [event for event, fate in zip(row["events"], fates_of(row, rules), strict=True) if fate == "counted"]
-    return sorted(found, key=lambda event: event["time"])[:1] if rules.first else found
+    return sorted(found, key=_order)[:1] if rules.first else found
 
 
 def shown_of(row: Row, method: str | None = None) -> Interleaving:

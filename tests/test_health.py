@@ -61,8 +61,8 @@ def some(rows: Iterable[Row], share: float, change: Callable[[Row], Row]) -> lis
     return found
 
 
-def twice(row: Row) -> Row:
-    return {"events": [event | {"event": f"at {event['rank']}"} for event in row["events"] * 2]}
+def copied(row: Row, times: int = 3) -> Row:
+    return {"events": [event | {"event": f"at {event['rank']}"} for event in row["events"] * times]}
 
 
 def early(row: Row) -> Row:
@@ -85,7 +85,7 @@ PROVOKED: dict[str, tuple[str, float, float, Callable[[Row], Row]]] = {
     "broken": ("Rows used", 0.03, 0.2, lambda row: {"teams": [0]}),
     "early": ("Events before its impression", 0.05, 0.3, early),
     "late": ("Events past the window", 0.05, 0.3, late),
-    "twice": ("Events repeated", 0.4, 1.0, twice),
+    "copied": ("Events repeated", 0.9, 1.0, copied),
     "fallback": ("Fallbacks", 0.05, 0.2, lambda row: {"arm": "fallback", "method": "single(ranker=A)"}),
 }
 
@@ -98,15 +98,21 @@ def test_a_share_too_large_warns_and_then_fails(name: str) -> None:
     assert status_of(found, check) == "warning"
     assert found.verdict.trusted
     found = analyze(table_of(some(rows, much, change)), window=600)
-    if name == "twice":  # every event came twice: half of them are repeats, and counted once
+    if name == "copied":  # every event came three times, and is counted once
         assert found.comparisons == analyze(table_of(rows)).comparisons
-    if name in ("twice", "late"):  # mended, or asked for by the window
+    if name in ("copied", "late"):  # mended, or asked for by the window
         assert status_of(found, check) == "warning"
     else:
         assert status_of(found, check) == "failed"
         assert not found.verdict.trusted
         assert found.verdict.sentence.startswith("Do not trust this yet: 1 health check failed. ")
         assert found.verdict.why[0].startswith(f"{check}: ")
+
+
+def test_clicks_that_come_again_with_their_dwell_are_no_reason_to_warn() -> None:
+    rows = many_rows()
+    found = analyze(table_of(some(rows, 1.0, lambda row: copied(row, 2))), window=600)
+    assert status_of(found, "Events repeated") == "ok"
 
 
 def test_repeated_impressions_are_left_out_and_counted() -> None:

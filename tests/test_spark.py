@@ -105,6 +105,18 @@ def test_copies_of_a_row_in_a_data_frame_count_once_and_the_earliest_stays(sessi
     check_same(tally_log(frame), tally_log(path))
 
 
+def test_copies_of_an_event_are_merged_as_the_local_engine_does(session: Any, tmp_path: Path) -> None:
+    rows = made_rows(40)
+    for number, row in enumerate(rows):
+        copies = [event | {"event": "e", "dwell": dwell} for event in row["events"] for dwell in (None, 31.0, 4.0)]
+        row["events"] = copies[number % 3 :] + copies[: number % 3]
+    path = written(tmp_path / "log", table_of(rows))
+    expected = tally_log(path, dwell=30)
+    assert expected.events["counted"] > 0
+    check_same(tally_log(path, dwell=30, engine="spark"), expected)
+    check_same(tally_log(session.read.parquet(str(path)), dwell=30), expected)
+
+
 def test_rankings_alone_are_enough_on_spark_too(session: Any, tmp_path: Path) -> None:
     rows = pa.Table.from_batches(list(world("team_draft", 2).batches(rankings=True)))
     nulls = rows.set_column(

@@ -69,16 +69,18 @@ def test_an_event_goes_in_once_and_a_dwell_may_follow(store: SqlStore) -> None:
     later = replace(event, dwell=3.0)
     assert store.write([one], [event, replace(event, rank=2)])[1] == [ACCEPTED, REPEATED]
     assert store.write([], [later, click(one, 2)])[1] == [REPEATED, ACCEPTED]
-    assert store.write([], [replace(event, dwell=9.0)])[1] == [REPEATED]
-    assert [(event["event"], event["dwell"]) for event in store.examples("shop")[0]["events"]] == [
-        ("e", 3.0),
-        (click(one, 2).id, None),
+    assert store.write([], [replace(event, dwell=9.0, value=2.0)])[1] == [REPEATED]
+    assert store.write([], [replace(event, dwell=5.0, value=8.0)])[1] == [REPEATED]
+    found = store.examples("shop")[0]["events"]
+    assert [(event["event"], event["dwell"], event["value"]) for event in found] == [
+        ("e", 9.0, 2.0),
+        (click(one, 2).id, None, None),
     ]
     both = [click(one, 4, id="f"), click(one, 4, id="f", dwell=7.0), click(one, 3, -SECOND, id="g")]
     assert store.write([], both)[1] == [ACCEPTED, REPEATED, ACCEPTED]
     found = exported(store, "shop").column("events").to_pylist()[0]
     assert [(event["event"], event["rank"], event["dwell"]) for event in found] == [
-        *(("g", 3, None), ("e", 1, 3.0), (click(one, 2).id, 2, None), ("f", 4, 7.0)),
+        *(("g", 3, None), ("e", 1, 9.0), (click(one, 2).id, 2, None), ("f", 4, 7.0)),
     ]
     check_sums(store, "shop")
 

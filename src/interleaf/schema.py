@@ -43,7 +43,7 @@ def _struct(fields: Iterable[Column]) -> pa.DataType:
 TIME = pa.timestamp("us", "UTC")
 
 EVENT = (
-    Column("event", pa.string(), True, "unique id; where given, an event that comes twice counts once"),
+    Column("event", pa.string(), True, "unique id; where given, copies of an event are merged to one"),
     Column("kind", pa.string(), False, "`click`, `purchase`, or any other name"),
     Column("rank", pa.int16(), False, "of the document in the shown list, 1 = top"),
     Column("time", TIME, False, "when it happened"),

@@ -42,7 +42,7 @@ REMEDIES = {
     "event whose ordinal cannot be read as a rank": "say with --ordinals whether they start at 0 or 1",
     "event placed by its ordinal": "log object_id: an ordinal may count ads, or from another page",
     "event placed by internal_id": "log queries with object_id_field, so that hits are ids that last",
-    "event that came again": "it counts once",
+    "event that came again": "it counts once, with the largest dwell of its copies",
     "event with a dwell_time": (
         "taken as seconds on the document; UBI's own script fills in seconds on the page that logs the event: if yours "
         "does, leave --dwell out"

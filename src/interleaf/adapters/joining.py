@@ -16,7 +16,7 @@ from interleaf.adapters.imported import Imported
 from interleaf.adapters.own_columns import columns_of
 from interleaf.adapters.parts import Part
 from interleaf.adapters.pieces import lists_of
-from interleaf.adapters.placing import LEFT_OUT, ranks_of
+from interleaf.adapters.placing import LEFT_OUT, Placed, place_events
 from interleaf.methods.arrays import Array
 
 
@@ -34,16 +34,16 @@ class Joiner:
         usable = self._usable(part)
         columns = self._own(part, usable) if self._evidence.ours else self._foreign.columns(part, usable)
         counts["list that shows a document twice"] += int((part.shows_twice & usable).sum())
-        ranks = ranks_of(part, self._evidence, self._options.ordinals, usable, counts)
+        placed = place_events(part, self._evidence, self._options.ordinals, usable, counts)
         some = pa.array(usable)
         columns |= {
             "time": part.queries["time"].filter(some).cast(schema.TIME),
             "query": pc.if_else(pc.equal(part.queries["text"], ""), None, part.queries["text"]).filter(some),
             "documents": lists_of(part.sizes[usable], part.hits.filter(pa.array(np.repeat(usable, part.sizes)))),
-            "events": _events(part, ranks, usable),
+            "events": _events(part, placed, usable),
         }
         self._imported.impressions += int(usable.sum())
-        self._imported.events += int((ranks != LEFT_OUT).sum())
+        self._imported.events += int((placed.rank != LEFT_OUT).sum())
         size = int(usable.sum())
         arrays = [columns.get(column.name, pa.nulls(size, column.type)) for column in schema.COLUMNS]
         return pa.RecordBatch.from_arrays(arrays, schema=schema.SCHEMA)
@@ -94,11 +94,12 @@ class Joiner:
         }
 
 
-def _events(part: Part, ranks: Array, usable: Array) -> pa.ListArray:
+def _events(part: Part, placed: Placed, usable: Array) -> pa.ListArray:
     """The events of usable lists, as the schema has them: they are sorted by query and time already."""
-    some = np.flatnonzero(ranks != LEFT_OUT)
+    some = np.flatnonzero(placed.rank != LEFT_OUT)
     taken = part.events.take(pa.array(some))
-    values = {name: taken[name] for name in taken.schema.names} | {"rank": pa.array(ranks[some])}
+    values = {name: taken[name] for name in taken.schema.names}
+    values |= {name: pa.array(column[some], from_pandas=True) for name, column in placed._asdict().items()}
     arrays = [values[column.name].cast(column.type) for column in schema.EVENT]
     inner = pa.StructArray.from_arrays(arrays, fields=[column.field for column in schema.EVENT])
     return lists_of(np.bincount(part.query[some], minlength=len(usable))[usable], inner)

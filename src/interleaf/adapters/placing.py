@@ -1,9 +1,9 @@
-"""The rank of every event: as we wrote it, by the object, by the internal id, by the ordinal; and each event once."""
+"""The rank of every event: as we wrote it, by the object, by the internal id, by the ordinal; copies are merged."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from interleaf.adapters.evidence import Evidence
 from interleaf.adapters.parts import Part
+from interleaf.log.repeated_events import Merged, merge_copies
 from interleaf.methods.arrays import Array
 
 LEFT_OUT = -(2**15)  # a rank that no event has
@@ -25,8 +26,16 @@ REASONS = {
 }
 
 
-def ranks_of(part: Part, evidence: Evidence, ordinals: int | None, usable: Array, counts: Counter[str]) -> Array:
-    """The rank of each event on usable lists, -32768 where it is left out; how each came by it is counted."""
+class Placed(NamedTuple):
+    """By event: its rank, `LEFT_OUT` where it does not count; and its dwell and value, nan where they are not known."""
+
+    rank: Array
+    dwell: Array
+    value: Array
+
+
+def place_events(part: Part, evidence: Evidence, ordinals: int | None, usable: Array, counts: Counter[str]) -> Placed:
+    """Place the events on usable lists; how each got its rank is counted."""
     events = part.events
     size = part.sizes[part.query]
     ordinal = np.asarray(pc.fill_null(events["ordinal"], -1)) - _starts(events["application"], evidence, ordinals)
@@ -50,9 +59,9 @@ def ranks_of(part: Part, evidence: Evidence, ordinals: int | None, usable: Array
     counts.update({reason: int(amounts[number]) for number, reason in REASONS.items()})
     counts["event of a query that is left out"] += int((~here).sum())
     rank = np.where(here, rank, LEFT_OUT)
-    again = _repeated(part, rank, how != RANK)
-    counts["event that came again"] += int(again.sum())
-    return np.where(again, LEFT_OUT, rank)
+    merged = _merged(part, rank, how != RANK)
+    counts["event that came again"] += int(merged.is_repeated.sum())
+    return Placed(np.where(merged.is_repeated, LEFT_OUT, rank), merged.dwell, merged.value)
 
 
 def _starts(applications: pa.Array, evidence: Evidence, ordinals: int | None) -> Array:
@@ -68,33 +77,47 @@ def _starts(applications: pa.Array, evidence: Evidence, ordinals: int | None) ->
     return found
 
 
-def _repeated(part: Part, rank: Array, is_foreign: Array) -> Array:
-    """Whether an event is there before: with the same id; or, where foreign events have none, at the same moment.
+def _merged(part: Part, rank: Array, is_foreign: Array) -> Merged:
+    """Merge copies of one event: those with the same id; or, where foreign events have none, of the same moment.
 
     Events of ours without an id may well be alike: there, each is one.
     """
-    names = np.asarray(pc.is_valid(part.events["event"]))
-    used = rank != LEFT_OUT
-    again = np.zeros(len(rank), np.bool_)
-    by_name, by_moment = np.flatnonzero(used & names), np.flatnonzero(used & ~names & is_foreign)
-    again[by_name] = _seen(part.query[by_name], _codes(part, "event", by_name))
-    if len(by_moment):
-        time = np.asarray(part.events["time"])[by_moment]
-        again[by_moment] = _seen(part.query[by_moment], _codes(part, "kind", by_moment), rank[by_moment], time)
-    return again
+    events, is_used = part.events, rank != LEFT_OUT
+    has_id = np.asarray(pc.is_valid(events["event"]))
+    by_id, by_moment = np.flatnonzero(is_used & has_id), np.flatnonzero(is_used & ~has_id & is_foreign)
+    time, kind = np.asarray(events["time"]), _codes_by_name(events["kind"])
+    merged = Merged(np.zeros(len(rank), np.bool_), *(_floats(events[name]) for name in ("dwell", "value")))
+    ids = events["event"].take(pa.array(by_id)).dictionary_encode().indices
+    for some, columns in (
+        (by_id, (np.asarray(ids),)),
+        (by_moment, (kind[by_moment], rank[by_moment], time[by_moment])),
+    ):
+        event = _numbered(part.query[some], *columns)
+        is_copied = (np.bincount(event) > 1)[event]
+        places = some[is_copied]
+        copies = (column[places] for column in (time, rank, kind, merged.dwell, merged.value))
+        for values, found in zip(merged, merge_copies(event[is_copied], *copies), strict=True):
+            values[places] = found
+    return merged
 
 
-def _seen(*columns: Array) -> Array:
-    """Whether a row of columns is there before."""
+def _numbered(*columns: Array) -> Array:
+    """A number for each row of columns, the same for rows that are alike."""
     order = np.lexsort(columns[::-1])
-    same = np.ones(len(order), np.bool_)
-    same[:1] = False
+    is_new = np.zeros(len(order), np.bool_)
     for column in columns:
-        same[1:] &= column[order][1:] == column[order][:-1]
-    found = np.zeros(len(order), np.bool_)
-    found[order] = same
-    return found
+        is_new[1:] |= column[order][1:] != column[order][:-1]
+    numbers = np.zeros(len(order), np.int64)
+    numbers[order] = np.cumsum(is_new)
+    return numbers
 
 
-def _codes(part: Part, name: str, some: Array) -> Array:
-    return np.asarray(part.events[name].take(pa.array(some)).dictionary_encode().indices)
+def _codes_by_name(texts: pa.Array) -> Array:
+    """A number for each text, in the order of the texts."""
+    encoded = texts.dictionary_encode()
+    places = np.argsort(np.asarray(pc.array_sort_indices(encoded.dictionary)))
+    return np.asarray(places[np.asarray(encoded.indices)])
+
+
+def _floats(column: pa.Array) -> Array:
+    return np.array(pc.fill_null(column, np.nan))

@@ -14,6 +14,7 @@ from interleaf.compiled import kernel, part
 from interleaf.decode import reasons
 from interleaf.decode.columns import codes, lists, microseconds, numbers, texts
 from interleaf.decode.counting import Counting
+from interleaf.log.repeated_events import merge_copies
 from interleaf.methods.arrays import Array
 
 _EVENT, _CROWD, _MOST = reasons.EVENT, reasons.CROWD, reasons.MOST_EVENTS
@@ -26,16 +27,16 @@ _COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT = range(len(FATES))
 
 
 class Flat(NamedTuple):
-    """All events of a batch: `kind` is a place in the counted kinds, or -1; ids as texts, `named` if they have one."""
+    """All events of a batch: `kind` is a place in the counted kinds, or -1; of copies of one event, all but one are
+    `is_repeated`.
+    """
 
     offsets: Array
     kind: Array
     rank: Array
     time: Array
     dwell: Array
-    id_offsets: Array
-    id_data: Array
-    named: Array
+    is_repeated: Array
 
 
 class Clicks(NamedTuple):
@@ -62,18 +63,35 @@ def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> 
     wanted = list(counting.weights)
     table = np.array([*(wanted.index(name) if name in wanted else -1 for name in names), -1], np.int32)
     size = len(found.values)
-    ids = texts(fields["event"]) if "event" in fields else None
     dwell = numbers(fields["dwell"], np.nan, pa.float32()) if "dwell" in fields else np.full(size, np.nan, np.float32)
-    return Flat(
+    flat = Flat(
         found.offsets,
         table[kind],
         numbers(fields["rank"], -1, pa.int32()),
         microseconds(fields["time"]),
         dwell if detailed or counting.dwell is not None else np.zeros(0, np.float32),
-        ids.offsets if ids else np.zeros(1, np.int32),
-        ids.data if ids else np.zeros(0, np.uint8),
-        ids.there if ids else np.zeros(size, np.bool_),
+        np.zeros(size, np.bool_),
     )
+    return _merged(flat, fields["event"], kind, names) if "event" in fields else flat
+
+
+def _merged(flat: Flat, ids: pa.Array, kind: Array, names: list[Any]) -> Flat:
+    """The events with copies merged; most logs have none, which a kernel finds out."""
+    named = texts(ids)
+    first = np.full(len(flat.rank), -1, np.int64)
+    if not _find_copies(flat.offsets, *named, first):
+        return flat
+    some = np.flatnonzero(first >= 0)
+    by_name = np.argsort(np.argsort([*(name or "" for name in names), ""], kind="stable"))[kind[some]]
+    unknown = np.full(len(some), np.nan, np.float32)
+    dwell = flat.dwell[some] if len(flat.dwell) else unknown
+    merged = merge_copies(first[some], flat.time[some], flat.rank[some], by_name, dwell, unknown)
+    flat.is_repeated[some] = merged.is_repeated
+    if not len(flat.dwell):
+        return flat
+    dwells = flat.dwell.copy()
+    dwells[some] = merged.dwell
+    return flat._replace(dwell=dwells)
 
 
 def event_kinds(array: pa.Array) -> dict[str, int]:
@@ -157,17 +175,13 @@ def _read_events(
                 fate = _OTHER
             if delay < 0:
                 fate = _EARLY
-            if (
-                event > start
-                and flat.named[event]
-                and _is_repeated(flat.id_offsets, flat.id_data, flat.named, start, event)
-            ):
+            if flat.is_repeated[event]:
                 fate = _REPEATED
             fates[_NEXT if only_first and fate == _COUNTED else fate] += 1
             if fate != _REPEATED and fate != _EARLY:
                 ends[place] = max(ends[place], moments[event])
             if fate == _COUNTED:
-                if earliest < 0 or moments[event] < moments[earliest]:
+                if earliest < 0 or _is_before(flat, event, earliest):
                     earliest = event
                 if latest < 0 or moments[event] > moments[latest]:
                     latest = event
@@ -187,14 +201,42 @@ def _read_events(
 
 
 @part
-def _is_repeated(offsets: Array, data: Array, named: Array, start: int, event: int) -> bool:
-    """Whether an event of the row above has the same id; ids mostly differ at their ends."""
+def _is_before(flat: Flat, event: int, other: int) -> bool:
+    """By time; of events of the same time, by rank and kind, so that the order of a log does not matter."""
+    if flat.time[event] != flat.time[other]:
+        return bool(flat.time[event] < flat.time[other])
+    if flat.rank[event] != flat.rank[other]:
+        return bool(flat.rank[event] < flat.rank[other])
+    return bool(flat.kind[event] < flat.kind[other])
+
+
+@kernel
+def _find_copies(offsets: Array, id_offsets: Array, data: Array, named: Array, first: Array) -> int:
+    """Find events with the same id within a row, and count them, but for the first of each; for every copy, `first`
+    becomes the place of the first one. Rows with too many events are not used, and not searched.
+    """
+    copies = 0
+    for row in range(len(offsets) - 1):
+        start, end = offsets[row], offsets[row + 1]
+        if end - start > _MOST:
+            continue
+        for event in range(start + 1, end):
+            before = _copied(id_offsets, data, named, start, event)
+            if before >= 0:
+                first[before] = first[event] = before
+                copies += 1
+    return copies
+
+
+@part
+def _copied(offsets: Array, data: Array, named: Array, start: int, event: int) -> int:
+    """The first event of the row with the same id as this one, or -1; ids mostly differ at their ends."""
     size = offsets[event + 1] - offsets[event]
-    for before in range(start, event):
+    for before in range(start, event if named[event] else start):
         if named[before] and offsets[before + 1] - offsets[before] == size:
             last = size - 1
             while last >= 0 and data[offsets[before] + last] == data[offsets[event] + last]:
                 last -= 1
             if last < 0:
-                return True
-    return False
+                return before
+    return -1

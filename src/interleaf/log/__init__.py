@@ -14,6 +14,7 @@ arrow.py         tables and streams in memory
 joining.py       files of JSON lines, the events joined to their impressions
 lines.py         a line of JSON to an impression or an event
 event_lines.py   events that wait for their impressions
+repeated_events.py  copies of one event, merged
 text.py          lines of text files, plain or gzip
 native.py        convert: any log to one file of the native schema
 """

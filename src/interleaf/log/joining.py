@@ -1,7 +1,7 @@
 """The JSON-lines files of a log, read twice: first the events that are lines of their own, then the impressions.
 
-Events may stand in any of the files, before or after their impression, and more than once: with the same id they count
-once. They find impressions of JSON lines only; a Parquet file has its events inside.
+Events may stand in any of the files, before or after their impression, and more than once: copies with the same id are
+merged to one event. They find impressions of JSON lines only; a Parquet file has its events inside.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from interleaf.log.lines import (
     with_names_apart,
 )
 from interleaf.log.projection import Projection, is_wanted
+from interleaf.log.repeated_events import merge_events
 from interleaf.log.text import lines_of
 
 AT_ONCE = 512  # rows that are Python objects at a time: as many as the caches hold
@@ -123,19 +124,13 @@ class JoinedLines:
         return columns
 
     def _merged(self, inside: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """All events of an impression by time, those with the id of another left out."""
+        """All events of an impression, copies of one event merged; by time where some are lines of their own."""
         if not lines and len(inside) < 2:
             return inside
-        events = []
-        ids = set()
-        for event in inside + lines:
-            name = event.get("event")
-            if name is not None and name in ids:
-                self._counts.events["repeated"] += 1
-                continue
-            ids.add(name)
-            events.append(event)
-        return sorted(events, key=lambda event: event["time"]) if lines else events
+        events = merge_events(inside + lines)
+        if repeated := len(inside) + len(lines) - len(events):
+            self._counts.events["repeated"] += repeated
+        return sorted(events, key=_place) if lines else events
 
     def finish(self) -> None:
         """Count the events without an impression; a log without a single good line is none."""
@@ -159,6 +154,10 @@ def joined(files: Sequence[File], counts: Counts) -> Iterator[JoinedLines]:
         raise DataError(
             f"event lines cannot be kept aside ({problem}); set the variable TMPDIR to a folder with room"
         ) from None
+
+
+def _place(event: dict[str, Any]) -> tuple[Any, ...]:
+    return event["time"], event["rank"], event["kind"], event.get("event") or ""
 
 
 def _batch(wanted: list[schema.Column], columns: dict[str, list[Any]]) -> pa.RecordBatch:

@@ -109,7 +109,7 @@ class LogWriter:
     ) -> str:
         """Append what was done on a shown list, at a rank from 1; returns the event's id, fresh or as given.
 
-        An event that is appended again with the same id counts once.
+        An event that is appended again with the same id completes the first one, such as a click with its dwell.
         """
         fields = {"kind": _name("kind", kind), "rank": rank, "dwell": dwell, "value": value}
         fields["event"] = _fresh() if event is None else _name("event", event)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from interleaf.decode.events import COUNTED, FATES
 from interleaf.engines.book import KIND
 from interleaf.render.figures import several
-from interleaf.report.record import FAILED, WARNING, Check, graded
+from interleaf.report.record import FAILED, OK, WARNING, Check, graded
 from interleaf.tally import Tally
 
 UNMATCHED, UNPLACED = "unmatched", "of no experiment"  # fates of events that no impression of the log has
@@ -15,7 +15,9 @@ UNTOLD = f"{UNMATCHED}: "  # facts that begin so count them by cause
 IDLE = "of a kind that counts nowhere"  # a fact: how many events are so
 ANOTHER_KIND = FATES[5]
 MIN_IMPRESSIONS = 100  # from so many lists without any event on, the log is taken to be broken
-HARMLESS = ("past the window", "repeated")  # asked for, or mended
+# Shares above which a check warns, and fails. Late events were asked for by the window. A click that comes again with
+# its dwell is merged: half of all events may be copies.
+_LIMITS = {"past the window": (0.01, 1.0), "repeated": (0.5, 1.0)}
 _LOOK_AT = (
     "events must name the impression, and a rank or document, as the answer with the list gave them; those that name a "
     "unit count only where the experiment's attribution says so"
@@ -24,7 +26,7 @@ _LOST = {
     UNMATCHED: "their impressions are not in the log: send both, or wait for late files",
     "before its impression": "mend the clocks, or the order in which impressions and events are written",
     "past the window": "they came too late to count; make the window longer if people take that long",
-    "repeated": "they were sent twice and counted once",
+    "repeated": "they were sent several times and counted once",
 }
 
 
@@ -37,12 +39,13 @@ def event_checks(tally: Tally) -> Iterator[Check]:
     for name, what in _LOST.items():
         lost = tally.events.get(name, 0)
         told = sorted(causes) if name == UNMATCHED else []
+        status = graded(lost / max(total, 1), *_LIMITS.get(name, (0.01, 0.1)))
         yield Check(
             f"Events {name}",
-            graded(lost / max(total, 1), 0.01, 0.1 if name not in HARMLESS else 1.0),
+            status,
             f"{lost:,} of {total:,} events"
             + "".join(f"; {cause.removeprefix(UNTOLD)}: {tally.facts[cause]:,}" for cause in told),
-            (_LOOK_AT if told else what) if lost else "",
+            (_LOOK_AT if told else what) if status != OK else "",
         )
     if idle := tally.facts.get(IDLE, 0):
         status = graded(idle / max(total, 1), 0.01, 1.0)

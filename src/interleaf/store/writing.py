@@ -21,6 +21,9 @@ REMATCHED = 600 * 1_000_000  # events so young are matched again with impression
 REMATCHED_OF_UNIT = 60 * 1_000_000  # and so young with those of their units: of these, most never find one
 WAITS = "SELECT 1 FROM apart LIMIT 1"  # whether any event waits
 MOST_WAITING = 500  # events that are matched again at once, the latest ones
+_COMPLETED = (
+    "SET dwell = CASE WHEN dwell >= ? THEN dwell ELSE coalesce(?, dwell) END, value = coalesce(value, ?) WHERE id = ?"
+)
 _WAITING = "id, reason, kind, received, time, impression, unit, rank, document, dwell, value"
 
 
@@ -113,7 +116,7 @@ class Writing:
             else:
                 fresh[event.id] = event
         fates = self._put(self._matching.found(list(fresh.values())))
-        self._add_dwells([*again, *(event for event in fresh.values() if fates[event.id] == REPEATED)])
+        self._complete([*again, *(event for event in fresh.values() if fates[event.id] == REPEATED)])
         return [fates.pop(event.id, REPEATED) for event in events]
 
     def extend(self, impression: str, row: Mapping[str, Any]) -> bool:
@@ -129,23 +132,24 @@ class Writing:
         )
         return True
 
-    def _add_dwells(self, events: Sequence[Event]) -> None:
-        """How long people stayed is known when they come back: an event that comes again may bring it."""
-        dwells = {event.id: event.dwell for event in reversed(events) if event.dwell is not None}
-        if not dwells:
+    def _complete(self, events: Sequence[Event]) -> None:
+        """Merge copies of events into those that are there: the largest dwell, and a value where there was none.
+
+        How long people stayed is known when they come back: the click comes again with its dwell.
+        """
+        more = [event for event in events if event.dwell is not None or event.value is not None]
+        if not more:
             return
         still_open = self._transaction.rows(
             f"SELECT id FROM impressions WHERE id IN (SELECT impression FROM events WHERE id {self._among}) "
             f"AND folded = 0 ORDER BY number {self._hold}",
-            self._database.among(list(dwells)),
+            self._database.among(list({event.id for event in more})),
         )
         ids = self._database.among([name for (name,) in still_open])
-        for name, dwell in sorted(dwells.items()):  # in this order, so that nobody waits in a circle
-            self._transaction.change(
-                f"UPDATE events SET dwell = ? WHERE id = ? AND dwell IS NULL AND impression {self._among}",
-                *(dwell, name, ids),
-            )
-            self._transaction.change("UPDATE apart SET dwell = ? WHERE id = ? AND dwell IS NULL", dwell, name)
+        for event in sorted(more, key=lambda event: event.id):  # in this order, so that nobody waits in a circle
+            new = event.dwell, event.dwell, event.value, event.id
+            self._transaction.change(f"UPDATE events {_COMPLETED} AND impression {self._among}", *new, ids)
+            self._transaction.change(f"UPDATE apart {_COMPLETED}", *new)
 
     def waiting(self, now: int) -> list[str]:
         """Events kept apart whose impressions came in another transaction at the same time, or may have."""
