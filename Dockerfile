@@ -17,6 +17,6 @@ VOLUME /data
 ENV INTERLEAF_STORE=/data/interleaf.sqlite NUMBA_CACHE_DIR=/data/compiled PYTHONUNBUFFERED=1
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD \
-    ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
+    ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/livez', timeout=4)"]
 # Beyond this machine it answers only with keys, which are made first: docker run ... interleaf keys add admin
 CMD ["interleaf", "serve", "--host", "0.0.0.0", "--port", "8080"]

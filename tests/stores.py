@@ -48,8 +48,9 @@ def postgres() -> Any:
 def _be_patient() -> None:
     """A busy machine may stand still for seconds; tests of limits set their own."""
     from interleaf.store import postgres as product
+    from interleaf.store import watching
 
-    product.WAIT = product._Connection.patience = 60.0
+    product.CONNECT, product.WAIT, watching.Connection.patience, watching.SILENCE = 60, 60.0, 60.0, 60.0
     product.LOCK, product.WRITING, product.READING = 60.0, 90.0, 90.0
 
 

@@ -83,7 +83,7 @@ def test_compose_wires_the_service_to_its_database() -> None:
 def test_the_health_check_says_whether_the_service_answers(status: int, code: int) -> None:
     class Health(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(status if self.path == "/healthz" else 404)
+            self.send_response(status if self.path == "/livez" else 404)
             self.end_headers()
 
         def log_message(self, *arguments: Any) -> None:

@@ -274,12 +274,28 @@ def test_metrics_count_requests_and_events(service: Live) -> None:
     assert 'interleaf_requests_total{route="/v1/events",status="202"' in text
 
 
-def test_the_service_is_healthy_until_its_store_is_away(service: Live) -> None:
-    assert service.ask("GET", "/healthz").json() == {"status": "ok"}
+def test_the_service_is_ready_until_its_store_is_away_and_lives_on(service: Live) -> None:
+    for path in ("/livez", "/readyz", "/healthz"):
+        assert service.ask("GET", path).json() == {"status": "ok"}
     service.store.close()
-    answer = service.ask("GET", "/healthz")
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    assert answer.json()["error"]["code"] == "store_away"
+    for path in ("/readyz", "/healthz"):
+        answer = service.ask("GET", path)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["error"]["code"] == "store_away"
+    assert service.ask("GET", "/livez").json() == {"status": "ok"}
+
+
+def test_a_store_that_hangs_is_not_ready_after_a_second(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    hangs = threading.Event()
+    monkeypatch.setattr(service.store, "check", lambda: hangs.wait(600))
+    try:
+        for _ in range(3):  # however often it is asked
+            answer = service.ask("GET", "/readyz")
+            assert answer.status_code == 503
+            assert "did not answer within 1 s" in answer.text
+        assert service.ask("GET", "/livez").status_code == 200
+    finally:
+        hangs.set()
 
 
 def test_everything_is_described(service: Live) -> None:

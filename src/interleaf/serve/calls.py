@@ -194,9 +194,14 @@ async def forget(service: Service, request: Request, body: bytes, who: AccessKey
     return answered(messages.Forgotten(deleted))
 
 
-async def healthy(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Whether the service and its store answer."""
-    await asyncio.to_thread(service.store.check)
+async def live(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """Whether this process answers; the store is not asked."""
+    return answered(messages.Healthy("ok"))
+
+
+async def ready(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """Whether the store answers in time."""
+    await service.check_store()
     return answered(messages.Healthy("ok"))
 
 

@@ -65,7 +65,9 @@ CALLS = (
     Call("GET", _ONE + "/report", READ, "the report, as on the page", calls.report, None, ReportAnswer),
     Call("GET", _ONE + "/log", READ, "the native log, as Parquet", calls.export, None, bytes),
     Call("DELETE", "/v1/units/{unit:path}", ADMIN, "delete all rows of a unit", calls.forget, None, Forgotten),
-    Call("GET", "/healthz", PUBLIC, "whether service and store answer", calls.healthy, None, Healthy),
+    Call("GET", "/livez", PUBLIC, "whether the process answers, whatever its store does", calls.live, None, Healthy),
+    Call("GET", "/readyz", PUBLIC, "whether the store answers within a second", calls.ready, None, Healthy),
+    Call("GET", "/healthz", PUBLIC, "the same as /readyz", calls.ready, None, Healthy),
     Call("GET", "/metrics", READ, "figures for Prometheus", calls.figures, None, str),
 )
 

@@ -30,7 +30,8 @@ def _database(address: str) -> Database:
         return Postgres(address)
     path = address.removeprefix(_FILE)
     if "://" in path:
-        raise DataError(f"the store's address is {address!r}; give a path, sqlite:///path or postgresql://...")
+        scheme = path.partition("://")[0]  # and no more of it: it may hold a password
+        raise DataError(f"the store's address begins with {scheme}://; give a path, sqlite:///path or postgresql://...")
     from interleaf.store.sqlite import SQLite
 
     return SQLite(Path(path))

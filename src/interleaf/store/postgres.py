@@ -6,24 +6,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from time import monotonic
 from typing import Any, ClassVar
 
 import psycopg
-from psycopg.abc import RV, PQGen
 from psycopg_pool import ConnectionPool
 
 from interleaf.errors import DataError, StoreError
+from interleaf.store.causes import cause_of, described
 from interleaf.store.database import Row, Table
+from interleaf.store.watching import Connection, Watch
 
-WAIT = 3.0  # seconds for a connection, and for its first word
+CONNECT = 3  # seconds to connect at the start
+WAIT = 0.7  # seconds for a connection of the pool
 LOCK = 5.0  # for what another transaction holds
 WRITING, READING = 7.0, 30.0  # for a statement: many wait for one that writes, and one that reads may read much
 UPGRADING = 86_400.0  # and one that makes an index of a large table
 IDLE = 60.0  # between two statements: then the worker is taken for dead, and what it holds is free
 LONGER = 1.0  # that we wait longer than the server, which tells what it was
 MOST = 8  # connections of a process
-_NETWORK = {  # a host that is gone says nothing; these have no effect on a local socket
+_NETWORK: dict[str, Any] = {  # a host that is gone says nothing; these have no effect on a local socket
     "keepalives": 1,
     "keepalives_idle": 10,
     "keepalives_interval": 3,
@@ -49,6 +50,12 @@ class Postgres:
     }
 
     def __init__(self, address: str) -> None:
+        place = described(address)
+        options = {"autocommit": True, "connect_timeout": CONNECT, **_NETWORK}
+        try:
+            self._watch = Watch(lambda: Connection.connect(address, **options))
+        except psycopg.Error as error:
+            raise StoreError(f"cannot use the store in {place}: {cause_of(error)}") from None
         self._pool = ConnectionPool(
             address,
             min_size=1,
@@ -56,33 +63,59 @@ class Postgres:
             timeout=WAIT,
             reconnect_timeout=WAIT,  # and again for the next one who asks: no long pauses when the server is back
             open=False,
-            connection_class=_Connection,
-            configure=_limit,
+            connection_class=Connection,
+            configure=self._configure,
             check=_check,
-            kwargs={"autocommit": True, "connect_timeout": max(2, round(WAIT)), **_NETWORK},
+            kwargs=options,
         )
-        with _told():
-            try:
-                self._pool.open(wait=True, timeout=WAIT)
-            except BaseException:
-                self._pool.close()
-                raise
+        try:
+            with self._told():
+                self._pool.open(wait=True, timeout=CONNECT)
+        except BaseException:
+            self.close()
+            raise
+
+    def _configure(self, connection: Connection) -> None:
+        connection.watch = self._watch
+        connection.execute(
+            f"SET lock_timeout = {LOCK * 1000:.0f}; SET idle_in_transaction_session_timeout = {IDLE * 1000:.0f}"
+        )
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        """A connection of the pool, unless the server is known to be away: then nobody waits for one."""
+        with self._told():
+            if self._watch.cause is not None:
+                raise psycopg.OperationalError
+            with self._pool.connection() as connection:
+                yield connection
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What PostgreSQL refuses for now, in our words; never with the address, which holds a password."""
+        try:
+            yield
+        except (psycopg.DataError, psycopg.IntegrityError, UnicodeError) as error:
+            raise DataError(f"the store cannot hold that: {error}") from None
+        except psycopg.Error as error:
+            problem = "the store is away" if self._watch.cause else "the store cannot be used now"
+            raise StoreError(f"{problem}: PostgreSQL: {self._watch.cause or cause_of(error)}") from error
 
     @contextmanager
     def writing(self) -> Iterator[_Transaction]:
-        with _told(), self._pool.connection() as connection, _ended(connection, "BEGIN", WRITING) as transaction:
+        with self._connected() as connection, _ended(connection, "BEGIN", WRITING) as transaction:
             yield transaction
 
     @contextmanager
     def upgrading(self) -> Iterator[_Transaction]:
-        with _told(), self._pool.connection() as connection, _ended(connection, "BEGIN", UPGRADING) as transaction:
+        with self._connected() as connection, _ended(connection, "BEGIN", UPGRADING) as transaction:
             connection.execute("SET LOCAL lock_timeout = 0")  # another worker may be at it
             yield transaction
 
     @contextmanager
     def reading(self) -> Iterator[_Transaction]:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-        with _told(), self._pool.connection() as connection, _ended(connection, begin, READING) as transaction:
+        with self._connected() as connection, _ended(connection, begin, READING) as transaction:
             yield transaction
 
     def put(self, table: Table, rows: Sequence[Row], unless: Callable[[_Transaction], bool]) -> bool:
@@ -98,60 +131,22 @@ class Postgres:
     def back_up(self, path: Path) -> None:
         raise DataError("this store is in PostgreSQL; back it up with pg_dump --format=custom")
 
+    def scrub(self) -> bool:
+        """Nothing to do: autovacuum frees deleted rows, and the server's own log is recycled, in its own time."""
+        return True
+
     def close(self) -> None:
         self._pool.close()
+        self._watch.close()
 
 
-class _Connection(psycopg.Connection[Row]):
-    """One that is closed when the server says nothing for too long: a process that is stopped heeds no timeout."""
-
-    patience = WAIT
-
-    def wait(self, gen: PQGen[RV], *given: Any, **named: Any) -> RV:
-        return super().wait(self._heard(gen), *given, **named)
-
-    def _heard(self, gen: PQGen[RV]) -> PQGen[RV]:
-        """What psycopg waits for, with an end; it looks every tenth of a second whether something came."""
-        end = monotonic() + self.patience
-        try:
-            wanted = next(gen)
-            while True:
-                ready = yield wanted
-                if ready:
-                    end = monotonic() + self.patience
-                elif monotonic() > end:
-                    self.pgconn.finish()
-                    raise psycopg.OperationalError(f"no word from the server for {self.patience} seconds")
-                wanted = gen.send(ready)
-        except StopIteration as done:
-            found: RV = done.value
-            return found
-
-
-def _limit(connection: _Connection) -> None:
-    connection.execute(
-        f"SET lock_timeout = {LOCK * 1000:.0f}; SET idle_in_transaction_session_timeout = {IDLE * 1000:.0f}"
-    )
-
-
-def _check(connection: _Connection) -> None:
+def _check(connection: Connection) -> None:
     connection.patience = WAIT
     connection.execute("")
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What PostgreSQL refuses for now, in our words; never with the address, which holds a password."""
-    try:
-        yield
-    except (psycopg.DataError, psycopg.IntegrityError, UnicodeError) as error:
-        raise DataError(f"the store cannot hold that: {error}") from None
-    except psycopg.Error as error:
-        raise StoreError(f"the store is away ({type(error).__name__}); try again") from error
-
-
-@contextmanager
-def _ended(connection: _Connection, begin: str, seconds: float) -> Iterator[_Transaction]:
+def _ended(connection: Connection, begin: str, seconds: float) -> Iterator[_Transaction]:
     connection.patience = seconds + LONGER
     connection.execute(f"{begin}; SET LOCAL statement_timeout = {seconds * 1000:.0f}")
     try:
@@ -164,7 +159,7 @@ def _ended(connection: _Connection, begin: str, seconds: float) -> Iterator[_Tra
 
 
 class _Transaction:
-    def __init__(self, connection: _Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def rows(self, statement: str, *values: Any) -> list[Row]:
