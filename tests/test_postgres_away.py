@@ -72,7 +72,7 @@ def test_a_server_that_stops_and_comes_back_is_away_meanwhile(store: SqlStore) -
     server().stop()
     try:
         for call in (store.check, store.experiments, lambda: store.write([two], []), lambda: store.fold(START)):
-            with pytest.raises(StoreError, match="^the store (is away|cannot be used now): PostgreSQL: "):
+            with pytest.raises(StoreError, match=r"^the store (is away|cannot be used now): PostgreSQL: "):
                 call()
     finally:
         server().start()

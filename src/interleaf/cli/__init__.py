@@ -181,7 +181,7 @@ VERBS = (
     ),
     Verb(
         "store",
-        "the store of the live service: back it up",
+        "the store of the live service: back it up, rotate its unit secret, delete a unit",
         "interleaf keys add admin --store live.sqlite && interleaf store backup copy.sqlite --store live.sqlite",
         store.store_options,
         store.run_store,

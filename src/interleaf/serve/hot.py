@@ -8,7 +8,6 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from hashlib import blake2b
 from time import time_ns
 from typing import Any
 
@@ -28,6 +27,7 @@ from interleaf.serve.service import MAX_EVENTS, SECOND, Service
 from interleaf.serve.settings import DROP, HASH
 from interleaf.store.contract import ACCEPTED, REPEATED, RUNNING, AccessKey, Event, Impression, Stored
 from interleaf.store.encoding import encoded_note
+from interleaf.store.unit_secrets import hash_unit
 
 TOKEN = "token"
 AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours
@@ -166,9 +166,7 @@ def _logged(service: Service, settings: Experiment, asked: messages.Interleave) 
 
 def hidden(service: Service, unit: str | None) -> str | None:
     """A unit as it is stored: itself, or a hash that only who has the secret can make."""
-    if unit is None or service.settings.unit_secret is None:
-        return unit
-    return blake2b(unit.encode(), digest_size=16, key=service.settings.unit_secret).hexdigest()
+    return None if unit is None else hash_unit(unit, service.settings.unit_secret)
 
 
 def _query(service: Service, query: str | None) -> str | None:

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,12 +43,14 @@ def serve(place: Place, settings: Settings) -> None:
     from interleaf.serve.app import create_app
     from interleaf.serve.connection import Connection
     from interleaf.serve.logs import set_up
+    from interleaf.serve.service import now
 
     settings = replace(settings, loopback_only=is_loopback(place.host), own_process=True)
     _check(place, settings)
     # uvicorn raises the signal again when all is written: then the store is still to be closed, into its one file.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    opened(place.store).close()  # if that is not possible, say so before anything else
+    with closing(opened(place.store)) as store:  # if that is not possible, say so before anything else
+        store.use_unit_secret(settings.unit_secret, now())
     _allow_files(settings.max_connections)
     set_up()
     warming.begin()

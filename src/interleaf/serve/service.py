@@ -28,6 +28,7 @@ Clock = Callable[[], int]
 Result = TypeVar("Result")
 SECOND = 1_000_000
 MAX_EVENTS = 1000  # of an impression that browsers may send in an hour: no person does so much on a page
+READY_SECONDS = 1.0  # in which a store has to answer
 SERVICE = "service"  # where connections find it in the state of the application
 log = logging.getLogger("interleaf.serve")
 
@@ -42,6 +43,7 @@ class Service:
 
     def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
         self.store, self.clock, self.settings = store, clock, settings
+        store.use_unit_secret(settings.unit_secret, clock())
         self.secret = store.secret()
         self.access = Access(store, settings.requests_per_second)
         self.metrics = Metrics()
@@ -55,9 +57,11 @@ class Service:
         # Reports and folding take seconds, and must not keep requests waiting for a thread.
         self._reporting = ThreadPoolExecutor(2, "interleaf-report")
         self._keeping = ThreadPoolExecutor(1, "interleaf-fold")
+        self._checking = ThreadPoolExecutor(1, "interleaf-check")
         self._asked: dict[tuple[str, int], asyncio.Future[Standing]] = {}
         self._experiments = Remembered(store.experiment)
         self._folding: asyncio.Task[None] | None = None
+        self._clock_problem: str | None = None
 
     @property
     def hides(self) -> bool:
@@ -104,7 +108,7 @@ class Service:
             self._folding.cancel()
             await asyncio.gather(self._folding, return_exceptions=True)
         await self.writing.close()
-        for pool in (self._reporting, self._keeping):
+        for pool in (self._reporting, self._keeping, self._checking):
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
     async def _fold(self) -> None:
@@ -114,14 +118,32 @@ class Service:
             try:
                 while await loop.run_in_executor(self._keeping, self.store.fold, self.clock()):
                     await asyncio.sleep(0)
-                if self.settings.retention_days is not None:
-                    oldest = self.clock() - round(self.settings.retention_days * 86_400 * SECOND)
-                    await loop.run_in_executor(self._keeping, self.store.expire, oldest)
+                await loop.run_in_executor(self._keeping, self._delete_old_rows)
             except StoreError as error:
                 log.warning("the store is away", extra={"reason": str(error)})
             except Exception:
                 log.exception("folding failed")
             await asyncio.sleep(self.settings.fold_seconds)
+
+    def _delete_old_rows(self) -> None:
+        """Delete rows that are older than retention allows, unless the clock seems to have jumped: that is logged."""
+        if self.settings.retention_days is None:
+            return
+        now = self.clock()
+        problem = self.store.clock_problem(now)
+        if problem is None:
+            self.store.expire(now - round(self.settings.retention_days * 86_400 * SECOND))
+        elif problem != self._clock_problem:  # once, and not every few seconds
+            log.error("old rows are not deleted", extra={"reason": problem})
+        self._clock_problem = problem
+
+    async def check_store(self) -> None:
+        """Raise StoreError if the store does not answer in time; a store that hangs holds one thread and no more."""
+        asked = asyncio.get_running_loop().run_in_executor(self._checking, self.store.check)
+        try:
+            await asyncio.wait_for(asked, READY_SECONDS)
+        except TimeoutError:
+            raise StoreError(f"the store is away: it did not answer within {READY_SECONDS:g} s") from None
 
     def is_loopback(self, host: str) -> bool:
         """Whether a request names this machine; a page elsewhere that points its own name here does not."""

@@ -121,7 +121,13 @@ class Store(Protocol):
         """Write a consistent copy to a new file that only its owner can read; others may write meanwhile."""
 
     def check(self) -> None:
-        """Whether it answers and can write; else `StoreError`."""
+        """Raise `StoreError` if it does not answer; nothing is written."""
+
+    def use_unit_secret(self, secret: bytes | None, now: int) -> None:
+        """Hash units with this secret, or with none; DataError if units in the store are under another one."""
+
+    def clock_problem(self, now: int) -> str | None:
+        """Why rows should not be deleted by age with this clock, which seems to have jumped; None if all is well."""
 
     def secret(self) -> bytes:
         """Random bytes that stay the same for the life of the store: what cookies and tokens are signed with."""
@@ -191,7 +197,10 @@ class Store(Protocol):
 
     def revoke(self, key: str, now: int) -> bool: ...
     def forget(self, unit: str) -> int:
-        """Delete all rows of a unit; how many impressions that were. What is folded of them stays in the sums."""
+        """Delete all rows of a unit, from the files of a SQLite store too; how many impressions that were.
+
+        What is folded of them stays in the sums.
+        """
 
     def expire(self, before: int) -> int:
         """Delete rows of folded impressions shown before then; their sums stay."""

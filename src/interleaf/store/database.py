@@ -82,4 +82,7 @@ class Database(Protocol):
     def back_up(self, path: Path) -> None:
         """Write a consistent copy to a new file that only its owner can read."""
 
+    def scrub(self) -> bool:
+        """Remove deleted rows from the files, where a database can; False if readers are in the way: try again."""
+
     def close(self) -> None: ...

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from interleaf.errors import DataError, InterleafError
+from interleaf.errors import DataError, InterleafError, StoreError
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SAME
-from interleaf.store import access, deleting
+from interleaf.store import access, deleting, time_check, unit_secrets
 from interleaf.store.batches import COLUMNS, EVENT_COLUMNS, batch_of
 from interleaf.store.contract import DRAFT, AccessKey, Counts, Event, Impression, Stored
 from interleaf.store.database import Database, is_kept
@@ -34,6 +34,8 @@ class SqlStore:
         self._among = database.words["among"]
         self._folding = Folding(database)
         self._sought: dict[tuple[str, int], int] = {}
+        self._unit_secret: int | None = None  # its number, once the service has said which it uses
+        self._is_rotated = self._is_unscrubbed = False
 
     def close(self) -> None:
         self._database.close()
@@ -45,8 +47,26 @@ class SqlStore:
         self._database.back_up(path)
 
     def check(self) -> None:
+        with self._database.reading() as transaction:
+            transaction.rows("SELECT version FROM schema_version")
+
+    def use_unit_secret(self, secret: bytes | None, now: int) -> None:
         with self._database.writing() as transaction:
-            transaction.change("UPDATE pulse SET beats = beats + 1")
+            self._unit_secret = unit_secrets.use_unit_secret(transaction, secret, now)
+
+    def rotate_unit_secret(self, secret: bytes | None, now: int) -> list[str]:
+        """From now on this is the secret of the store; the names of experiments that are running meanwhile."""
+        with self._database.writing() as transaction:
+            return unit_secrets.rotate_unit_secret(transaction, secret, now)
+
+    def check_known_secret(self, secret: bytes | None) -> None:
+        """Raise DataError if the store never had units under this secret."""
+        with self._database.reading() as transaction:
+            unit_secrets.check_known_secret(transaction, secret)
+
+    def clock_problem(self, now: int) -> str | None:
+        with self._database.writing() as transaction:
+            return time_check.clock_problem(transaction, now)
 
     def secret(self) -> bytes:
         with self._database.reading() as transaction:
@@ -93,6 +113,8 @@ class SqlStore:
     def write(
         self, impressions: Sequence[Impression], events: Sequence[Event]
     ) -> tuple[list[Mapping[str, Any] | None], list[str]]:
+        if self._is_rotated:
+            raise StoreError("the unit secret was rotated while this service ran; start it again with the new one")
         sought = self._versions({(one.experiment, one.version) for one in impressions})
         rows = rows_of(impressions, sought)
         for event in events:
@@ -134,7 +156,10 @@ class SqlStore:
     # Sums and rows.
 
     def fold(self, now: int, most: int = 1000) -> int:
+        if self._is_unscrubbed:
+            self._is_unscrubbed = not self._database.scrub()
         with self._database.reading() as transaction:
+            self._is_rotated = self._unit_secret not in (None, unit_secrets.latest_number(transaction))
             closed = transaction.rows(
                 "SELECT v.experiment, v.version, v.settings FROM versions v WHERE EXISTS (SELECT 1 FROM impressions i "
                 "WHERE i.experiment = v.experiment AND i.version = v.version AND i.folded = 0 AND i.closes <= ?)",
@@ -245,7 +270,9 @@ class SqlStore:
     def forget(self, unit: str) -> int:
         if not is_kept(unit):
             return 0
-        return deleting.forget(self._database, unit)
+        deleted = deleting.forget(self._database, unit)
+        self._is_unscrubbed = not self._database.scrub()
+        return deleted
 
     def expire(self, before: int) -> int:
         return deleting.expire(self._database, before)

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from threading import Lock
+from time import monotonic, sleep
 from typing import Any, ClassVar
 
 from interleaf.errors import DataError, StoreError
@@ -18,11 +19,13 @@ from interleaf.store.files import create_private, exposure
 
 MOST_AT_ONCE = 500  # rows of a statement; SQLite takes 32,766 values
 WAIT = 5.0  # seconds for another process that writes
+SCRUB = 2.0  # seconds for readers that need the write-ahead log
 _SETTINGS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",  # a commit is on the disk when it returns
     "PRAGMA cache_size = -32768",  # KiB
     "PRAGMA wal_autocheckpoint = 4000",  # pages
+    "PRAGMA secure_delete = ON",  # deleted rows are overwritten in the file
 )
 
 
@@ -51,6 +54,7 @@ class SQLite:
         self._readers: list[sqlite3.Connection] = []
         self._is_closed = False
         self._writer = self._connection()
+        self._identities = {path: _identity(path)}
 
     def _connection(self) -> sqlite3.Connection:
         with _told():
@@ -66,13 +70,17 @@ class SQLite:
 
     @contextmanager
     def writing(self) -> Iterator[_Transaction]:
-        with self._writing, _told(), _ended(self._writer, "BEGIN IMMEDIATE") as transaction:
-            yield transaction
+        with self._writing, _told():
+            self._check_files()
+            with _ended(self._writer, "BEGIN IMMEDIATE") as transaction:
+                yield transaction
+            self._check_files()
 
     upgrading = writing
 
     @contextmanager
     def reading(self) -> Iterator[_Transaction]:
+        self._check_files()
         with self._reader() as reader, _told(), _ended(reader, "BEGIN") as transaction:
             yield transaction
 
@@ -104,6 +112,7 @@ class SQLite:
                 return False
             with suppress(sqlite3.IntegrityError):
                 _insert(self._writer, table, rows)
+                self._check_files()
                 return True
         return False
 
@@ -111,9 +120,37 @@ class SQLite:
         return json.dumps(values)
 
     def warnings(self) -> list[str]:
-        beside = (self._path.with_name(self._path.name + ending) for ending in ("-wal", "-shm"))
-        warning = exposure(self._path, *beside)
+        warning = exposure(self._path, *self._beside())
         return [] if warning is None else [warning]
+
+    def _beside(self) -> list[Path]:
+        """The files that SQLite keeps beside the store while it is open."""
+        return [self._path.with_name(self._path.name + ending) for ending in ("-wal", "-shm")]
+
+    def _check_files(self) -> None:
+        """Whether what is written goes to the files that the next start will read."""
+        if len(self._identities) < 3:
+            self._identities |= {path: _identity(path) for path in self._beside() if path.exists()}
+        for path, identity in self._identities.items():
+            found = _identity(path)
+            if found != identity and not self._is_closed:  # SQLite deletes two of them when the store is closed
+                what = "deleted" if found is None else "replaced"
+                raise StoreError(
+                    f"the store's file {path.name} was {what} while the service ran; stop the service, put the right "
+                    "file back, and start it again"
+                )
+
+    def scrub(self) -> bool:
+        """Empty the write-ahead log, which holds rows as they were before they were deleted."""
+        end = monotonic() + SCRUB
+        while True:
+            with self._writing, _told():
+                self._writer.execute("PRAGMA busy_timeout = 0")  # nobody who writes waits for those who read
+                ((is_busy, _, _),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._writer.execute(f"PRAGMA busy_timeout = {WAIT * 1000:.0f}")
+            if not is_busy or monotonic() > end:
+                return not is_busy
+            sleep(0.02)
 
     def back_up(self, path: Path) -> None:
         """Without free pages, so that a backup holds no rows that were deleted before."""
@@ -141,6 +178,15 @@ class SQLite:
         with suppress(IndexError):
             while True:
                 self._readers.pop().close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file a path leads to; None if there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @contextmanager

@@ -110,6 +110,11 @@ STEPS = (
     CREATE TABLE pulse (one integer PRIMARY KEY, beats bigint NOT NULL);
     INSERT INTO pulse (one, beats) VALUES (1, 0)
     """,
+    """
+    DROP TABLE pulse;
+    CREATE TABLE unit_secrets (number {number}, since bigint NOT NULL, salt {bytes} NOT NULL, fingerprint {bytes});
+    CREATE TABLE clock (one integer PRIMARY KEY, time bigint NOT NULL, doubted bigint)
+    """,
 )
 
 
