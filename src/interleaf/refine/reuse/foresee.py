@@ -3,6 +3,10 @@
 A position is clicked with the model's chance given the clicks above, and then owned by ranker j with probability q(j),
 independent of all else. So expected credit is a sum over positions and numbers of clicks above, and the expected sign
 a dynamic programme over positions, clicks above, and how many more clicks one ranker owns than the other.
+
+Of documents that the log never shows a model only guesses. `add_slack` says how far the guess may be off for a pair of
+rankers: each unseen document is clicked whenever people look at it, or never, whichever is best for the first ranker,
+and whichever is worst.
 """
 
 from __future__ import annotations
@@ -85,6 +89,88 @@ def _add_foreseen(
                 _signs(shares, chances, count, room, foreseen)
             for column in range(len(foreseen)):
                 sums[model, group, column] += weight * (observed[row, column] - foreseen[column])
+
+
+def add_slack(
+    chosen: Chosen, linear: bool, lists: Lists, unseen: Array, each: float, models: Models, sums: Array
+) -> None:
+    """Add to `sums[pair]` by how much the outcome may be above, and below, what the first model expects.
+
+    `unseen[entry]` are documents that the log never shows.
+    """
+    inside = np.arange(lists.entries.shape[1]) < lists.counts[:, None]
+    some = lists.only((unseen[lists.entries] & inside).any(axis=1))
+    if len(some.counts):
+        made = settings((int(some.impressions.lengths.max(initial=1)),), chosen.parameters, False)
+        attraction, attention = (np.ascontiguousarray(values[:, 0]) for values in models)
+        _add_slack(linear, *some[:3], unseen, each, attraction, attention, sums, made)
+
+
+@kernel
+def _add_slack(
+    linear: bool,
+    impressions: Impression,
+    entries: Array,
+    counts: Array,
+    unseen: Array,
+    each: float,
+    attraction: Array,
+    attention: Array,
+    sums: Array,
+    settings: Settings,
+) -> None:
+    rankers, width = impressions.ranks.shape[1], entries.shape[1]
+    shares, guessed, extreme = np.zeros((rankers, width)), np.zeros((STATES, width)), np.zeros((STATES, width))
+    clicked, room, credits = np.zeros(width), np.zeros(2 * width + 5), np.zeros(rankers)
+    certain = 1.0 / attention[0]  # the attraction of a document that is always clicked at the top
+    for row in range(len(counts)):
+        count, pair = counts[row], 0
+        write_posterior(impression_at(impressions, row, count), count - 1, settings, shares)
+        for position in range(count):
+            for state in range(STATES):
+                looked = attention[position * STATES + state]
+                guessed[state, position] = min(1.0, attraction[entries[row, position]] * looked)
+        for first in range(rankers):
+            for second in range(first + 1, rankers):
+                base = _preference(linear, shares, first, second, guessed, count, clicked, room, credits)
+                for side in range(2):
+                    sign = 1.0 - 2.0 * side
+                    best = sign * base
+                    extreme[:] = guessed
+                    for place in range(2 * count):  # twice, because what is best at one position depends on the others
+                        position = place % count
+                        if not unseen[entries[row, position]]:
+                            continue
+                        before = extreme[:, position].copy()
+                        for appeal in (0.0, certain):
+                            for state in range(STATES):
+                                extreme[state, position] = min(1.0, appeal * attention[position * STATES + state])
+                            value = sign * _preference(
+                                linear, shares, first, second, extreme, count, clicked, room, credits
+                            )
+                            if value > best:
+                                best, before = value, extreme[:, position].copy()
+                        extreme[:, position] = before
+                    sums[pair, side] += each * (best - sign * base)
+                pair += 1
+
+
+@part
+def _preference(
+    linear: bool,
+    shares: Array,
+    first: int,
+    second: int,
+    chances: Array,
+    count: int,
+    clicked: Array,
+    room: Array,
+    credits: Array,
+) -> Any:
+    if not linear:
+        return _sign(shares, first, second, chances, count, room)
+    _credits(shares, chances, count, clicked, credits)
+    return credits[first] - credits[second]
 
 
 @part

@@ -18,7 +18,7 @@ from interleaf.refine.reuse.old import NOT_RANKED
 from interleaf.refine.reuse.outcomes import Scorer
 from interleaf.refine.reuse.record import Estimated, Reused
 from interleaf.refine.reuse.robust import Robust
-from interleaf.refine.reuse.sums import Weighted, Weights
+from interleaf.refine.reuse.sums import Weights
 from interleaf.refine.reuse.support import bounded, is_same, supported, without_interval
 from interleaf.refine.reuse.weigh import CLIPPED, JOINT, UNWEIGHTED, WEIGHTED, Weighings
 from interleaf.stats import compare, power
@@ -32,14 +32,13 @@ UNSEEN = "the log shows none of the documents that the new rankers would"
 NO_MODEL = "what a click model expects is known for schemes binary and click, not for normalized"
 BIASED = "biased: not an estimate of the new rankers' preference"
 CLIPPED_AWAY = "biased: clipping took weight away"
-PART_ONLY = "it is of the lists that the log could show alone"
-TOO_FEW = "fewer than {} effective impressions"
-UNCOVERED = "weights do not average 1: the old lists do not cover what the new rankers would show"
+PART_ONLY = "of the lists that the log showed alone; {} has an interval"
 UNTESTED = "the log's methods show few lists: nothing tests the click model on others"
 NOT_IDENTIFIED = "it cannot be planned: the log does not say how large the difference is."
 HANDFUL, FEW = 10, 100  # effective impressions
 MIN_PLANNED = 0.95  # of the new rankers' lists, the share that the log could show
-SEEN, LOOKS = 0.9, 5  # of new lists' places, the share that the log knows; impressions for each query
+MIN_KNOWN = 0.995  # of the places in new lists: below it, a warning says so
+MIN_LOOKS = 5  # impressions for each query
 MOST_OUTSIDE = 0.5  # of the impressions, the share of queries that are not ranked
 TOO_LITTLE = "the log knows too little of what the new rankers would show"
 OLD_LISTS = "old lists, which are not the new rankers' (expect up to twice as many units)"
@@ -90,7 +89,7 @@ def reported(found: Found, rankers: tuple[str, ...], scorer: Scorer, borrowed: B
         supported=share.value if share is not None else None,
         supported_interval=share.interval if share is not None else None,
         answers=answers,
-        doubt=TOO_LITTLE if known is not None and _is_thin(looks, known) else "",
+        doubt=TOO_LITTLE if known is not None and _is_thin(looks) else "",
         plans={pair: _plan(found, scorer, place, answers[place], confidence) for place, pair in enumerate(named)},
         warnings=(
             *_missing(looks, borrowed),
@@ -140,7 +139,10 @@ def _estimates(found: Found, scorer: Scorer, confidence: float) -> Iterator[tupl
         elif kind in (JOINT, WEIGHTED):
             yield name, bounded(outcomes, sums, scorer.bound(found.longest), confidence)
         else:
-            made, reason = compare.estimates(outcomes, sums.weights[:, None], confidence), _distrust(found, kind, sums)
+            made, reason = (
+                compare.estimates(outcomes, sums.weights[:, None], confidence),
+                _distrust(found, scorer, kind),
+            )
             yield name, tuple(without_interval(one, reason) if reason else one for one in made)
 
 
@@ -154,29 +156,25 @@ def _by_model(found: Found, scorer: Scorer, mended: bool, confidence: float) -> 
     return tuple(without_interval(one, UNTESTED) for one in made) if found.is_limited else made
 
 
-def _distrust(found: Found, kind: str, sums: Weighted) -> str:
-    """Why a mean over old lists has no interval: it is of other lists than the new rankers', or rests on too few."""
-    weights, share = sums.described, supported(found.weighings.sums[WEIGHTED], 0.95)
-    if is_same(found.weighings.sums[WEIGHTED]):
+def _distrust(found: Found, scorer: Scorer, kind: str) -> str:
+    """Why a mean over old lists has no interval; if all weights are 1, old lists are the new rankers', and it has."""
+    sums = found.weighings.sums
+    if is_same(sums[WEIGHTED]):
         return ""
     if kind == UNWEIGHTED:
         return BIASED
-    if kind == CLIPPED and weights.clipped > 0:
+    if kind == CLIPPED and sums[CLIPPED].lost > 0:
         return CLIPPED_AWAY
-    if found.is_limited:
-        return PART_ONLY
-    if weights.effective < FEW:
-        return TOO_FEW.format(FEW)
-    return "" if share.interval and share.interval[0] <= 1 <= share.interval[1] else UNCOVERED
+    return PART_ONLY.format(_names(scorer)["weighted"])
 
 
 def _none(scorer: Scorer, reason: str) -> tuple[Estimate, ...]:
     return (Estimate(None, None, None, None, None, 0, reason),) * len(pairs(scorer.rankers)[0])
 
 
-def _is_thin(looks: Looks, known: float) -> bool:
+def _is_thin(looks: Looks) -> bool:
     """Whether a click model knows so little that its intervals, which are of chance, hold the truth too seldom."""
-    return known < SEEN or looks.impressions < LOOKS * looks.queries
+    return looks.impressions < MIN_LOOKS * looks.queries
 
 
 def _missing(looks: Looks, borrowed: Borrowed) -> Iterator[str]:
@@ -230,12 +228,12 @@ def _warnings(weights: Weights, clicked: int, known: float | None, is_limited: b
 
 def _sparse(looks: Looks, known: float | None) -> Iterator[str]:
     """What the log says little of."""
-    if known is not None and known < SEEN:
+    if known is not None and known < MIN_KNOWN:
         yield (
             f"{100 * (1 - known):.0f} % of the places in new lists hold documents that the log never shows for their "
-            "query" + ("; the click model takes them for what documents so ranked are." if known else ".")
+            "query" + ("; the interval allows for people who always click them, or never." if known else ".")
         )
-    if known and looks.impressions < LOOKS * looks.queries:
+    if known and _is_thin(looks):
         yield f"{looks.impressions / looks.queries:.1f} impressions for each query teach a click model little."
 
 

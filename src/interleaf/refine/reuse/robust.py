@@ -7,12 +7,14 @@ by chance; f is what the model expects of a list. If the model is right, the sec
 are small, it is small, and the model stands alone; if weights are enough, it takes the model's error away. Weights are
 truncated at the square root of n (Ionides 2008), which keeps the variance at bay and lets the bound go as n grows.
 
-Errors are a jackknife over groups of units, model, drawn lists and all: the model is as uncertain as its clicks.
+Errors are a jackknife over groups of units, model, drawn lists and all: the model is as uncertain as its clicks. Of
+documents that the log never shows there are no clicks, so intervals are widened by all that those could change.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ import numpy as np
 from interleaf import batch
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import Chosen
-from interleaf.refine.reuse.foresee import Lists, add_foreseen
+from interleaf.refine.reuse.foresee import Lists, add_foreseen, add_slack
 from interleaf.refine.reuse.model import Cells, fit
 from interleaf.refine.reuse.old import Rows
 from interleaf.refine.reuse.outcomes import Scorer
@@ -35,16 +37,19 @@ CHUNK = 65_536
 
 class Foreseen:
     """Sums by model, group of units and column: of what is foreseen, and of what mends it; and of `places` in new
-    lists, those that hold a document which the log shows."""
+    lists, those that hold a document which the log shows; `slack[pair]` is by how much the others may raise the
+    preference, and lower it."""
 
-    def __init__(self, models: int, groups: int, columns: int) -> None:
+    def __init__(self, models: int, groups: int, columns: int, pairs: int) -> None:
         self.foreseen, self.mended = np.zeros((2, models, groups, columns))
+        self.slack = np.zeros((pairs, 2))
         self.places = self.known = 0
 
     def merge(self, other: Foreseen) -> None:
         """Add those of other lists."""
         self.foreseen += other.foreseen
         self.mended += other.mended
+        self.slack += other.slack
         self.places += other.places
         self.known += other.known
 
@@ -71,7 +76,8 @@ class Robust:
 
     def empty(self) -> Foreseen:
         """Sums of nothing yet."""
-        return Foreseen(self.models.attention.shape[1], len(self._counts), self._scorer.columns)
+        pairs = self._scorer.rankers * (self._scorer.rankers - 1) // 2
+        return Foreseen(self.models.attention.shape[1], len(self._counts), self._scorer.columns, pairs)
 
     def mend(self, sums: Foreseen, lists: Lists, weights: Array, outcomes: Array) -> None:
         """Add old lists that the new rankers could have shown, and their scores."""
@@ -93,13 +99,16 @@ class Robust:
         inside = np.arange(lists.entries.shape[1]) < lists.counts[:, None]
         sums.places += int(inside.sum())
         sums.known += int(self._shown[lists.entries][inside].sum())
+        add_slack(self._scorer.chosen, self._scorer.linear, lists, ~self._shown, each, self.models, sums.slack)
         ones, nothing = np.full(len(inside), -each), np.zeros((len(inside), self._scorer.columns))
         add_foreseen(self._scorer.chosen, self._scorer.linear, lists, ones, nothing, self.models, sums.foreseen)
 
     def estimates(self, sums: Foreseen, mended: bool, confidence: float) -> tuple[Estimate, ...]:
         """One for each pair: of the model alone, or doubly robust."""
         whole = sums.foreseen + sums.mended if mended else sums.foreseen
-        return jackknifed(self._scorer.by_pair(whole), self._counts, confidence)
+        made = jackknifed(self._scorer.by_pair(whole), self._counts, confidence)
+        slack = sums.slack / self._counts.sum()
+        return tuple(widened(one, *between) for one, between in zip(made, slack.tolist(), strict=True))
 
 
 def drawn(chosen: Chosen, ranked: Ranked, queries: Array, lengths: Array, keys: Array) -> Lists:
@@ -143,3 +152,15 @@ def jackknifed(sums: Array, counts: Array, confidence: float) -> tuple[Estimate,
         p_value = min(1.0, 2 * float(stdtr(groups - 1, -abs(value) / error)))
         made.append(Estimate(value, error, (value - radius, value + radius), p_value, float(groups), groups))
     return tuple(made)
+
+
+def widened(found: Estimate, raised: float, lowered: float) -> Estimate:
+    """The same, if its value may be so much higher or lower; the p-value is that of the value nearest to 0."""
+    from scipy.special import stdtr
+
+    if found.value is None or found.error is None or found.interval is None or found.effective_units is None:
+        return found
+    interval = found.interval[0] - lowered, found.interval[1] + raised
+    nearest = max(found.value - lowered, 0.0) - min(found.value + raised, 0.0)
+    p_value = min(1.0, 2 * float(stdtr(found.effective_units - 1, -nearest / found.error)))
+    return replace(found, interval=interval, p_value=p_value)
