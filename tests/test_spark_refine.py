@@ -77,8 +77,8 @@ def test_a_diagnosis_of_captions_is_the_one_made_here_and_its_models_to_the_bit(
     check_close(there.to_dict(), here.to_dict())
 
 
-def old_log(folder: Path) -> Path:
-    return written(folder / "log", rows_of("probabilistic", rankings=True), 200)
+def old_log(folder: Path, method: str = "probabilistic") -> Path:
+    return written(folder / "log", rows_of(method, rankings=True), 200)
 
 
 NEW = {"A": None, "C": lambda query: [f"q{query}-d{number}" for number in range(9, 0, -1)]}
@@ -92,6 +92,14 @@ def test_old_lists_say_on_spark_what_they_say_here(
     here = reuse(path, NEW)
     assert here.answers[0].estimator == "PI+DR"
     assert here.dropped["an impression that came before"] == 9
+    check_close(reuse(path, NEW, engine="spark").to_dict(), here.to_dict())
+
+
+def test_what_drafts_could_not_show_is_the_same_on_spark(session: Any, tmp_path: Path) -> None:
+    path = old_log(tmp_path, "team_draft")
+    here = reuse(path, NEW)
+    assert here.answers[0].estimator == "TD+IS"
+    assert here.supported is not None
     check_close(reuse(path, NEW, engine="spark").to_dict(), here.to_dict())
 
 

@@ -99,7 +99,7 @@ def add_slack(
     `unseen[entry]` are documents that the log never shows.
     """
     inside = np.arange(lists.entries.shape[1]) < lists.counts[:, None]
-    some = lists.only((unseen[lists.entries] & inside).any(axis=1))
+    some = lists.only(np.asarray((unseen[lists.entries] & inside).any(axis=1)))
     if len(some.counts):
         made = settings((int(some.impressions.lengths.max(initial=1)),), chosen.parameters, False)
         attraction, attention = (np.ascontiguousarray(values[:, 0]) for values in models)
