@@ -224,7 +224,7 @@ def test_a_list_of_an_older_version_is_delivered_as_such_and_a_new_state_is_noti
 def test_a_record_that_is_refused_does_not_stop_the_others(service: StandIn, tmp_path: Path) -> None:
     with knowing(service, spool=tmp_path) as client:
         service.stop()
-        client.interleave("shoes", RANKINGS, unit="u", query="q" * 2001)
+        (tmp_path / "0-unknown.json").write_bytes(b'{"experiment": "shose", "body": {}}')
         good = client.interleave("shoes", RANKINGS, unit="u", query="q")
         (tmp_path / "0-broken.json").write_bytes(b'{"experiment": ')
         service.start()

@@ -28,12 +28,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class Taken:
-    """What became of events: `spooled` ones are sent when the service answers again."""
+    """What became of events: `spooled` ones are sent when the service answers again.
+
+    `unusable` ones were not sent, or were refused: they name no result of a list, or no kind.
+    """
 
     accepted: int = 0
     repeated: int = 0
     unmatched: int = 0
     spooled: int = 0
+    unusable: int = 0
 
     def __add__(self, other: Taken) -> Taken:
         return Taken(
@@ -41,6 +45,7 @@ class Taken:
             self.repeated + other.repeated,
             self.unmatched + other.unmatched,
             self.spooled + other.spooled,
+            self.unusable + other.unusable,
         )
 
 
@@ -48,13 +53,15 @@ class Taken:
 class Status:
     """How a client fares: whether the service is away, and how many records wait, were dropped, were refused.
 
-    Dropped is what found the spool full; refused is what the service would not take when it was sent later.
+    Dropped is what found the spool full; refused is what the service would not take when it was sent later. Cleaned
+    are values of visitors that could not be used as they came: a query that is too long, a page number below 1.
     """
 
     away: bool
     waiting: int
     dropped: int
     refused: int
+    cleaned: int = 0
 
 
 def refusal(status: int, error: Mapping[str, Any]) -> ClientError:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from interleaf.client.answers import Answer
 from interleaf.errors import InterleafError
 from interleaf.experiment import Experiment, Request, show
+from interleaf.experiment.showing import unmixed
 from interleaf.experiment.traffic import OUTSIDE
 from interleaf.schema import FALLBACK
 
@@ -95,8 +96,7 @@ def compose(known: Known | None, request: Request, *, is_running: bool = True) -
     if known is None:
         return Answer(None, _first(request), FALLBACK), False
     if not is_running or known.state != RUNNING:
-        unchanged = show(replace(known.settings, holdout=1.0), known.version, request)
-        return Answer(None, unchanged.documents, OUTSIDE, version=known.version), False
+        return Answer(None, unmixed(known.settings, request), OUTSIDE, version=known.version), False
     shown = show(known.settings, known.version, request)
     name = None if shown.row is None else request.impression
     return Answer(name, shown.documents, shown.arm, version=known.version), shown.row is not None

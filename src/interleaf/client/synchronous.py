@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import secrets
 import ssl
 import time
@@ -23,10 +24,13 @@ from interleaf.client.connections import AwayError, Connections, Reply
 from interleaf.client.courier import EVENTS, KEYLESS, LISTED, MOST_EVENTS, TAKEN, Courier
 from interleaf.client.known import KnownExperiments, compose
 from interleaf.client.spool import FolderSpool, MemorySpool, Spool
-from interleaf.errors import ClientError
-from interleaf.experiment import Request
+from interleaf.client.visitors import Visitors
+from interleaf.errors import ClientError, ExperimentError
+from interleaf.experiment import Request, limits
 
 Rankings = Mapping[str, Sequence[str] | None]
+# What comes from visitors, or from the texts of documents: a refusal of these serves the control, and raises nothing.
+FROM_VISITORS = {"unit", "query", "session", "k", "page", "attributes", "captions", "impression", "user_agent"}
 log = logging.getLogger("interleaf.client")
 BEGAN: ContextVar[float | None] = ContextVar("BEGAN", default=None)  # when the caller began to wait for this thread
 
@@ -37,7 +41,8 @@ class Client:
     When the service does not answer within `timeout` seconds, the list is composed in this process, as the service
     would have done, and what it should know is spooled: in the folder `spool`, or in memory, at most `most_spooled`
     records. A thread delivers it, with the times at which it happened, when the service is back. Until then nobody
-    waits for the service again. Only wrong use raises: a `ClientError` with the service's words.
+    waits for the service again. Only wrong use raises: a `ClientError` with the service's words. Whatever visitors send
+    is wrong use by nobody: values that the service would refuse are cleaned or left out, and counted.
 
     `timeout` is for the whole call, with the look-up of the host, TCP and TLS. With `slow=(0.5, 20)`, the service also
     counts as away when more than half of the last 20 answers took longer than 0.5 of `timeout`: the thread tries it
@@ -60,7 +65,7 @@ class Client:
         folder = None if spool is None else Path(spool)
         self._connections = Connections(url, key, timeout, context)
         self._spool: Spool = MemorySpool(most_spooled) if folder is None else FolderSpool(folder, most_spooled)
-        self._known = KnownExperiments(folder)
+        self._known, self._visitors = KnownExperiments(folder), Visitors()
         breaker = LatencyBreaker.of(slow, timeout)
         self._courier = Courier(self._connections, self._spool, self._known, refresh, backoff, breaker)
         self._timeout, self._is_closed, self._has_worked = timeout, False, False
@@ -90,26 +95,31 @@ class Client:
         A further `page` names the impression of the first. `fixed` are documents at given ranks, owned by nobody.
         """
         self._check_open()
-        name = impression or secrets.token_hex(16)
+        visitors = self._visitors
+        name = visitors.id("impression", impression) or secrets.token_hex(16)
+        unit, query = visitors.id("unit", unit), visitors.text("query", query, limits.MAX_QUERY)
+        k, page = visitors.k(k), visitors.page(page)
         request = Request(name, unit, query, rankings, k, page, fixed or {})
         optional = {
             "unit": unit,
             "query": query,
-            "session": session,
+            "session": visitors.id("session", session),
             "k": k,
-            "attributes": attributes,
+            "attributes": visitors.attributes(attributes),
             "captions": captions,
             "fixed": fixed,
             "latency": latency,
-            "user_agent": user_agent,
+            "user_agent": visitors.text("user_agent", user_agent, limits.MAX_USER_AGENT),
         }
         body = {"impression": name, "rankings": rankings, "page": page}
         body |= {field: value for field, value in optional.items() if value is not None}
         if self._known.want(experiment):
             self._courier.wake(soon=True)
+        if page > limits.MAX_PAGE:
+            visitors.note("page", f"is above {limits.MAX_PAGE}, and shows the control")
+            return self._composed(experiment, request, body, is_running=False)
         try:
-            path = f"/v1/experiments/{quote(experiment, safe='')}/interleave"
-            reply = self._post(path, body, LISTED)
+            reply = self._post(f"/v1/experiments/{quote(experiment, safe='')}/interleave", body, LISTED)
         except AwayError:
             return self._composed(experiment, request, body)
         if reply.is_success:
@@ -125,15 +135,12 @@ class Client:
         `time`, `dwell`, `value`, and an id of its own as `event`. Events of pages without an impression are left out.
         """
         self._check_open()
-        told = []
-        for event in events:
-            if event.get("impression", "") is None and event.get("unit") is None:
-                continue
-            given = {field: value for field, value in event.items() if value is not None}
-            told.append({"event": secrets.token_hex(16)} | given)
-        taken = Taken()
-        for start in range(0, len(told), MOST_EVENTS):
-            taken += self._told(told[start : start + MOST_EVENTS])
+        many = events if isinstance(events, Iterable) and not isinstance(events, (str, bytes, Mapping)) else [events]
+        logged = [one for one in many if not (isinstance(one, Mapping) and _is_unlogged(one))]
+        usable = [event for event in map(self._visitors.event, logged) if event is not None]
+        taken = Taken(unusable=len(logged) - len(usable))
+        for start in range(0, len(usable), MOST_EVENTS):
+            taken += self._told(usable[start : start + MOST_EVENTS])
         return taken
 
     def call(self, method: str, path: str, body: Any = None, *, timeout: float = 60.0) -> dict[str, Any]:
@@ -152,7 +159,8 @@ class Client:
 
     def status(self) -> Status:
         """Whether the service is away, and what waits for it."""
-        return Status(self._courier.away, len(self._spool.names()), self._spool.dropped, self._courier.refused)
+        waiting, dropped = len(self._spool.names()), self._spool.dropped
+        return Status(self._courier.away, waiting, dropped, self._courier.refused, self._visitors.cleaned)
 
     def close(self) -> None:
         """Deliver what can be delivered now, and end; what waits in a folder is for the next process."""
@@ -197,15 +205,25 @@ class Client:
 
     def _composed(self, experiment: str, request: Request, body: dict[str, Any], *, is_running: bool = True) -> Answer:
         known = self._known.get(experiment)
-        answer, is_logged = compose(known, request, is_running=is_running)
+        try:
+            answer, is_logged = compose(known, request, is_running=is_running)
+        except ExperimentError as error:
+            if error.field not in FROM_VISITORS:
+                raise
+            self._visitors.note(error.field, f"cannot be served, and shows the control: {error.remedy}")
+            answer, is_logged = compose(known, request, is_running=False)
         if is_logged:
             # The service makes the list again: as of this time, by the version that made it here.
             self._put(experiment, body | {"time": _now(), "version": answer.version})
         return answer
 
     def _refused(self, experiment: str, request: Request, body: dict[str, Any], reply: Reply) -> Answer:
-        """What the caller did wrong is raised; what somebody changed over there must not break a search that worked."""
+        """Raise what the caller did wrong; what visitors send, or what changed over there, must not break a search."""
         error = refusal(reply.status, reply.data)
+        field = re.split(r"[.\[]", error.field or "")[0]
+        if reply.status == 422 and field in FROM_VISITORS:
+            self._visitors.note(field, f"was refused, and shows the control: {error}")
+            return self._composed(experiment, request, body, is_running=False)
         known = self._known.get(experiment)
         if reply.status == 409:  # it is a draft, or was stopped
             if known is None:
@@ -243,7 +261,12 @@ class Client:
         if reply.status in KEYLESS and self._has_worked:
             self._courier.miss(error)
             return self._spooled(events)
-        raise error
+        if reply.status != 422:
+            raise error
+        if len(events) > 1:  # one that is refused must not take the others along
+            return sum((self._told([event]) for event in events), Taken())
+        self._visitors.note("an event", f"was refused: {error}")
+        return Taken(unusable=1)
 
     def _spooled(self, events: list[dict[str, Any]]) -> Taken:
         now = _now()
@@ -268,6 +291,11 @@ def _forget_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
+
+
+def _is_unlogged(event: Mapping[str, Any]) -> bool:
+    """Whether an event is of a page of which nothing is logged."""
+    return event.get("impression", "") is None and event.get("unit") is None
 
 
 def _since() -> float:

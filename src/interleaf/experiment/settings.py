@@ -9,13 +9,14 @@ from typing import Any
 
 from interleaf.errors import ExperimentError, InterleafError, listed
 from interleaf.experiment.fields import Choice, Kind, Name, Number, Optional, Several, Text, Weights
+from interleaf.experiment.limits import MAX_K
 from interleaf.methods.table import DEFAULT, Chosen, resolve
 
 COMPARE, AA, RELABELLED, LOSER = "compare", "aa", "aa_relabelled", "known_loser"
 MODES = (COMPARE, AA, RELABELLED, LOSER)
 SAME, LAST, EVERY, MOST_SHOWN = "same_impression", "last_impression", "every_impression", "most_shown"
 ATTRIBUTIONS = (SAME, LAST, EVERY, MOST_SHOWN)
-MOST_RANKERS, MOST_K = 100, 200
+MOST_RANKERS = 100
 NEW = "new"
 _DEFAULT = object()
 
@@ -40,7 +41,7 @@ class Experiment:
     control: str = _setting(Text(), "the ranker that people see without the experiment", "")
     method: str = _setting(Text(), "how rankings are mixed: a method with its parameters", DEFAULT)
     scheme: str | None = _setting(Optional(Text()), "how clicks become a score; null: the method's own", None)
-    k: int = _setting(Number(1, MOST_K, True), "how many results a page shows", 10)
+    k: int = _setting(Number(1, MAX_K, True), "how many results a page shows", 10)
     share: float = _setting(Number(0.0001, 1), "share of units that take part", 1.0)
     lane: str | None = _setting(Optional(Name()), "experiments of one lane never share a unit", None)
     offset: float | None = _setting(
@@ -68,7 +69,7 @@ class Experiment:
         Optional(Number(1, 10**6, True)), "above so many impressions of a unit in an hour, they do not count", None
     )
     bot_clicks: int | None = _setting(
-        Optional(Number(2, MOST_K, True)),
+        Optional(Number(2, MAX_K, True)),
         "an impression of at least so many results does not count if all of them are clicked",
         None,
     )

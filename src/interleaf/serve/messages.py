@@ -7,14 +7,18 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-MOST_EVENTS, MOST_DOCUMENTS, MOST_ATTRIBUTES = 1000, 1000, 50
-Id = Annotated[str, Meta(min_length=1, max_length=512, description="1 to 512 characters")]
-Name = Annotated[str, Meta(min_length=1, max_length=250, description="1 to 250 characters")]  # fits every index
-Label = Annotated[str, Meta(min_length=1, max_length=100)]
-Query = Annotated[str, Meta(max_length=2000)]
+from interleaf.experiment import limits
+
+MOST_EVENTS, MOST_DOCUMENTS = 1000, 1000
+Id = Annotated[
+    str, Meta(min_length=1, max_length=limits.MAX_DOCUMENT, description=f"1 to {limits.MAX_DOCUMENT} characters")
+]
+Name = Annotated[str, Meta(min_length=1, max_length=limits.MAX_NAME, description=f"1 to {limits.MAX_NAME} characters")]
+Label = Annotated[str, Meta(min_length=1, max_length=limits.MAX_LABEL)]
+Query = Annotated[str, Meta(max_length=limits.MAX_QUERY)]
 Long = Annotated[str, Meta(max_length=20_000)]
 Ranking = Annotated[list[Id], Meta(max_length=MOST_DOCUMENTS, description="document ids, best first, each once")]
-Seconds = Annotated[float, Meta(ge=0, le=1e7)]
+Seconds = Annotated[float, Meta(ge=0, le=limits.MAX_DWELL)]
 Moment = Annotated[datetime, Meta(tz=True)]
 
 
@@ -47,13 +51,13 @@ class Interleave(Struct, forbid_unknown_fields=True):
     query: Query | None = None
     session: Name | None = None
     impression: Name | None = None
-    k: Annotated[int, Meta(ge=1, le=200)] | None = None
-    page: Annotated[int, Meta(ge=1, le=50)] = 1
-    attributes: Annotated[dict[Label, Id], Meta(max_length=MOST_ATTRIBUTES)] | None = None
+    k: Annotated[int, Meta(ge=1, le=limits.MAX_K)] | None = None
+    page: Annotated[int, Meta(ge=1, le=limits.MAX_PAGE)] = 1
+    attributes: Annotated[dict[Label, Id], Meta(max_length=limits.MAX_ATTRIBUTES)] | None = None
     captions: Annotated[dict[Id, Caption], Meta(max_length=2 * MOST_DOCUMENTS)] | None = None
     fixed: Annotated[dict[Annotated[int, Meta(ge=1, le=1000)], Id], Meta(max_length=100)] | None = None
     latency: Annotated[dict[Label, Annotated[float, Meta(ge=0, le=1e7)]], Meta(max_length=100)] | None = None
-    user_agent: Annotated[str, Meta(max_length=1000)] | None = None
+    user_agent: Annotated[str, Meta(max_length=limits.MAX_USER_AGENT)] | None = None
     time: Moment | None = None
     version: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
 
@@ -74,12 +78,12 @@ class Happened(Struct, forbid_unknown_fields=True):
     event: Name | None = None
     impression: Name | None = None
     unit: Name | None = None
-    rank: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    rank: Annotated[int, Meta(ge=1, le=limits.MAX_RANK)] | None = None
     document: Id | None = None
     kind: Label = "click"
     time: Moment | None = None
     dwell: Seconds | None = None
-    value: Annotated[float, Meta(ge=-1e12, le=1e12)] | None = None
+    value: Annotated[float, Meta(ge=-limits.MAX_VALUE, le=limits.MAX_VALUE)] | None = None
 
 
 class Events(Struct, forbid_unknown_fields=True):

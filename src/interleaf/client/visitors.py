@@ -1,0 +1,205 @@
+"""Values that come from visitors, made acceptable to the service: nothing they type or forge may break a search.
+
+Texts are cut and cleaned. An id that the service would refuse becomes its hash, because cutting could make one of two.
+A number out of range becomes the nearest that makes sense, or is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+from interleaf.errors import ClientError
+from interleaf.experiment import limits
+
+_LONE = re.compile("[\ud800-\udfff]")  # halves of a pair, which UTF-8 cannot write
+_DIGITS, _BITS = 20, 10_000  # of a number in a text, and of one that becomes a text
+log = logging.getLogger("interleaf.client")
+
+
+class Visitors:
+    """Cleans the values of requests and events, counts what it changed, and warns once about each field."""
+
+    def __init__(self) -> None:
+        self.cleaned = 0
+        self._fields: set[str] = set()
+
+    def note(self, field: str, what: str) -> None:
+        """Count a value that could not be used as it came; values of visitors are never logged."""
+        self.cleaned += 1
+        if field not in self._fields:
+            self._fields.add(field)
+            log.warning("%s %s; further ones are counted in client.status().cleaned, and not logged", field, what)
+
+    def id(self, field: str, value: Any) -> str | None:
+        """An id of a unit, a session, an impression; None where it is empty."""
+        return self._text(field, value, clean_id)
+
+    def text(self, field: str, value: Any, max_length: int) -> str | None:
+        """A text that may be cut."""
+        return self._text(field, value, lambda text: clean_text(text, max_length))
+
+    def attributes(self, values: Mapping[str, Any] | None) -> dict[str, str] | None:
+        """Attributes with their values; those that are empty are left out."""
+        if values is None:
+            return None
+        if not isinstance(values, Mapping):
+            raise ClientError(f"attributes are {values!r:.100}; give a mapping from names to values")
+        cleaned = dict[str, str]()
+        for name, value in values.items():
+            label = self.text("attributes", name, limits.MAX_LABEL)
+            text = self.text("attributes", value, limits.MAX_DOCUMENT)
+            if label and text and len(cleaned) < limits.MAX_ATTRIBUTES:
+                cleaned[label] = text
+            elif value is not None:
+                self.note("attributes", f"are empty, or more than {limits.MAX_ATTRIBUTES}")
+        return cleaned
+
+    def page(self, value: Any) -> int:
+        """The number of a page: 1 where it is none."""
+        page = whole(value)
+        if page is None or page < 1:
+            self.note("page", "is no number of a page")
+            return 1
+        return page
+
+    def k(self, value: Any) -> int | None:
+        """How many results are asked for; None, the experiment's own number, where that is no number."""
+        k = None if value is None else whole(value)
+        fit = None if k is None or k < 1 else min(k, limits.MAX_K)
+        if fit != k or (k is None and value is not None):
+            self.note("k", f"is not from 1 to {limits.MAX_K}")
+        return fit
+
+    def event(self, given: Any) -> dict[str, Any] | None:
+        """An event that the service takes, or None where too little of it is left."""
+        event, unfit = dict[str, Any](), list[str]()
+        for field, value in given.items() if isinstance(given, Mapping) else ():
+            if value is not None:
+                clean = _EVENT.get(field)
+                fit = clean(value) if clean else None
+                if fit is None or (isinstance(value, str) and field != "time" and value != str(fit)):
+                    unfit.append(field)
+                if fit is not None:
+                    event[field] = fit
+        for field in unfit:
+            self.note(f"event field {field!r:.100}", "holds a value that the service does not take")
+        has_place = "document" in event or ("rank" in event and "impression" in event)
+        if has_place and "kind" not in unfit and ("impression" in event) != ("unit" in event):
+            return {"event": secrets.token_hex(16)} | event
+        self.note("an event", "is without an impression or a unit, a rank or a document, or a kind")
+        return None
+
+    def _text(self, field: str, value: Any, clean: Callable[[str], str]) -> str | None:
+        if value is None:
+            return None
+        text = _as_text(value)
+        if text is None:
+            raise ClientError(f"{field} is {value!r:.100}; give a text or a number")
+        fit = clean(text)
+        if fit != text:
+            self.note(field, "holds a value that the service does not take")
+        return fit or None
+
+
+def clean_text(text: str, max_length: int) -> str:
+    """A text without NUL and halves of pairs, cut.
+
+    >>> clean_text("red\\0 shoes", 5)
+    'red s'
+    """
+    return _LONE.sub("\ufffd", text.replace("\0", ""))[:max_length]
+
+
+def clean_id(text: str) -> str:
+    """An id as it is, or its hash where the service would refuse it: 32 hexadecimal digits.
+
+    >>> clean_id("user-7"), clean_id("x" * 251)
+    ('user-7', 'd664d9a28aaea51fa7b5023434434252')
+    """
+    if len(text) <= limits.MAX_NAME and "\0" not in text and not _LONE.search(text):
+        return text
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def whole(value: Any) -> int | None:
+    """A whole number, also from a text such as that of an address; None where it is none."""
+    if isinstance(value, str):
+        value = value.strip()
+        return int(value) if re.fullmatch(f"-?[0-9]{{1,{_DIGITS}}}", value) else None
+    if isinstance(value, bool):
+        return None
+    try:
+        return int(value) if value == int(value) else None
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _as_text(value: Any) -> str | None:
+    """A text, or a number as one."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and value.bit_length() > _BITS:  # Python writes no more of it in decimal digits
+        return hex(value)
+    return str(value) if isinstance(value, (int, float)) else None
+
+
+def _id(value: Any) -> str | None:
+    text = _as_text(value)
+    return None if text is None else clean_id(text) or None
+
+
+def _short(max_length: int) -> Callable[[Any], str | None]:
+    """A name that is of no use when it is cut."""
+
+    def clean(value: Any) -> str | None:
+        text = _as_text(value)
+        return text if text and text == clean_text(text, max_length) else None
+
+    return clean
+
+
+def _rank(value: Any) -> int | None:
+    rank = whole(value)
+    return rank if rank is not None and 1 <= rank <= limits.MAX_RANK else None
+
+
+def _number(least: float, most: float) -> Callable[[Any], float | None]:
+    def clean(value: Any) -> float | None:
+        try:
+            number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+        except (ValueError, OverflowError):
+            return None
+        return number if least <= number <= most else None
+
+    return clean
+
+
+def _time(value: Any) -> str | None:
+    """A moment as text; one without a time zone is of a caller who must know that, unless it is a text."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ClientError(f"time is {value!r}; give it a time zone, such as datetime.now(UTC)")
+        return value.isoformat()
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    return None if moment.tzinfo is None else moment.isoformat()
+
+
+_EVENT: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("event", "impression", "unit"), _id),
+    "rank": _rank,
+    "document": _short(limits.MAX_DOCUMENT),
+    "kind": _short(limits.MAX_LABEL),
+    "time": _time,
+    "dwell": _number(0, limits.MAX_DWELL),
+    "value": _number(-limits.MAX_VALUE, limits.MAX_VALUE),
+}

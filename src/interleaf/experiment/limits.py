@@ -1,0 +1,13 @@
+"""The limits of what a request or an event may hold: the service refuses what is beyond, the clients do not send it."""
+
+MAX_DOCUMENT = 512  # characters of a document id, and of the value of an attribute
+MAX_NAME = 250  # characters of the id of a unit, a session, an impression, an event: fits every index
+MAX_LABEL = 100  # characters of a ranker's name, a kind of event, the name of an attribute
+MAX_QUERY = 2000  # characters
+MAX_USER_AGENT = 1000  # characters
+MAX_ATTRIBUTES = 50
+MAX_PAGE = 50
+MAX_K = 200
+MAX_RANK = 10_000
+MAX_DWELL = 1e7  # seconds
+MAX_VALUE = 1e12  # of an event, above and below 0
