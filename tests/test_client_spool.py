@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +23,23 @@ from interleaf.errors import DataError
 from tests.stand_in import KEY, StandIn, until
 from tests.test_client_outage import QUICK, RANKINGS, knowing
 from tests.test_client_outage import service as service
+
+NOBODY = 65534
+CLICK = b'{"experiment": null, "body": {"events": [{"event": "e-1", "impression": "before", "rank": 1}]}}'
+BROKEN = {
+    "cut": b'{"experiment": ',
+    "a number as experiment": b'{"experiment": 5, "body": {}}',
+    "no name of an experiment": b'{"experiment": "", "body": {}}',
+    "half a character": b'{"experiment": "\\ud800", "body": {}}',
+    "a number as body": b'{"experiment": null, "body": 1}',
+    "no events": b'{"experiment": null, "body": {}}',
+    "a number as events": b'{"experiment": null, "body": {"events": 1}}',
+    "a list as body": b'{"experiment": "shoes", "body": []}',
+    "no record": b"[]",
+    "nested": b'{"experiment": "shoes", "body": {"a": ' + b"[" * 100_000,
+    "bytes": b"\xff\xfe",
+    "nothing": b"",
+}
 
 
 def test_what_finds_the_spool_full_is_dropped_counted_and_said_once(
@@ -50,12 +72,100 @@ def test_a_folder_that_cannot_be_is_refused_and_one_that_vanishes_breaks_no_page
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be made"):
         Client(service.url, KEY, spool=tmp_path / "file" / "spool")
+    with pytest.raises(DataError, match="is a file"):
+        Client(service.url, KEY, spool=tmp_path / "file")
     with knowing(service, spool=tmp_path / "spool") as client:
         (tmp_path / "spool").rename(tmp_path / "gone")  # in one step: the courier may be writing into it
         service.stop()
         assert client.interleave("shoes", RANKINGS, unit="u", query="q").arm == "interleaved"
         assert client.status().dropped == 1
     service.start()
+
+
+@contextmanager
+def read_only() -> Iterator[Path]:
+    """A folder that this process can read and not write, with a record; while it lasts, root is nobody."""
+    folder = Path(tempfile.mkdtemp())
+    (folder / "0-click.json").write_bytes(CLICK)
+    folder.chmod(0o555)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(NOBODY)
+    try:
+        yield folder
+    finally:
+        if is_root:
+            os.seteuid(0)
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are those of POSIX")
+def test_a_spool_that_is_read_only_loses_records_of_an_outage_and_nothing_after_it(
+    service: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.impressions["before"] = {"documents": ["a"]}
+    with read_only() as folder, knowing(service, spool=folder) as client:
+        until(lambda: len(service.events) == 1)  # what an earlier process left is delivered
+        service.stop()
+        assert client.interleave("shoes", RANKINGS, unit="u", query="q").arm == "interleaved"
+        assert client.status().dropped == 1
+        assert "records are dropped from now on: [Errno 13] Permission denied" in caplog.text
+        service.start()
+        until(lambda: not client.status().away)
+        shown = client.interleave("shoes", RANKINGS, unit="u", query="q")
+        assert shown.stored
+        assert client.click(shown.impression, 1).accepted == 1
+        assert client.status().waiting == 0
+
+
+def test_records_that_are_none_are_set_aside_and_block_no_other(service: StandIn, tmp_path: Path) -> None:
+    with knowing(service, spool=tmp_path) as client:
+        service.stop()
+        for name, text in BROKEN.items():
+            (tmp_path / f"0-{name}.json").write_bytes(text)
+        (tmp_path / "0-folder.json").mkdir()
+        (tmp_path / "0-loop.json").symlink_to("0-loop.json")
+        good = client.interleave("shoes", RANKINGS, unit="u", query="q")
+        assert client.click(good.impression, 1).spooled == 1
+        service.start()
+        until(lambda: len(service.events) == 1)
+        assert good.impression in service.impressions
+        assert client.status().quarantined == len(BROKEN) + 1
+        assert (tmp_path / "0-folder.bad").is_dir()
+        assert (tmp_path / "0-a number as body.bad").read_bytes() == BROKEN["a number as body"]
+        (tmp_path / "0-loop.json").unlink()  # what cannot be read at all waits, and lets others pass
+        until(lambda: client.status().waiting == 0)
+        assert client.status().refused == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are those of POSIX")
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
+def test_what_people_searched_for_is_for_the_owner_alone_whatever_the_umask(
+    service: StandIn, tmp_path: Path, umask: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        with knowing(service, spool=tmp_path / "spool") as client:
+            service.stop()
+            client.interleave("shoes", RANKINGS, unit="u", query="q")
+            files = list((tmp_path / "spool").iterdir())
+            assert {file.suffix for file in files} == {".json", ".lock", ".settings"}
+            assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+            assert stat.S_IMODE((tmp_path / "spool").stat().st_mode) == 0o700
+    finally:
+        os.umask(before)
+    service.start()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are those of POSIX")
+def test_a_folder_that_others_can_open_is_left_as_it_is_and_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tmp_path.chmod(0o755)
+    FolderSpool(tmp_path, 10)
+    assert "others can open the spool folder" in caplog.text
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
 def test_spools_keep_order_and_bound(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ class Status:
 
     Dropped is what found the spool full; refused is what the service would not take when it was sent later. Cleaned
     are values of visitors that could not be used as they came: a query that is too long, a page number below 1.
+    Quarantined are files of the spool folder that are no records: they were renamed to `.bad`.
     """
 
     away: bool
@@ -62,6 +63,7 @@ class Status:
     dropped: int
     refused: int
     cleaned: int = 0
+    quarantined: int = 0
 
 
 def refusal(status: int, error: Mapping[str, Any]) -> ClientError:

@@ -45,7 +45,7 @@ class Courier:
         self._connections, self._spool, self._known = connections, spool, known
         self._refresh, self._backoff, self._breaker = refresh, backoff, breaker
         self._refreshed = -refresh
-        self.refused = 0
+        self.refused, self.quarantined = 0, 0
         self.forget()
 
     def forget(self) -> None:
@@ -154,16 +154,16 @@ class Courier:
 
     def _read(self, names: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         for name in names:
-            text = self._spool.read(name)
-            if text is None:
-                continue
             try:
-                record = json.loads(text)
-                _ = record["experiment"], record["body"]
-            except (ValueError, KeyError, TypeError):
-                self._refuse(name, "it is not a record")
-                continue
-            yield name, record
+                text = self._spool.read(name)
+                if text is not None:
+                    yield name, _record(text)
+            except (ValueError, KeyError, TypeError, RecursionError, IsADirectoryError, PermissionError) as problem:
+                log.error("the spooled record %s is no record, and set aside: %r", name, problem)
+                self.quarantined += 1
+                self._spool.quarantine(name)
+            except OSError as problem:
+                log.error("the spooled record %s cannot be read now: %r", name, problem)
 
     def _send_list(self, name: str, record: dict[str, Any]) -> None:
         path = f"/v1/experiments/{quote(record['experiment'], safe='')}/interleave"
@@ -205,3 +205,16 @@ class Courier:
         log.warning("a spooled record is given up: %s", why)
         self.refused += 1
         self._spool.remove(name)
+
+
+def _record(text: bytes) -> dict[str, Any]:
+    """A spooled record: a request of an experiment, or events; any other error than of the system if it is none."""
+    record: dict[str, Any] = json.loads(text)
+    experiment, body = record["experiment"], record["body"]
+    json.dumps(body)  # it may be nested too deeply
+    if experiment is None:
+        if not isinstance(body["events"], list) or not body["events"]:
+            raise ValueError("it holds no list of events")
+    elif not isinstance(body, dict) or not quote(experiment, safe=""):
+        raise ValueError("it holds no request of an experiment")
+    return record

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from interleaf.client.answers import Answer
+from interleaf.client.spool import write_private
 from interleaf.errors import InterleafError
 from interleaf.experiment import Experiment, Request, show
 from interleaf.experiment.showing import unmixed
@@ -38,8 +39,6 @@ class KnownExperiments:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._known: dict[str, Known | None] = {}
-        if folder is not None:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     @property
     def names(self) -> list[str]:
@@ -84,7 +83,8 @@ class KnownExperiments:
         if path is not None:
             with suppress(OSError):  # it is known in memory, which is what counts now
                 part = path.with_name(f"{path.name}.{os.getpid()}.part")
-                part.write_text(json.dumps({name: data[name] for name in ("settings", "version", "state")}))
+                settings = {name: data[name] for name in ("settings", "version", "state")}
+                write_private(part, json.dumps(settings).encode())
                 part.replace(path)
 
 

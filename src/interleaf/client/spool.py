@@ -8,13 +8,14 @@ names sort by time, so that an impression is delivered before its events whoever
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from interleaf.errors import DataError
 
@@ -23,15 +24,18 @@ try:
 except ImportError:  # not on Windows: there, two processes may deliver the same record, which counts once
     fcntl = None  # type: ignore[assignment]
 
-_SUFFIX = ".json"
+_SUFFIX, _BAD = ".json", ".bad"
 _MINUTE = 60 * 10**9
 _COUNT = itertools.count()  # two records of one tick of the clock keep their order
+_FULL = "the spool is full"
+log = logging.getLogger("interleaf.client")
 
 
 class Spool(Protocol):
-    """Records, oldest first; what finds it full is dropped and counted."""
+    """Records, oldest first; what finds it full is dropped and counted, and `problem` says why the last one was."""
 
     dropped: int
+    problem: str
 
     def put(self, record: bytes) -> bool:
         """Keep a record; False if it was dropped."""
@@ -44,6 +48,9 @@ class Spool(Protocol):
         """A record, or None if somebody else has removed it."""
 
     def remove(self, name: str) -> None: ...
+    def quarantine(self, name: str) -> None:
+        """Set a record aside that cannot be delivered, so that others can."""
+
     @contextmanager
     def claimed(self) -> Iterator[bool]:
         """Whether the records are ours to deliver, for as long as the context lasts."""
@@ -63,7 +70,7 @@ class MemorySpool:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._most, self.problem = most, _FULL
         self.forget()
 
     def put(self, record: bytes) -> bool:
@@ -85,6 +92,9 @@ class MemorySpool:
     def remove(self, name: str) -> None:
         self._records.pop(name, None)
 
+    def quarantine(self, name: str) -> None:
+        self.remove(name)
+
     @contextmanager
     def claimed(self) -> Iterator[bool]:
         yield True
@@ -97,16 +107,15 @@ class MemorySpool:
 class FolderSpool:
     """Records as files. The system has them at once, so a killed process loses none; a power cut may take seconds.
 
-    The bound is kept by counting: files of other processes are counted when this one delivers.
+    The bound is kept by counting: files of other processes are counted when this one delivers. Files that cannot be
+    removed or renamed, as in a folder that is read-only, are delivered once by each process, and passed over then.
     """
 
     def __init__(self, folder: Path, most: int) -> None:
         self._folder, self._most = folder, most
-        self.dropped = 0
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds what people searched for
-        except OSError as problem:
-            raise DataError(f"the spool folder {folder} cannot be made: {problem}; give another") from None
+        self.dropped, self.problem = 0, _FULL
+        self._stuck: set[str] = set()
+        make_private(folder)
         self._count = len(self.names())
 
     def put(self, record: bytes) -> bool:
@@ -114,11 +123,12 @@ class FolderSpool:
         part = self._folder / f"{name}.part"
         try:
             if self._count >= self._most:
-                raise OSError("the spool is full")
-            part.write_bytes(record)
+                raise OSError(_FULL)
+            write_private(part, record)
             part.rename(self._folder / name)
-        except OSError:  # full or not writable: the page of whoever searches comes first
+        except OSError as problem:  # full or not writable: the page of whoever searches comes first
             self.dropped += 1
+            self.problem = str(problem)
             with suppress(OSError):
                 part.unlink(missing_ok=True)
             return False
@@ -139,7 +149,7 @@ class FolderSpool:
 
     def _found(self) -> Iterator[str]:
         with suppress(OSError), os.scandir(self._folder) as entries:
-            yield from (entry.name for entry in entries if entry.name.endswith(_SUFFIX))
+            yield from (one.name for one in entries if one.name.endswith(_SUFFIX) and one.name not in self._stuck)
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -148,16 +158,34 @@ class FolderSpool:
             return None
 
     def remove(self, name: str) -> None:
-        (self._folder / name).unlink(missing_ok=True)
         self._count -= 1
+        try:
+            (self._folder / name).unlink(missing_ok=True)
+        except OSError:
+            self._stuck.add(name)
+
+    def quarantine(self, name: str) -> None:
+        """Rename it: what a person may want to look at stays, with the ending `.bad`."""
+        self._count -= 1
+        try:
+            (self._folder / name).rename((self._folder / name).with_suffix(_BAD))
+        except OSError:
+            self._stuck.add(name)
 
     @contextmanager
     def claimed(self) -> Iterator[bool]:
-        """The system takes the lock back from a process that ends, however it ends."""
-        if fcntl is None:
+        """The system takes the lock back from a process that ends, however it ends.
+
+        Without a lock, in a folder that is read-only, two processes may deliver the same record, which counts once.
+        """
+        try:
+            lock = _open_private(self._folder / "delivering.lock")
+        except OSError:
+            lock = None
+        if fcntl is None or lock is None:
             yield True
             return
-        with (self._folder / "delivering.lock").open("w") as lock:
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -167,6 +195,35 @@ class FolderSpool:
 
     def forget(self) -> None:
         """The folder belongs to the parent and the child alike."""
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder for its owner alone, whatever the umask: it holds what people searched for."""
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+        folder.chmod(0o700)
+    except FileExistsError:
+        if folder.is_dir():
+            if os.name == "posix" and folder.stat().st_mode & 0o077:
+                log.warning("others can open the spool folder %s; chmod 700 it", folder)
+            return
+        raise DataError(f"the spool folder {folder} is a file; give another") from None
+    except OSError as problem:
+        raise DataError(f"the spool folder {folder} cannot be made: {problem}; give another") from None
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that its owner alone can read, whatever the umask."""
+    with _open_private(path) as file:
+        file.write(data)
+
+
+def _open_private(path: Path) -> IO[bytes]:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
+    if hasattr(os, "fchmod"):
+        with suppress(OSError):  # of another owner, who lets us write
+            os.fchmod(handle, 0o600)
+    return open(handle, "wb")
 
 
 def _stamp(nanoseconds: int) -> str:

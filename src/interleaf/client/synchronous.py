@@ -159,8 +159,9 @@ class Client:
 
     def status(self) -> Status:
         """Whether the service is away, and what waits for it."""
-        waiting, dropped = len(self._spool.names()), self._spool.dropped
-        return Status(self._courier.away, waiting, dropped, self._courier.refused, self._visitors.cleaned)
+        courier, spool = self._courier, self._spool
+        counts = courier.refused, self._visitors.cleaned, courier.quarantined
+        return Status(courier.away, len(spool.names()), spool.dropped, *counts)
 
     def close(self) -> None:
         """Deliver what can be delivered now, and end; what waits in a folder is for the next process."""
@@ -276,7 +277,7 @@ class Client:
     def _put(self, experiment: str | None, body: dict[str, Any]) -> bool:
         kept = self._spool.put(_encoded({"experiment": experiment, "body": body}))
         if not kept and self._spool.dropped == 1:
-            log.error("the spool is full, and records are dropped from now on")
+            log.error("records are dropped from now on: %s", self._spool.problem)
         self._courier.wake()
         return kept
 
