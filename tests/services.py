@@ -105,7 +105,7 @@ def listening(app: Any) -> Iterator[str]:
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        until(lambda: server.started or not thread.is_alive())
+        until(lambda: server.started or not thread.is_alive(), 600)  # it may have to compile
         port = server.servers[0].sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}"
     finally:

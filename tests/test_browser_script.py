@@ -228,12 +228,30 @@ def test_what_is_no_link_of_a_result_is_not_reported(site: Site, page: Page) -> 
 
 
 def test_a_page_outside_of_the_experiment_reports_nothing(site: Site, page: Page) -> None:
-    site.watches("", "")
-    page.goto(site.url)
-    page.click("#first")
-    page.wait_for_url("**/result/1")
+    for nothing in ("", "None"):
+        site.watches(nothing, nothing)
+        page.goto(site.url)
+        page.click("#first")
+        page.wait_for_url("**/result/1")
     time.sleep(0.2)
     assert site.reported == []
+
+
+@pytest.mark.parametrize("token", ["", "None", "null", "undefined"])
+def test_a_list_of_an_outage_has_no_token_and_reports_to_the_own_server_only(
+    site: Site, page: Page, token: str
+) -> None:
+    site.watches("i-1", token)
+    page.goto(site.url)
+    page.locator("#first").click(button="middle")
+    time.sleep(0.2)
+    assert site.reported == []
+    site.data += ' data-endpoint="/own"'
+    page.goto(site.url)
+    page.locator("#first").click(button="middle")
+    site.wait(1)
+    path, _, body = site.reported[0]
+    assert (path, list(body)) == ("/own", ["events"])
 
 
 def test_several_lists_shadow_roots_other_events_and_pages_that_stop_clicks(site: Site, page: Page) -> None:

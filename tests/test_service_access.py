@@ -81,11 +81,22 @@ def test_a_token_lets_a_browser_report_events_of_its_impression_only(service: Li
     mine, other = (service.show(query=query, key=key).json() for query in ("one", "two"))
     event = {"impression": mine["impression"], "rank": 1}
     assert service.tell(event, token=mine["token"]).json()["accepted"] == 1
-    for token in (other["token"], "", mine["token"][:-1], mine["token"] + "a", "\u00fc"):
+    for token in (other["token"], "nothing", mine["token"][:-1], mine["token"] + "a", "\u00fc"):
         assert service.tell(event, token=token).status_code == 403, token
     both = [event, {"impression": other["impression"], "rank": 1}]
     assert service.tell(*both, token=mine["token"]).status_code == 403
     assert service.tell({"unit": "user-7", "document": "a"}, token=mine["token"]).status_code == 403
+
+
+@pytest.mark.parametrize("token", ["", "None", "null", "undefined"])
+def test_a_token_that_a_template_left_empty_is_none(service: Live, token: str) -> None:
+    """A list that was made while the service was away has no token: its events are taken by key."""
+    shown = service.show(key=service.keys["ingest"]).json()
+    event = {"impression": shown["impression"], "rank": 1}
+    refused = service.tell(event, token=token)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "no_key")
+    assert "send its events to your own server" in refused.json()["error"]["message"]
+    assert service.tell(event, token=token, key=service.keys["ingest"]).json()["accepted"] == 1
 
 
 def test_a_token_is_good_for_what_a_person_can_do_in_an_hour(service: Live) -> None:

@@ -30,6 +30,7 @@ from interleaf.store.encoding import encoded_note
 from interleaf.store.unit_secrets import hash_unit
 
 TOKEN = "token"
+NO_TOKEN = (None, "", "None", "null", "undefined")  # as template engines write that there is none
 AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours
 LATE = 300 * SECOND  # how long events may follow an impression that itself came late
 _decode_interleave = msgspec.json.Decoder(messages.Interleave).decode
@@ -180,10 +181,14 @@ def _query(service: Service, query: str | None) -> str | None:
 async def events(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:
     """Take a batch of events; what cannot be matched is kept apart, and counted."""
     taken = _taken(body)
-    if taken.token is not None:
-        await _check_token(service, taken, taken.token)
+    if taken.token not in NO_TOKEN:
+        await _check_token(service, taken, str(taken.token))
     elif who is BROWSER:
-        raise RefusedError(401, "no_key", "give a key, as the header Authorization: Bearer KEY, or a token")
+        problem = "give a key, as the header Authorization: Bearer KEY, or a token"
+        if taken.token is not None:
+            problem += "; the token is empty: a list that was made while the service was away has none, so send its "
+            problem += "events to your own server, which reports them with its key"
+        raise RefusedError(401, "no_key", problem)
     else:
         request.scope["head"].check_kind()
     return _told(service, await service.writing.tell(_happened(service, taken)))

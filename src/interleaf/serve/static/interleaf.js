@@ -5,6 +5,8 @@
    <li data-interleaf-rank="1"><a href="...">...</a></li>
 
    data-endpoint is where events go; without it, to the service that this file came from.
+   Without an impression nothing is sent. Without a token, which is missing while the service is away, nothing is sent
+   to the service either; events go to data-endpoint all the same, since your server reports them with its key.
    Several lists on a page: interleaf.watch(element, {impression, token}).
    Other events, if the experiment allows them: interleaf.report(element, {kind: "add to cart", rank: 1}).
    A page that shows results without leaving calls interleaf.returned() when people are back at the list. */
@@ -17,10 +19,16 @@
   const lists = new WeakMap();
   let last = kept(); // the latest click whose end is not known: {list, event, left}
 
-  function watch(element, {impression, token = "", endpoint = script.dataset.endpoint} = {}) {
+  function watch(element, {impression, token, endpoint = script.dataset.endpoint} = {}) {
     const url = new URL(endpoint || "/v1/events", endpoint ? document.baseURI : script.src).href;
-    if (impression) lists.set(element, {impression, token, endpoint: url});
+    const list = {impression: filled(impression), token: filled(token), endpoint: url};
+    if (list.impression && (list.token || endpoint)) lists.set(element, list);
     else lists.delete(element);
+  }
+
+  /* Template engines write a missing value as one of these words. */
+  function filled(value) {
+    return ["None", "null", "undefined"].includes(value) ? "" : value || "";
   }
 
   function report(element, event) {
