@@ -122,7 +122,8 @@ def _add_slack(
     rankers, width = impressions.ranks.shape[1], entries.shape[1]
     shares, guessed, extreme = np.zeros((rankers, width)), np.zeros((STATES, width)), np.zeros((STATES, width))
     clicked, room, credits = np.zeros(width), np.zeros(2 * width + 5), np.zeros(rankers)
-    certain = 1.0 / attention[0]  # the attraction of a document that is always clicked at the top
+    # The attraction of a document that is always clicked at the top; a log that shows none has no attention.
+    certain = 1.0 / attention[0] if attention[0] > 0 else 1.0
     for row in range(len(counts)):
         count, pair = counts[row], 0
         write_posterior(impression_at(impressions, row, count), count - 1, settings, shares)
