@@ -1,5 +1,6 @@
 """Worlds whose truth about captions is known: the diagnosis is right, and the study holds together."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from interleaf.papers.caption2012 import Scale
 from interleaf.papers.caption2012_worlds import CASES, Case, mirrored
 from interleaf.refine.caption import diagnose
 from interleaf.refine.caption.model import ODDS, PROBABILITY
-from interleaf.refine.caption.verdict import EXPLAINED, verdict
+from interleaf.refine.caption.verdict import CAUSES, EXPLAINED, verdict
 from interleaf.simulate.synthetic import synthetic
 
 PRETTIER, UNHEEDED, ALIKE, NOTHING, PLAINER = CASES
@@ -64,6 +65,27 @@ def test_without_judgments_planted_bias_is_still_found() -> None:
     report = diagnose(PRETTIER.log(5, IMPRESSIONS, judged=False))
     assert report.verdicts[0].kind == EXPLAINED
     assert not report.model.is_judged
+
+
+WORSE = replace(UNHEEDED, strengths=UNHEEDED.strengths[::-1])
+
+
+@pytest.mark.parametrize("case", [UNHEEDED, NOTHING, WORSE], ids=["better", "as good", "worse"])
+@pytest.mark.parametrize("seed", [2009, 2019])
+def test_without_judgments_captions_that_nobody_heeds_are_not_named(case: Case, seed: int) -> None:
+    """A better ranker was called partly explained at both seeds."""
+    assert diagnose(case.log(seed, IMPRESSIONS, judged=False)).verdicts[0].kind not in CAUSES
+
+
+@pytest.mark.slow
+def test_without_judgments_a_cause_is_named_where_it_is_planted_and_else_in_less_than_5_of_100_worlds() -> None:
+    named = {
+        case.name: sum(diagnose(case.log(seed, IMPRESSIONS, judged=False)).verdicts[0].kind in CAUSES for seed in SEEDS)
+        for case in (UNHEEDED, NOTHING, PRETTIER)
+    }
+    assert named[UNHEEDED.name] < 5
+    assert named[NOTHING.name] < 5
+    assert named[PRETTIER.name] == len(SEEDS)
 
 
 def test_planted_weights_are_found() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
 from interleaf.errors import DataError
 from interleaf.refine.caption.features import GRADE
@@ -11,7 +12,7 @@ from interleaf.refine.caption.model import Model
 from interleaf.refine.caption.page import Page, explained
 from interleaf.refine.caption.perplexity import Losses
 from interleaf.refine.caption.preferences import Preferences
-from interleaf.refine.caption.report import CaptionReport
+from interleaf.refine.caption.report import FEWEST_JUDGED, CaptionReport
 from interleaf.refine.caption.results import Results
 from interleaf.refine.caption.scores import Scores
 from interleaf.refine.caption.segments import Kinds
@@ -67,6 +68,8 @@ class Findings:
         if settings.page is not None and not self._pages:
             raise DataError(f"the log has no impression {settings.page!r} that can be used; give the id of one")
         rescored = self._scores.rescored(settings.confidence)
+        enough = self._counts["judged"] >= FEWEST_JUDGED * self._counts["results"] or not self._trained_here
+        decide = partial(verdict, weights=settings.weights, confidence=settings.confidence, is_judged=judged and enough)
         return CaptionReport(
             **self._counts,
             dropped=dict(+self.dropped),
@@ -79,6 +82,6 @@ class Findings:
             unjudged_perplexities=self._losses[False].perplexities() if judged else (),
             preferences=self._preferences.found(),
             rescored=rescored,
-            verdicts=tuple(verdict(one, settings.weights, settings.confidence) for one in rescored),
+            verdicts=tuple(map(decide, rescored)),
             page=self._pages[0] if self._pages else None,
         )
