@@ -10,6 +10,7 @@ from typing import Any
 from tests.services import Live
 
 TOKEN = re.compile(r'name="token" value="([^"]+)"')
+NEW_ID = re.compile(r'name="id" value="([^"]+)"')
 
 
 class Visitor:
@@ -22,10 +23,12 @@ class Visitor:
         return self.client.get(path, **more)
 
     def send(self, page: str, path: str, **fields: str) -> Any:
-        """Open a page, and send a form with its token."""
-        found = TOKEN.search(self.open(page).text)
+        """Open a page, and send a form with its token; the form of a new key has an id, too."""
+        text = self.open(page).text
+        found = TOKEN.search(text)
         assert found is not None, page
-        return self.client.post(path, data={"token": found[1]} | fields)
+        new = NEW_ID.search(text)
+        return self.client.post(path, data={"token": found[1], "id": new[1] if new else ""} | fields)
 
     def log_in(self, role: str) -> Any:
         self.client.cookies.clear()

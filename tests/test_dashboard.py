@@ -64,7 +64,8 @@ def test_an_experiment_goes_from_form_to_decision(visitor: Visitor) -> None:
     assert "What was decided" in stopped.text
     decided = visitor.send("/experiments/shoes", "/experiments/shoes/decide", decision="keep production\nfor now")
     assert "keep production for now" in decided.text
-    assert all(f"/experiments/shoes/{what}" not in decided.text for what in ("start", "stop", "decide", "edit"))
+    assert all(f"/experiments/shoes/{what}" not in decided.text for what in ("start", "stop", "decide"))
+    assert "Edit the notes" in decided.text
     assert [one.what for one in visitor.service.store.experiment("shoes").history] == [
         "created", "started", "stopped", "decided"
     ]  # fmt: skip
@@ -101,7 +102,7 @@ def test_an_edit_of_what_runs_is_a_new_version_and_the_old_one_stays_to_be_seen(
     visitor.service.make(events=BOTH)
     traffic(visitor.service, 5)
     form = visitor.open("/experiments/shoes/edit").text
-    assert "this makes a new version" in form
+    assert "Any other change makes a new version" in form
     fields = {str(field["name"]): field["value"] or "" for field in Elements(form).of("input")}
     typed = {name: value for name, value in fields.items() if name != "token"} | {"rankers": "production\ncandidate"}
     edited = visitor.send("/experiments/shoes/edit", "/experiments/shoes/edit", **typed | {"k": "2", "name": "boots"})

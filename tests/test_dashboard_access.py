@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from interleaf.serve.access import signed
 from interleaf.serve.dashboard import files
-from interleaf.serve.dashboard.attempts import MOST_WRONG
 from interleaf.serve.dashboard.session import COOKIE
 from tests.dashboards import TOKEN, Elements, Visitor
-from tests.services import MINUTE, Live, live
+from tests.services import Live, live
 
 PAGES = ("/", "/experiments/shoes", "/experiments/shoes/live", "/experiments/shoes/edit", "/experiments/new", "/keys")
 SCRIPT = "<script>alert(1)</script>"
@@ -91,40 +89,6 @@ def test_ingest_keys_and_unknown_ones_do_not_open_the_dashboard(visitor: Visitor
     assert COOKIE not in visitor.client.cookies
 
 
-def test_guessing_keys_ends_soon(visitor: Visitor) -> None:
-    for _ in range(MOST_WRONG):
-        assert visitor.client.post("/login", data={"key": "guess"}).status_code == 401
-    refused = visitor.client.post("/login", data={"key": visitor.service.keys["admin"]})
-    assert (status(refused), refused.headers["retry-after"]) == (429, "60")
-
-
-def test_a_login_from_another_site_is_refused(visitor: Visitor) -> None:
-    data = {"key": visitor.service.keys["admin"]}
-    answer = visitor.client.post("/login", data=data, headers={"Sec-Fetch-Site": "cross-site"})
-    assert (status(answer), COOKIE in visitor.client.cookies) == (403, False)
-    assert "You came from another site" in visitor.open("/", headers={"Sec-Fetch-Site": "cross-site"}).text
-
-
-def test_forged_and_old_cookies_open_nothing(visitor: Visitor) -> None:
-    visitor.log_in("read")
-    good = visitor.client.cookies[COOKIE]
-    key, until, rest = good.split(".", 2)
-    admin = key_of(visitor.service, "admin")
-    nonce, signature = rest.split(".")
-    text = f"{admin}.{until}.{nonce}"
-    own = f"{text}.{signed(b'another secret', 'session', text)}"
-    as_token = f"{text}.{signed(visitor.service.store.secret(), 'token', text)}"
-    later = f"{key}.{int(until) + 999}.{rest}"
-    for cookie in (own, as_token, f"{text}.{signature}", later, good[:-1], "", "....", "\xff.\xff"):
-        headers = {b"Cookie": f"{COOKIE}={cookie}".encode("latin-1")}
-        visitor.client.cookies.clear()
-        assert status(visitor.client.get("/", headers=headers)) == 401, cookie
-    visitor.service.clock.now += 12 * 60 * MINUTE - 1
-    assert visitor.client.get("/", headers={"Cookie": f"{COOKIE}={good}"}).status_code == 200
-    visitor.service.clock.now += MINUTE
-    assert visitor.client.get("/", headers={"Cookie": f"{COOKIE}={good}"}).status_code == 401
-
-
 def test_forms_without_their_token_or_with_anothers_do_nothing(visitor: Visitor) -> None:
     visitor.log_in("read")
     other = TOKEN.search(visitor.open("/").text)
@@ -150,12 +114,6 @@ def test_without_keys_no_login_is_asked_for_but_forms_still_carry_a_token(servic
     visitor.client.cookies.clear()  # somebody who has read the page, and is another browser
     assert status(visitor.client.post("/experiments/shoes/stop", data={"token": token[1]})) == 403
     assert visitor.send("/experiments/shoes", "/experiments/shoes/stop").status_code == 200
-
-
-def test_who_logs_out_is_out(visitor: Visitor) -> None:
-    visitor.log_in("admin")
-    assert visitor.send("/", "/logout").url.path == "/login"
-    assert visitor.open("/").status_code == 401
 
 
 def test_keys_are_made_shown_once_and_revoked_at_once(service: Live) -> None:

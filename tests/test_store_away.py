@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -259,3 +260,22 @@ def test_an_address_that_cannot_be_says_why(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtraError, match=r"needs psycopg; run: .*\[postgres\]"):
         opened("postgresql://localhost/x")
+
+
+def test_keys_and_tokens_of_a_store_of_the_first_version_stay_valid(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interleaf.store.tables.STEPS", STEPS[:1])
+    older = opened(address)
+    with older._database.writing() as transaction:
+        (signing,) = transaction.rows("SELECT secret FROM secrets")[0]
+        values = ("k1", sha256(b"il_admin_x").digest(), "admin", "mine", 1)
+        transaction.change("INSERT INTO access_keys (id, hash, role, label, created) VALUES (?, ?, ?, ?, ?)", *values)
+    older.close()
+    monkeypatch.setattr("interleaf.store.tables.STEPS", STEPS)
+    store = opened(address)
+    key = store.key_of("il_admin_x")
+    assert key is not None
+    assert (key.id, key.is_valid(2)) == ("k1", True)
+    assert store.token_secrets(2) == [bytes(signing)]
+    store.close()

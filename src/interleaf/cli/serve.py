@@ -7,12 +7,14 @@ import os
 import stat
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from interleaf.errors import InterleafError
 
 if TYPE_CHECKING:
+    from interleaf.store.contract import AccessKey
     from interleaf.store.sql import SqlStore
 
 STORE = "interleaf.sqlite"
@@ -111,15 +113,39 @@ def keys_options(parser: argparse.ArgumentParser) -> None:
     add.add_argument("role", choices=("ingest", "read", "admin"))
     add.add_argument("--label", default="", help="what it is for")
     add.add_argument("--out", type=Path, metavar="FILE", help="write the secret to a new file that only you can read")
+    add.add_argument("--experiment", help="the only experiment that it sees and changes (default: all)")
+    add.add_argument("--days", type=float, help="how long it is valid (default: until it is revoked)")
     every = actions.add_parser("list", help="all keys, without their secrets")
     revoke = actions.add_parser("revoke", help="let a key open nothing any more")
     revoke.add_argument("id", help="as `interleaf keys list` shows it")
-    for action in (add, every, revoke):
+    sign_out = actions.add_parser("sign-out", help="end sessions of the dashboard; their keys stay valid")
+    sign_out.add_argument("id", nargs="?", help="of the key whose sessions end; without it, all sessions end")
+    rotate = actions.add_parser("rotate-secret", help="sign the tokens of impressions with a new secret")
+    rotate.add_argument(
+        "--grace-hours", type=float, default=24, help="accept tokens of the old secret for so long (%(default)s)"
+    )
+    for action in (add, every, revoke, sign_out, rotate):
         store_option(action)
 
 
+def _days(days: float) -> float:
+    if not 0 < days <= 3650:
+        raise InterleafError(f"--days is {days:g}; give a number above 0, up to 3,650")
+    return days
+
+
+def _key_row(key: AccessKey, now: int) -> tuple[str, ...]:
+    state = "revoked" if key.revoked else "expired" if key.is_expired(now) else "valid"
+    return key.id, key.role, key.label, key.experiment or "all", _minute(key.expires), _minute(key.used), state
+
+
+def _minute(time: int | None) -> str:
+    """A time of the store, to the minute."""
+    return "never" if time is None else f"{datetime.fromtimestamp(time / 1e6, UTC):%Y-%m-%d %H:%M}"
+
+
 def run_keys(options: argparse.Namespace) -> int:
-    """Make, list or revoke keys, in the store itself."""
+    """Manage keys, sessions and the token secret, in the store itself."""
     from interleaf.tables import Table
 
     store = open_store(options.store, create=options.action == "add")
@@ -131,10 +157,17 @@ def run_keys(options: argparse.Namespace) -> int:
             if not store.revoke(options.id, now):
                 raise InterleafError(f"there is no key {options.id!r} that is not revoked; see interleaf keys list")
             print(f"revoked {options.id}")
+        elif options.action == "sign-out":
+            print(f"ended {store.end_sessions(options.id):,} sessions")
+        elif options.action == "rotate-secret":
+            if not 0 <= options.grace_hours <= 8760:
+                raise InterleafError(f"--grace-hours is {options.grace_hours:g}; give 0 to 8,760")
+            store.rotate_token_secret(now, now + round(options.grace_hours * 3600e6))
+            print(f"new tokens have a new secret; older ones are accepted for {options.grace_hours:g} hours")
         else:
+            columns = ("id", "role", "label", "experiment", "expires", "last use", "state")
             known = store.keys()
-            rows = tuple((key.id, key.role, key.label, "revoked" if key.revoked else "valid") for key in known)
-            print(Table("keys", "", ("id", "role", "label", "state"), rows))
+            print(Table("keys", "", columns, tuple(_key_row(key, now) for key in known)))
     finally:
         store.close()
     return 0
@@ -143,12 +176,20 @@ def run_keys(options: argparse.Namespace) -> int:
 def _add_key(store: SqlStore, options: argparse.Namespace, now: int) -> None:
     from interleaf.store.files import create_private
 
+    expires = None if options.days is None else now + round(_days(options.days) * 86_400e6)
     if options.out is not None:
         try:
             create_private(options.out)  # before there is a key, whose secret is shown once
         except FileExistsError:
             raise InterleafError(f"there is a file {options.out} already; give another --out") from None
-    key, secret = store.add_key(options.role, options.label or options.role, now)
+    try:
+        key, secret = store.add_key(
+            *(options.role, options.label or options.role, now), experiment=options.experiment, expires=expires
+        )
+    except InterleafError:
+        if options.out is not None:
+            options.out.unlink()
+        raise
     if options.out is not None:
         options.out.write_text(f"{secret}\n", encoding="ascii")
         print(f"key {key.id}, role {key.role}; its secret is in {options.out}, which only you can read")

@@ -62,6 +62,25 @@ class Name(Text):
 
 
 @dataclass(frozen=True)
+class Prose:
+    """Text of several lines, which may be empty."""
+
+    most: int
+
+    def check(self, value: Any) -> str:
+        if not isinstance(value, str) or len(value) > self.most:
+            raise ValueError(f"give a text of at most {self.most:,} characters")
+        lines = value.replace("\r\n", "\n").split("\n")
+        if not all(line.replace("\t", " ").isprintable() for line in lines):
+            raise ValueError("leave out control characters and other characters that cannot be seen")
+        return "\n".join(lines)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "maxLength": self.most}
+
+
+@dataclass(frozen=True)
 class Number:
     """A finite number within bounds; `whole` for counts."""
 

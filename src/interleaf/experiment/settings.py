@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from interleaf.errors import ExperimentError, InterleafError, listed
-from interleaf.experiment.fields import Choice, Kind, Name, Number, Optional, Several, Text, Weights
+from interleaf.experiment.fields import Choice, Kind, Name, Number, Optional, Prose, Several, Text, Weights
 from interleaf.experiment.limits import MAX_K
 from interleaf.methods.table import DEFAULT, Chosen, resolve
 
@@ -21,8 +21,8 @@ NEW = "new"
 _DEFAULT = object()
 
 
-def _setting(kind: Kind, meaning: str, default: Any = _DEFAULT) -> Any:
-    metadata = {"kind": kind, "meaning": meaning}
+def _setting(label: str, kind: Kind, meaning: str, default: Any = _DEFAULT) -> Any:
+    metadata = {"label": label, "kind": kind, "meaning": meaning}
     if default is _DEFAULT:
         return field(metadata=metadata)
     return field(default_factory=lambda: default, metadata=metadata)
@@ -36,43 +36,77 @@ class Experiment:
     'production'
     """
 
-    name: str = _setting(Name(), "name of the experiment, in addresses and logs")
-    rankers: tuple[str, ...] = _setting(Several(Text(100), 2, MOST_RANKERS), "names of the rankers that are compared")
-    control: str = _setting(Text(), "the ranker that people see without the experiment", "")
-    method: str = _setting(Text(), "how rankings are mixed: a method with its parameters", DEFAULT)
-    scheme: str | None = _setting(Optional(Text()), "how clicks become a score; null: the method's own", None)
-    k: int = _setting(Number(1, MAX_K, True), "how many results a page shows", 10)
-    share: float = _setting(Number(0.0001, 1), "share of units that take part", 1.0)
-    lane: str | None = _setting(Optional(Name()), "experiments of one lane never share a unit", None)
+    name: str = _setting("Name", Name(), "name of the experiment, in addresses and logs")
+    rankers: tuple[str, ...] = _setting(
+        "Rankers", Several(Text(100), 2, MOST_RANKERS), "names of the rankers that are compared"
+    )
+    control: str = _setting("Control ranker", Text(), "the ranker that people see without the experiment", "")
+    method: str = _setting(
+        "Interleaving method", Text(), "how rankings are mixed: a method with its parameters", DEFAULT
+    )
+    scheme: str | None = _setting(
+        "Credit scheme", Optional(Text()), "how clicks become a score; null: the method's own", None
+    )
+    k: int = _setting("Results per page", Number(1, MAX_K, True), "how many results a page shows", 10)
+    share: float = _setting("Share of units", Number(0.0001, 1), "share of units that take part", 1.0)
+    lane: str | None = _setting("Lane", Optional(Name()), "experiments of one lane never share a unit", None)
     offset: float | None = _setting(
-        Optional(Number(0, 1)), "where in its lane the share begins; null: the first free place, at the start", None
+        "Start within the lane",
+        Optional(Number(0, 1)),
+        "where in its lane the share begins; null: the first free place, at the start",
+        None,
     )
-    holdout: float = _setting(Number(0, 0.9), "share of these units that see the control unchanged", 0.0)
-    events: Mapping[str, float] = _setting(Weights(), "kinds of events that count, with weights", {"click": 1.0})
+    holdout: float = _setting(
+        "Holdout share", Number(0, 0.9), "share of these units that see the control unchanged", 0.0
+    )
+    events: Mapping[str, float] = _setting(
+        "Events and weights", Weights(), "kinds of events that count, with weights", {"click": 1.0}
+    )
     browser_events: tuple[str, ...] = _setting(
-        Several(Text(100), 0, 20), "kinds of events that browsers may send with the token of an impression", ("click",)
+        "Events from browsers",
+        Several(Text(100), 0, 20),
+        "kinds of events that browsers may send with the token of an impression",
+        ("click",),
     )
-    primary: str = _setting(Text(100), "the kind of event that the verdict rests on", "click")
+    primary: str = _setting("Main event", Text(100), "the kind of event that the verdict rests on", "click")
     attribution: str = _setting(
-        Choice(ATTRIBUTIONS), "to which impression an event belongs that names only its unit and document", SAME
+        "Events without an impression",
+        Choice(ATTRIBUTIONS),
+        "to which impression an event belongs that names only its unit and document",
+        SAME,
     )
-    window_minutes: float = _setting(Number(0.01, 43_200), "how long after an impression its events count", 30.0)
-    planned_units: int = _setting(Number(1, 10**9, True), "how many units it is planned for", 2000)
-    confidence: float = _setting(Number(0.5, 0.9999), "how sure intervals are", 0.95)
-    mode: str = _setting(Choice(MODES), "a comparison, or a check that the set-up can be trusted", COMPARE)
-    by: tuple[str, ...] = _setting(Several(Text(100), 0, 10), "attributes that the report is split by", ())
+    window_minutes: float = _setting(
+        "Attribution window in minutes", Number(0.01, 43_200), "how long after an impression its events count", 30.0
+    )
+    planned_units: int = _setting("Planned units", Number(1, 10**9, True), "how many units it is planned for", 2000)
+    confidence: float = _setting("Confidence level", Number(0.5, 0.9999), "how sure intervals are", 0.95)
+    mode: str = _setting("Purpose", Choice(MODES), "a comparison, or a check that the set-up can be trusted", COMPARE)
+    by: tuple[str, ...] = _setting("Segments", Several(Text(100), 0, 10), "attributes that the report is split by", ())
     bot_agents: tuple[str, ...] = _setting(
-        Several(Text(), 0, 100), "parts of user agents whose impressions do not count, in any case", ()
+        "User agents of bots",
+        Several(Text(), 0, 100),
+        "parts of user agents whose impressions do not count, in any case",
+        (),
     )
-    bot_units: tuple[str, ...] = _setting(Several(Text(), 0, 1000), "units whose impressions do not count", ())
+    bot_units: tuple[str, ...] = _setting(
+        "Units to leave out", Several(Text(), 0, 1000), "units whose impressions do not count", ()
+    )
     bot_rate: int | None = _setting(
-        Optional(Number(1, 10**6, True)), "above so many impressions of a unit in an hour, they do not count", None
+        "Most impressions of a unit in an hour",
+        Optional(Number(1, 10**6, True)),
+        "above so many impressions of a unit in an hour, they do not count",
+        None,
     )
     bot_clicks: int | None = _setting(
+        "Results that only a bot clicks all of",
         Optional(Number(2, MAX_K, True)),
         "an impression of at least so many results does not count if all of them are clicked",
         None,
     )
+    owner: str = _setting("Owner", Text(200, 0), "who answers questions about it: a person or a team", "")
+    hypothesis: str = _setting("Hypothesis", Prose(2000), "what you expect to see, and why", "")
+    description: str = _setting("Description", Prose(5000), "what others should know of it", "")
+    tags: tuple[str, ...] = _setting("Tags", Several(Text(50), 0, 20), "words to find it by", ())
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Experiment:
@@ -148,6 +182,20 @@ class Experiment:
         """The scheme of the report: of an A/A, plain ownership, since identical rankings tie under every other."""
         return AA_SCHEME if self.mode == AA else self.scheme
 
+    @property
+    def words(self) -> str:
+        """What it is found by, in lower case: its name, rankers and notes.
+
+        >>> Experiment.of({"name": "shoes", "rankers": ["old", "new"], "tags": ["Q3"], "owner": "Ann"}).words
+        'shoes old new ann q3'
+        """
+        parts = (self.name, *self.rankers, self.owner, self.hypothesis, self.description, *self.tags)
+        return " ".join(part for part in parts if part).casefold()
+
+    def differs_in_notes_only(self, other: Experiment) -> bool:
+        """Whether nothing but its notes is different, so that lists and numbers stay the same."""
+        return all(getattr(self, name) == getattr(other, name) for name in SETTINGS if name not in NOTES)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON; `of` reads it back."""
         plain = {name: getattr(self, name) for name in SETTINGS}
@@ -156,6 +204,12 @@ class Experiment:
 
 AA_SCHEME, WEIGHTED = "binary", "weighted"
 SETTINGS = {setting.name: setting for setting in fields(Experiment)}
+NOTES = (
+    "owner",
+    "hypothesis",
+    "description",
+    "tags",
+)  # they change no list and no number, and may be edited at any time
 
 
 def _checked(name: str, kind: Kind, value: Any) -> Any:

@@ -1,13 +1,14 @@
-"""Who may do what: keys by role, tokens of impressions, signed cookies; and how often."""
+"""Who may do what: keys by role, experiment and expiry; and how often."""
 
 from __future__ import annotations
 
-import base64
-import hmac
+import asyncio
 import time
 from collections.abc import Callable
-from hashlib import blake2b
+from contextlib import suppress
+from datetime import UTC, datetime
 
+from interleaf.errors import StoreError
 from interleaf.serve.answers import RETRY, RefusedError
 from interleaf.serve.remembered import Remembered
 from interleaf.store.contract import ADMIN, INGEST, READ, AccessKey, Store
@@ -15,24 +16,30 @@ from interleaf.store.contract import ADMIN, INGEST, READ, AccessKey, Store
 ALLOWED = {INGEST: (INGEST,), READ: (READ,), ADMIN: (ADMIN, READ, INGEST)}  # what a key of each role may be used for
 OPEN = AccessKey("open", ADMIN, "no keys", 0, None)
 BROWSER = AccessKey("browser", INGEST, "a browser, with a token", 0, None)
+USE_STEP = 300.0  # seconds between two writes of a key's last use
 
 
-def signed(secret: bytes, purpose: str, text: str) -> str:
-    """A signature of a text for one purpose."""
-    found = blake2b(f"{purpose}\0{text}".encode(), digest_size=18, key=secret[:64])
-    return base64.urlsafe_b64encode(found.digest()).decode()
-
-
-def is_signed(secret: bytes, purpose: str, text: str, signature: str) -> bool:
-    """Whether this is the signature, in a time that tells nothing."""
-    return hmac.compare_digest(signed(secret, purpose, text).encode(), signature.encode())
+def check_scope(key: AccessKey, experiment: str | None) -> None:
+    """Refuse a key of one experiment for another one, or for what concerns all of them (None)."""
+    if key.experiment not in (None, experiment):
+        what = "another one" if experiment else "something that concerns all experiments"
+        problem = f"this key is for the experiment {key.experiment!r} only, and this is about {what}"
+        raise RefusedError(403, "wrong_experiment", problem)
 
 
 class Access:
     """Keys, as the store has them, remembered for a moment; and a bucket of requests for each."""
 
-    def __init__(self, store: Store, per_second: float, watch: Callable[[], float] = time.monotonic) -> None:
-        self._watch, self._per_second = watch, per_second
+    def __init__(
+        self,
+        store: Store,
+        per_second: float,
+        clock: Callable[[], int],
+        watch: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._clock, self._watch, self._per_second = store, clock, watch, per_second
+        self._noted: dict[str, float] = {}
+        self._notes: set[asyncio.Task[None]] = set()  # a task that nobody holds may be collected before it is done
         self._known: Remembered[str, AccessKey | None] = Remembered(store.key_of, watch)
         self._open: Remembered[None, bool] = Remembered(lambda _: not store.keys(), watch)
         self._buckets: dict[str, tuple[float, float]] = {}
@@ -43,12 +50,16 @@ class Access:
             if await self.is_open():
                 return OPEN
             raise RefusedError(401, "no_key", "give a key, as the header Authorization: Bearer KEY")
-        found = await self.known(secret)
+        found = await self._known.get(secret[:200])
         if found is None:
             raise RefusedError(401, "unknown_key", "this key is unknown or revoked; ask an admin for another")
+        if found.is_expired(self._clock()):
+            when = datetime.fromtimestamp((found.expires or 0) / 1e6, UTC).isoformat(timespec="seconds")
+            raise RefusedError(401, "expired_key", f"this key expired at {when}; ask an admin for another")
         if wanted not in ALLOWED[found.role]:
             raise RefusedError(403, "wrong_role", f"this is for {wanted} keys, and this key's role is {found.role}")
         self.spend(found.id)
+        self._note_use(found.id)
         return found
 
     async def is_open(self) -> bool:
@@ -57,7 +68,21 @@ class Access:
 
     async def known(self, secret: str) -> AccessKey | None:
         """The key with this secret, if it is valid."""
-        return await self._known.get(secret[:200])
+        found = await self._known.get(secret[:200])
+        return found if found is not None and found.is_valid(self._clock()) else None
+
+    def _note_use(self, key: str) -> None:
+        """Have a key's last use written, at most every few minutes, in the background."""
+        now = self._watch()
+        if now - self._noted.get(key, -USE_STEP) >= USE_STEP:
+            self._noted[key] = now
+            note = asyncio.get_running_loop().create_task(self._write_use(key))
+            self._notes.add(note)
+            note.add_done_callback(self._notes.discard)
+
+    async def _write_use(self, key: str) -> None:
+        with suppress(StoreError):
+            await asyncio.to_thread(self._store.note_key_use, key, self._clock())
 
     def spend(self, who: str) -> None:
         """Take a request from a bucket that fills at the rate that is allowed, and holds a second of it."""

@@ -17,7 +17,7 @@ from starlette.types import Scope
 
 from interleaf.serve import dashboard, openapi
 from interleaf.serve import service as serving
-from interleaf.serve.access import BROWSER, OPEN
+from interleaf.serve.access import BROWSER, OPEN, check_scope
 from interleaf.serve.answers import JSON, RETRY, RefusedError, refusal
 from interleaf.serve.gate import Endpoint, Gate, Head, Shortcut, body_of
 from interleaf.serve.rates import network_of
@@ -54,6 +54,7 @@ def create_app(store: Store, clock: Clock = serving.now, settings: Settings | No
         exception_handlers={404: _unknown, 405: _unknown},
     )
     app.state.service = service
+    app.router.redirect_slashes = False  # it would redirect to whatever host the request names
     app.middleware_stack = Gate(app.build_middleware_stack(), service, _shortcut(endpoints))
     return app
 
@@ -77,6 +78,8 @@ def endpoint(service: Service, call: Call) -> Endpoint:
         head.route = call.path
         try:
             who = await _admitted(service, call, head.key, request)
+            if not call.narrows:
+                check_scope(who, request.path_params.get("name"))
             if changes and who is OPEN:
                 head.check_origin()
             if checks_kind:

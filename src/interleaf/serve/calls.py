@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from interleaf import schema
 from interleaf.errors import ExperimentError
+from interleaf.errors import listed as named
 from interleaf.experiment import Experiment
 from interleaf.serve import messages
 from interleaf.serve.access import OPEN
@@ -22,9 +23,11 @@ from interleaf.serve.answers import RefusedError, answered
 from interleaf.serve.hot import hidden, refuse_nulls
 from interleaf.serve.reports import Standing
 from interleaf.serve.service import Service, log, warmed
-from interleaf.store.contract import AccessKey, Store, Stored
+from interleaf.store.contract import STATES, AccessKey, Search, Store, Stored
+from interleaf.store.database import is_kept
 
 NOBODY = "someone on this machine"
+DEFAULT_LIMIT, MAX_LIMIT, MAX_PAGE, MAX_SEARCH = 100, 1000, 10**6, 200
 _decode_decision = msgspec.json.Decoder(messages.Decision).decode
 
 
@@ -38,6 +41,7 @@ def described(stored: Stored) -> messages.ExperimentAnswer:
         created=written(stored.created),
         started=None if stored.started is None else written(stored.started),
         stopped=None if stored.stopped is None else written(stored.stopped),
+        archived=None if stored.archived is None else written(stored.archived),
         history=[
             messages.Remark(written(one.time), one.version, one.what, one.who, one.note) for one in stored.history
         ],
@@ -55,9 +59,35 @@ def signature(who: AccessKey) -> str:
 
 
 async def listed(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """All experiments."""
-    found = await asyncio.to_thread(service.store.experiments)
-    return answered(messages.Experiments([described(stored) for stored in found]))
+    """A page of the experiments that the key may see."""
+    search = search_of(request, who)
+    limit = whole(request, "limit", DEFAULT_LIMIT, MAX_LIMIT)
+    number = whole(request, "page", 1, MAX_PAGE)
+    offset = (number - 1) * limit
+    found = await asyncio.to_thread(service.store.experiments, search, limit, offset)
+    total = await asyncio.to_thread(service.store.count_experiments, search)
+    further = number + 1 if offset + len(found) < total and found else None
+    return answered(messages.Experiments([described(stored) for stored in found], total, further))
+
+
+def search_of(request: Request, who: AccessKey | None) -> Search:
+    """What a request looks for among the experiments that a key may see."""
+    asked = request.query_params
+    state, archived = asked.get("state") or None, asked.get("archived") or "false"
+    if state not in (None, *STATES):
+        raise RefusedError(422, "invalid", f"state is {state[:20]!r}; give {named(STATES)}", "state")
+    if archived not in ("false", "true"):
+        raise RefusedError(422, "invalid", f"archived is {archived[:20]!r}; give true or false", "archived")
+    text = asked.get("search", "")[:MAX_SEARCH]
+    return Search(text if is_kept(text) else "\ufffd", state, archived == "true", who.experiment if who else None)
+
+
+def whole(request: Request, field: str, default: int, most: int) -> int:
+    """A whole number from 1 on, of the address."""
+    text = request.query_params.get(field) or str(default)
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= most):
+        raise RefusedError(422, "invalid", f"{field} is {text[:20]!r}; give a whole number from 1 to {most:,}", field)
+    return int(text)
 
 
 async def read(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
@@ -101,6 +131,38 @@ async def decide(service: Service, request: Request, body: bytes, who: AccessKey
     refuse_nulls(body, decision)
     name = (await service.experiment(request.path_params["name"])).settings.name
     return answered(described(await _changed(service, who, "decided", service.store.decide, name, decision.decision)))
+
+
+async def archive(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """Stop it if it runs, and hide it from lists."""
+    name = (await service.experiment(request.path_params["name"])).settings.name
+    return answered(described(await _changed(service, who, "archived", service.store.archive, name)))
+
+
+async def unarchive(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """Show it in lists again."""
+    name = (await service.experiment(request.path_params["name"])).settings.name
+    return answered(described(await _changed(service, who, "unarchived", service.store.unarchive, name)))
+
+
+async def delete(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """Delete it with all its rows, if its name is repeated."""
+    name = (await service.experiment(request.path_params["name"])).settings.name
+    return answered(messages.Deleted(await deleted(service, name, request.query_params.get("confirm", ""))))
+
+
+async def deleted(service: Service, name: str, confirmed: str) -> int:
+    """Delete an experiment whose name was typed once more; how many impressions it had."""
+    if confirmed != name:
+        problem = f"{name!r} would be deleted with all its rows, for good; to confirm that, repeat its name"
+        raise RefusedError(422, "not_confirmed", problem, "confirm")
+    try:
+        impressions = await asyncio.to_thread(service.store.delete, name, service.clock())
+    except KeyError:
+        raise RefusedError(404, "unknown", f"there is no experiment {name!r}", "name") from None
+    service.forget(name)
+    service.access.forget()
+    return impressions
 
 
 async def _changed(service: Service, who: AccessKey, what: str, change: Callable[..., Stored], *given: Any) -> Stored:

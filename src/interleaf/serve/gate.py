@@ -35,10 +35,15 @@ class Head:
         """The key that the request carries."""
         return bearer(self.get(b"authorization"))
 
+    @property
+    def is_own_origin(self) -> bool:
+        """Whether a page of this service sent the request, or no page at all."""
+        origin = self.get(b"origin")
+        return not origin or _place(origin) == self.get(b"host")
+
     def check_origin(self) -> None:
         """Without keys, a page of another site must not be able to change anything through somebody's browser."""
-        origin = self.get(b"origin")
-        if origin and _place(origin) != self.get(b"host"):
+        if not self.is_own_origin:
             problem = "this was sent by a page of another site; without keys only pages of this service may"
             raise RefusedError(403, "cross_site", problem)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from interleaf.experiment import Experiment, Request, extended, show
 from interleaf.experiment.showing import Noted, chance_key, unmixed
 from interleaf.experiment.traffic import OUTSIDE
 from interleaf.serve import messages
-from interleaf.serve.access import BROWSER, signed
+from interleaf.serve.access import BROWSER
 from interleaf.serve.answers import RETRY, RefusedError, answered
 from interleaf.serve.mixing import Draft, is_plain
 from interleaf.serve.service import MAX_EVENTS, SECOND, Service
@@ -29,7 +28,6 @@ from interleaf.store.contract import ACCEPTED, REPEATED, RUNNING, AccessKey, Eve
 from interleaf.store.encoding import encoded_note
 from interleaf.store.unit_secrets import hash_unit
 
-TOKEN = "token"
 NO_TOKEN = (None, "", "None", "null", "undefined")  # as template engines write that there is none
 AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours
 LATE = 300 * SECOND  # how long events may follow an impression that itself came late
@@ -191,7 +189,7 @@ async def events(service: Service, request: HttpRequest, body: bytes, who: Acces
         raise RefusedError(401, "no_key", problem)
     else:
         request.scope["head"].check_kind()
-    return _told(service, await service.writing.tell(_happened(service, taken)))
+    return _told(service, await service.writing.tell(_happened(service, taken, who.experiment)))
 
 
 def _taken(body: bytes) -> messages.Events:
@@ -200,9 +198,9 @@ def _taken(body: bytes) -> messages.Events:
     return taken
 
 
-def _happened(service: Service, taken: messages.Events) -> list[Event]:
+def _happened(service: Service, taken: messages.Events, scope: str | None) -> list[Event]:
     now = service.clock()
-    return [_event(service, event, now, place) for place, event in enumerate(taken.events)]
+    return [_event(service, event, now, place, scope) for place, event in enumerate(taken.events)]
 
 
 def _told(service: Service, fates: Sequence[str]) -> Response:
@@ -217,19 +215,21 @@ def _told(service: Service, fates: Sequence[str]) -> Response:
 
 def _token(service: Service, impression: str, experiment: str) -> str:
     """What lets a browser report events of this impression; it names the experiment, whose settings hold for them."""
-    signature = signed(service.secret, TOKEN, f"{impression}\0{experiment}")
-    return f"{signature}.{experiment}"
+    return f"{service.tokens.sign(_signed_text(impression, experiment))}.{experiment}"
+
+
+def _signed_text(impression: str, experiment: str) -> str:
+    return f"{impression}\0{experiment}"
 
 
 async def _check_token(service: Service, taken: messages.Events, token: str) -> None:
     """Whether a browser may report these events: of its impression, of a kind that it may send, not too many."""
-    impression, experiment = taken.events[0].impression, token.partition(".")[2]
-    is_valid = impression is not None and hmac.compare_digest(
-        _token(service, impression, experiment).encode(), token.encode()
-    )
+    impression = taken.events[0].impression
+    signature, _, experiment = token.partition(".")
+    is_valid = impression is not None and await service.tokens.accept(_signed_text(impression, experiment), signature)
     for place, event in enumerate(taken.events):
         if not is_valid or event.impression != impression:
-            problem = "this token is of another impression, or of none"
+            problem = "this token is of another impression, or its secret was rotated; ask for the list again"
             raise RefusedError(403, "wrong_token", problem, f"events[{place}].impression")
     allowed = (await service.experiment(experiment)).settings.browser_events
     for place, event in enumerate(taken.events):
@@ -243,7 +243,7 @@ async def _check_token(service: Service, taken: messages.Events, token: str) -> 
         raise RefusedError(429, "too_many", problem, headers={RETRY: "3600"})
 
 
-def _event(service: Service, event: messages.Happened, now: int, place: int) -> Event:
+def _event(service: Service, event: messages.Happened, now: int, place: int, scope: str | None) -> Event:
     if (event.impression is None) == (event.unit is None):
         problem = "an event is of an impression or of a unit; give one of the two"
         raise RefusedError(422, "invalid", problem, f"events[{place}]")
@@ -264,6 +264,7 @@ def _event(service: Service, event: messages.Happened, now: int, place: int) -> 
         document=event.document,
         dwell=event.dwell,
         value=event.value,
+        scope=scope,
     )
 
 

@@ -128,13 +128,16 @@ class ExperimentAnswer(Struct):
     created: str
     started: str | None
     stopped: str | None
+    archived: str | None
     history: list[Remark]
 
 
 class Experiments(Struct):
-    """All experiments."""
+    """A page of experiments, how many there are on all pages, and the number of the next page, if there is one."""
 
     experiments: list[ExperimentAnswer]
+    total: int
+    next: int | None
 
 
 class ReportAnswer(Struct):
@@ -156,6 +159,12 @@ class Healthy(Struct):
 
 class Forgotten(Struct):
     """How many impressions of a unit were deleted."""
+
+    impressions: int
+
+
+class Deleted(Struct):
+    """How many impressions were deleted with an experiment."""
 
     impressions: int
 

@@ -11,7 +11,7 @@ from interleaf import __version__
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SETTINGS
 from interleaf.serve.messages import Refusal
-from interleaf.serve.routes import CALLS, PUBLIC, Call
+from interleaf.serve.routes import CALLS, CONFIRM, PUBLIC, Call
 
 _REFS = "#/components/schemas/{name}"
 _MEANINGS = {
@@ -82,6 +82,10 @@ def _operation(call: Call) -> dict[str, Any]:
     ]
     if call.path.endswith(_VERSIONED):
         parameters.append({"name": "version", "in": "query", "schema": {"type": "integer", "minimum": 1}})
+    parameters += [
+        {"name": name, "in": "query", "required": name == CONFIRM, "schema": schema}
+        for name, schema in call.query.items()
+    ]
     if parameters:
         operation["parameters"] = parameters
     if call.takes is not None:

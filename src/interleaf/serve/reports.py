@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 
 from interleaf.decode.events import FATES
 from interleaf.errors import InterleafError
-from interleaf.experiment import Experiment
 from interleaf.report.build import report
 from interleaf.report.lost import ANOTHER_KIND, IDLE, UNMATCHED, UNPLACED, UNTOLD
 from interleaf.report.report import Report
 from interleaf.store import reasons
-from interleaf.store.contract import DRAFT, RUNNING, Counts, Store
+from interleaf.store.contract import RUNNING, Counts, Store, Stored
 from interleaf.store.tasks import report_settings_of
 from interleaf.tally import Tally
 
@@ -53,16 +52,18 @@ class Reports:
             until, made = self._made.get(place, (-1.0, None))
             if made is None or time.monotonic() >= until:
                 began = time.monotonic()
-                made = self._standing(name, version, stored.versions[version])
+                made = self._standing(stored, version)
                 ended = time.monotonic()
                 # What takes long is made less often: a page that is watched must not keep a processor busy.
                 self._made[place] = ended + min(max(_REMEMBERED, 2 * (ended - began)), _MOST_REMEMBERED), made
         return made
 
-    def _standing(self, name: str, version: int, settings: Experiment) -> Standing:
+    def _standing(self, stored: Stored, version: int) -> Standing:
+        settings = stored.versions[version]
+        name = settings.name
         counts = self._store.counts(name, version)
         tallies = self._store.tallies(name, version)
-        apart, elsewhere = self._lost(name, counts)
+        apart, elsewhere = self._lost(stored.state == RUNNING, counts)
         # The last metric is of all kinds that count, so what is of another kind there counts nowhere.
         last = next(reversed(tallies.values()), None)
         idle = last.events[ANOTHER_KIND] if last is not None else 0
@@ -75,7 +76,7 @@ class Reports:
             return Standing(version, {}, str(error), counts)
         return Standing(version, made, None if made else _NOTHING[bool(counts.open or counts.folded)], counts)
 
-    def _lost(self, name: str, counts: Counts) -> tuple[Mapping[str, int], int]:
+    def _lost(self, is_running: bool, counts: Counts) -> tuple[Mapping[str, int], int]:
         """Events kept apart, by reason, and how many more may be of this experiment or of another.
 
         An event of an unknown impression belongs to no experiment. Where only one has ever run, it is that one's.
@@ -83,10 +84,8 @@ class Reports:
         unplaced = self._store.unplaced()
         if not unplaced:
             return counts.apart, 0
-        begun = [stored for stored in self._store.experiments() if stored.state != DRAFT]
-        if len(begun) == 1 and len(begun[0].versions) == 1:
+        if self._store.is_alone():
             return Counter(counts.apart) + Counter(unplaced), 0
-        is_running = any(stored.settings.name == name and stored.state == RUNNING for stored in begun)
         return counts.apart, sum(unplaced.values()) if is_running else 0
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -153,7 +154,7 @@ def _check(place: Place, settings: Settings) -> None:
     store = opened(place.store)
     try:
         known = store.keys()
-        if not any(key.revoked is None for key in known):
+        if not any(key.is_valid(time.time_ns() // 1000) for key in known):
             raise InterleafError(
                 f"{place.host} can be reached from other machines, and the store has no keys: "
                 "everybody could do everything. Make one first: interleaf keys add admin"

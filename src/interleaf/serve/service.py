@@ -21,8 +21,9 @@ from interleaf.serve.rates import Rates
 from interleaf.serve.remembered import Remembered
 from interleaf.serve.reports import Reports, Standing
 from interleaf.serve.settings import KEEP, Settings
+from interleaf.serve.tokens import Tokens
 from interleaf.serve.writing import Writing
-from interleaf.store.contract import RUNNING, Store, Stored
+from interleaf.store.contract import RUNNING, Search, Store, Stored
 
 Clock = Callable[[], int]
 Result = TypeVar("Result")
@@ -44,8 +45,8 @@ class Service:
     def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
         self.store, self.clock, self.settings = store, clock, settings
         store.use_unit_secret(settings.unit_secret, clock())
-        self.secret = store.secret()
-        self.access = Access(store, settings.requests_per_second)
+        self.tokens = Tokens(store, clock)
+        self.access = Access(store, settings.requests_per_second, clock)
         self.metrics = Metrics()
         self.bots = Bots(clock)
         self.addresses = Rates(
@@ -93,13 +94,17 @@ class Service:
         """What was just read or changed."""
         self._experiments.put(stored.settings.name, stored)
 
+    def forget(self, name: str) -> None:
+        """Ask the store for an experiment again: it was deleted."""
+        self._experiments.forget()
+        log.info("deleted", extra={"experiment": name})
+
     async def start(self) -> None:
         """Compile what running experiments need before the first request, and begin to fold."""
         for warning in await asyncio.to_thread(self.store.warnings):
             log.warning(warning)
-        for stored in await asyncio.to_thread(self.store.experiments):
-            if stored.state == RUNNING:
-                await asyncio.to_thread(warmed, stored.settings)
+        for stored in await asyncio.to_thread(self.store.experiments, Search(state=RUNNING)):
+            await asyncio.to_thread(warmed, stored.settings)
         self._folding = asyncio.create_task(self._fold())
 
     async def stop(self) -> None:

@@ -8,14 +8,14 @@ database.py      what a database is to it; sqlite.py, postgres.py
 watching.py      whether a PostgreSQL answers; causes.py: why it does not
 unit_secrets.py  the secret that units are hashed with; time_check.py: whether the clock jumped
 tables.py        tables, and the steps that made them
-experiments.py   drafts, versions, states, history
+experiments.py   drafts, versions, states, history; deleted_experiments.py: the end of one, with its rows
 writing.py       impressions and events go in
 attribution.py   to which impressions an event belongs; reasons.py: why to none
 encoding.py      a row as it is kept; numbers.py: its ranks and teams
 batches.py       kept rows as record batches
 folding.py       closed impressions become sums.py; a tally is those and the open ones
 tasks.py         how an experiment is scored and reported
-access.py        keys
+access.py        keys, and the secret that signs tokens; sessions.py: sessions of the dashboard
 """
 
 from interleaf.store.opening import opened as opened

@@ -20,6 +20,7 @@ from interleaf.store.encoding import Encoded
 from interleaf.tally import Tally
 
 DRAFT, RUNNING, STOPPED, DECIDED = "draft", "running", "stopped", "decided"
+STATES = (DRAFT, RUNNING, STOPPED, DECIDED)
 INGEST, READ, ADMIN = "ingest", "read", "admin"
 ROLES = (INGEST, READ, ADMIN)
 ACCEPTED, REPEATED = "accepted", "repeated"  # else the fate of an event is one of `reasons`
@@ -48,6 +49,23 @@ class Stored:
     stopped: int | None
     history: tuple[Recorded, ...]
     versions: Mapping[int, Experiment]
+    archived: int | None = None
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which experiments are wanted: all words of `text` are in their names, rankers or notes.
+
+    `archived` is whether they are; None: both. `only` is the name of the one that may be seen at all.
+    """
+
+    text: str = ""
+    state: str | None = None
+    archived: bool | None = False
+    only: str | None = None
+
+
+EVERYTHING = Search(archived=None)
 
 
 @dataclass(slots=True)
@@ -87,17 +105,29 @@ class Event:
     document: str | None = None
     dwell: float | None = None
     value: float | None = None
+    scope: str | None = None  # the only experiment that it may belong to; None: any
 
 
 @dataclass(frozen=True)
 class AccessKey:
-    """A key as it is kept, without its secret."""
+    """A key without its secret: for one experiment or for all; `used` is its last use, to some minutes."""
 
     id: str
     role: str
     label: str
     created: int
     revoked: int | None
+    experiment: str | None = None
+    expires: int | None = None
+    used: int | None = None
+
+    def is_valid(self, now: int) -> bool:
+        """Whether it opens anything now."""
+        return self.revoked is None and not self.is_expired(now)
+
+    def is_expired(self, now: int) -> bool:
+        """Whether its time is over."""
+        return self.expires is not None and self.expires <= now
 
 
 @dataclass(frozen=True)
@@ -129,20 +159,41 @@ class Store(Protocol):
     def clock_problem(self, now: int) -> str | None:
         """Why rows should not be deleted by age with this clock, which seems to have jumped; None if all is well."""
 
-    def secret(self) -> bytes:
-        """Random bytes that stay the same for the life of the store: what cookies and tokens are signed with."""
+    def token_secrets(self, now: int) -> list[bytes]:
+        """The secret that signs tokens of impressions, and after it the older ones that are still accepted."""
+
+    def rotate_token_secret(self, now: int, expires: int) -> None:
+        """Sign tokens with a new secret; those of older ones are accepted until `expires`."""
 
     # Experiments. Unknown names raise KeyError, a wrong state StateError, a setting that cannot be ExperimentError.
 
-    def experiments(self) -> list[Stored]: ...
+    def experiments(self, search: Search = EVERYTHING, limit: int | None = None, offset: int = 0) -> list[Stored]:
+        """Experiments that a search finds: what runs first, then drafts, then the rest, each the latest first."""
+
+    def count_experiments(self, search: Search = EVERYTHING) -> int: ...
+    def is_alone(self) -> bool:
+        """Whether one version of one experiment has ever run, and no other."""
+
     def experiment(self, name: str) -> Stored: ...
     def create(self, settings: Experiment, now: int, who: str) -> Stored: ...
     def edit(self, settings: Experiment, now: int, who: str) -> Stored:
-        """A draft is changed; a running experiment gets a new version, with a fresh analysis."""
+        """A draft is changed; a running experiment gets a new version, with a fresh analysis.
+
+        Where only notes are different (owner, hypothesis, description, tags), the version stays, in any state.
+        """
 
     def start(self, name: str, now: int, who: str) -> Stored: ...
     def stop(self, name: str, now: int, who: str) -> Stored: ...
     def decide(self, name: str, decision: str, now: int, who: str) -> Stored: ...
+    def archive(self, name: str, now: int, who: str) -> Stored:
+        """Hide it from lists; one that runs is stopped."""
+
+    def unarchive(self, name: str, now: int, who: str) -> Stored: ...
+    def delete(self, name: str, now: int) -> int:
+        """Delete an experiment with all its rows, and revoke its keys; how many impressions that were.
+
+        One that runs raises StateError.
+        """
 
     # The hot path.
 
@@ -188,14 +239,44 @@ class Store(Protocol):
 
     # Keys and privacy.
 
-    def add_key(self, role: str, label: str, now: int) -> tuple[AccessKey, str]:
-        """A new key and its secret, which is shown this once and kept as a hash."""
+    def add_key(
+        self,
+        role: str,
+        label: str,
+        now: int,
+        *,
+        experiment: str | None = None,
+        expires: int | None = None,
+        name: str | None = None,
+    ) -> tuple[AccessKey, str]:
+        """A new key and its secret, which is shown this once and kept as a hash; of one experiment, or of all.
+
+        With a `name`, that is its id: StateError if there is such a key already.
+        """
 
     def keys(self) -> list[AccessKey]: ...
     def key_of(self, secret: str) -> AccessKey | None:
-        """The key with this secret, if there is one that is not revoked."""
+        """The key with this secret, if there is one that is not revoked; it may have expired."""
 
-    def revoke(self, key: str, now: int) -> bool: ...
+    def note_key_use(self, key: str, now: int) -> None:
+        """Write when a key was used."""
+
+    def revoke(self, key: str, now: int) -> bool:
+        """End a key and its sessions; False if there is no valid key with this id."""
+
+    def begin_session(self, key: str, now: int, expires: int) -> str:
+        """Start a session of the dashboard and return its random id, of which the store has only a hash."""
+
+    def session_key(self, session: str, now: int) -> AccessKey | None:
+        """The key of a session, unless the session has ended or the key is not valid any more."""
+
+    def end_session(self, session: str) -> bool: ...
+    def end_sessions(self, key: str | None = None) -> int:
+        """End all sessions of a key, or of all keys; how many there were."""
+
+    def count_sessions(self, now: int) -> dict[str, int]:
+        """How many sessions each key has, by its id."""
+
     def forget(self, unit: str) -> int:
         """Delete all rows of a unit, from the files of a SQLite store too; how many impressions that were.
 

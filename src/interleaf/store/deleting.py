@@ -21,7 +21,7 @@ def forget(database: Database, unit: str) -> int:
         with database.reading() as transaction:  # which keeps nobody waiting: all open rows are looked at
             ids = [name for (name,) in transaction.rows(OF_UNIT, unit, unit, PAGE)]
         with database.writing() as transaction:
-            total += _delete(database, transaction, ids)
+            total += delete_impressions(database, transaction, ids)
             among = database.words["among"]
             transaction.change(f"DELETE FROM apart WHERE impression {among}", database.among(ids))
             transaction.change("DELETE FROM apart WHERE unit = ?", unit)
@@ -43,7 +43,7 @@ def expire(database: Database, before: int) -> int:
         last = rows[-1][0]
         with database.writing() as transaction:
             ids = [name for _, name, time, folded in rows if folded and time < before]
-            total += _delete(database, transaction, ids)
+            total += delete_impressions(database, transaction, ids)
     while True:
         with database.writing() as transaction:
             gone = transaction.change(
@@ -53,7 +53,7 @@ def expire(database: Database, before: int) -> int:
             return total
 
 
-def _delete(database: Database, transaction: Transaction, ids: Sequence[str]) -> int:
+def delete_impressions(database: Database, transaction: Transaction, ids: Sequence[str]) -> int:
     """Impressions go first: who puts an event to one of them meanwhile is waited for, and then that event is seen."""
     among, values = database.words["among"], database.among(ids)
     gone = transaction.change(f"DELETE FROM impressions WHERE id {among}", values)

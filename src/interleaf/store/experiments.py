@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from interleaf.errors import StateError
 from interleaf.experiment import Experiment
 from interleaf.experiment.traffic import free_place
-from interleaf.store.contract import DECIDED, DRAFT, RUNNING, STOPPED, Recorded, Stored
-from interleaf.store.database import Transaction, is_kept
+from interleaf.store.contract import DECIDED, DRAFT, EVERYTHING, RUNNING, STOPPED, Recorded, Search, Stored
+from interleaf.store.database import Row, Transaction, is_kept
 
 _POSSIBLE = {
     DRAFT: "edit it, or start it",
@@ -19,6 +20,10 @@ _POSSIBLE = {
     STOPPED: "decide it",
     DECIDED: "nothing more; create another one",
 }
+ORDER = f"(CASE state WHEN '{RUNNING}' THEN 0 WHEN '{DRAFT}' THEN 1 ELSE 2 END)"  # as the index of the list has it
+MAX_WORDS = 10  # of a search
+_COLUMNS = "name, version, state, created, started, stopped, archived"
+_STEP = 500  # experiments read at a time
 
 
 class Experiments:
@@ -27,71 +32,91 @@ class Experiments:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
-    def all(self, only: str | None = None) -> list[Stored]:
-        """All experiments by name, or one."""
-        where, values = ("", ()) if only is None else ("WHERE {} = ?", (only,))
-        histories: dict[str, list[Recorded]] = {}
+    def find(self, search: Search = EVERYTHING, limit: int | None = None, offset: int = 0) -> list[Stored]:
+        """Experiments that a search finds: what runs first, then drafts, then the rest, each the latest first."""
+        where, values = _condition(search)
+        rows = self._transaction.rows(
+            f"SELECT {_COLUMNS} FROM experiments WHERE {where} ORDER BY {ORDER}, created DESC, name LIMIT ? OFFSET ?",
+            *(*values, 2**62 if limit is None else limit, offset),
+        )
+        return [one for start in range(0, len(rows), _STEP) for one in self._whole(rows[start : start + _STEP])]
+
+    def count(self, search: Search = EVERYTHING) -> int:
+        """How many a search finds."""
+        where, values = _condition(search)
+        ((number,),) = self._transaction.rows(f"SELECT count(*) FROM experiments WHERE {where}", *values)
+        return int(number)
+
+    def _whole(self, rows: Sequence[Row]) -> list[Stored]:
+        """Rows of experiments, with their versions and histories."""
+        if not rows:
+            return []
+        names = [row[0] for row in rows]
+        among = f"WHERE experiment IN ({', '.join('?' * len(names))})"
+        histories: dict[str, list[Recorded]] = {name: [] for name in names}
         for name, *rest in self._transaction.rows(
-            "SELECT experiment, time, version, what, who, note FROM history "
-            f"{where.format('experiment')} ORDER BY number",
-            *values,
+            f"SELECT experiment, time, version, what, who, note FROM history {among} ORDER BY number", *names
         ):
-            histories.setdefault(name, []).append(Recorded(*rest))
-        versions: dict[str, dict[int, Experiment]] = {}
+            histories[name].append(Recorded(*rest))
+        versions: dict[str, dict[int, Experiment]] = {name: {} for name in names}
         for name, version, settings in self._transaction.rows(
-            f"SELECT experiment, version, settings FROM versions {where.format('experiment')} ORDER BY version", *values
+            f"SELECT experiment, version, settings FROM versions {among} ORDER BY version", *names
         ):
-            versions.setdefault(name, {})[version] = parsed(settings)
+            versions[name][version] = parsed(settings)
         return [
             Stored(
-                versions[name][version],
-                version,
-                state,
-                created,
-                started,
-                stopped,
-                tuple(histories[name]),
-                versions[name],
+                *(versions[name][version], version, state, created, started, stopped),
+                *(tuple(histories[name]), versions[name], archived),
             )
-            for name, version, state, created, started, stopped in self._transaction.rows(
-                f"SELECT name, version, state, created, started, stopped FROM experiments {where.format('name')} "
-                "ORDER BY name",
-                *values,
-            )
+            for name, version, state, created, started, stopped, archived in rows
         ]
 
     def one(self, name: str) -> Stored:
         """An experiment, or KeyError."""
-        found = self.all(name) if is_kept(name) else []
+        statement = f"SELECT {_COLUMNS} FROM experiments WHERE name = ?"
+        found = self._whole(self._transaction.rows(statement, name)) if is_kept(name) else []
         if not found:
             raise KeyError(name)
         return found[0]
 
+    def is_alone(self) -> bool:
+        """Whether one version of one experiment has ever run, and no other."""
+        rows = self._transaction.rows(
+            "SELECT 1 FROM experiments e JOIN versions v ON v.experiment = e.name WHERE e.state <> ? LIMIT 2", DRAFT
+        )
+        return len(rows) == 1
+
     def create(self, settings: Experiment, now: int, who: str) -> None:
-        """A new draft."""
+        """A new draft; where one of the same name was deleted, versions go on from there, so that none means two."""
         self._transaction.alone()
-        found = self.all(settings.name)
+        found = self._transaction.rows("SELECT state FROM experiments WHERE name = ?", settings.name)
         if found:
-            state = found[0].state
+            ((state,),) = found
             possible = "" if state == DECIDED else f", or {_POSSIBLE[state]}"
             raise StateError(
                 f"there is an experiment {settings.name!r} already, {state}; choose another name{possible}"
             )
+        deleted = self._transaction.rows("SELECT version FROM deleted_experiments WHERE name = ?", settings.name)
+        version = 1 + max((number for (number,) in deleted), default=0)
         self._transaction.change(
-            "INSERT INTO experiments (name, version, state, created) VALUES (?, 1, ?, ?)", settings.name, DRAFT, now
+            "INSERT INTO experiments (name, version, state, created) VALUES (?, ?, ?, ?)",
+            *(settings.name, version, DRAFT, now),
         )
-        self._keep(settings, 1)
-        self._note(settings.name, 1, "created", now, who)
+        self._keep(settings, version)
+        self._note(settings.name, version, "created", now, who)
 
     def edit(self, settings: Experiment, now: int, who: str) -> None:
-        """A draft is changed; a running experiment gets a new version."""
+        """A draft is changed; a running experiment gets a new version, unless only its notes are different."""
         self._transaction.alone()
-        found = self._in(settings.name, "edited", DRAFT, RUNNING)
+        found = self.one(settings.name)
         version = found.version
         if found.state == RUNNING:
-            version += 1
             settings = self._placed(settings, found.settings)
-            self._transaction.change("UPDATE experiments SET version = ? WHERE name = ?", version, settings.name)
+        if not settings.differs_in_notes_only(found.settings):
+            self._check(found, "edited", DRAFT, RUNNING)
+            if found.state == RUNNING:
+                version += 1
+                self._transaction.change("UPDATE experiments SET version = ? WHERE name = ?", version, settings.name)
         self._keep(settings, version)
         self._note(settings.name, version, "edited", now, who, _changes(found.settings, settings))
 
@@ -117,20 +142,57 @@ class Experiments:
         self._transaction.change("UPDATE experiments SET state = ? WHERE name = ?", DECIDED, name)
         self._note(name, found.version, "decided", now, who, decision)
 
-    def _in(self, name: str, what: str, *states: str) -> Stored:
+    def archive(self, name: str, now: int, who: str) -> None:
+        """Hide an experiment from lists; one that runs is stopped."""
+        self._transaction.alone()
         found = self.one(name)
+        if found.archived is not None:
+            raise StateError(f"experiment {name!r} cannot be archived: it is so already")
+        if found.state == RUNNING:
+            self.stop(name, now, who)
+        self._transaction.change("UPDATE experiments SET archived = ? WHERE name = ?", now, name)
+        self._note(name, found.version, "archived", now, who)
+
+    def unarchive(self, name: str, now: int, who: str) -> None:
+        """Show it in lists again; what was stopped stays so."""
+        self._transaction.alone()
+        found = self.one(name)
+        if found.archived is None:
+            raise StateError(f"experiment {name!r} cannot be unarchived: it is not archived")
+        self._transaction.change("UPDATE experiments SET archived = NULL WHERE name = ?", name)
+        self._note(name, found.version, "unarchived", now, who)
+
+    def _in(self, name: str, what: str, *states: str) -> Stored:
+        return self._check(self.one(name), what, *states)
+
+    def _check(self, found: Stored, what: str, *states: str) -> Stored:
+        """Refuse what cannot be done to an experiment in its state."""
+        name = found.settings.name
+        if found.archived is not None:
+            raise StateError(f"experiment {name!r} cannot be {what}: it is archived; unarchive it first")
         if found.state not in states:
             raise StateError(f"experiment {name!r} cannot be {what}: it is {_said(found)}")
         return found
 
     def _placed(self, settings: Experiment, before: Experiment | None = None) -> Experiment:
         """With its place in the lane: the one it had, where its share is as it was, so that units stay who they are."""
-        running = [one.settings for one in self.all() if one.state == RUNNING and one.settings.name != settings.name]
+        running = self._running_in(settings.lane, settings.name) if settings.lane is not None else []
         if before and (before.lane, before.share) == (settings.lane, settings.share) and settings.offset is None:
             settings = replace(settings, offset=before.offset)
         return replace(settings, offset=free_place(settings, running))
 
+    def _running_in(self, lane: str, but: str) -> list[Experiment]:
+        """The settings of other experiments that run in a lane."""
+        rows = self._transaction.rows(
+            "SELECT v.settings FROM experiments e JOIN versions v ON v.experiment = e.name AND v.version = e.version "
+            "WHERE e.state = ? AND e.name <> ? AND v.settings LIKE ? ESCAPE '!'",
+            *(RUNNING, but, f'%"lane": "{_literal(lane)}"%'),
+        )
+        found = [parsed(settings) for (settings,) in rows]
+        return [one for one in found if one.lane == lane]  # a note may have the same words
+
     def _keep(self, settings: Experiment, version: int) -> None:
+        self._transaction.change("UPDATE experiments SET words = ? WHERE name = ?", settings.words, settings.name)
         self._transaction.change(
             "INSERT INTO versions (experiment, version, settings) VALUES (?, ?, ?) "
             "ON CONFLICT (experiment, version) DO UPDATE SET settings = excluded.settings",
@@ -142,6 +204,25 @@ class Experiments:
             "INSERT INTO history (experiment, time, version, what, who, note) VALUES (?, ?, ?, ?, ?, ?)",
             *(name, now, version, what, who, note),
         )
+
+
+def _condition(search: Search) -> tuple[str, list[Any]]:
+    """A search as the condition of a statement, and its values."""
+    found: list[tuple[str, tuple[Any, ...]]] = [("archived IS NOT NULL" if search.archived else "archived IS NULL", ())]
+    if search.archived is None:
+        found = [("1 = 1", ())]
+    if search.state is not None:
+        found.append(("state = ?", (search.state,)))
+    if search.only is not None:
+        found.append(("name = ?", (search.only,)))
+    for word in search.text.casefold().split()[:MAX_WORDS]:
+        found.append(("words LIKE ? ESCAPE '!'", (f"%{_literal(word)}%",)))
+    return " AND ".join(condition for condition, _ in found), [value for _, values in found for value in values]
+
+
+def _literal(text: str) -> str:
+    """A text in which no character has a meaning of its own for LIKE."""
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
 @lru_cache(256)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from interleaf.store import attribution, reasons
 from interleaf.store.attribution import Match, Showing
@@ -36,7 +36,7 @@ class Matching:
             if event.impression is None:
                 found.append(matches[event.id])
             else:
-                shown = by_id.get(event.impression)
+                shown = _in_scope(event, by_id.get(event.impression))
                 found.append((event, attribution.of_impression(event, shown), shown))
         return found
 
@@ -58,18 +58,18 @@ class Matching:
     def _of_units(self, events: Sequence[Event]) -> dict[str, Found]:
         """Of each event that names its unit, by id."""
         still_open = self._latest(events, folded=False, most=MOST_SHOWINGS)
-        ways = self.ways()
+        ways = self._ways_of(still_open)
         found: dict[str, Found] = {}
         lost = []
         for event in events:
-            matches = attribution.of_unit(event, still_open.get(event.unit or "", ()), ways)
+            matches = attribution.of_unit(event, _all_in_scope(event, still_open), ways)
             found[event.id] = event, matches, None
             if not matches:
                 lost.append(event)
         folded = self._latest(lost, folded=True, most=MOST_FOLDED) if lost else {}
+        ways |= self._ways_of(folded)
         for event in lost:
-            unit = event.unit or ""
-            showings = still_open.get(unit, []) + folded.get(unit, [])
+            showings = _all_in_scope(event, still_open) + _all_in_scope(event, folded)
             found[event.id] = event, *attribution.unmatched(event, showings, ways)
         return found
 
@@ -101,7 +101,25 @@ class Matching:
             for name, experiment, version, unit, time, until, folded, *parts in rows
         ]
 
-    def ways(self) -> _Ways:
-        """How each version attributes events that name only their unit."""
-        rows = self._transaction.rows("SELECT experiment, version, settings FROM versions")
+    def _ways_of(self, showings: _Showings) -> _Ways:
+        return self.ways({one.experiment for own in showings.values() for one in own})
+
+    def ways(self, names: Collection[str]) -> _Ways:
+        """How each version of these experiments attributes events that name only their unit."""
+        if not names:
+            return {}
+        rows = self._transaction.rows(
+            f"SELECT experiment, version, settings FROM versions WHERE experiment {self._words['among']}",
+            self._database.among(list(names)),
+        )
         return {(name, version): parsed(settings).attribution for name, version, settings in rows}
+
+
+def _in_scope(event: Event, showing: Showing | None) -> Showing | None:
+    """The impression, unless it is of an experiment that the event may not belong to."""
+    return showing if showing is not None and event.scope in (None, showing.experiment) else None
+
+
+def _all_in_scope(event: Event, showings: _Showings) -> list[Showing]:
+    """The impressions of the event's unit, of experiments that the event may belong to."""
+    return [one for one in showings.get(event.unit or "", ()) if _in_scope(event, one)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import pyarrow as pa
 from interleaf.errors import DataError, InterleafError, StoreError
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SAME
-from interleaf.store import access, deleting, time_check, unit_secrets
+from interleaf.store import access, deleted_experiments, deleting, sessions, time_check, unit_secrets
 from interleaf.store.batches import COLUMNS, EVENT_COLUMNS, batch_of
-from interleaf.store.contract import DRAFT, AccessKey, Counts, Event, Impression, Stored
+from interleaf.store.contract import DRAFT, EVERYTHING, AccessKey, Counts, Event, Impression, Search, Stored
 from interleaf.store.database import Database, is_kept
 from interleaf.store.experiments import Experiments, parsed
 from interleaf.store.folding import Folding, kept_of
@@ -23,6 +24,16 @@ from interleaf.store.writing import ROW, Writing, check_event, row_of, rows_of
 from interleaf.tally import Tally
 
 PAGE = 5000  # rows exported at a time
+MAX_VERSIONS = 10_000  # of experiments that are remembered to look for events of units, or not
+# Versions with impressions that closed: from one experiment with open impressions to the next, and not through all.
+_CLOSED = (
+    "WITH RECURSIVE names(name) AS (SELECT min(experiment) FROM impressions WHERE folded = 0 UNION ALL "
+    "SELECT (SELECT min(i.experiment) FROM impressions i WHERE i.folded = 0 AND i.experiment > names.name) FROM names "
+    "WHERE names.name IS NOT NULL) "
+    "SELECT v.experiment, v.version, v.settings FROM names JOIN versions v ON v.experiment = names.name "
+    "WHERE EXISTS (SELECT 1 FROM impressions i WHERE i.experiment = v.experiment AND i.version = v.version "
+    "AND i.folded = 0 AND i.closes <= ?)"
+)
 
 
 class SqlStore:
@@ -68,45 +79,61 @@ class SqlStore:
         with self._database.writing() as transaction:
             return time_check.clock_problem(transaction, now)
 
-    def secret(self) -> bytes:
+    def token_secrets(self, now: int) -> list[bytes]:
         with self._database.reading() as transaction:
-            ((secret,),) = transaction.rows("SELECT secret FROM secrets WHERE name = 'signing'")
-            return bytes(secret)
+            return access.token_secrets(transaction, now)
+
+    def rotate_token_secret(self, now: int, expires: int) -> None:
+        with self._database.writing() as transaction:
+            access.rotate_token_secret(transaction, now, expires)
 
     # Experiments.
 
-    def experiments(self) -> list[Stored]:
+    def experiments(self, search: Search = EVERYTHING, limit: int | None = None, offset: int = 0) -> list[Stored]:
         with self._database.reading() as transaction:
-            return Experiments(transaction).all()
+            return Experiments(transaction).find(search, limit, offset)
+
+    def count_experiments(self, search: Search = EVERYTHING) -> int:
+        with self._database.reading() as transaction:
+            return Experiments(transaction).count(search)
+
+    def is_alone(self) -> bool:
+        with self._database.reading() as transaction:
+            return Experiments(transaction).is_alone()
 
     def experiment(self, name: str) -> Stored:
         with self._database.reading() as transaction:
             return Experiments(transaction).one(name)
 
     def create(self, settings: Experiment, now: int, who: str) -> Stored:
-        with self._database.writing() as transaction:
-            Experiments(transaction).create(settings, now, who)
-            return Experiments(transaction).one(settings.name)
+        return self._changed(settings.name, lambda experiments: experiments.create(settings, now, who))
 
     def edit(self, settings: Experiment, now: int, who: str) -> Stored:
-        with self._database.writing() as transaction:
-            Experiments(transaction).edit(settings, now, who)
-            return Experiments(transaction).one(settings.name)
+        return self._changed(settings.name, lambda experiments: experiments.edit(settings, now, who))
 
     def start(self, name: str, now: int, who: str) -> Stored:
-        with self._database.writing() as transaction:
-            Experiments(transaction).start(name, now, who)
-            return Experiments(transaction).one(name)
+        return self._changed(name, lambda experiments: experiments.start(name, now, who))
 
     def stop(self, name: str, now: int, who: str) -> Stored:
-        with self._database.writing() as transaction:
-            Experiments(transaction).stop(name, now, who)
-            return Experiments(transaction).one(name)
+        return self._changed(name, lambda experiments: experiments.stop(name, now, who))
 
     def decide(self, name: str, decision: str, now: int, who: str) -> Stored:
+        return self._changed(name, lambda experiments: experiments.decide(name, decision, now, who))
+
+    def archive(self, name: str, now: int, who: str) -> Stored:
+        return self._changed(name, lambda experiments: experiments.archive(name, now, who))
+
+    def unarchive(self, name: str, now: int, who: str) -> Stored:
+        return self._changed(name, lambda experiments: experiments.unarchive(name, now, who))
+
+    def _changed(self, name: str, change: Callable[[Experiments], None]) -> Stored:
         with self._database.writing() as transaction:
-            Experiments(transaction).decide(name, decision, now, who)
-            return Experiments(transaction).one(name)
+            experiments = Experiments(transaction)
+            change(experiments)
+            return experiments.one(name)
+
+    def delete(self, name: str, now: int) -> int:
+        return deleted_experiments.delete(self._database, name, now)
 
     # The hot path.
 
@@ -128,16 +155,21 @@ class SqlStore:
             return writing.impressions(rows), writing.events(events)
 
     def _versions(self, used: set[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
-        """Of these versions, and others, whether events that name a unit alone are looked for.
+        """Of these versions, and maybe others, whether events that name a unit alone are looked for.
 
         What is not a draft any more stays as it is, and is remembered.
         """
         sought = self._sought
         if not used <= sought.keys():
             with self._database.reading() as transaction:
-                ways = Matching(self._database, transaction).ways()
-                drafts = transaction.rows("SELECT name FROM experiments WHERE state = ?", DRAFT)
-            sought = {place: int(way != SAME) for place, way in ways.items()}
+                names = {name for name, _ in used}
+                ways = Matching(self._database, transaction).ways(names)
+                drafts = transaction.rows(
+                    f"SELECT name FROM experiments WHERE state = ? AND name {self._among}",
+                    *(DRAFT, self._database.among(list(names))),
+                )
+            known = self._sought if len(self._sought) < MAX_VERSIONS else {}
+            sought = known | {place: int(way != SAME) for place, way in ways.items()}
             self._sought = {place: way for place, way in sought.items() if (place[0],) not in drafts}
         for name, version in used - sought.keys():
             raise DataError(f"there is no version {version} of an experiment {name!r}; create it first")
@@ -158,13 +190,10 @@ class SqlStore:
     def fold(self, now: int, most: int = 1000) -> int:
         if self._is_unscrubbed:
             self._is_unscrubbed = not self._database.scrub()
+        deleted_experiments.finish(self._database, now)
         with self._database.reading() as transaction:
             self._is_rotated = self._unit_secret not in (None, unit_secrets.latest_number(transaction))
-            closed = transaction.rows(
-                "SELECT v.experiment, v.version, v.settings FROM versions v WHERE EXISTS (SELECT 1 FROM impressions i "
-                "WHERE i.experiment = v.experiment AND i.version = v.version AND i.folded = 0 AND i.closes <= ?)",
-                now,
-            )
+            closed = transaction.rows(_CLOSED, now)
             writing = Writing(self._database, transaction)
             waiting = writing.waiting(now)
             for name, version, _ in closed:
@@ -249,9 +278,19 @@ class SqlStore:
 
     # Keys and privacy.
 
-    def add_key(self, role: str, label: str, now: int) -> tuple[AccessKey, str]:
+    def add_key(
+        self,
+        role: str,
+        label: str,
+        now: int,
+        *,
+        experiment: str | None = None,
+        expires: int | None = None,
+        name: str | None = None,
+    ) -> tuple[AccessKey, str]:
+        key = AccessKey(name or secrets.token_hex(8), role, label, now, None, experiment, expires)
         with self._database.writing() as transaction:
-            return access.add_key(transaction, role, label, now)
+            return key, access.add_key(transaction, key)
 
     def keys(self) -> list[AccessKey]:
         with self._database.reading() as transaction:
@@ -261,11 +300,42 @@ class SqlStore:
         with self._database.reading() as transaction:
             return access.key_of(transaction, secret)
 
+    def note_key_use(self, key: str, now: int) -> None:
+        with self._database.writing() as transaction:
+            access.note_key_use(transaction, key, now)
+
     def revoke(self, key: str, now: int) -> bool:
         if not is_kept(key):
             return False
         with self._database.writing() as transaction:
             return access.revoke(transaction, key, now)
+
+    def begin_session(self, key: str, now: int, expires: int) -> str:
+        with self._database.writing() as transaction:
+            return sessions.begin_session(transaction, key, now, expires)
+
+    def session_key(self, session: str, now: int) -> AccessKey | None:
+        with self._database.reading() as transaction:
+            found = sessions.session_key(transaction, session, now)
+        if found is None:
+            return None
+        key, is_due = found
+        if is_due:
+            with self._database.writing() as transaction:
+                sessions.note_session_use(transaction, session, key.id, now)
+        return key
+
+    def end_session(self, session: str) -> bool:
+        with self._database.writing() as transaction:
+            return sessions.end_session(transaction, session)
+
+    def end_sessions(self, key: str | None = None) -> int:
+        with self._database.writing() as transaction:
+            return sessions.end_sessions(transaction, key)
+
+    def count_sessions(self, now: int) -> dict[str, int]:
+        with self._database.reading() as transaction:
+            return sessions.count_sessions(transaction, now)
 
     def forget(self, unit: str) -> int:
         if not is_kept(unit):

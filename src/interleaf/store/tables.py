@@ -55,6 +55,7 @@ APART = Table(
         "document": "text",
         "dwell": "double precision",
         "value": "double precision",
+        "scope": "text",  # the only experiment that it may belong to
     },
     ("id",),
 )
@@ -114,6 +115,33 @@ STEPS = (
     DROP TABLE pulse;
     CREATE TABLE unit_secrets (number {number}, since bigint NOT NULL, salt {bytes} NOT NULL, fingerprint {bytes});
     CREATE TABLE clock (one integer PRIMARY KEY, time bigint NOT NULL, doubted bigint)
+    """,
+    """
+    CREATE TABLE sessions (
+        hash {bytes} PRIMARY KEY, access_key text NOT NULL, created bigint NOT NULL, expires bigint NOT NULL,
+        used bigint NOT NULL
+    );
+    CREATE INDEX sessions_of ON sessions (access_key);
+    ALTER TABLE secrets ADD COLUMN expires bigint
+    """,
+    """
+    ALTER TABLE access_keys ADD COLUMN experiment text;
+    ALTER TABLE access_keys ADD COLUMN expires bigint;
+    ALTER TABLE access_keys ADD COLUMN used bigint;
+    ALTER TABLE apart ADD COLUMN scope text
+    """,
+    """
+    ALTER TABLE experiments ADD COLUMN archived bigint;
+    ALTER TABLE experiments ADD COLUMN words text NOT NULL DEFAULT '';
+    UPDATE experiments SET words = lower(name);
+    CREATE INDEX experiments_listed ON experiments (
+        (CASE state WHEN 'running' THEN 0 WHEN 'draft' THEN 1 ELSE 2 END), created DESC, name, state, archived
+    ) WHERE archived IS NULL;
+    CREATE INDEX experiments_in_state ON experiments (state);
+    CREATE TABLE deleted_experiments (
+        name text PRIMARY KEY, version integer NOT NULL, deleted bigint NOT NULL, is_done integer NOT NULL
+    );
+    CREATE INDEX deleted_experiments_left ON deleted_experiments (is_done) WHERE is_done = 0
     """,
 )
 

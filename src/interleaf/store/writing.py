@@ -24,7 +24,7 @@ MOST_WAITING = 500  # events that are matched again at once, the latest ones
 _COMPLETED = (
     "SET dwell = CASE WHEN dwell >= ? THEN dwell ELSE coalesce(?, dwell) END, value = coalesce(value, ?) WHERE id = ?"
 )
-_WAITING = "id, reason, kind, received, time, impression, unit, rank, document, dwell, value"
+_WAITING = "id, reason, kind, received, time, impression, unit, rank, document, dwell, value, scope"
 
 
 def rows_of(impressions: Iterable[Impression], sought: Mapping[tuple[str, int], int]) -> list[Row]:
@@ -116,7 +116,9 @@ class Writing:
             else:
                 fresh[event.id] = event
         fates = self._put(self._matching.found(list(fresh.values())))
-        self._complete([*again, *(event for event in fresh.values() if fates[event.id] == REPEATED)])
+        repeated = [*again, *(event for event in fresh.values() if fates[event.id] == REPEATED)]
+        for scope in {event.scope for event in repeated}:
+            self._complete([event for event in repeated if event.scope == scope], scope)
         return [fates.pop(event.id, REPEATED) for event in events]
 
     def extend(self, impression: str, row: Mapping[str, Any]) -> bool:
@@ -132,24 +134,29 @@ class Writing:
         )
         return True
 
-    def _complete(self, events: Sequence[Event]) -> None:
+    def _complete(self, events: Sequence[Event], scope: str | None) -> None:
         """Merge copies of events into those that are there: the largest dwell, and a value where there was none.
 
-        How long people stayed is known when they come back: the click comes again with its dwell.
+        How long people stayed is known when they come back: the click comes again with its dwell. With a scope, events
+        of that experiment only.
         """
         more = [event for event in events if event.dwell is not None or event.value is not None]
         if not more:
             return
         still_open = self._transaction.rows(
             f"SELECT id FROM impressions WHERE id IN (SELECT impression FROM events WHERE id {self._among}) "
-            f"AND folded = 0 ORDER BY number {self._hold}",
-            self._database.among(list({event.id for event in more})),
+            f"AND folded = 0 AND experiment = COALESCE(?, experiment) ORDER BY number {self._hold}",
+            *(self._database.among(list({event.id for event in more})), scope),
         )
         ids = self._database.among([name for (name,) in still_open])
         for event in sorted(more, key=lambda event: event.id):  # in this order, so that nobody waits in a circle
             new = event.dwell, event.dwell, event.value, event.id
             self._transaction.change(f"UPDATE events {_COMPLETED} AND impression {self._among}", *new, ids)
-            self._transaction.change(f"UPDATE apart {_COMPLETED}", *new)
+            self._transaction.change(
+                f"UPDATE apart {_COMPLETED} AND (experiment IS NULL OR experiment = COALESCE(?, experiment))",
+                *new,
+                scope,
+            )
 
     def waiting(self, now: int) -> list[str]:
         """Events kept apart whose impressions came in another transaction at the same time, or may have."""
@@ -266,5 +273,5 @@ def _apart_row(found: Found) -> Row:
     where = (showing.experiment, showing.version) if showing else (None, None)
     return (
         *(event.id, reason, *where, event.kind, event.received, event.time, event.impression, event.unit),
-        *(event.rank, event.document, event.dwell, event.value),
+        *(event.rank, event.document, event.dwell, event.value, event.scope),
     )

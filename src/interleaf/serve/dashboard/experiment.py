@@ -16,9 +16,11 @@ from interleaf.report.record import FAILED, WARNING
 from interleaf.report.report import Report
 from interleaf.serve.calls import version_of
 from interleaf.serve.dashboard import commands, files
+from interleaf.serve.dashboard.downloads import table_names
 from interleaf.serve.dashboard.drawings import Drawn
 from interleaf.serve.dashboard.examples import example, teams
 from interleaf.serve.dashboard.listing import MODES, judgement
+from interleaf.serve.dashboard.outlook import outlook
 from interleaf.serve.dashboard.pages import Visit, page, part
 from interleaf.serve.dashboard.scores import Scorecard, scorecard
 from interleaf.serve.dashboard.trials import trials
@@ -107,14 +109,26 @@ def _gathered(visit: Visit, stored: Stored, version: int, standing: Standing) ->
         "teams": marked,
         "examples": [example(row, marked) for row in rows],
         "decision": next((one for one in reversed(stored.history) if one.what == "decided"), None),
-        "can": {"start": stored.state == DRAFT, "stop": stored.state == RUNNING, "decide": stored.state == STOPPED,
-                "edit": stored.state in (DRAFT, RUNNING)},
+        "can": _possible(stored),
         "told": _told(settings),
+        "outlook": outlook(stored, settings, report, service.clock()),
+        "csv_tables": table_names(report),
         "analyses": {metric: commands.analysis(settings, version, metric) for metric in settings.metrics},
         "exported": commands.exported(settings, version),
         "first_list": commands.first_list(settings, visit.address, visit.is_open),
         "first_event": commands.first_event(settings, visit.address, visit.is_open),
     }  # fmt: skip
+
+
+def _possible(stored: Stored) -> dict[str, bool]:
+    """What can be done to an experiment in its state."""
+    is_listed = stored.archived is None
+    return {
+        "start": is_listed and stored.state == DRAFT,
+        "stop": stored.state == RUNNING,
+        "decide": is_listed and stored.state == STOPPED,
+        "edit": is_listed and stored.state in (DRAFT, RUNNING),
+    }
 
 
 def _numbers(visit: Visit, settings: Experiment, version: int, standing: Standing, report: Report) -> Numbers:
@@ -133,7 +147,7 @@ def _apart(standing: Standing) -> Table | None:
 def _told(settings: Experiment) -> Table:
     """The settings as a table, with what each means."""
     rows = tuple(
-        (name.replace("_", " "), _written(value), SETTINGS[name].metadata["meaning"])
+        (SETTINGS[name].metadata["label"], _written(value), SETTINGS[name].metadata["meaning"])
         for name, value in settings.to_dict().items()
     )
     return Table("settings", "", ("setting", "value", "meaning"), rows)

@@ -7,21 +7,38 @@ from dataclasses import dataclass
 from typing import Any
 
 from interleaf.experiment import Experiment
-from interleaf.experiment.fields import Choice, Kind, Number, Optional, Several, Weights
-from interleaf.experiment.settings import SETTINGS
+from interleaf.experiment.fields import Choice, Kind, Number, Optional, Prose, Several, Weights
+from interleaf.experiment.settings import ATTRIBUTIONS, MODES, NOTES, SETTINGS
 from interleaf.methods.table import ALL_SCHEMES, METHODS
 
 GROUPS = {
     "Who is compared": ("name", "rankers", "control", "method", "scheme", "k"),
+    "Notes": NOTES,
     "Who takes part": ("share", "lane", "offset", "holdout"),
     "What counts": ("events", "browser_events", "primary", "attribution", "window_minutes"),
     "How it is read": ("planned_units", "confidence", "mode", "by"),
     "What does not count": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
 }
-OPEN_GROUPS = 1  # the others are folded: their defaults do
+OPEN_GROUPS = 2  # the others are folded: their defaults do
 PARAMETERS = "method_parameters"
+CHOICES = dict(
+    zip(
+        (*MODES, *ATTRIBUTIONS),
+        (
+            "compare the rankers",
+            "A/A test: every ranker gets the control's list",
+            "A/A test: the rankers' names are swapped by chance",
+            "known loser: the others show the control upside down",
+            "count for nobody",
+            "count for the last list that showed the document",
+            "count for every list that showed the document",
+            "count for a list of the ranker that showed it most",
+        ),
+        strict=True,
+    )
+)
 _NEEDED = ("name", "rankers")
-_COMMAS = ("by",)  # lists whose items have none
+_COMMAS = ("by", "tags")  # lists whose items have none
 _ON_ONE_LINE = ("rankers",)  # lists of two or more, whose items may have some: one line cannot be one item
 
 
@@ -49,8 +66,13 @@ class Group:
     is_open: bool
 
 
-def groups(typed: Mapping[str, str], wrong: Mapping[str, str] | None = None) -> tuple[Group, ...]:
-    """The fields of all settings, filled with what was typed; a group in which something is wrong is open."""
+def groups(
+    typed: Mapping[str, str], wrong: Mapping[str, str] | None = None, only: str | None = None
+) -> tuple[Group, ...]:
+    """The fields of all settings, filled with what was typed; a group in which something is wrong is open.
+
+    With `only`, the fields of that group.
+    """
     rest = [name for name in SETTINGS if not any(name in names for names in GROUPS.values())]
     made = []
     for place, (title, names) in enumerate((*GROUPS.items(), ("More", tuple(rest)))):
@@ -58,7 +80,7 @@ def groups(typed: Mapping[str, str], wrong: Mapping[str, str] | None = None) -> 
         if "method" in names:
             fields.insert(names.index("method") + 1, _parameters(typed))
         is_open = place < OPEN_GROUPS or any(field.error for field in fields)
-        if fields:
+        if fields and only in (None, title):
             made.append(Group(title, tuple(fields), is_open))
     return tuple(made)
 
@@ -70,9 +92,11 @@ def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
     choices: dict[str, str] = {}
     match within:
         case Choice():
-            drawn, choices = "choice", {word: word.replace("_", " ") for word in within.words}
+            drawn, choices = "choice", {word: CHOICES.get(word, word) for word in within.words}
         case Number():
             drawn, hint = "number", f"{within.least:g} to {within.most:,g}"
+        case Prose():
+            drawn = "lines"
         case Several():
             drawn, hint = "lines", "one a line"
             hint += ", or with commas" * (name in _COMMAS) + ", or all on one with commas" * (name in _ON_ONE_LINE)
@@ -84,14 +108,14 @@ def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
         drawn, choices = "choice", {"": "the method's own", **{scheme: scheme for scheme in ALL_SCHEMES}}
     elif name == "control":
         hint = "the first ranker, if left out"
-    label, meaning = name.replace("_", " "), setting.metadata["meaning"].replace("null: ", "left out: ")
+    label, meaning = setting.metadata["label"], setting.metadata["meaning"].replace("null: ", "left out: ")
     return Field(name, label, meaning, drawn, typed.get(name, ""), choices, name in _NEEDED, hint, wrong)
 
 
 def _parameters(typed: Mapping[str, str]) -> Field:
     meaning = "parameters of the method, where others than its own are wanted"
     value = typed.get(PARAMETERS, "")
-    return Field(PARAMETERS, "method's parameters", meaning, "line", value, {}, False, "such as tau=1", "")
+    return Field(PARAMETERS, "Parameters of the method", meaning, "line", value, {}, False, "such as tau=1", "")
 
 
 def typed_of(settings: Experiment) -> dict[str, str]:

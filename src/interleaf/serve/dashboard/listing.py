@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -14,16 +15,18 @@ from interleaf.experiment.settings import AA, LOSER, RELABELLED
 from interleaf.render.figures import Names
 from interleaf.render.layout import EVEN, UNTRUSTED, WINNER
 from interleaf.report.report import Report
+from interleaf.serve.calls import MAX_PAGE, search_of, whole
 from interleaf.serve.dashboard import commands, files
+from interleaf.serve.dashboard.outlook import early_warning
 from interleaf.serve.dashboard.pages import Shared, Visit, page, part
 from interleaf.serve.dashboard.scores import conflicts
-from interleaf.store.contract import DRAFT, RUNNING, Stored
+from interleaf.store.contract import DRAFT, RUNNING, STATES, Search, Stored
 
 FRESH, SLOW = 3.0, 15.0  # seconds that a report of the list is remembered: at least, and one that took long at most
 STALE = 60.0  # and one of what is over
-MOST_JUDGED = 30  # experiments whose reports are made for the list
+PAGE = 30  # experiments on a page: each has its report made
+MAX_REPORTS = 500  # that are remembered
 SHARE = 0.01  # of a processor's time that the report of one should take while the list is watched
-ORDER = (RUNNING, DRAFT)
 MODES = {AA: "A/A", RELABELLED: "relabelled A/A", LOSER: "known loser"}  # what is no plain comparison
 
 
@@ -37,6 +40,7 @@ class Line:
     word: str
     is_disputed: bool
     mode: str
+    is_early: bool = False
 
 
 async def shown(visit: Visit) -> Response:
@@ -51,25 +55,42 @@ async def live(visit: Visit) -> Response:
 
 
 async def _values(visit: Visit) -> dict[str, Any]:
-    """What runs first, then drafts, then the rest, the latest first."""
-    service = visit.service
-    found = await asyncio.to_thread(service.store.experiments)
-    found.sort(key=lambda stored: -stored.created)
-    found.sort(key=lambda stored: ORDER.index(stored.state) if stored.state in ORDER else len(ORDER))
-    judged = {stored.settings.name for stored in [one for one in found if one.state != DRAFT][:MOST_JUDGED]}
-    lines = await service.reported(
-        lambda: [_line(stored, visit.shared, stored.settings.name in judged) for stored in found]
-    )
-    first = commands.first_experiment(visit.address, visit.is_open)
-    unplaced = await asyncio.to_thread(service.store.unplaced)
-    return {"lines": lines, "first": first, "address": visit.address, "unplaced": unplaced}
+    """A page of the experiments that the search finds, with a report each."""
+    service, store = visit.service, visit.service.store
+    search = search_of(visit.request, visit.who)
+    total = await asyncio.to_thread(store.count_experiments, search)
+    last = max(1, -(-total // PAGE))
+    number = min(whole(visit.request, "page", 1, MAX_PAGE), last)
+    found = await asyncio.to_thread(store.experiments, search, PAGE, (number - 1) * PAGE)
+    lines = await service.reported(lambda: [_line(stored, visit.shared) for stored in found])
+    is_all = search.only is None
+    return {
+        "lines": lines,
+        "total": total,
+        "page": number,
+        "last": last,
+        "search": search,
+        "states": STATES,
+        "query": _query(search),
+        "is_empty": total == 0 and await asyncio.to_thread(store.count_experiments) == 0,
+        "first": commands.first_experiment(visit.address, visit.is_open),
+        "address": visit.address,
+        "unplaced": await asyncio.to_thread(store.unplaced) if is_all else {},
+    }
 
 
-def _line(stored: Stored, shared: Shared, judged: bool) -> Line:
-    reports = _reports(stored, shared) if judged else {}
+def _query(search: Search) -> str:
+    """The search as it stands in addresses, to which a page is added."""
+    asked = {"search": search.text, "state": search.state, "archived": "true" if search.archived else None}
+    return urlencode({name: value for name, value in asked.items() if value})
+
+
+def _line(stored: Stored, shared: Shared) -> Line:
+    reports = _reports(stored, shared) if stored.state != DRAFT else {}
     report = next(iter(reports.values()), None)
     is_disputed, mode = bool(conflicts(stored.settings, reports)), MODES.get(stored.settings.mode, "")
-    return Line(stored, report, *judgement(report), is_disputed, mode)
+    is_early = report is not None and bool(early_warning(report))
+    return Line(stored, report, *judgement(report), is_disputed, mode, is_early)
 
 
 def _reports(stored: Stored, shared: Shared) -> Mapping[str, Report]:
@@ -80,6 +101,8 @@ def _reports(stored: Stored, shared: Shared) -> Mapping[str, Report]:
         began = time.monotonic()
         reports = shared.service.reports.standing(*place).reports
         ended = time.monotonic()
+        if len(shared.listed) >= MAX_REPORTS:
+            shared.listed.clear()
         stands = min(max(FRESH, (ended - began) / SHARE), SLOW) if stored.state == RUNNING else STALE
         shared.listed[place] = ended + stands, reports
     return reports

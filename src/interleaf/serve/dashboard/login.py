@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 from starlette.responses import RedirectResponse, Response
 
-from interleaf.serve.answers import RefusedError
 from interleaf.serve.dashboard import session
 from interleaf.serve.dashboard.pages import HEADERS, Visit, page
+from interleaf.serve.service import log
 
 _OURS = re.compile(r"/(?![/\\])[A-Za-z0-9._/?=-]{0,300}")
 
@@ -34,23 +35,33 @@ def asked(visit: Visit, status: int = 200, problem: str = "") -> Response:
 async def enter(visit: Visit) -> Response:
     """A read or admin key opens the dashboard: the cookie names the key, and never holds its secret."""
     service, request = visit.service, visit.request
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise RefusedError(403, "wrong_site", "log in from this site's own page")
-    address = request.client.host if request.client else ""
-    visit.shared.attempts.check(address)
     key = await service.access.known(visit.form.get("key", "").strip())
     if key is None:
-        visit.shared.attempts.was_wrong(address)
+        visit.shared.attempts.count_wrong(request.client.host if request.client else "")
         return asked(visit, 401, "This key is unknown or revoked; ask an admin for another.")
     if key.role not in session.ROLES:
         return asked(visit, 403, f"The dashboard is for read and admin keys, and this key's role is {key.role}.")
     answer = RedirectResponse(_onward(visit.form.get("next", "/")), 303, HEADERS)
-    session.keep(service, request, answer, session.begun(service, key.id))
+    await session.end(service, visit.cookie)  # of a login before
+    session.keep(service, request, answer, await session.begin(service, key))
     return answer
 
 
 async def leave(visit: Visit) -> Response:
-    """Forget the cookie."""
+    """End the session."""
+    await session.end(visit.service, visit.cookie)
+    return _left()
+
+
+async def leave_everywhere(visit: Visit) -> Response:
+    """End all sessions of the key that this person logged in with."""
+    if visit.who is not None:
+        ended = await asyncio.to_thread(visit.service.store.end_sessions, visit.who.id)
+        log.info("ended all sessions of a key", extra={"key": visit.who.id, "sessions": ended})
+    return _left()
+
+
+def _left() -> Response:
     answer = RedirectResponse("/login", 303, HEADERS)
     answer.delete_cookie(session.COOKIE, path="/", httponly=True, samesite="strict")
     return answer

@@ -67,6 +67,11 @@ class Visit:
         return self.who is not None and self.who.role == ADMIN
 
     @property
+    def may_manage(self) -> bool:
+        """Whether this person may make experiments and keys."""
+        return self.may_act and self.who is not None and self.who.experiment is None
+
+    @property
     def is_open(self) -> bool:
         """Whether there are no keys, so that everybody on this machine may do everything."""
         return self.who is OPEN
@@ -104,8 +109,9 @@ def drawn(visit: Visit, template: str, **values: Any) -> str:
         .render(
             who=visit.who,
             may_act=visit.may_act,
+            may_manage=visit.may_manage,
             is_open=visit.is_open,
-            token=session.token(visit.service, visit.cookie),
+            token=session.token(visit.cookie),
             marks={mark: status for status, mark in MARKS.items()},
             **values,
         )

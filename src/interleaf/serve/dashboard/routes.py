@@ -12,10 +12,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from interleaf.serve import calls
-from interleaf.serve.access import OPEN
+from interleaf.serve.access import OPEN, check_scope
 from interleaf.serve.answers import RefusedError, refusal
-from interleaf.serve.dashboard import changes, experiment, files, keys, listing, login, session
+from interleaf.serve.dashboard import changes, downloads, experiment, files, keys, listing, login, session
 from interleaf.serve.dashboard.pages import Shared, Visit, page
 from interleaf.serve.gate import body_of
 from interleaf.serve.service import Service, log
@@ -29,38 +28,44 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class Address:
-    """One page or form: the role that it asks for, and what it does."""
+    """One page or form: the role that it asks for, and what it does.
+
+    Who has a key of one experiment opens pages of that one; and others if they `narrow` themselves to it.
+    """
 
     method: str
     path: str
     role: str
     run: Callable[[Visit], Awaitable[Response]]
-
-
-async def _export(visit: Visit) -> Response:
-    return await calls.export(visit.service, visit.request, b"", visit.who or OPEN)
+    narrows: bool = False
 
 
 _ONE = "/experiments/{name}"
 ADDRESSES = (
-    Address("GET", "/", READ, listing.shown),
-    Address("GET", "/live", READ, listing.live),
+    Address("GET", "/", READ, listing.shown, narrows=True),
+    Address("GET", "/live", READ, listing.live, narrows=True),
     Address("GET", "/experiments/new", ADMIN, changes.new),
     Address("POST", "/experiments/new", ADMIN, changes.create),
     Address("GET", _ONE, READ, experiment.shown),
     Address("GET", _ONE + "/live", READ, experiment.live),
-    Address("GET", _ONE + "/export", READ, _export),
+    Address("GET", _ONE + "/export", READ, downloads.export),
+    Address("GET", _ONE + "/tables/{table}.csv", READ, downloads.table),
     Address("GET", _ONE + "/edit", ADMIN, changes.editing),
     Address("POST", _ONE + "/edit", ADMIN, changes.edit),
     Address("POST", _ONE + "/start", ADMIN, changes.start),
     Address("POST", _ONE + "/stop", ADMIN, changes.stop),
     Address("POST", _ONE + "/decide", ADMIN, changes.decide),
+    Address("POST", _ONE + "/archive", ADMIN, changes.archive),
+    Address("POST", _ONE + "/unarchive", ADMIN, changes.unarchive),
+    Address("POST", _ONE + "/delete", ADMIN, changes.delete),
     Address("GET", "/keys", ADMIN, keys.shown),
     Address("POST", "/keys", ADMIN, keys.add),
     Address("POST", "/keys/revoke", ADMIN, keys.revoke),
+    Address("POST", "/keys/sign-out", ADMIN, keys.sign_out),
     Address("GET", "/login", PUBLIC, login.shown),
     Address("POST", "/login", PUBLIC, login.enter),
     Address("POST", "/logout", PUBLIC, login.leave),
+    Address("POST", "/logout/everywhere", PUBLIC, login.leave_everywhere),
 )
 
 
@@ -91,15 +96,18 @@ async def _answer(visit: Visit, address: Address) -> Response:
     visit.who = await session.holder(service, visit.cookie)
     is_new = visit.who is None and await service.access.is_open()
     if is_new:
-        visit.who, visit.cookie = OPEN, session.begun(service, OPEN.id)
+        visit.who, visit.cookie = OPEN, session.unkeyed()
     if address.method == "POST":
+        session.check_site(request)
         visit.form = await _form(request, service.settings.most_body)
         if visit.who is not None and address.run is not login.enter:
-            session.check_token(service, visit.cookie, visit.form.get("token", ""))
+            session.check_token(visit.cookie, visit.form.get("token", ""))
     if address.role != PUBLIC and visit.who is None:
         return login.asked(visit, 401)
     if address.role == ADMIN and not visit.may_act:
         raise RefusedError(403, "wrong_role", "this is for admin keys, and you are logged in with a read key")
+    if visit.who is not None and address.role != PUBLIC and not address.narrows:
+        check_scope(visit.who, request.path_params.get("name"))
     answer = await address.run(visit)
     if is_new and session.COOKIE not in answer.headers.get("set-cookie", ""):
         session.keep(service, request, answer, visit.cookie)

@@ -1,53 +1,83 @@
-"""Who is at the browser: a signed cookie that names a key, and tokens that tie a form to that cookie."""
+"""Who is at the browser: a cookie with the random id of a session, and tokens that tie a form to that cookie.
+
+The store has only the hash of a session's id, and a form's token is a hash keyed with the cookie: there is no secret
+with which a session could be forged.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import secrets
+from hashlib import blake2b
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from interleaf.serve.access import OPEN, is_signed, signed
+from interleaf.serve.access import OPEN
 from interleaf.serve.answers import RefusedError
+from interleaf.serve.gate import Head
 from interleaf.serve.service import SECOND, Service
 from interleaf.store.contract import ADMIN, READ, AccessKey
 
 COOKIE = "interleaf"
 ROLES = (READ, ADMIN)
-_SESSION, _FORM = "session", "form"
+OWN_SITE = ("same-origin", "none")  # values of Sec-Fetch-Site
+MAX_COOKIE = 200  # characters
 
 
-def begun(service: Service, key: str) -> str:
-    """A fresh cookie for a key: its id, when it ends, and something random."""
-    until = service.clock() // SECOND + round(service.settings.cookie_hours * 3600)
-    text = f"{key}.{until}.{secrets.token_hex(8)}"
-    return f"{text}.{signed(service.secret, _SESSION, text)}"
+async def begin(service: Service, key: AccessKey) -> str:
+    """Start a session of a key; its id, for the cookie."""
+    now = service.clock()
+    expires = now + round(service.settings.cookie_hours * 3600) * SECOND
+    return await asyncio.to_thread(service.store.begin_session, key.id, now, expires)
+
+
+def unkeyed() -> str:
+    """A cookie for a browser that needs no login, because there are no keys: only forms are tied to it."""
+    return secrets.token_urlsafe(32)
 
 
 async def holder(service: Service, cookie: str) -> AccessKey | None:
-    """Whose cookie it is; None if it is forged or over, or if its key has been revoked meanwhile."""
-    text, _, signature = cookie.rpartition(".")
-    if not text or not is_signed(service.secret, _SESSION, text, signature):
+    """Whose session it is; None if it has ended, or if its key opens nothing any more."""
+    if not cookie or len(cookie) > MAX_COOKIE:
         return None
-    key, until, _ = text.rsplit(".", 2)
-    if service.clock() >= int(until) * SECOND:
-        return None
-    if key == OPEN.id:
-        return OPEN if await service.access.is_open() else None
-    known = await asyncio.to_thread(service.store.keys)
-    return next((one for one in known if one.id == key and one.revoked is None and one.role in ROLES), None)
+    if await service.access.is_open():
+        return OPEN
+    key = await asyncio.to_thread(service.store.session_key, cookie, service.clock())
+    return key if key is not None and key.role in ROLES else None
 
 
-def token(service: Service, cookie: str) -> str:
-    """What a form carries to show that it comes from a page of ours."""
-    return signed(service.secret, _FORM, cookie)
+async def end(service: Service, cookie: str) -> None:
+    """End a session."""
+    await asyncio.to_thread(service.store.end_session, cookie)
 
 
-def check_token(service: Service, cookie: str, given: str) -> None:
-    """A form from elsewhere, or from before another login, does nothing."""
-    if not is_signed(service.secret, _FORM, cookie, given):
+def token(cookie: str) -> str:
+    """What a form carries to show that it comes from a page of ours; no cookie has no token."""
+    key = blake2b(cookie.encode(errors="replace")).digest()
+    return blake2b(b"form", digest_size=18, key=key).hexdigest() if cookie else ""
+
+
+def check_token(cookie: str, given: str) -> None:
+    """Refuse a form from elsewhere, or from before another login."""
+    if not cookie or not hmac.compare_digest(token(cookie).encode(), given.encode(errors="replace")):
         raise RefusedError(403, "wrong_token", "this form is out of date, or not ours: reload its page, and try again")
+
+
+def check_site(request: Request) -> None:
+    """Refuse a form that a page of another site sent.
+
+    Browsers say so in Sec-Fetch-Site; those that do not, and those that reach the service without TLS, send the Origin.
+    """
+    site = request.headers.get("sec-fetch-site")
+    head: Head = request.scope["head"]
+    if site not in OWN_SITE if site is not None else not head.is_own_origin:
+        problem = (
+            "this form was sent from another site; use this site's own page. Behind a proxy, let it pass the header "
+            "Host on as it is"
+        )
+        raise RefusedError(403, "wrong_site", problem)
 
 
 def keep(service: Service, request: Request, response: Response, cookie: str) -> None:

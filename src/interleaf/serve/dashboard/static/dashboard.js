@@ -72,7 +72,7 @@ function placeOf(part) {
 }
 
 function isBeingFilled(part) {
-  return [...part.querySelectorAll("textarea")].some((field) => field.value !== field.defaultValue);
+  return [...part.querySelectorAll("textarea, input:not([type=hidden])")].some((field) => field.value !== field.defaultValue);
 }
 
 // What is open stays open; where wide tables were scrolled to is given back.
