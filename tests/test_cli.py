@@ -1,11 +1,13 @@
 """The command line: what it prints, how it refuses, and that help needs no compiler."""
 
+import argparse
 import io
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from interleaf.methods.table import METHODS
 VERBS = (
     *("methods", "interleave", "credit", "audit", "simulate", "reproduce"),
     *("analyze", "plan", "learn", "caption", "reuse", "import", "export", "serve", "keys", "store", "demo"),
+    "completion",
 )
 RANKINGS = {"production": ["d4", "d1", "d7"], "candidate": ["d1", "d9", "d4"]}
 HEAVY = ("numba", "llvmlite", "scipy", "pyarrow")
@@ -77,7 +80,7 @@ def test_the_help_of_a_verb_ends_with_an_example_that_runs(verb: str, capsys: Sa
     assert done.stderr == ""
     if verb in ("interleave", "credit") or "--json" in example:
         json.loads(done.stdout)
-    assert done.stdout.strip()
+    assert done.stdout.strip() or ">" in example
 
 
 @pytest.mark.parametrize("spec", [*METHODS, "probabilistic(tau=1)", "team_draft(fill=owned)"])
@@ -162,6 +165,69 @@ WRONG: dict[str, tuple[list[str], str, str]] = {
     ),
     "not a number at all": (["interleave"], '[[NaN], ["b"]]', "NaN"),
 }
+
+
+# A misspelt word of each kind, and what is meant.
+MISSPELT: dict[str, tuple[list[str], str]] = {
+    "verb": (["simulat"], "'simulate'"),
+    "verb of a verb": (["keys", "lst"], "'list'"),
+    "option": (["simulate", "--impresions", "5"], "'--impressions'"),
+    "option of a verb of a verb": (["keys", "add", "admin", "--lable=x"], "'--label'"),
+    "choice": (["analyze", "x.parquet", "--engine", "sprk"], "'spark'"),
+    "method": (["audit", "tema_draft"], "'team_draft'"),
+    "parameter": (["audit", "team_draft(fil=owned)"], "'fill'"),
+    "scheme": (["credit", "--scheme", "clicks"], "'click'"),
+    "ranker": (["interleave", "--method", "single(ranker=prodution)"], "'production'"),
+    "ranker of the demo": (["demo", "--rankers", "equal", "exakt"], "'exact'"),
+    "click model": (["simulate", "--clicks", "informationl"], "'informational'"),
+    "study": (["reproduce", "fidelty"], "'fidelity'"),
+}
+
+
+@pytest.mark.parametrize("what", MISSPELT)
+def test_a_misspelt_word_is_answered_with_what_is_meant(
+    what: str, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments, meant = MISSPELT[what]
+    feed(monkeypatch, LISTED if arguments[0] == "credit" else json.dumps(RANKINGS))
+    assert status_of(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"did you mean {meant}?" in said
+
+
+def test_all_unknown_options_are_named_at_once_with_the_verb_s_own_help(capsys: Said) -> None:
+    assert status_of(["keys", "list", "--jsn", "--lable"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("interleaf keys list: there is no option --jsn; there is no option --lable")
+    assert said.endswith("(see interleaf keys list --help)\n")
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser and all parsers of its verbs."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for made in action.choices.values():
+                yield from parsers(made)
+
+
+def test_every_argument_has_a_help_text_and_shows_its_default() -> None:
+    for parser in parsers(cli._parser()):
+        text = " ".join(parser.format_help().split())
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                continue
+            assert action.help, (parser.prog, action.dest)
+            if isinstance(action.default, int | float) and not isinstance(action.default, bool):
+                assert f"(default: {action.default})" in text, (parser.prog, action.dest)
+
+
+def test_the_help_shows_verbs_in_groups(capsys: Said) -> None:
+    assert status_of(["--help"]) == 0
+    text = capsys.readouterr().out
+    headings = [f"\n{title}:\n    {verbs[0].name}" for title, verbs in cli.GROUPS.items()]
+    assert [heading for heading in headings if heading not in text] == []
 
 
 @pytest.mark.parametrize("what", WRONG)

@@ -103,3 +103,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     nearest = get_close_matches(name, list(known), n=1)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The known names, as `listed` gives them, with a hint if one of them is near to a misspelt name.
+
+    >>> suggest("tema_draft", ["balanced", "team_draft"])
+    "'balanced' or 'team_draft'; did you mean 'team_draft'?"
+    """
+    names = list(known)
+    return listed(names) + did_you_mean(name, names)

@@ -9,17 +9,11 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 from interleaf import __version__
-from interleaf.cli import caption, demo, learn, lists, logs, reuse, serve, store, studies, transfer
+from interleaf.cli import caption, completion, demo, learn, lists, logs, reuse, serve, store, studies, transfer
+from interleaf.cli.parser import Parser
 from interleaf.errors import InterleafError
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """One line and status 2, without the usage block."""
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,41 +43,54 @@ class Verb:
     run: Callable[[argparse.Namespace], int]
 
 
-def _parser() -> _Parser:
-    parser = _Parser(prog="interleaf", description="Online evaluation of rankers by interleaving.")
-    parser.add_argument("--version", action="version", version=f"interleaf {__version__}")
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+def _parser() -> Parser:
+    parser = Parser(prog="interleaf", description="Compare rankers online by interleaving.", epilog=_overview())
+    parser.usage = "interleaf [-h] [--version] VERB ..."
+    parser.add_argument("--version", action="version", version=f"interleaf {__version__}", help="print the version")
+    verbs = parser.add_subparsers(prog="interleaf", dest="verb", required=True, metavar="VERB", help=argparse.SUPPRESS)
     for verb in VERBS:
         made = verbs.add_parser(
             verb.name,
-            help=verb.does,
             description=verb.does[0].upper() + verb.does[1:] + ".",
             epilog=f"Example:\n  {verb.example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         verb.options(made)
         made.set_defaults(run=verb.run)
     return parser
 
 
-VERBS = (
+def _overview() -> str:
+    """The verbs in groups, a line each."""
+    width = max(len(verb.name) for verb in VERBS) + 2
+    groups = [
+        "\n".join([f"{title}:", *(f"    {verb.name:{width}}{verb.does}" for verb in verbs)])
+        for title, verbs in GROUPS.items()
+    ]
+    return "\n\n".join([*groups, "Run 'interleaf VERB --help' for the options of a verb."])
+
+
+def _complete(options: argparse.Namespace) -> int:
+    return completion.run_completion(options, _parser)
+
+
+_LISTS = (
     Verb(
         "methods",
-        "the table of comparison methods",
+        "list the comparison methods",
         "interleaf methods --json",
         lists.methods_options,
         lists.run_methods,
     ),
     Verb(
         "interleave",
-        "one list from rankings, as JSON on standard input",
+        "mix rankings into one list; reads JSON from standard input",
         """echo '{"production": ["d4", "d1"], "candidate": ["d1", "d9"]}' | interleaf interleave --key user-7""",
         lists.interleave_options,
         lists.run_interleave,
     ),
     Verb(
         "credit",
-        "whom clicks on a list prefer; the list as JSON on standard input",
+        "say which ranker the clicks on a list prefer; reads the list as JSON from standard input",
         """echo '{"rankings": {"A": ["a", "b"], "B": ["b", "a"]}, "documents": ["b", "a"], "teams": [1, 0]}'"""
         " | interleaf credit --clicks 1",
         lists.credit_options,
@@ -91,42 +98,48 @@ VERBS = (
     ),
     Verb(
         "audit",
-        "properties of methods: proved, or the smallest counterexample",
+        "prove the properties of a method, or show the smallest counterexample",
         "interleaf audit 'team_draft(fill=owned)'",
         lists.audit_options,
         lists.run_audit,
     ),
+)
+
+_STUDIES = (
     Verb(
         "simulate",
-        "a simulated study on a learning-to-rank file, or on synthetic data; can write a log",
+        "simulate a comparison on a learning-to-rank file or on synthetic data, or write a simulated log",
         "interleaf simulate --rankers 1 5 9 --method pairwise_preference --impressions 2000 --runs 5",
         studies.simulate_options,
         studies.run_simulate,
     ),
     Verb(
         "reproduce",
-        "a published study, our numbers beside the published ones",
+        "run a published study again, and print our numbers beside the published ones",
         "interleaf reproduce fidelity --scale quick",
         studies.reproduce_options,
         studies.run_reproduce,
     ),
+)
+
+_LOGS = (
     Verb(
         "analyze",
-        "a log to a verdict",
+        "analyze a log: which ranker people prefer, with intervals and health checks",
         "interleaf simulate --impressions 5000 --log world.parquet && interleaf analyze world.parquet --by device",
         logs.analyze_options,
         logs.run_analyze,
     ),
     Verb(
         "plan",
-        "how many units an experiment needs, from a pilot log or from numbers",
+        "compute how many units an experiment needs, from a pilot log or from numbers",
         "interleaf plan --effect 0.02 --impressions-per-unit 3 --correlation 0.1",
         logs.plan_options,
         logs.run_plan,
     ),
     Verb(
         "learn",
-        "what a click is worth, from experiments whose better ranker is known",
+        "learn what a click is worth, from experiments whose better ranker is known",
         "interleaf simulate --clicks informational --rankers 1 9 --impressions 5000 --log world.parquet "
         "&& interleaf learn world.parquet --out credit.json",
         learn.learn_options,
@@ -134,7 +147,7 @@ VERBS = (
     ),
     Verb(
         "caption",
-        "whether captions explain what people prefer",
+        "test whether captions explain a preference",
         "interleaf simulate --rankers 10 9 --clicks realistic --captions 1.5 --captions-lean 1 --impressions 5000 "
         "--log world.parquet && interleaf caption world.parquet",
         caption.caption_options,
@@ -142,7 +155,7 @@ VERBS = (
     ),
     Verb(
         "reuse",
-        "what an old log says of new rankers that it never showed",
+        "estimate from an old log how new rankers would compare",
         "interleaf simulate --rankers 1 5 9 --method probabilistic --impressions 5000 --rankings --log old.parquet "
         "&& interleaf reuse old.parquet --rankings A C",
         reuse.reuse_options,
@@ -150,7 +163,7 @@ VERBS = (
     ),
     Verb(
         "import",
-        "a log of another system, such as UBI, Solr or OpenSearch, as one of ours",
+        "convert a log of another system, such as UBI, Solr or OpenSearch, to an interleaf log",
         "interleaf simulate --impressions 500 --log world.parquet "
         "&& interleaf export ubi world.parquet --out ubi.ndjson "
         "&& interleaf import ubi ubi.ndjson --out back.parquet",
@@ -159,38 +172,60 @@ VERBS = (
     ),
     Verb(
         "export",
-        "a log for other systems: UBI, TREC runs, Parquet, JSON lines",
+        "convert an interleaf log to UBI, TREC runs, Parquet or JSON lines",
         "interleaf simulate --impressions 500 --log world.parquet "
         "&& interleaf export ubi world.parquet --out ubi.ndjson",
         transfer.export_options,
         transfer.run_export,
     ),
+)
+
+_LIVE = (
     Verb(
         "serve",
-        "the live service: lists and events over HTTP, and the dashboard",
+        "run the live service: lists and events over HTTP, and the dashboard",
         "interleaf serve --store interleaf.sqlite --port 8080",
         serve.serve_options,
         serve.run_serve,
     ),
     Verb(
         "keys",
-        "keys of the live service: make, list, revoke",
+        "create, list or revoke API keys of the live service",
         "interleaf keys add ingest --label 'search page'",
         serve.keys_options,
         serve.run_keys,
     ),
     Verb(
         "store",
-        "the store of the live service: back it up, rotate its unit secret, delete a unit",
+        "back up the store of the live service, rotate its unit secret, or delete a unit",
         "interleaf keys add admin --store live.sqlite && interleaf store backup copy.sqlite --store live.sqlite",
         store.store_options,
         store.run_store,
     ),
     Verb(
         "demo",
-        "the whole thing on this machine: a search engine, people, the live dashboard",
+        "run a demo on this machine: a search engine, simulated people, the live dashboard",
         "interleaf demo --until-decided",
         demo.demo_options,
         demo.run_demo,
     ),
 )
+
+_SHELL = (
+    Verb(
+        "completion",
+        "print a completion script for bash, zsh or fish",
+        "interleaf completion bash > interleaf.bash",
+        completion.completion_options,
+        _complete,
+    ),
+)
+
+GROUPS = {
+    "Lists and methods": _LISTS,
+    "Simulations and studies": _STUDIES,
+    "Logs": _LOGS,
+    "Live service": _LIVE,
+    "Shell": _SHELL,
+}
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)

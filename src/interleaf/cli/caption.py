@@ -16,16 +16,22 @@ def caption_options(made: argparse.ArgumentParser) -> None:
     )
     log_options(made)
     engine_options(made)
-    made.add_argument("--tune", default="best", help="thresholds of features: best fit, quartiles, or none")
-    made.add_argument("--held-out", type=float, default=0.3, metavar="SHARE", help="of units, to test the models on")
     made.add_argument(
-        "--weights", default="probability", help="what the verdict rests on: probability, or odds, as in the paper"
+        "--tune", default="best", help="how thresholds of features are chosen: best (best fit), quartiles or none"
     )
-    made.add_argument("--navigational", metavar="ATTRIBUTE=VALUE", help="flags enhanced navigational pages")
-    made.add_argument("--page", metavar="IMPRESSION", help="explain this page: what each caption adds")
-    made.add_argument("--model", metavar="FILE", help="use a model that --save wrote, instead of learning one")
-    made.add_argument("--save", metavar="FILE", help="keep the model (JSON)")
-    made.add_argument("--confidence", type=float, default=0.95)
+    made.add_argument(
+        "--held-out", type=float, default=0.3, metavar="SHARE", help="the share of units to test the models on"
+    )
+    made.add_argument(
+        "--weights", default="probability", help="what clicks are weighted by: probability, or odds as in the paper"
+    )
+    made.add_argument(
+        "--navigational", metavar="ATTRIBUTE=VALUE", help="the attribute that marks enhanced navigational pages"
+    )
+    made.add_argument("--page", metavar="IMPRESSION", help="explain one page: what each caption adds")
+    made.add_argument("--model", metavar="FILE", help="use this model, written by --save, instead of learning one")
+    made.add_argument("--save", metavar="FILE", help="save the model (JSON)")
+    made.add_argument("--confidence", type=float, default=0.95, help="the confidence of intervals")
     made.add_argument("--markdown", metavar="FILE", help="write the findings as Markdown")
     made.add_argument("--chart", metavar="FILE", help="draw the weights (.svg)")
     made.add_argument("--json", action="store_true", help="print JSON")

@@ -10,13 +10,17 @@ from interleaf.demo.rankers import RANKERS
 
 def demo_options(made: argparse.ArgumentParser) -> None:
     """Who searches, whom they compare, and where."""
-    made.add_argument("--people", type=int, default=1000, help="how many simulated people search; 0: only you")
-    made.add_argument("--until-decided", action="store_true", help="end with the report as soon as there is a verdict")
+    made.add_argument("--people", type=int, default=1000, help="number of simulated people; 0: only you")
+    made.add_argument(
+        "--until-decided", action="store_true", help="print the report and end as soon as there is a verdict"
+    )
     known = ", ".join(RANKERS)
-    made.add_argument("--rankers", nargs="+", default=["equal", "exact"], help=f"the control first; known are {known}")
-    made.add_argument("--seed", type=int, default=1, help="another seed, other people")
-    made.add_argument("--port", type=int, default=0, help="of the service; any that is free if left out")
-    made.add_argument("--store", metavar="PATH", help="keep what happens there; a temporary file if left out")
+    made.add_argument(
+        "--rankers", nargs="+", default=["equal", "exact"], help=f"the rankers to compare, the control first: {known}"
+    )
+    made.add_argument("--seed", type=int, default=1, help="the random seed of the people")
+    made.add_argument("--port", type=int, default=0, help="the port of the service; 0: any free port")
+    made.add_argument("--store", metavar="PATH", help="the store of the service; a temporary file if left out")
 
 
 def run_demo(options: argparse.Namespace) -> int:

@@ -11,7 +11,9 @@ from interleaf.errors import DataError
 
 def learn_options(made: argparse.ArgumentParser) -> None:
     """Which logs, who is better in them, how to learn, and where to put it."""
-    made.add_argument("log", nargs="+", metavar="LOG", help="logs of experiments of two rankers; or kept sums (.sums)")
+    made.add_argument(
+        "log", nargs="+", metavar="LOG", help="logs of experiments with two rankers, or saved sums (.sums)"
+    )
     log_options(made)
     engine_options(made)
     made.add_argument(
@@ -19,20 +21,35 @@ def learn_options(made: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="EXPERIMENT=RANKER",
-        help="who is known to be better; where left out, equal credit decides, or the experiment is left out",
+        help="the ranker known to be better; without it, equal credit decides or the experiment is skipped",
     )
-    made.add_argument("--features", nargs="+", metavar="NAME", help="features of clicks; C12's if left out")
+    made.add_argument(
+        "--features", nargs="+", metavar="NAME", help="features of clicks; those of the paper (C12) if left out"
+    )
     made.add_argument("--captions", metavar="FILE", help="a caption model: its click weight becomes a feature")
-    made.add_argument("--ridge", type=float, help="cross-validated over experiments if left out")
-    made.add_argument("--ridge-on", nargs="+", metavar="NAME", help="features with a ridge; all but click if left out")
-    made.add_argument("--examples", default="pooled", help="pooled: all experiments as one; each: every one alike")
-    made.add_argument("--group", metavar="TEXT", help="leave out together what is named alike up to TEXT, such as /")
-    made.add_argument("--folds", type=int, default=16, help="of users, to score its own experiments honestly; 0: none")
-    made.add_argument("--confidence", type=float, default=0.95)
+    made.add_argument(
+        "--ridge", type=float, help="the ridge penalty; chosen by cross-validation over experiments if left out"
+    )
+    made.add_argument(
+        "--ridge-on", nargs="+", metavar="NAME", help="features with a ridge penalty; all but click if left out"
+    )
+    made.add_argument(
+        "--examples", default="pooled", help="pooled: all experiments as one; each: every experiment counts the same"
+    )
+    made.add_argument(
+        "--group", metavar="TEXT", help="leave out experiments together whose names agree up to TEXT, such as /"
+    )
+    made.add_argument(
+        "--folds",
+        type=int,
+        default=16,
+        help="number of folds of users, to score the same experiments without overfitting; 0: none",
+    )
+    made.add_argument("--confidence", type=float, default=0.95, help="the confidence of intervals")
     made.add_argument("--out", metavar="FILE", help="write the credit (JSON), for interleaf analyze --credit FILE")
-    made.add_argument("--sums", metavar="FILE", help="keep the sums (.sums): such files add up")
-    made.add_argument("--markdown", metavar="FILE", help="write what was learned as Markdown")
-    made.add_argument("--chart", metavar="FILE", help="draw what typical clicks are worth (.svg)")
+    made.add_argument("--sums", metavar="FILE", help="save the sums (.sums); several such files can be given as logs")
+    made.add_argument("--markdown", metavar="FILE", help="write the result as Markdown")
+    made.add_argument("--chart", metavar="FILE", help="draw the worth of typical clicks (.svg)")
     made.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -86,14 +86,21 @@ def _cell(value: Any) -> str:
 
 def method_options(made: argparse.ArgumentParser) -> None:
     """A method and how many documents it shows."""
-    made.add_argument("--method", default="team_draft", metavar="SPEC", help="such as 'probabilistic(tau=3)'")
+    made.add_argument(
+        "--method", default="team_draft", metavar="SPEC", help="the method, such as 'probabilistic(tau=3)'"
+    )
     made.add_argument("-k", type=int, default=10, help="how many documents to show")
 
 
 def interleave_options(made: argparse.ArgumentParser) -> None:
     """A method, a key."""
     method_options(made)
-    made.add_argument("--key", nargs="+", metavar="PART", help="same key, same list; 'k1:...' is taken as it is")
+    made.add_argument(
+        "--key",
+        nargs="+",
+        metavar="PART",
+        help="the same key gives the same list; a key that was printed ('k1:...') is used as it is",
+    )
     made.add_argument("--rankings", action="store_true", help="print the input rankings, too")
 
 
@@ -108,7 +115,9 @@ def run_interleave(options: argparse.Namespace) -> int:
 
 def credit_options(made: argparse.ArgumentParser) -> None:
     """Clicks and a scheme."""
-    made.add_argument("--clicks", nargs="*", type=int, default=[], metavar="RANK", help="clicked ranks, 1 = top")
+    made.add_argument(
+        "--clicks", nargs="*", type=int, default=[], metavar="RANK", help="the clicked ranks; 1 is the top"
+    )
     made.add_argument("--scheme", help="how clicks become a score; the method's default if left out")
 
 

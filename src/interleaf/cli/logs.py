@@ -12,29 +12,35 @@ from interleaf.errors import DataError
 
 def analyze_options(made: argparse.ArgumentParser) -> None:
     """Which log, how to score it, how to show it."""
-    made.add_argument("log", nargs="+", metavar="LOG", help="Parquet or JSON lines: files, globs, folders; or tallies")
+    made.add_argument(
+        "log", nargs="+", metavar="LOG", help="logs as Parquet or JSON lines (files, globs, folders), or saved tallies"
+    )
     log_options(made)
     tally_options(made)
     engine_options(made)
     made.add_argument("--control", help="the ranker that others are compared with")
-    made.add_argument("--confidence", type=float, default=0.95)
-    made.add_argument("--planned-units", type=int, default=2000, help="where the anytime interval is narrowest")
+    made.add_argument("--confidence", type=float, default=0.95, help="the confidence of intervals")
+    made.add_argument(
+        "--planned-units", type=int, default=2000, help="number of units at which the anytime interval is narrowest"
+    )
     made.add_argument("--look", metavar="K/N", help="this is look K of N planned ones (O'Brien-Fleming); 1/1: one look")
-    made.add_argument("--correction", default="holm", help="for many pairs: holm, or max_t")
-    made.add_argument("--aa", action="store_true", help="nothing should be found: an A/A, plain or relabelled")
+    made.add_argument("--correction", default="holm", help="the correction for many pairs: holm or max_t")
+    made.add_argument(
+        "--aa", action="store_true", help="this is an A/A test, plain or relabelled: no difference is expected"
+    )
     made.add_argument("--holdout", type=float, metavar="SHARE", help="the share of units planned for the holdout")
     made.add_argument("--json", action="store_true", help="print the report as JSON")
     made.add_argument("--markdown", metavar="FILE", help="write the report as Markdown")
     made.add_argument("--html", metavar="FILE", help="write the report as a page with charts, in one file")
-    made.add_argument("--tally", metavar="FILE", help="keep the sums (.tally): such files can be analysed and added up")
+    made.add_argument("--tally", metavar="FILE", help="save the sums (.tally); such files can be analyzed and added up")
     made.add_argument("--strict", action="store_true", help="exit with status 1 if a health check failed")
 
 
 def log_options(
     made: argparse.ArgumentParser,
     method: str = "score by another method than the one that composed the lists",
-    events: tuple[str, str] = ("KIND[=WEIGHT]", "click; or such as click purchase=5"),
-    version: str = "which one; the latest if left out",
+    events: tuple[str, str] = ("KIND[=WEIGHT]", "events that count, such as click purchase=5; click if left out"),
+    version: str = "the version of the experiment; the latest if left out",
 ) -> None:
     """How a log is read, and what counts; some words differ between commands."""
     made.add_argument("--scheme", help="how clicks become a score; the method's default if left out")
@@ -43,24 +49,43 @@ def log_options(
     made.add_argument("--dwell", type=float, metavar="SECONDS", help="count events with at least this dwell time")
     made.add_argument("--first", action="store_true", help="count the first event of an impression only")
     made.add_argument("--window", type=float, metavar="SECONDS", help="count events up to this long after the list")
-    made.add_argument("--experiment", help="which one, where the log holds several")
+    made.add_argument("--experiment", help="the experiment, if the log holds several")
     made.add_argument("--version", type=int, help=version)
-    made.add_argument("--exclude", nargs="+", default=[], metavar="ATTRIBUTE=VALUE", help="leave rows out, and count")
-    made.add_argument("--exclude-units", metavar="FILE", help="leave out units, one a line: internal traffic")
-    made.add_argument("--most-impressions", type=int, metavar="N", help="leave out units with more: crawlers")
+    made.add_argument(
+        "--exclude", nargs="+", default=[], metavar="ATTRIBUTE=VALUE", help="exclude rows, such as device=bot"
+    )
+    made.add_argument(
+        "--exclude-units", metavar="FILE", help="exclude the units in this file, one per line, such as internal traffic"
+    )
+    made.add_argument(
+        "--most-impressions", type=int, metavar="N", help="exclude units with more impressions, such as crawlers"
+    )
 
 
 def tally_options(made: argparse.ArgumentParser) -> None:
     """How a log is scored and split."""
-    made.add_argument("--by", nargs="+", default=[], metavar="ATTRIBUTE", help="split by device, country, ...")
-    made.add_argument("--sessions", type=float, metavar="SECONDS", help="score queries of a unit less apart as one")
-    made.add_argument("--credit", metavar="FILE", help="what a click is worth, as interleaf learn wrote it")
+    made.add_argument(
+        "--by",
+        nargs="+",
+        default=[],
+        metavar="ATTRIBUTE",
+        help="split the report by attributes, such as device country",
+    )
+    made.add_argument(
+        "--sessions",
+        type=float,
+        metavar="SECONDS",
+        help="score queries of a unit as one session if they are less than this apart",
+    )
+    made.add_argument("--credit", metavar="FILE", help="credit per click, written by interleaf learn --out")
 
 
 def engine_options(made: argparse.ArgumentParser) -> None:
     """Where the log is read."""
     made.add_argument(
-        "--engine", choices=("local", "spark"), help="local if left out; spark: Parquet, read by its executors"
+        "--engine",
+        choices=("local", "spark"),
+        help="where the log is read; local if left out; spark reads Parquet on its executors",
     )
 
 
@@ -174,19 +199,27 @@ def write_text(path: str, text: str) -> None:
 
 def plan_options(made: argparse.ArgumentParser) -> None:
     """The effect to find, and what is known of people."""
-    made.add_argument("log", nargs="*", metavar="LOG", help="a pilot log or tallies: how much people differ, from data")
+    made.add_argument(
+        "log", nargs="*", metavar="LOG", help="a pilot log or saved tallies, to measure how much people differ"
+    )
     log_options(made)
     tally_options(made)
     engine_options(made)
     made.add_argument(
-        "--effect", type=float, help="the score to be found, such as 0.02; the one of the log if left out"
+        "--effect", type=float, help="the score to detect, such as 0.02; the score of the log if left out"
     )
-    made.add_argument("--units", type=int, help="instead: what so many units can show")
-    made.add_argument("--power", type=float, default=0.8, help="the chance to find it")
-    made.add_argument("--confidence", type=float, default=0.95)
-    made.add_argument("--variance", type=float, default=0.5, help="without a log: of one impression's score")
-    made.add_argument("--correlation", type=float, default=0.0, help="without a log: between scores of a unit")
-    made.add_argument("--impressions-per-unit", type=float, default=1.0, help="without a log: with an event")
+    made.add_argument("--units", type=int, help="compute instead what this number of units can detect")
+    made.add_argument("--power", type=float, default=0.8, help="the probability to detect the effect")
+    made.add_argument("--confidence", type=float, default=0.95, help="the confidence of intervals")
+    made.add_argument(
+        "--variance", type=float, default=0.5, help="without a log: the variance of the score of an impression"
+    )
+    made.add_argument(
+        "--correlation", type=float, default=0.0, help="without a log: the correlation between scores of a unit"
+    )
+    made.add_argument(
+        "--impressions-per-unit", type=float, default=1.0, help="without a log: impressions with an event, per unit"
+    )
     made.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -12,26 +12,28 @@ from interleaf.errors import DataError
 
 def reuse_options(made: argparse.ArgumentParser) -> None:
     """Which log, which new rankings, how to show it."""
-    made.add_argument("log", nargs="+", metavar="LOG", help="logs whose lists were drawn, with queries and documents")
+    made.add_argument(
+        "log", nargs="+", metavar="LOG", help="logs whose lists were drawn at random, with queries and documents"
+    )
     made.add_argument(
         "--rankings",
         nargs="+",
         required=True,
         metavar="NAME=FILE",
-        help="new rankers, as TREC runs or lines of query, document, score; a NAME alone is a ranker of the log",
+        help="new rankers, as TREC runs or lines of query, document, score; a NAME alone is a ranker in the log",
     )
     log_options(
         made,
-        method="what new rankers would be compared by; the method of most old lists if left out",
-        events=("KIND", "kinds of events that count, all alike: click, if left out"),
+        method="the method to compare the new rankers by; the method of most old lists if left out",
+        events=("KIND", "kinds of events that count, all with the same weight; click if left out"),
         version="which one; all of them if left out",
     )
     engine_options(made)
     made.add_argument(
-        "--clip", type=float, default=10.0, metavar="W", help="the bound of the clipped estimate's weights"
+        "--clip", type=float, default=10.0, metavar="W", help="the largest weight of the clipped estimate"
     )
-    made.add_argument("--confidence", type=float, default=0.95)
-    made.add_argument("--seed", type=int, default=0, help="draws the new rankers' lists")
+    made.add_argument("--confidence", type=float, default=0.95, help="the confidence of intervals")
+    made.add_argument("--seed", type=int, default=0, help="the random seed of the new rankers' lists")
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument("--markdown", metavar="FILE", help="write the answer as Markdown")
     made.add_argument("--chart", metavar="FILE", help="draw the estimates (.svg)")

@@ -27,33 +27,49 @@ def store_option(parser: argparse.ArgumentParser) -> None:
         "--store",
         default=default,
         metavar="PATH or postgresql://...",
-        help=f"where everything is kept (default: $INTERLEAF_STORE, else {STORE})",
+        help=f"the store (default: $INTERLEAF_STORE, else {STORE})",
     )
 
 
 def serve_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf serve`."""
     store_option(parser)
-    parser.add_argument("--host", default="127.0.0.1", help="address; others than this machine's need keys")
-    parser.add_argument("--port", type=int, default=8080, help="default: %(default)s")
-    parser.add_argument("--workers", type=int, default=1, help="processes; several share a PostgreSQL (%(default)s)")
-    parser.add_argument("--unit-secret-file", type=Path, help="store units as hashes keyed with what this file holds")
     parser.add_argument(
-        "--queries", choices=("keep", "hash", "drop"), default="keep", help="what is stored of query texts"
+        "--host", default="127.0.0.1", help="the address to listen on; other than loopback addresses need keys"
     )
-    parser.add_argument("--retention-days", type=float, help="delete rows of closed impressions after so many days")
-    parser.add_argument("--max-connections", type=int, default=2000, help="open at once, of one worker (%(default)s)")
+    parser.add_argument("--port", type=int, default=8080, help="the port to listen on")
+    parser.add_argument(
+        "--workers", type=int, default=1, help="number of worker processes; more than one needs PostgreSQL"
+    )
+    parser.add_argument(
+        "--unit-secret-file", type=Path, help="store user ids as hashes, keyed with the secret in this file"
+    )
+    parser.add_argument(
+        "--queries",
+        choices=("keep", "hash", "drop"),
+        default="keep",
+        help="whether query texts are stored as they are, hashed or not at all",
+    )
+    parser.add_argument(
+        "--retention-days", type=float, help="delete the rows of closed impressions after this number of days"
+    )
+    parser.add_argument(
+        "--most-requests", type=float, default=10_000, help="rate limit of one key, in requests per second"
+    )
+    parser.add_argument("--max-connections", type=int, default=2000, help="maximum open connections of one worker")
     parser.add_argument(
         "--trusted-proxies",
         nargs="+",
         metavar="ADDRESS",
         default=["127.0.0.1", "::1"],
-        help="addresses or networks of proxies whose X-Forwarded-For names the client (%(default)s)",
+        help="addresses or networks of proxies whose X-Forwarded-For names the client",
     )
     parser.add_argument(
-        "--max-browser-requests", type=float, default=50, help="a second, of one address without a key (%(default)s)"
+        "--max-browser-requests",
+        type=float,
+        default=50,
+        help="rate limit of one address without a key, in requests per second",
     )
-    parser.add_argument("--most-requests", type=float, default=10_000, help="a second, of one key (%(default)s)")
 
 
 def run_serve(options: argparse.Namespace) -> int:
@@ -109,20 +125,20 @@ def open_store(address: str, create: bool = False) -> SqlStore:
 def keys_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf keys`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    add = actions.add_parser("add", help="make a key and print its secret, this once")
-    add.add_argument("role", choices=("ingest", "read", "admin"))
-    add.add_argument("--label", default="", help="what it is for")
+    add = actions.add_parser("add", help="create a key and print its secret, which is not shown again")
+    add.add_argument("role", choices=("ingest", "read", "admin"), help="what the key allows")
+    add.add_argument("--label", default="", help="what the key is for")
     add.add_argument("--out", type=Path, metavar="FILE", help="write the secret to a new file that only you can read")
-    add.add_argument("--experiment", help="the only experiment that it sees and changes (default: all)")
-    add.add_argument("--days", type=float, help="how long it is valid (default: until it is revoked)")
-    every = actions.add_parser("list", help="all keys, without their secrets")
-    revoke = actions.add_parser("revoke", help="let a key open nothing any more")
-    revoke.add_argument("id", help="as `interleaf keys list` shows it")
+    add.add_argument("--experiment", help="the only experiment that the key can read and change (default: all)")
+    add.add_argument("--days", type=float, help="number of days that the key is valid (default: until it is revoked)")
+    every = actions.add_parser("list", help="list all keys, without their secrets")
+    revoke = actions.add_parser("revoke", help="revoke a key")
+    revoke.add_argument("id", help="the id of the key, as `interleaf keys list` shows it")
     sign_out = actions.add_parser("sign-out", help="end sessions of the dashboard; their keys stay valid")
-    sign_out.add_argument("id", nargs="?", help="of the key whose sessions end; without it, all sessions end")
+    sign_out.add_argument("id", nargs="?", help="the id of the key whose sessions end; all sessions if left out")
     rotate = actions.add_parser("rotate-secret", help="sign the tokens of impressions with a new secret")
     rotate.add_argument(
-        "--grace-hours", type=float, default=24, help="accept tokens of the old secret for so long (%(default)s)"
+        "--grace-hours", type=float, default=24, help="number of hours that tokens of the old secret are still accepted"
     )
     for action in (add, every, revoke, sign_out, rotate):
         store_option(action)

@@ -15,19 +15,35 @@ from interleaf.papers import STUDIES
 def simulate_options(made: argparse.ArgumentParser) -> None:
     """Data, rankers, method, clicks, size."""
     made.add_argument("data", nargs="*", metavar="FILE", help="LETOR or SVMlight text; synthetic queries if left out")
-    made.add_argument("--rankers", nargs="+", type=int, default=[1, 2], metavar="FEATURE", help="features to rank by")
-    method_options(made)
-    made.add_argument("--clicks", default="navigational", metavar="MODEL", help="such as 'informational'")
-    made.add_argument("--scheme", help="how clicks become a score; the method's default if left out")
-    made.add_argument("--impressions", type=int, default=10_000, help="of each run, or of the log")
-    made.add_argument("--runs", type=int, default=25)
-    made.add_argument("--seed", type=int, default=1)
-    made.add_argument("--log", metavar="FILE", help="write a log of people (.parquet, .jsonl) instead of runs")
-    made.add_argument("--rankings", action="store_true", help="with --log: log the input rankings, too")
-    made.add_argument("--taste", type=float, default=0.0, help="with --log: how far people lean to the first ranker")
-    made.add_argument("--captions", type=float, help="with --log: write captions, which attract people so much (or 0)")
     made.add_argument(
-        "--captions-lean", type=float, default=0.0, help="with --captions: attractive ones are the first ranker's, 1"
+        "--rankers",
+        nargs="+",
+        type=int,
+        default=[1, 2],
+        metavar="FEATURE",
+        help="a ranker for each feature: the number of the feature to rank by",
+    )
+    method_options(made)
+    made.add_argument(
+        "--clicks", default="navigational", metavar="MODEL", help="the click model, such as informational"
+    )
+    made.add_argument("--scheme", help="how clicks become a score; the method's default if left out")
+    made.add_argument(
+        "--impressions", type=int, default=10_000, help="number of impressions of each run, or of the log"
+    )
+    made.add_argument("--runs", type=int, default=25, help="number of simulated runs")
+    made.add_argument("--seed", type=int, default=1, help="the random seed")
+    made.add_argument("--log", metavar="FILE", help="write a log of simulated people (.parquet, .jsonl) instead")
+    made.add_argument("--rankings", action="store_true", help="with --log: log the input rankings, too")
+    made.add_argument("--taste", type=float, default=0.0, help="with --log: how much people prefer the first ranker")
+    made.add_argument(
+        "--captions", type=float, help="with --log: write captions, and how much they attract people; 0: not at all"
+    )
+    made.add_argument(
+        "--captions-lean",
+        type=float,
+        default=0.0,
+        help="with --captions: 1 if the attractive captions are the first ranker's",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
 
@@ -71,10 +87,10 @@ def run_simulate(options: argparse.Namespace) -> int:
 
 def reproduce_options(made: argparse.ArgumentParser) -> None:
     """Which study, on what, how large."""
-    made.add_argument("study", metavar="STUDY", help=", ".join(STUDIES))
+    made.add_argument("study", metavar="STUDY", help=f"the study: {', '.join(STUDIES)}")
     made.add_argument("--data", metavar="DIR", help="a learning-to-rank set; synthetic queries if left out")
-    made.add_argument("--scale", default="quick", help="quick, or paper: as much as was published")
-    made.add_argument("--seed", type=int, default=1)
+    made.add_argument("--scale", default="quick", help="quick, or paper for the published size")
+    made.add_argument("--seed", type=int, default=1, help="the random seed")
     made.add_argument("--out", metavar="DIR", help="write tables (CSV, Markdown) and charts (PNG, SVG) there")
     made.add_argument("--fresh", action="store_true", help="do not continue an interrupted run; start anew")
 

@@ -19,21 +19,34 @@ def import_options(made: argparse.ArgumentParser) -> None:
     """From which format, and what its files cannot tell."""
     made.add_argument("format", choices=list(IMPORTS), metavar="FORMAT", help=_formats(IMPORTS))
     made.add_argument(
-        "source", nargs="+", metavar="FILE", help="files, globs, folders; trec, letor: NAME=FILE a ranker"
+        "source",
+        nargs="+",
+        metavar="FILE",
+        help="files, globs or folders; for trec and letor NAME=FILE for each ranker",
     )
     made.add_argument(
         "--out", metavar="FILE", help=f"the log: .parquet, .jsonl or .jsonl.gz; a new {DEFAULT_OUT} if left out"
     )
-    made.add_argument("--experiment", default="imported", help="the name of lists that say none")
-    made.add_argument("--method", help="how lists with owners were composed, or are to be (trec, letor)")
-    made.add_argument("--unit", choices=["user", "client", "session"], help="who repeats; the best known if left out")
-    made.add_argument("--ordinals", type=int, choices=[0, 1], help="where positions start; guessed if left out")
-    made.add_argument("--id-field", default="id", metavar="FIELD", help="solr: the unique key of documents")
-    made.add_argument("--time-unit", type=float, default=1e-3, metavar="SECONDS", help="yandex: what a time counts")
-    made.add_argument("--judged", metavar="FILE", help="letor: the learning-to-rank file that scores are of")
-    made.add_argument("-k", type=int, default=10, help="trec, letor: how many documents a list shows")
-    made.add_argument("--seed", type=int, default=0, help="trec, letor: draws the lists, and the order of equal scores")
-    made.add_argument("--json", action="store_true", help="print what became of every record as JSON")
+    made.add_argument("--experiment", default="imported", help="the experiment of lists that name none")
+    made.add_argument(
+        "--method", help="the method that composed lists with owners, or that composes them (trec, letor)"
+    )
+    made.add_argument(
+        "--unit", choices=["user", "client", "session"], help="what identifies a unit; the best known if left out"
+    )
+    made.add_argument(
+        "--ordinals", type=int, choices=[0, 1], help="the number of the first position; guessed if left out"
+    )
+    made.add_argument("--id-field", default="id", metavar="FIELD", help="solr: the unique key field of documents")
+    made.add_argument(
+        "--time-unit", type=float, default=1e-3, metavar="SECONDS", help="yandex: the unit of times, in seconds"
+    )
+    made.add_argument("--judged", metavar="FILE", help="letor: the learning-to-rank file of the scores")
+    made.add_argument("-k", type=int, default=10, help="trec, letor: number of documents in a list")
+    made.add_argument(
+        "--seed", type=int, default=0, help="trec, letor: the random seed of lists, and of the order of equal scores"
+    )
+    made.add_argument("--json", action="store_true", help="print counts of all records, used or not, as JSON")
 
 
 def run_import(options: argparse.Namespace) -> int:
@@ -58,7 +71,7 @@ def export_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--out", required=True, metavar="FILE", help="the file to write; trec: a folder")
     made.add_argument("--application", default="interleaf", help="ubi: the name of the application")
     made.add_argument(
-        "--id-field", default="id", metavar="FIELD", help="ubi: the index's field that documents' ids are"
+        "--id-field", default="id", metavar="FIELD", help="ubi: the field of the index that holds document ids"
     )
     made.add_argument("--json", action="store_true", help="print counts as JSON")
 

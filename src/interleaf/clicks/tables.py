@@ -10,7 +10,7 @@ from typing import Any
 from interleaf import spec
 from interleaf.clicks.cascade import Cascade
 from interleaf.clicks.model import numbers
-from interleaf.errors import ClickError, MethodError, listed
+from interleaf.errors import ClickError, MethodError, did_you_mean, listed, suggest
 
 Probabilities = tuple[float | Fraction, ...]
 
@@ -94,15 +94,20 @@ def _parsed(text: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         raise ClickError(f"click table: {error}") from error
     for parameter in changed:
         if parameter not in settings:
-            raise ClickError(f"{name} has no parameter {parameter!r}; a click table knows {listed(settings)}")
+            raise ClickError(
+                f"{name} has no parameter {parameter!r}; a click table knows {suggest(parameter, settings)}"
+            )
     return name, {**settings, **changed}
 
 
 def _row(name: str, grades: int) -> Table:
     rows = [table for table in TABLES if table.name == name]
     if not rows:
-        known = listed(dict.fromkeys(table.name for table in TABLES))
-        raise ClickError(f"there is no click table {name!r}; known are {known}, or build Cascade(click=..., stop=...)")
+        names = list(dict.fromkeys(table.name for table in TABLES))
+        hint = did_you_mean(name, names)
+        raise ClickError(
+            f"there is no click table {name!r}; known are {listed(names)}, or build Cascade(click=..., stop=...){hint}"
+        )
     for table in rows:
         if table.grades in (None, grades):
             return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, suggest
 
 
 @dataclass(frozen=True)
@@ -39,5 +39,5 @@ def ranker_of(name: str) -> Ranker:
     'BM25, all fields alike'
     """
     if name not in RANKERS:
-        raise DataError(f"there is no ranker {name!r}; give {listed(RANKERS)}")
+        raise DataError(f"there is no ranker {name!r}; give {suggest(name, RANKERS)}")
     return RANKERS[name]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from interleaf.chance import Keyed, key_of
-from interleaf.errors import ExperimentError, listed
+from interleaf.errors import ExperimentError, suggest
 from interleaf.experiment.settings import AA, LOSER, RELABELLED, Experiment
 from interleaf.experiment.traffic import OUTSIDE, assign
 from interleaf.interleaving import Drawn, draw
@@ -149,7 +149,9 @@ def _given(experiment: Experiment, request: Request) -> Rankings:
     """A ranking for each ranker, without documents that stand fixed; empty where none came."""
     for name in request.rankings:
         if name not in experiment.rankers:
-            raise ExperimentError("rankings", name, f"there is no such ranker; there are {listed(experiment.rankers)}")
+            raise ExperimentError(
+                "rankings", name, f"there is no such ranker; there are {suggest(name, experiment.rankers)}"
+            )
     found = {name: request.rankings.get(name) or [] for name in experiment.rankers}
     if not request.fixed:
         return found

@@ -24,7 +24,7 @@ from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any
 
-from interleaf.errors import SchemeError, listed
+from interleaf.errors import SchemeError, suggest
 from interleaf.spec import Parameter, Value
 
 FORMS = ("binary", "click", "normalized")
@@ -158,5 +158,5 @@ class Chosen:
             form, _, variant = name.partition("_")
             known = form in FORMS and variant in VARIANTS
             problem = f"{self.method.name} does not offer scheme {name!r}" if known else f"unknown scheme {name!r}"
-            raise SchemeError(f"{problem}; {self.method.name} offers {listed(offered)}")
+            raise SchemeError(f"{problem}; {self.method.name} offers {suggest(name, offered)}")
         return scheme_of(name or offered[0])

@@ -9,7 +9,7 @@ import numpy as np
 
 from interleaf.chance import Chance
 from interleaf.compiled import given_at, kernel, seat
-from interleaf.errors import MethodError, listed
+from interleaf.errors import MethodError, suggest
 from interleaf.methods.arrays import Array, Given, Lengths
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def prepare(
 ) -> Settings:
     name = parameters["ranker"]
     if name is not None and name not in problem.rankers:
-        raise MethodError(f"single: no ranker is named {name!r}; there are {listed(problem.rankers)}")
+        raise MethodError(f"single: no ranker is named {name!r}; there are {suggest(name, problem.rankers)}")
     return Settings(0 if name is None else problem.rankers.index(name))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from interleaf import spec
-from interleaf.errors import MethodError, listed
+from interleaf.errors import MethodError, suggest
 from interleaf.methods.method import DRAFTED as DRAFTED
 from interleaf.methods.method import FORMS as FORMS
 from interleaf.methods.method import INDEPENDENT as INDEPENDENT
@@ -37,10 +37,10 @@ def resolve(text: str | Chosen) -> Chosen:
 def _resolve(text: str, method: Method | None) -> Chosen:
     name, given = spec.parse(text)
     if method is None:
-        raise MethodError(f"unknown method {name!r}; known are {listed(METHODS)}")
+        raise MethodError(f"unknown method {name!r}; known are {suggest(name, METHODS)}")
     names = [parameter.name for parameter in method.parameters]
     for unknown in given.keys() - set(names):
-        raise MethodError(f"{name} has no parameter {unknown!r}; it has {listed(names)}")
+        raise MethodError(f"{name} has no parameter {unknown!r}; it has {suggest(unknown, names)}")
     values = {p.name: p.check(given[p.name], name) if p.name in given else p.default for p in method.parameters}
     return Chosen(method, values, spec.render(name, values, method.parameters))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, listed, suggest
 from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.study import Progress, Study
 
@@ -42,6 +42,6 @@ def reproduce(
 def check_study(name: str, scale: str) -> None:
     """Refuse a study or a scale that does not exist."""
     if name not in STUDIES:
-        raise DataError(f"unknown study {name!r}; known are {listed(STUDIES)}")
+        raise DataError(f"unknown study {name!r}; known are {suggest(name, STUDIES)}")
     if scale not in SCALES:
         raise DataError(f"unknown scale {scale!r}; give {listed(SCALES)}")

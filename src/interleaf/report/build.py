@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from interleaf.engines.book import OTHER
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, suggest
 from interleaf.methods.table import DRAFTED, resolve
 from interleaf.refine.learn.learned import CROSS_FITTED, LEARNED
 from interleaf.report.arms import arms, baseline
@@ -70,10 +70,12 @@ def report(tally: Tally, settings: Settings) -> Report:
 
 def _check(tally: Tally, settings: Settings) -> None:
     if settings.control is not None and settings.control not in tally.about.rankers:
-        known = listed(tally.about.rankers)
+        known = suggest(settings.control, tally.about.rankers)
         raise DataError(f"there is no ranker {settings.control!r} to be the control; there are {known}")
     if settings.correction not in (HOLM, MAX_T):
-        raise DataError(f"unknown correction {settings.correction!r}; known are {listed((HOLM, MAX_T))}")
+        raise DataError(
+            f"unknown correction {settings.correction!r}; known are {suggest(settings.correction, (HOLM, MAX_T))}"
+        )
     if not 0.5 <= settings.confidence < 1:
         raise DataError(f"confidence is {settings.confidence!r}; give a share from 0.5 to below 1, such as 0.95")
     if settings.look is not None and not 1 <= settings.look[0] <= settings.look[1] <= MAX_LOOKS:
