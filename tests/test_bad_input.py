@@ -65,7 +65,7 @@ RANKINGS: dict[str, Case] = {
     "a ranking without order": (lambda: interleave([["a"], {"b", "c"}]), RankingError, ["'B'", "sequence"]),  # type: ignore[list-item]
     "an unhashable document": (lambda: interleave([["a"], [["b"]]]), RankingError, ["'B'", "hashable", "strings"]),  # type: ignore[list-item]
     "nothing to show": (lambda: interleave([[], []]), RankingError, ["every ranking is empty", "at least one"]),
-    "a ranker's name": (lambda: interleave({1: ["a"], "b": ["c"]}), RankingError, ["name is a string", "1"]),  # type: ignore[dict-item]
+    "a ranker's name": (lambda: interleave({1: ["a"], "b": ["c"]}), RankingError, ["name is a text", "1"]),  # type: ignore[dict-item]
     "k of zero": (lambda: interleave(TWO, k=0), RankingError, ["k is 0", "at least 1"]),
     "k below zero": (lambda: interleave(TWO, k=-3), RankingError, ["k is -3", "at least 1"]),
     "k of a half": (lambda: interleave(TWO, k=2.5), RankingError, ["k is 2.5", "whole number"]),  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice, repeat, zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,6 +56,7 @@ class Problem:
             places.append(ranks)
         if not any(checked):
             raise RankingError("every ranking is empty; at least one must hold a document")
+        _check_kinds(rankers, checked)
         return cls(rankers, tuple(checked), tuple(places))
 
     @property
@@ -112,6 +113,57 @@ class Problem:
         return Impression(self.ranks_of(documents), owners, lengths, self.union, choices)
 
 
+def text_id(document: object) -> str | None:
+    """A document id as logs and services hold it: a text as it is, a whole number as text, and None for all else.
+
+    >>> text_id("d4"), text_id(7), text_id((7, "red"))
+    ('d4', '7', None)
+    """
+    if isinstance(document, str):
+        return str(document)
+    is_number = isinstance(document, (int, np.integer)) and not isinstance(document, bool)
+    return str(document) if is_number else None
+
+
+def text_ids(ranker: str, documents: Sequence[object]) -> list[str]:
+    """The ids of a ranking as texts."""
+    if set(map(type, documents)) <= {str}:
+        return list(documents)  # type: ignore[arg-type]  # they are texts
+    texts = [text_id(document) for document in documents]
+    for rank, (document, text) in enumerate(zip(documents, texts, strict=True), 1):
+        if text is None:
+            raise RankingError(
+                f"ranking {ranker!r} holds {document!r:.100} at rank {rank}, of type {type(document).__name__}; "
+                "a document id is a text or a whole number, as logs keep it: give one, such as 'product-7-red'"
+            )
+    return texts  # type: ignore[return-value]  # none of them is None
+
+
+def text_rankings(rankings: Mapping[str, Sequence[object] | None]) -> dict[str, list[str] | None]:
+    """Rankings with their ids as texts; None stands for one that is missing."""
+    if not isinstance(rankings, Mapping):
+        raise RankingError(f"rankings are a mapping from ranker to ranking, not {rankings!r:.100}")
+    return {
+        ranker: None if ranking is None else text_ids(ranker, _documents(ranker, ranking))
+        for ranker, ranking in rankings.items()
+    }
+
+
+def _check_kinds(rankers: Sequence[str], rankings: Sequence[tuple[Document, ...]]) -> None:
+    """Ids are texts or whole numbers, and a log, which keeps both as texts, can tell them apart."""
+    kinds = {kind for documents in rankings for kind in set(map(type, documents))}
+    if kinds <= {str} or kinds <= {int}:
+        return
+    texts: dict[str, Document] = {}
+    for ranker, documents in zip(rankers, rankings, strict=True):
+        for document, text in zip(documents, text_ids(ranker, documents), strict=True):
+            if texts.setdefault(text, document) != document:
+                raise RankingError(
+                    f"rankings hold both {document!r} and {texts[text]!r}, which are one document in a log; "
+                    "give all ids as texts, or all as numbers"
+                )
+
+
 def check_k(k: int) -> int:
     """How many documents to show, as a whole number from 1 up."""
     if type(k) is int and k > 0:
@@ -143,13 +195,13 @@ def check_rankers(rankers: tuple[str, ...], chosen: Chosen) -> None:
         wanted = f"exactly {fewest}" if fewest == most else f"{fewest} to {most}"
         raise RankingError(f"{chosen} compares {wanted} rankers, not {len(rankers)}: {rankers!r}")
     for ranker in rankers:
-        if not isinstance(ranker, str):
-            raise RankingError(f"a ranker's name is a string, not {ranker!r}")
+        if not isinstance(ranker, str) or not ranker:
+            raise RankingError(f"a ranker's name is a text that is not empty, not {ranker!r}")
     if len(set(rankers)) < len(rankers):
         raise RankingError(f"two rankers share a name: {rankers!r}; give each its own")
 
 
-def _documents(ranker: str, ranking: Sequence[Document]) -> tuple[Document, ...]:
+def _documents(ranker: str, ranking: Sequence[Any]) -> tuple[Any, ...]:
     if type(ranking) is list or type(ranking) is tuple:  # as they nearly always are: the checks below take longer
         return tuple(ranking)
     if isinstance(ranking, (str, bytes)):

@@ -24,11 +24,12 @@ from interleaf.client.connections import AwayError, Connections, Reply
 from interleaf.client.courier import EVENTS, KEYLESS, LISTED, MOST_EVENTS, TAKEN, Courier
 from interleaf.client.known import KnownExperiments, compose
 from interleaf.client.spool import FolderSpool, MemorySpool, Spool
-from interleaf.client.visitors import Visitors
+from interleaf.client.visitors import Visitors, whole
 from interleaf.errors import ClientError, ExperimentError
 from interleaf.experiment import Request, limits
+from interleaf.problem import text_id, text_rankings
 
-Rankings = Mapping[str, Sequence[str] | None]
+Rankings = Mapping[str, Sequence[str | int] | None]
 # What comes from visitors, or from the texts of documents: a refusal of these serves the control, and raises nothing.
 FROM_VISITORS = {"unit", "query", "session", "k", "page", "attributes", "captions", "impression", "user_agent"}
 log = logging.getLogger("interleaf.client")
@@ -86,20 +87,22 @@ class Client:
         attributes: Mapping[str, str] | None = None,
         captions: Mapping[str, Mapping[str, Any]] | None = None,
         impression: str | None = None,
-        fixed: Mapping[int, str] | None = None,
+        fixed: Mapping[int, str | int] | None = None,
         latency: Mapping[str, float] | None = None,
         user_agent: str | None = None,
     ) -> Answer:
         """The list to show for rankings of one query; None stands for a ranking that failed or came too late.
 
         A further `page` names the impression of the first. `fixed` are documents at given ranks, owned by nobody.
+        Document ids are texts or whole numbers; the answer has them as texts.
         """
         self._check_open()
         visitors = self._visitors
         name = visitors.id("impression", impression) or secrets.token_hex(16)
         unit, query = visitors.id("unit", unit), visitors.text("query", query, limits.MAX_QUERY)
         k, page = visitors.k(k), visitors.page(page)
-        request = Request(name, unit, query, rankings, k, page, fixed or {})
+        texts, places = text_rankings(rankings), _fixed(fixed or {})
+        request = Request(name, unit, query, texts, k, page, places)
         optional = {
             "unit": unit,
             "query": query,
@@ -107,11 +110,11 @@ class Client:
             "k": k,
             "attributes": visitors.attributes(attributes),
             "captions": captions,
-            "fixed": fixed,
+            "fixed": places or None,
             "latency": latency,
             "user_agent": visitors.text("user_agent", user_agent, limits.MAX_USER_AGENT),
         }
-        body = {"impression": name, "rankings": rankings, "page": page}
+        body: dict[str, Any] = {"impression": name, "rankings": texts, "page": page}
         body |= {field: value for field, value in optional.items() if value is not None}
         if self._known.want(experiment):
             self._courier.wake(soon=True)
@@ -292,6 +295,18 @@ def _forget_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
+
+
+def _fixed(fixed: Mapping[int, str | int]) -> dict[int, str]:
+    """Documents by rank, with ids as texts."""
+    places = dict[int, str]()
+    for rank, document in fixed.items():
+        place, text = whole(rank), text_id(document)
+        if place is None or not 1 <= place <= limits.MAX_FIXED or not text:
+            problem = f"give a rank from 1 to {limits.MAX_FIXED}, and the id of a document as text or whole number"
+            raise ClientError(f"fixed holds {document!r:.100} at rank {rank!r:.100}; {problem}")
+        places[place] = text
+    return places
 
 
 def _is_unlogged(event: Mapping[str, Any]) -> bool:

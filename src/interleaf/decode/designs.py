@@ -47,7 +47,7 @@ def designs(batch: pa.RecordBatch) -> Iterator[tuple[Design | None, Array]]:
 
 
 def _design(values: list[Any]) -> Design | None:
-    if any(value is None for value in values) or not values[-1] or len(set(values[-1])) < len(values[-1]):
+    if None in values or not values[-1] or not all(values[-1]) or len(set(values[-1])) < len(values[-1]):
         return None
     return Design(*values)
 

@@ -9,5 +9,6 @@ MAX_ATTRIBUTES = 50
 MAX_PAGE = 50
 MAX_K = 200
 MAX_RANK = 10_000
+MAX_FIXED = 1000  # rank of a document that stands fixed
 MAX_DWELL = 1e7  # seconds
 MAX_VALUE = 1e12  # of an event, above and below 0

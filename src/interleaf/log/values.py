@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import schema
+from interleaf.problem import text_id
 
 Check = Callable[[Any], Any]  # a value in its prepared form, or a ValueError that says what is wrong with it
 
@@ -137,8 +138,8 @@ def _text(value: Any) -> str:
 
 
 def _document(value: Any) -> str:
-    is_number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return str(value) if is_number else _text(value)
+    text = text_id(value)
+    return _text(value) if text is None else text
 
 
 def _flag(value: Any) -> bool:

@@ -31,8 +31,8 @@ from interleaf.store.unit_secrets import hash_unit
 NO_TOKEN = (None, "", "None", "null", "undefined")  # as template engines write that there is none
 AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours
 LATE = 300 * SECOND  # how long events may follow an impression that itself came late
-_decode_interleave = msgspec.json.Decoder(messages.Interleave).decode
-_decode_events = msgspec.json.Decoder(messages.Events).decode
+_decode_interleave = messages.decoder(messages.Interleave)
+_decode_events = messages.decoder(messages.Events)
 
 
 async def interleave(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:

@@ -2,24 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from interleaf.experiment import limits
+from interleaf.problem import text_id
 
 MOST_EVENTS, MOST_DOCUMENTS = 1000, 1000
-Id = Annotated[
-    str, Meta(min_length=1, max_length=limits.MAX_DOCUMENT, description=f"1 to {limits.MAX_DOCUMENT} characters")
-]
-Name = Annotated[str, Meta(min_length=1, max_length=limits.MAX_NAME, description=f"1 to {limits.MAX_NAME} characters")]
+_LENGTH = "1 to {} characters; a whole number is taken as its text"
+Id = Annotated[str, Meta(min_length=1, max_length=limits.MAX_DOCUMENT, description=_LENGTH.format(limits.MAX_DOCUMENT))]
+Name = Annotated[str, Meta(min_length=1, max_length=limits.MAX_NAME, description=_LENGTH.format(limits.MAX_NAME))]
 Label = Annotated[str, Meta(min_length=1, max_length=limits.MAX_LABEL)]
 Query = Annotated[str, Meta(max_length=limits.MAX_QUERY)]
 Long = Annotated[str, Meta(max_length=20_000)]
 Ranking = Annotated[list[Id], Meta(max_length=MOST_DOCUMENTS, description="document ids, best first, each once")]
 Seconds = Annotated[float, Meta(ge=0, le=limits.MAX_DWELL)]
 Moment = Annotated[datetime, Meta(tz=True)]
+
+
+_IDS = ("unit", "session", "impression", "event", "document")
+_S = TypeVar("_S", bound=Struct)
+
+
+def decoder(kind: type[_S]) -> Callable[[bytes], _S]:
+    """What decodes a body of this kind; ids may be whole numbers, which are kept as texts."""
+    decode = msgspec.json.Decoder(kind).decode
+
+    def decoded(body: bytes) -> _S:
+        try:
+            return decode(body)
+        except msgspec.ValidationError:
+            plain = _with_text_ids(msgspec.json.decode(body))
+            return msgspec.convert(plain, kind, str_keys=True)  # which raises the same, if ids were not the problem
+
+    return decoded
+
+
+def _with_text_ids(body: Any) -> Any:
+    if not isinstance(body, dict):
+        return body
+    ids = {name: _text_id(body[name]) for name in _IDS if name in body}
+    for name in ("rankings", "fixed"):
+        if isinstance(body.get(name), dict):
+            ids[name] = {key: _text_id(value) for key, value in body[name].items()}
+    if isinstance(body.get("events"), list):
+        ids["events"] = [_with_text_ids(event) for event in body["events"]]
+    return body | ids
+
+
+def _text_id(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_text_id(one) for one in value]
+    return value if (text := text_id(value)) is None else text
 
 
 class Highlight(Struct, forbid_unknown_fields=True):
@@ -55,7 +93,7 @@ class Interleave(Struct, forbid_unknown_fields=True):
     page: Annotated[int, Meta(ge=1, le=limits.MAX_PAGE)] = 1
     attributes: Annotated[dict[Label, Id], Meta(max_length=limits.MAX_ATTRIBUTES)] | None = None
     captions: Annotated[dict[Id, Caption], Meta(max_length=2 * MOST_DOCUMENTS)] | None = None
-    fixed: Annotated[dict[Annotated[int, Meta(ge=1, le=1000)], Id], Meta(max_length=100)] | None = None
+    fixed: Annotated[dict[Annotated[int, Meta(ge=1, le=limits.MAX_FIXED)], Id], Meta(max_length=100)] | None = None
     latency: Annotated[dict[Label, Annotated[float, Meta(ge=0, le=1e7)]], Meta(max_length=100)] | None = None
     user_agent: Annotated[str, Meta(max_length=limits.MAX_USER_AGENT)] | None = None
     time: Moment | None = None
