@@ -1,14 +1,17 @@
 """The service as its callers meet it: experiments, lists, reports, the log."""
 
+import platform
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import interleaf
 from interleaf.report.report import Report
@@ -269,9 +272,20 @@ def test_metrics_count_requests_and_events(service: Live) -> None:
     service.make()
     service.tell(click(service.show().json()))
     text = service.ask("GET", "/metrics").text
-    assert 'interleaf_impressions_total{experiment="shoes",arm="interleaved"' in text
-    assert 'interleaf_events_total{fate="accepted"' in text
-    assert 'interleaf_requests_total{route="/v1/events",status="202"' in text
+    values = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert values["interleaf_impressions_total", "interleaved", "shoes"] == 1
+    assert values["interleaf_events_total", "accepted"] == 1
+    assert values["interleaf_requests_total", "/v1/events", "202"] == 1
+    assert values["interleaf_request_seconds_count", "/v1/events"] == 1
+    assert values["interleaf_write_queue",] == 0
+    assert values["interleaf_fold_backlog_seconds",] >= 0
+    assert values["interleaf_resident_memory_bytes",] > 10_000_000
+    assert values["interleaf_running_experiment_info", "1", "shoes", "team_draft"] == 1
+    assert values["interleaf_build_info", *sorted((version("interleaf"), platform.python_version()))] == 1
 
 
 def test_the_service_is_ready_until_its_store_is_away_and_lives_on(service: Live) -> None:

@@ -23,7 +23,7 @@ from interleaf.serve.answers import RefusedError, answered
 from interleaf.serve.hot import hidden, refuse_nulls
 from interleaf.serve.reports import Standing
 from interleaf.serve.service import Service, log, warmed
-from interleaf.store.contract import STATES, AccessKey, Search, Store, Stored
+from interleaf.store.contract import RUNNING, STATES, AccessKey, Search, Store, Stored
 from interleaf.store.database import is_kept
 
 NOBODY = "someone on this machine"
@@ -268,5 +268,8 @@ async def ready(service: Service, request: Request, body: bytes, who: AccessKey)
 
 
 async def figures(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Figures of this process."""
-    return PlainTextResponse(service.metrics.text(), media_type="text/plain; version=0.0.4")
+    """Metrics of all workers."""
+    running = await asyncio.to_thread(service.store.experiments, Search(state=RUNNING))
+    service.measure()
+    text = await asyncio.to_thread(service.metrics.text, running)
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

@@ -201,7 +201,7 @@ class Connection(HttpToolsProtocol):
         self._start_timer(LINGER_SECONDS)
 
     def _write(self, answer: Response) -> None:
-        self._service.metrics.served("other", answer.status_code, 0.0)
+        self._service.metrics.count_request("other", answer.status_code, 0.0)
         content = [STATUS_LINE[answer.status_code]]
         for name, value in (*self.server_state.default_headers, *answer.raw_headers, (b"connection", b"close")):
             content += name, b": ", value, b"\r\n"

@@ -79,7 +79,7 @@ class Gate:
             status = answer.status_code
             answer.raw_headers += HEADERS
             await answer(scope, receive, send)
-        self._service.metrics.served(head.route, status, time.perf_counter() - began)
+        self._service.metrics.count_request(head.route, status, time.perf_counter() - began)
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> int:
         """Let the application answer; the status of its answer."""

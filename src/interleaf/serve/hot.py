@@ -142,9 +142,7 @@ def _shown(
 
 
 def _count(service: Service, settings: Experiment, arm: str, excluded: str | None) -> None:
-    service.metrics.count("interleaf_impressions_total", experiment=settings.name, arm=arm)
-    if excluded is not None:
-        service.metrics.count("interleaf_excluded_total", experiment=settings.name, rule=excluded)
+    service.metrics.count_impression(settings.name, arm, excluded)
 
 
 def _logged(service: Service, settings: Experiment, asked: messages.Interleave) -> dict[str, Any]:
@@ -207,9 +205,7 @@ def _told(service: Service, fates: Sequence[str]) -> Response:
     """The answer to events, from what became of each."""
     apart = Counter(fate for fate in fates if fate not in (ACCEPTED, REPEATED))
     accepted, repeated = fates.count(ACCEPTED), fates.count(REPEATED)
-    for fate, amount in ((ACCEPTED, accepted), (REPEATED, repeated), *apart.items()):
-        if amount:
-            service.metrics.count("interleaf_events_total", amount, fate=fate)
+    service.metrics.count_events({ACCEPTED: accepted, REPEATED: repeated} | apart)
     return answered(messages.Taken(accepted, repeated, apart.total(), dict(apart)), 202)
 
 

@@ -1,69 +1,141 @@
-"""Figures of one process in Prometheus' text format."""
+"""Metrics for Prometheus, of this process or, with several workers, of all of them together."""
 
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
-from collections import Counter
+import platform
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
 
-LIMITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-_HELP = {
-    "interleaf_requests_total": "requests by route and status",
-    "interleaf_impressions_total": "lists composed, by experiment and arm",
-    "interleaf_events_total": "events by what became of them",
-    "interleaf_excluded_total": "impressions that do not count, by rule",
-}
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from interleaf.store.contract import Stored
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where workers keep their numbers; set before prometheus_client is imported
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a time beside each counter, which nobody asks for
 
 
 class Metrics:
-    """Counters, and how long requests took; each worker process has its own, and says which it is."""
+    """What a service counts. Gauges of a worker are as old as its last call of `measure`."""
 
     def __init__(self) -> None:
-        self.counters: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
-        self._slow: dict[str, list[int]] = {}
-        self._spent: dict[str, float] = {}
-        self._served: Counter[tuple[str, int]] = Counter()
+        self._registry = CollectorRegistry()
+        self._folder = os.environ.get(FOLDER)
+        counter, gauge = self._counter, self._gauge
+        self._requests = counter("interleaf_requests_total", "requests by route and status", "route", "status")
+        self._impressions = counter("interleaf_impressions_total", "lists, by experiment and arm", "experiment", "arm")
+        self._events = counter("interleaf_events_total", "events by what became of them", "fate")
+        self._excluded = counter(
+            "interleaf_excluded_total", "impressions that do not count, by rule", "experiment", "rule"
+        )
+        self._folded = counter("interleaf_folded_impressions_total", "impressions folded into sums")
+        self._seconds = Histogram(
+            "interleaf_request_seconds",
+            "time of requests by route",
+            ["route"],
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        self._queue = gauge("interleaf_write_queue", "requests that wait to be written")
+        self._backlog = gauge(
+            "interleaf_fold_backlog_seconds", "time since all closed impressions were folded", "livemax"
+        )
+        self._pool = gauge("interleaf_store_connections", "connections to PostgreSQL by state", "livesum", "state")
+        self._memory = gauge("interleaf_resident_memory_bytes", "resident memory of each worker", "liveall")
+        self._request = lru_cache(1000)(self._requests.labels)
+        self._second = lru_cache(1000)(self._seconds.labels)
 
-    def count(self, name: str, amount: int = 1, **labels: str) -> None:
-        """Add to a counter."""
-        self.counters[name, tuple(labels.items())] += amount
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, labels, registry=self._registry)
 
-    def served(self, route: str, status: int, seconds: float) -> None:
+    def _gauge(self, name: str, meaning: str, mode: str = "livesum", *labels: str) -> Gauge:
+        return Gauge(name, meaning, labels, registry=self._registry, multiprocess_mode=mode)  # type: ignore[arg-type]
+
+    def count_request(self, route: str, status: int, seconds: float) -> None:
         """A request was answered."""
-        self._served[route, status] += 1
-        counts = self._slow.get(route)
-        if counts is None:
-            counts = self._slow[route] = [0] * (len(LIMITS) + 1)
-        counts[bisect_left(LIMITS, seconds)] += 1
-        self._spent[route] = self._spent.get(route, 0.0) + seconds
+        self._request(route, str(status)).inc()
+        self._second(route).observe(seconds)
 
-    def text(self) -> str:
-        """All of it."""
-        worker = ("worker", str(os.getpid()))
-        for (route, status), amount in self._served.items():
-            self.counters["interleaf_requests_total", (("route", route), ("status", str(status)))] = amount
-        lines = []
-        for name, meaning in _HELP.items():
-            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} counter"]
-            for (counter, labels), amount in sorted(self.counters.items()):
-                if counter == name:
-                    lines.append(f"{name}{_labels((*labels, worker))} {amount}")
-        name = "interleaf_request_seconds"
-        lines += [f"# HELP {name} time of requests by route", f"# TYPE {name} histogram"]
-        for route, counts in sorted(self._slow.items()):
-            below = 0
-            for limit, amount in zip((*map(str, LIMITS), "+Inf"), counts, strict=True):
-                below += amount
-                lines.append(f"{name}_bucket{_labels((('route', route), ('le', limit), worker))} {below}")
-            lines.append(f"{name}_count{_labels((('route', route), worker))} {below}")
-            lines.append(f"{name}_sum{_labels((('route', route), worker))} {self._spent[route]:.6f}")
-        return "\n".join(lines) + "\n"
+    def count_impression(self, experiment: str, arm: str, rule: str | None) -> None:
+        """A list was composed; the rule says why it does not count, if it does not."""
+        self._impressions.labels(experiment, arm).inc()
+        if rule is not None:
+            self._excluded.labels(experiment, rule).inc()
+
+    def count_events(self, fates: Mapping[str, int]) -> None:
+        """Events arrived; how many of each fate."""
+        for fate, amount in fates.items():
+            if amount:
+                self._events.labels(fate).inc(amount)
+
+    def count_folded(self, amount: int) -> None:
+        """Impressions were folded."""
+        self._folded.inc(amount)
+
+    def measure(self, queue: int, backlog: float, pool: Mapping[str, int]) -> None:
+        """Set the gauges of this process."""
+        self._queue.set(queue)
+        self._backlog.set(backlog)
+        for state, amount in pool.items():
+            self._pool.labels(state).set(amount)
+        memory = resident_memory()
+        if memory is not None:
+            self._memory.set(memory)
+
+    def text(self, running: Iterable[Stored]) -> bytes:
+        """All of it, and the experiments that run, in Prometheus' text format."""
+        registry = self._registry
+        if self._folder is not None:
+            _forget_dead(Path(self._folder))
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry) + generate_latest(_About(running))
+
+    def close(self) -> None:
+        """Leave out the gauges of this process from now on."""
+        if self._folder is not None:
+            mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
 
 
-def _labels(labels: tuple[tuple[str, str], ...]) -> str:
-    inside = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
-    return "{" + inside + "}"
+class _About:
+    """The build, and the experiments that run, with their methods."""
+
+    def __init__(self, running: Iterable[Stored]) -> None:
+        self._running = running
+
+    def collect(self) -> Iterator[Metric]:
+        build = GaugeMetricFamily(
+            "interleaf_build_info", "version of interleaf and Python", labels=("version", "python")
+        )
+        build.add_metric((version("interleaf"), platform.python_version()), 1)
+        yield build
+        labels = ("experiment", "version", "method")
+        running = GaugeMetricFamily("interleaf_running_experiment_info", "experiments that run", labels=labels)
+        for stored in self._running:
+            running.add_metric((stored.settings.name, str(stored.version), stored.settings.method), 1)
+        yield running
 
 
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def resident_memory() -> int | None:
+    """Bytes of memory that this process holds, where the system tells."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _forget_dead(folder: Path) -> None:
+    """Leave out the gauges of workers that were killed."""
+    pids = {found[1] for path in folder.glob("gauge_live*.db") if (found := re.search(r"_(\d+)\.db$", path.name))}
+    for pid in map(int, pids):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid)  # type: ignore[no-untyped-call]

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -77,7 +78,9 @@ def serve(place: Place, settings: Settings) -> None:
     secret = settings.unit_secret
     kept = asdict(settings) | {"unit_secret": secret and secret.hex()}
     os.environ[_HANDED_DOWN] = json.dumps({"store": place.store, "settings": kept})
-    uvicorn.run("interleaf.serve.run:worker_app", factory=True, workers=place.workers, **options)
+    with tempfile.TemporaryDirectory(prefix="interleaf-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # so that a scrape of one worker has the numbers of all
+        uvicorn.run("interleaf.serve.run:worker_app", factory=True, workers=place.workers, **options)
 
 
 def _allow_files(connections: int) -> None:

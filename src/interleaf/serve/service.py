@@ -28,6 +28,7 @@ from interleaf.store.contract import RUNNING, Search, Store, Stored
 Clock = Callable[[], int]
 Result = TypeVar("Result")
 SECOND = 1_000_000
+MEASURE_SECONDS = 5.0
 MAX_EVENTS = 1000  # of an impression that browsers may send in an hour: no person does so much on a page
 READY_SECONDS = 1.0  # in which a store has to answer
 SERVICE = "service"  # where connections find it in the state of the application
@@ -61,7 +62,8 @@ class Service:
         self._checking = ThreadPoolExecutor(1, "interleaf-check")
         self._asked: dict[tuple[str, int], asyncio.Future[Standing]] = {}
         self._experiments = Remembered(store.experiment)
-        self._folding: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._folded_at = time.monotonic()  # when all closed impressions were folded
         self._clock_problem: str | None = None
 
     @property
@@ -100,19 +102,20 @@ class Service:
         log.info("deleted", extra={"experiment": name})
 
     async def start(self) -> None:
-        """Compile what running experiments need before the first request, and begin to fold."""
+        """Compile what running experiments need before the first request, and begin to fold and to measure."""
         for warning in await asyncio.to_thread(self.store.warnings):
             log.warning(warning)
         for stored in await asyncio.to_thread(self.store.experiments, Search(state=RUNNING)):
             await asyncio.to_thread(warmed, stored.settings)
-        self._folding = asyncio.create_task(self._fold())
+        self._tasks = [asyncio.create_task(work) for work in (self._fold(), self._measure())]
 
     async def stop(self) -> None:
         """Let what is on its way be written, and end."""
-        if self._folding is not None:
-            self._folding.cancel()
-            await asyncio.gather(self._folding, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.writing.close()
+        self.metrics.close()
         for pool in (self._reporting, self._keeping, self._checking):
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
@@ -121,8 +124,10 @@ class Service:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                while await loop.run_in_executor(self._keeping, self.store.fold, self.clock()):
+                while folded := await loop.run_in_executor(self._keeping, self.store.fold, self.clock()):
+                    self.metrics.count_folded(folded)
                     await asyncio.sleep(0)
+                self._folded_at = time.monotonic()
                 await loop.run_in_executor(self._keeping, self._delete_old_rows)
             except StoreError as error:
                 log.warning("the store is away", extra={"reason": str(error)})
@@ -149,6 +154,16 @@ class Service:
             await asyncio.wait_for(asked, READY_SECONDS)
         except TimeoutError:
             raise StoreError(f"the store is away: it did not answer within {READY_SECONDS:g} s") from None
+
+    def measure(self) -> None:
+        """Set the gauges of this process."""
+        self.metrics.measure(len(self.writing), time.monotonic() - self._folded_at, self.store.connections())
+
+    async def _measure(self) -> None:
+        """From time to time: a scrape reaches one worker, and reads what the others have measured."""
+        while True:
+            self.measure()
+            await asyncio.sleep(MEASURE_SECONDS)
 
     def is_loopback(self, host: str) -> bool:
         """Whether a request names this machine; a page elsewhere that points its own name here does not."""

@@ -35,6 +35,9 @@ class Writing:
         self._busy = False
         self._thread = ThreadPoolExecutor(1, "interleaf-writer")
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     async def put(self, draft: Draft) -> Mapping[str, Any] | None:
         """Mix and write a list; the row that was stored before under its id, or None."""
         before: Mapping[str, Any] | None = await self._write(draft, ())

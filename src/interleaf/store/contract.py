@@ -144,6 +144,12 @@ class Store(Protocol):
 
     def close(self) -> None: ...
 
+    def connections(self) -> dict[str, int]:
+        """How many connections to a server are `open` and `idle`, and how many requests are `waiting` for one.
+
+        Empty where there is no server.
+        """
+
     def warnings(self) -> list[str]:
         """What the operator should mend, each with its remedy, such as a file that other users can open."""
 

@@ -76,6 +76,9 @@ class Database(Protocol):
     def among(self, values: Sequence[str]) -> Any:
         """Texts as the value of `{among}`."""
 
+    def connections(self) -> dict[str, int]:
+        """Of a pool: `open`, `idle`, and requests `waiting` for one."""
+
     def warnings(self) -> list[str]:
         """What the operator should mend, each with its remedy."""
 

@@ -125,6 +125,11 @@ class Postgres:
     def among(self, values: Sequence[str]) -> list[str]:
         return list(values)
 
+    def connections(self) -> dict[str, int]:
+        stats = self._pool.get_stats()
+        names = {"open": "pool_size", "idle": "pool_available", "waiting": "requests_waiting"}
+        return {state: stats.get(name, 0) for state, name in names.items()}
+
     def warnings(self) -> list[str]:
         return []
 

@@ -51,6 +51,9 @@ class SqlStore:
     def close(self) -> None:
         self._database.close()
 
+    def connections(self) -> dict[str, int]:
+        return self._database.connections()
+
     def warnings(self) -> list[str]:
         return self._database.warnings()
 

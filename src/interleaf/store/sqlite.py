@@ -119,6 +119,9 @@ class SQLite:
     def among(self, values: Sequence[str]) -> str:
         return json.dumps(values)
 
+    def connections(self) -> dict[str, int]:
+        return {}
+
     def warnings(self) -> list[str]:
         warning = exposure(self._path, *self._beside())
         return [] if warning is None else [warning]
