@@ -1,15 +1,18 @@
 """Published studies, run again: one file each, its published numbers beside ours.
 
-A study's module has `study(folder, scale, seed, progress, cells) -> Study`; the table below is all that names them.
+A study's module has `study(folder, scale, seed, progress, cells) -> Study`, and `FINDINGS`, what the paper found; the
+table below is all that names them.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 from interleaf.errors import DataError, listed, suggest
 from interleaf.papers.cells import NO_CELLS, Cells
+from interleaf.papers.findings import findings_table
 from interleaf.papers.study import Progress, Study
 
 STUDIES = {
@@ -36,7 +39,7 @@ def reproduce(
     check_study(name, scale)
     module = import_module(f"interleaf.papers.{name.replace('-', '_')}")
     made: Study = module.study(folder, scale, seed, progress, cells)
-    return made
+    return replace(made, tables=(*made.tables, findings_table(module.FINDINGS, made.tables)))
 
 
 def check_study(name: str, scale: str) -> None:

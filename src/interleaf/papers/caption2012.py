@@ -21,6 +21,7 @@ from interleaf.adapters.trec_session import read_trec_session
 from interleaf.log import rows_to_batch
 from interleaf.papers.caption2012_worlds import CASES, Case
 from interleaf.papers.cells import NO_CELLS, Cells
+from interleaf.papers.findings import Finding, falling, significance, weight_sign
 from interleaf.papers.study import Cell, Progress, Study, Table
 from interleaf.refine.caption import CaptionReport, diagnose
 from interleaf.refine.caption.model import ODDS, PROBABILITY
@@ -28,7 +29,13 @@ from interleaf.refine.caption.scores import centred
 from interleaf.refine.caption.verdict import verdict
 
 NAME, TITLE = "caption2012", "Hofmann, Behr and Radlinski (2012): caption bias in interleaving experiments"
-WEIGHTS = {"deep links": ("1.041", "1.048"), "short URL": ("0.470", "0.403")}  # document-wise, combined
+# What is left of Table 3 in the text at hand: weights by model.
+WEIGHTS = {
+    "deep links": {"document-wise": 1.041, "combined": 1.048},
+    "short URL": {"document-wise": 0.470, "combined": 0.403},
+    "Δ url slashes above": {"pairwise": -0.184},
+    "Δ url slashes below": {"pairwise": 0.160, "combined": 0.109},
+}
 PREFERENCES = {
     "baseline": (0, 86, 0),
     "highlighting": (44, 1, 41),
@@ -50,6 +57,38 @@ class Scale:
 
 
 SCALES = {"quick": Scale(8, 4_000, 20_000), "paper": Scale(100, 10_000, 200_000)}
+
+_PERPLEXITY, _NOT_PUBLIC = "How well clicks on", "the paper's logs are not public"
+FINDINGS = (
+    Finding("a preference that captions made vanishes with weights", E4, significance("only prettier", True)),
+    Finding(
+        "one that captions hid comes out", E6, significance("better, plainer", False),
+        "captions attract more here: they turn the preference round instead of hiding it",
+    ),
+    Finding(
+        "more slashes than the result above: fewer clicks", "pairwise -0.184",
+        weight_sign("Δ url slashes above", "pairwise", False),
+    ),
+    Finding(
+        "more slashes than the result below: more clicks", "pairwise +0.160",
+        weight_sign("Δ url slashes below", "pairwise", True), "here attraction is planted in the result itself",
+    ),
+    Finding("deep links attract most", "document-wise +1.041", None, "simulated captions have no deep links"),
+    Finding(
+        "document-wise features foretell better than pairwise ones", "yes",
+        falling(_PERPLEXITY, "perplexity", "model", ("pairwise", "document-wise")),
+    ),
+    Finding(
+        "both together foretell best", "yes",
+        falling(_PERPLEXITY, "perplexity", "model", ("document-wise", "combined")),
+        "nothing pairwise is planted",
+    ),
+    Finding(
+        "highlighting foretells worse than no captions", "yes",
+        falling(_PERPLEXITY, "perplexity", "model", ("highlighting", "baseline")), "highlighting is planted",
+    ),
+    Finding("the scores of experiments E1 to E6", "table 9", None, _NOT_PUBLIC),
+)  # fmt: skip
 
 
 def study(
@@ -133,13 +172,17 @@ def _models(report: CaptionReport, name: str) -> Iterator[Table]:
         columns, rows = list(table.columns), [list(row) for row in table.rows]
         if table.name == "weights" and "combined" in columns:
             columns.append("published")
-            rows = [[*row, " / ".join(WEIGHTS[str(row[0])]) if row[0] in WEIGHTS else None] for row in rows]
+            rows = [[*row, _published_weights(str(row[0]))] for row in rows]
         if table.name == "preferences":
             columns.append("published")
             rows = [[*row, " / ".join(map(str, PREFERENCES[str(row[0])]))] for row in rows]
         title = f"{table.title} ({name}: {report.results:,} results, {report.clicks:,} clicked)"
         own = f"{name.lower().replace(' ', '-')}-{table.name}"
         yield Table(own, title, tuple(columns), tuple(map(tuple, rows)), right=table.right)
+
+
+def _published_weights(feature: str) -> Cell:
+    return ", ".join(f"{model} {weight:+.3f}" for model, weight in WEIGHTS.get(feature, {}).items()) or None
 
 
 def _real(folder: Path) -> Iterator[tuple[str, CaptionReport]]:

@@ -23,6 +23,16 @@ from interleaf.papers import chapelle2012_signals as signals
 from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.chapelle2012_rankers import CHANGED, KINDS, Kind, judge, rankers_of
 from interleaf.papers.chapelle2012_traffic import METHODS, K, Traffic, traffic_of
+from interleaf.papers.findings import (
+    Finding,
+    above_one,
+    data_ratios,
+    judged_worth,
+    no_metric_is_as_good,
+    same_signs,
+    transitive,
+    verdicts,
+)
 from interleaf.papers.folds import find
 from interleaf.papers.hofmann2011_pairs import in_threads
 from interleaf.papers.study import Progress, Study, Table
@@ -50,6 +60,35 @@ SCALES = {
     "quick": Scale({"arXiv": 6_000, "Yahoo": 20_000}, 1_000),
     "paper": Scale({"arXiv": 60_000, "Yahoo": 300_000}, 10_000),
 }
+
+_BALANCED = "Table XI: z-score over that of binary, balanced interleaving, pairs like {}'s"
+_DRAFT = "Table XII: z-score over that of binary, team draft, pairs like {}'s"
+_LITTLE = "the forms differ by little, here and in C12"
+FINDINGS = (
+    Finding("balanced interleaving is right on all pairs like arXiv's", "6 / 0, 6 / 0 sure", verdicts("Table VII:")),
+    Finding("and on all pairs like Yahoo's", "6 / 0, 6 / 0 sure", verdicts("Table IX:")),
+    Finding("no absolute metric is right on all six, significantly", "none is", no_metric_is_as_good),
+    Finding("interleaving and judges agree in sign", "all pairs", same_signs),
+    Finding("preferences are strongly transitive", "all triples", transitive),
+    Finding("the data ratio of Clicks@1 to interleaving", "five of six above 1: .69 to 379", data_ratios),
+    Finding("a judged query is worth about ten clicked ones", "about 10", judged_worth),
+    Finding(
+        "balanced, arXiv: normalized beats binary", "median 1.10",
+        above_one(_BALANCED.format("arXiv"), "normalized"), _LITTLE,
+    ),
+    Finding(
+        "balanced, Yahoo: normalized beats binary", "median 1.02",
+        above_one(_BALANCED.format("Yahoo"), "normalized"), _LITTLE,
+    ),
+    Finding(
+        "team draft, arXiv: deduped beats plain", "median 1.21", above_one(_DRAFT.format("arXiv"), "binary_deduped")
+    ),
+    Finding(
+        "team draft, Yahoo: deduped beats plain", "median 1.55 (Bing)",
+        above_one(_DRAFT.format("Yahoo"), "binary_deduped"),
+    ),
+    Finding("the logs of arXiv, Bing and Yahoo themselves", "all tables", None, "the logs are not public"),
+)  # fmt: skip
 
 
 def study(

@@ -22,6 +22,7 @@ from interleaf.methods.arrays import Array
 from interleaf.methods.forms import TOLERANCE
 from interleaf.methods.table import Method, methods
 from interleaf.papers.cells import NO_CELLS, Cells
+from interleaf.papers.findings import Finding, reached
 from interleaf.papers.folds import find
 from interleaf.papers.hofmann2011 import fixed_queries
 from interleaf.papers.study import Cell, Progress, Study, Table
@@ -48,6 +49,15 @@ SCALES = {
     "quick": Scale(50_000, {2: 40, 5: 16}, {2: 40, 5: 4}),
     "paper": Scale(500_000, {2: 200, 5: 50}, {2: 200, 5: 10}),
 }
+
+_LEFT, _ONE_SET = "Binary error that remains", "one set of rankers need not show it; the audit has the counterexample"
+FINDINGS = (
+    Finding("PPM has fidelity (O17)", "proved", reached(_LEFT, "pairwise_preference")),
+    Finding("probabilistic multileaving has fidelity (O17)", "proved", reached(_LEFT, "probabilistic")),
+    Finding("SOSM has none (O17)", "counterexample", reached(_LEFT, "sample_scored_only", False)),
+    Finding("optimized multileaving has none (O17)", "argued", reached(_LEFT, "optimized", False)),
+    Finding("team draft has none (O17)", "counterexample", reached(_LEFT, "team_draft", False), _ONE_SET),
+)
 
 
 @dataclass(frozen=True)

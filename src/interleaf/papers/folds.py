@@ -15,7 +15,12 @@ from interleaf.simulate.rankers import generator_of
 from interleaf.simulate.synthetic import synthetic
 
 # Names that a folder or file may carry, and what the papers call the set.
-KNOWN = {"mq2007": "MQ2007", "mq2008": "MQ2008", "web10k": "MSLR-WEB10k", "mslr": "MSLR", "ohsumed": "OHSUMED"}
+KNOWN = {"mq2007": "MQ2007", "mq2008": "MQ2008", "web10k": "MSLR-WEB10k", "mslr": "MSLR", "ohsumed": "OHSUMED"} | {
+    spelt: f"{task}{year}".upper()
+    for task in ("hp", "np", "td")
+    for year in (2003, 2004)
+    for spelt in (f"{task}{year}", f"{year}_{task}")  # LETOR 3.0 has folders such as 2004_np_dataset
+}
 FOLDS = 5
 
 
@@ -67,8 +72,13 @@ def _one(folder: Path, stem: str) -> Path | None:
 
 
 def _official(fold: Path) -> tuple[Judged, Judged]:
-    found = {part: _one(fold, part) for part in ("train", "vali", "test")}
+    """A fold of LETOR 4.0 and MSLR (train, vali, test), or of LETOR 3.0 (trainingset, validationset, testset)."""
+    spelt = {"train": "trainingset", "vali": "validationset", "test": "testset"}
+    found = {part: _one(fold, part) or _one(fold, older) for part, older in spelt.items()}
     for part, path in found.items():
         if path is None:
-            raise DataError(f"{fold} holds no {part}.txt; a fold has train, vali and test")
+            raise DataError(
+                f"{fold} holds no {part}.txt and no {spelt[part]}.txt; a fold has {', '.join(spelt)}, or "
+                f"{', '.join(spelt.values())}"
+            )
     return read_letor([found["train"], found["vali"]]), read_letor(found["test"])  # type: ignore[list-item, arg-type]

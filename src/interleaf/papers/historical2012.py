@@ -26,6 +26,7 @@ from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import resolve
 from interleaf.papers import historical2012_robust as beyond
 from interleaf.papers.cells import NO_CELLS, Cells
+from interleaf.papers.findings import Finding, falling, near, steady
 from interleaf.papers.folds import find
 from interleaf.papers.historical2012_robust import MODEL, ROBUST
 from interleaf.papers.study import Cell, Progress, Study, Table
@@ -66,6 +67,24 @@ class Scale:
 
 
 SCALES = {"quick": Scale(600, 10_000), "paper": Scale(500, 500_000, beyond=0)}
+
+_ACCURACY, _UNTIED = "Accuracy after the last impression", "truth untied"
+FINDINGS = (
+    Finding(
+        "PI+IS+MA is right more often than PI+MA, that than PI+IS, that than TD", "70.4, 65.4, between, 7.4 %",
+        falling(_ACCURACY, _UNTIED, "estimator", ("PI+IS+MA", "PI+MA", "PI+IS", "TD")),
+    ),
+    Finding(
+        "the levels of PI+IS+MA, PI+MA and TD", "70.4, 65.4, 7.4 %",
+        near(_ACCURACY, _UNTIED, "estimator", {"PI+IS+MA": 70.4, "PI+MA": 65.4, "TD": 7.4}, 2.0),
+        "other sets and fewer impressions; the paper has 500,000",
+    ),
+    Finding("PI+MA is flat after 1,000 impressions", "yes", steady("PI+MA, after the last over after 1,000", False)),
+    Finding(
+        "PI+IS+MA still rises then", "yes", steady("PI+IS+MA, after the last over after 1,000", True),
+        "less than two standard errors counts as no rise",
+    ),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
