@@ -137,7 +137,10 @@ def _diagnoses(reports: Reports) -> Table:
     """How often the verdict is right, by each kind of weight."""
     rows: list[tuple[Cell, ...]] = []
     for case, judged, found in reports:
-        kinds = {kind: Counter(verdict(one.rescored[0], kind).kind for one in found) for kind in (PROBABILITY, ODDS)}
+        kinds = {
+            kind: Counter(verdict(one.rescored[0], kind, is_judged=judged).kind for one in found)
+            for kind in (PROBABILITY, ODDS)
+        }
         right = [f"{sum(kinds[kind][name] for name in case.right)} of {len(found)}" for kind in kinds]
         said = ", ".join(f"{name} {number}" for name, number in kinds[PROBABILITY].most_common())
         rows.append((case.name, case.what, "yes" if judged else "no", *right, said))
