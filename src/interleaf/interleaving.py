@@ -16,7 +16,7 @@ from interleaf.chance import Key, key_of
 from interleaf.errors import ClickError, ListError, RankingError
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import Chosen, resolve
-from interleaf.problem import Document, Problem, Rankings, check_k
+from interleaf.problem import Document, Problem, Rankings, check_k, collapse
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,14 +172,24 @@ class Outcome:
         }
 
 
-def interleave(rankings: Rankings, method: str = "team_draft", k: int = 10, key: Key | None = None) -> Interleaving:
+def interleave(
+    rankings: Rankings,
+    method: str = "team_draft",
+    k: int = 10,
+    key: Key | None = None,
+    *,
+    groups: Mapping[Any, Any] | None = None,
+) -> Interleaving:
     """Mix rankings into one list that is fair to all of them; the same key gives the same list.
+
+    `groups` says which documents are variants of one thing: a list shows one of each group.
 
     >>> shown = interleave({"production": ["d4", "d1"], "candidate": ["d1", "d9"]}, key=("experiment", "user-7"))
     >>> shown.documents, shown.teams
     (('d1', 'd4', 'd9'), (1, 0, -1))
     """
-    return draw(rankings, resolve(method), k, key).interleaving()
+    given = rankings if groups is None else collapse(rankings, groups)
+    return draw(given, resolve(method), k, key).interleaving()
 
 
 def draw(rankings: Rankings, chosen: Chosen, k: int, key: Key | None) -> Drawn:

@@ -149,6 +149,36 @@ def text_rankings(rankings: Mapping[str, Sequence[object] | None]) -> dict[str, 
     }
 
 
+def collapse(rankings: Rankings | Mapping[str, Any], groups: Mapping[Any, Any]) -> dict[str, Any]:
+    """Rankings with one document of each group: where the group's first document stands.
+
+    Of documents of one group, all rankings have that of the first ranking which has one, so that it is one document to
+    compare. A document without a group stands for itself.
+
+    >>> groups = {"shoe-red": "shoe", "shoe-blue": "shoe"}
+    >>> collapse({"A": ["shoe-red", "shoe-blue", "hat"], "B": ["hat", "shoe-blue"]}, groups)
+    {'A': ['shoe-red', 'hat'], 'B': ['hat', 'shoe-red']}
+    """
+    if not isinstance(groups, Mapping):
+        raise RankingError(f"groups are a mapping from document to group, not {groups!r:.100}")
+    named = rankings if isinstance(rankings, Mapping) else _named(rankings)
+    chosen: dict[Any, Any] = {}
+    return {ranker: ranking and _one_of_each(ranking, groups, chosen) for ranker, ranking in named.items()}
+
+
+def _one_of_each(ranking: Sequence[Any], groups: Mapping[Any, Any], chosen: dict[Any, Any]) -> list[Any]:
+    """A ranking with one document of each group, which is `chosen` where a ranking before it had one."""
+    seen, documents = set[Any](), list[Any]()
+    for document in ranking:
+        group = groups.get(document)
+        if group is None:
+            documents.append(document)
+        elif group not in seen:
+            seen.add(group)
+            documents.append(chosen.setdefault(group, document))
+    return documents
+
+
 def _check_kinds(rankers: Sequence[str], rankings: Sequence[tuple[Document, ...]]) -> None:
     """Ids are texts or whole numbers, and a log, which keeps both as texts, can tell them apart."""
     kinds = {kind for documents in rankings for kind in set(map(type, documents))}

@@ -27,7 +27,7 @@ from interleaf.client.spool import FolderSpool, MemorySpool, Spool
 from interleaf.client.visitors import Visitors, whole
 from interleaf.errors import ClientError, ExperimentError
 from interleaf.experiment import Request, limits
-from interleaf.problem import text_id, text_rankings
+from interleaf.problem import collapse, text_id, text_rankings
 
 Rankings = Mapping[str, Sequence[str | int] | None]
 # What comes from visitors, or from the texts of documents: a refusal of these serves the control, and raises nothing.
@@ -88,12 +88,14 @@ class Client:
         captions: Mapping[str, Mapping[str, Any]] | None = None,
         impression: str | None = None,
         fixed: Mapping[int, str | int] | None = None,
+        groups: Mapping[str | int, str | int] | None = None,
         latency: Mapping[str, float] | None = None,
         user_agent: str | None = None,
     ) -> Answer:
         """The list to show for rankings of one query; None stands for a ranking that failed or came too late.
 
         A further `page` names the impression of the first. `fixed` are documents at given ranks, owned by nobody.
+        `groups` says of documents which are variants of one thing: a list shows one of each group.
         Document ids are texts or whole numbers; the answer has them as texts.
         """
         self._check_open()
@@ -102,6 +104,8 @@ class Client:
         unit, query = visitors.id("unit", unit), visitors.text("query", query, limits.MAX_QUERY)
         k, page = visitors.k(k), visitors.page(page)
         texts, places = text_rankings(rankings), _fixed(fixed or {})
+        if groups:
+            texts = collapse(texts, {str(document): group for document, group in groups.items()})
         request = Request(name, unit, query, texts, k, page, places)
         optional = {
             "unit": unit,

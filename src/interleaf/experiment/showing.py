@@ -126,16 +126,32 @@ def chance_key(experiment: str, version: int, unit: str, query: str | None) -> s
     return key_of((experiment, version, unit, query or ""))
 
 
-def extended(row: Mapping[str, Any], page: int) -> Shown:
-    """A further page of a list that was shown: the row of all pages up to it."""
+def extended(row: Mapping[str, Any], page: int, more_fixed: Mapping[int, str] | None = None) -> Shown:
+    """A further page of a list that was shown: the row of all pages up to it, with documents fixed on this page."""
     fixed = {int(rank): document for rank, document in (row.get("fixed") or {}).items()}
     size, arm = row["k"], row["arm"]
+    added = {rank: one for rank, one in (more_fixed or {}).items() if fixed.get(rank) != one}
+    _check_added(row, fixed, added)
+    fixed |= added
     if page <= (row["page"] or 1):
         return Shown(_page(row["documents"], fixed, size, page), arm, dict(row))
     rankings = dict(zip(row["rankers"], row["rankings"], strict=True))
     drawn = _drawn(rankings, resolve(row["method"]), row["key"], size, page, fixed)
     longer = dict(row) | drawn.interleaving().to_dict(rankings=True, probability=False) | {"page": page}
+    if added:
+        longer["fixed"] = {str(rank): document for rank, document in fixed.items()}
     return Shown(_page(longer["documents"], fixed, size, page), arm, longer)
+
+
+def _check_added(row: Mapping[str, Any], fixed: Mapping[int, str], added: Mapping[int, str]) -> None:
+    """Documents that are fixed only now stand below what was shown, and are in no ranking: their list is drawn."""
+    known = set(fixed.values()).union(*row["rankings"]) if added else set()
+    for rank, document in added.items():
+        if rank in fixed or rank <= row["k"] * (row["page"] or 1):
+            raise ExperimentError("fixed", {rank: document}, "this rank was shown before; fix documents of later pages")
+        if document in known or list(added.values()).count(document) > 1:
+            remedy = "the document is in a ranking or stands fixed elsewhere; give fixed documents with the first page"
+            raise ExperimentError("fixed", {rank: document}, remedy)
 
 
 def shown_at(row: Mapping[str, Any], rank: int) -> str | None:

@@ -18,6 +18,7 @@ from interleaf.errors import StateError, listed
 from interleaf.experiment import Experiment, Request, extended, show
 from interleaf.experiment.showing import Noted, chance_key, unmixed
 from interleaf.experiment.traffic import OUTSIDE
+from interleaf.problem import collapse
 from interleaf.serve import messages
 from interleaf.serve.access import BROWSER
 from interleaf.serve.answers import RETRY, RefusedError, answered
@@ -71,7 +72,8 @@ def _drafted(service: Service, stored: Stored, asked: messages.Interleave) -> Dr
         raise RefusedError(422, "invalid", f"the latest version is {stored.version}", "version")
     settings = stored.versions[version]
     name = asked.impression or fresh()
-    wanted = Request(name, asked.unit, asked.query, asked.rankings, asked.k, asked.page, asked.fixed or {})
+    rankings = collapse(asked.rankings, asked.groups) if asked.groups else asked.rankings
+    wanted = Request(name, asked.unit, asked.query, rankings, asked.k, asked.page, asked.fixed or {})
     until = time + round(settings.window_minutes * 60 * SECOND)
     closes = max(until, now + LATE) if asked.time else until
     impression = Impression(name, settings.name, version, hidden(service, asked.unit), time, closes, {}, until)
@@ -111,7 +113,7 @@ async def _further_page(service: Service, stored: Stored, asked: messages.Interl
         return _unlogged_page(stored, wanted)
     if row["key"] is None:
         row = {**row, "key": chance_key(row["experiment"], row["version"], asked.unit or name, asked.query)}
-    shown = extended(row, asked.page)
+    shown = extended(row, asked.page, asked.fixed)
     if shown.row is not None and shown.row["page"] > (row["page"] or 1):
         if shown.row["documents"][: len(row["documents"])] != row["documents"]:
             raise RefusedError(422, "invalid", "give the unit and the query of the first page", "query")

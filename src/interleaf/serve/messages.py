@@ -46,7 +46,7 @@ def _with_text_ids(body: Any) -> Any:
     if not isinstance(body, dict):
         return body
     ids = {name: _text_id(body[name]) for name in _IDS if name in body}
-    for name in ("rankings", "fixed"):
+    for name in ("rankings", "fixed", "groups"):
         if isinstance(body.get(name), dict):
             ids[name] = {key: _text_id(value) for key, value in body[name].items()}
     if isinstance(body.get("events"), list):
@@ -81,6 +81,7 @@ class Caption(Struct, forbid_unknown_fields=True):
 class Interleave(Struct, forbid_unknown_fields=True):
     """Rankings for one query of one unit; null stands for a ranking that came too late.
 
+    Of documents of one group, such as variants of a product, a list shows one.
     With `time`, and the `version` then, a list that was composed elsewhere while the service was away is told later.
     """
 
@@ -94,6 +95,7 @@ class Interleave(Struct, forbid_unknown_fields=True):
     attributes: Annotated[dict[Label, Id], Meta(max_length=limits.MAX_ATTRIBUTES)] | None = None
     captions: Annotated[dict[Id, Caption], Meta(max_length=2 * MOST_DOCUMENTS)] | None = None
     fixed: Annotated[dict[Annotated[int, Meta(ge=1, le=limits.MAX_FIXED)], Id], Meta(max_length=100)] | None = None
+    groups: Annotated[dict[Id, Id], Meta(max_length=2 * MOST_DOCUMENTS, description="document to group")] | None = None
     latency: Annotated[dict[Label, Annotated[float, Meta(ge=0, le=1e7)]], Meta(max_length=100)] | None = None
     user_agent: Annotated[str, Meta(max_length=limits.MAX_USER_AGENT)] | None = None
     time: Moment | None = None
