@@ -14,6 +14,7 @@ from interleaf.decode import Counting
 from interleaf.decode.reasons import REASONS, REPEATED
 from interleaf.engines import local, spark
 from interleaf.engines.work import Task
+from interleaf.log.pages import CONTRADICTION
 from interleaf.schema import DEFAULTS
 from interleaf.score import Scoring
 from interleaf.simulate.people import People
@@ -21,6 +22,7 @@ from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 from tests.log_rows import made_rows, table_of
 from tests.spark_sessions import MARKS, started, written
+from tests.test_log_pages import in_pages
 from tests.test_tally import check_same
 
 pytestmark = MARKS
@@ -115,6 +117,19 @@ def test_copies_of_an_event_are_merged_as_the_local_engine_does(session: Any, tm
     assert expected.events["counted"] > 0
     check_same(tally_log(path, dwell=30, engine="spark"), expected)
     check_same(tally_log(session.read.parquet(str(path)), dwell=30), expected)
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_pages_of_an_impression_are_joined_as_the_local_engine_does(session: Any, tmp_path: Path, parts: int) -> None:
+    made = [in_pages(number) for number in range(5)]
+    contradictory = made[0][1][1] | {"documents": ["z", "a", "b", "c", "d"], "page": 4}
+    rows = [row for _, rows in made for row in rows] + [contradictory, made[1][1][0], *made_rows(30)[5:]]
+    path = written(tmp_path / "log", table_of(rows[::2] + rows[1::2]))
+    for task in (Task(), Task(exclusion=Exclusion(most_impressions=4)), Task(Scoring(sessions=1800.0))):
+        expected = local.tally_log(path, task, threads=1)
+        assert expected.dropped[CONTRADICTION] == expected.dropped[REASONS[REPEATED]] == 1
+        check_same(spark.tally_log(path, task, parts), expected)
+        check_same(spark.tally_log(session.read.parquet(str(path)), task), expected)
 
 
 def test_rankings_alone_are_enough_on_spark_too(session: Any, tmp_path: Path) -> None:

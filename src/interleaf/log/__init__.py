@@ -15,6 +15,7 @@ joining.py       files of JSON lines, the events joined to their impressions
 lines.py         a line of JSON to an impression or an event
 event_lines.py   events that wait for their impressions
 repeated_events.py  copies of one event, merged
+pages.py         rows of one impression that goes on over pages, joined
 text.py          lines of text files, plain or gzip
 native.py        convert: any log to one file of the native schema
 """

@@ -17,8 +17,10 @@ DEFAULTS = {name: pa.scalar(value, schema.SCHEMA.field(name).type) for name, val
 _PAIR = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
 
 
-def opened(source: Any) -> tuple[list[str], int | None, Iterator[pa.RecordBatch]]:
-    """The columns of a table, a stream or an iterator of record batches; how many rows it has, if it says; and it."""
+def opened(source: Any) -> tuple[list[str], int | None, Iterator[pa.RecordBatch] | list[pa.RecordBatch]]:
+    """The columns of a table, a stream or an iterator of record batches; how many rows it has, if it says; and its
+    batches, which are a list where they can be read more than once.
+    """
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     room = type(source).__module__.partition(".")[0]
@@ -26,6 +28,10 @@ def opened(source: Any) -> tuple[list[str], int | None, Iterator[pa.RecordBatch]
         source = _of_pandas(source)
     elif room == "polars" and hasattr(source, "collect"):  # a lazy frame
         source = source.collect()
+    if room == "polars" and hasattr(source, "to_arrow"):
+        source = source.to_arrow()
+    if isinstance(source, pa.Table):
+        return checked(source.schema, "the given table").names, source.num_rows, source.to_batches()
     if hasattr(source, "__arrow_c_stream__"):
         try:
             reader = pa.RecordBatchReader.from_stream(source)
@@ -33,8 +39,7 @@ def opened(source: Any) -> tuple[list[str], int | None, Iterator[pa.RecordBatch]
             raise DataError(
                 f"{type(source).__name__} is no table ({problem}); give one with a row an impression"
             ) from None
-        rows = source.num_rows if isinstance(source, pa.Table) else None
-        return checked(reader.schema, "the given table").names, rows, _told(reader)
+        return checked(reader.schema, "the given table").names, None, _told(reader)
     if not isinstance(source, Iterable):
         raise DataError(
             f"cannot read a log from {type(source).__name__}; give paths, an Arrow table or stream, or record batches"

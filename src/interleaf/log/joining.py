@@ -26,7 +26,9 @@ from interleaf.log.lines import (
     columns_of,
     event_of,
     is_event,
+    is_further_page,
     is_surely_impression,
+    may_be_page,
     parsed,
     with_names_apart,
 )
@@ -58,9 +60,11 @@ class JoinedLines:
     def __init__(self, files: Sequence[File], counts: Counts, kept: EventLines) -> None:
         self._files, self._counts, self._kept = files, counts, kept
         self._impressions = 0
+        self.continued: set[str] = set()  # impressions with a further page
+        self._counted: set[str] = set()  # of these, the ones whose events were counted
 
     def collect(self) -> None:
-        """Read all files for events that are lines of their own."""
+        """Read all files for events that are lines of their own, and for impressions that go on over pages."""
         events = self._events()
         while some := list(islice(events, AT_ONCE)):
             self._kept.add(some)
@@ -68,13 +72,16 @@ class JoinedLines:
     def _events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for file in self._files:
             for number, line in lines_of(file.here, file.size):
-                if is_surely_impression(line):
+                is_page = may_be_page(line)
+                if is_surely_impression(line) and not is_page:
                     continue
                 try:
                     value = parsed(line)
                 except LineError:
                     continue  # counted when impressions are read
-                if is_event(line, value):
+                if is_page and is_further_page(value):
+                    self.continued.add(value["impression"])
+                elif is_event(line, value):
                     try:
                         yield event_of(value)
                     except LineError as problem:
@@ -119,24 +126,26 @@ class JoinedLines:
                 for name, values in columns.items()
             }
         self._impressions += len(columns["impression"])
-        found = zip(columns["impression"], columns["events"], strict=True)
-        columns["events"] = [self._merged(events, self._kept.of(impression)) for impression, events in found]
+        columns["events"] = list(map(self._merged, columns["impression"], columns["events"]))
         return columns
 
-    def _merged(self, inside: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _merged(self, impression: str, inside: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """All events of an impression, copies of one event merged; by time where some are lines of their own."""
+        lines = self._kept.of(impression)
         if not lines and len(inside) < 2:
             return inside
         events = merge_events(inside + lines)
-        if repeated := len(inside) + len(lines) - len(events):
+        repeated = len(inside) + len(lines) - len(events)
+        if repeated and impression not in self._counted:
             self._counts.events["repeated"] += repeated
+            self._counted |= {impression} & self.continued
         return sorted(events, key=_place) if lines else events
 
     def finish(self) -> None:
         """Count the events without an impression; a log without a single good line is none."""
         if unmatched := self._kept.unmatched:
             self._counts.events["unmatched"] += unmatched
-        if self._counts.dropped and not self._impressions and not self._kept.count:
+        if self._counts.examples and not self._impressions and not self._kept.count:
             example = next(iter(self._counts.examples.values()))
             raise DataError(f"no line can be used, of {self._counts.dropped.total():,}; the first: {example}")
 

@@ -20,6 +20,7 @@ from interleaf.log.values import EVENT_CHECK, RULES, of_field
 
 DEFAULTS: dict[str, Any] = {**schema.DEFAULTS, **EMPTY}
 _DOCUMENTS = re.compile(rb'"documents"\s*:\s*\[')
+_FURTHER_PAGE = re.compile(rb'"page"\s*:\s*(?:[2-9]|\d\d)')
 
 
 class LineError(Exception):
@@ -63,6 +64,18 @@ def is_surely_impression(line: bytes) -> bool:
     """
     found = _DOCUMENTS.search(line)
     return found is not None and line.count(b"{", 0, found.start()) == 1
+
+
+def may_be_page(line: bytes) -> bool:
+    """Whether a line may be a further page of an impression; most lines have no page at all, which is seen at once."""
+    return b'"page"' in line and _FURTHER_PAGE.search(line) is not None
+
+
+def is_further_page(value: dict[str, Any]) -> bool:
+    """Whether an object is a further page of an impression."""
+    page = value.get("page")
+    has_list = value.get("documents") is not None and isinstance(value.get("impression"), str)
+    return type(page) is int and page >= 2 and has_list
 
 
 def is_event(line: bytes, value: dict[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from interleaf.errors import DataError
 from interleaf.log import arrow, parquet, projection
 from interleaf.log.files import File, files_of
 from interleaf.log.joining import Counts, joined
+from interleaf.log.pages import Pages, find_continued, ids_among, paged_ids
 from interleaf.log.projection import Projection
 
 Progress = Callable[[int, int | None], None]  # impressions read, and how many there are, where that is known
@@ -87,7 +88,12 @@ def read(
     if _is_paths(source):
         return _of_files(files_of(source), asked, batch_size, progress)
     found, rows, batches = arrow.opened(source)
-    return Reading(found, rows, lambda counts: arrow.cut(batches, asked, batch_size), progress)
+    continued = _continued_in(batches) if isinstance(batches, list) else pa.array([], pa.string())
+
+    def of_table(counts: Counts) -> Iterator[pa.RecordBatch]:
+        return _with_pages(Pages(continued), asked, counts, lambda wanted: arrow.cut(batches, wanted, batch_size))
+
+    return Reading(found, rows, of_table, progress)
 
 
 def _is_paths(source: Any) -> bool:
@@ -100,17 +106,46 @@ def _of_files(files: Sequence[File], asked: Projection, batch_size: int, progres
     """Every file is looked at before the first is read: a mistake in the last one is not found after hours."""
     columns: dict[str, None] = {}
     rows: int | None = 0
+    looked: list[tuple[File, parquet.Looked]] = []
     for file in files:
         if file.is_parquet:
-            found, counts = parquet.look(file)
-            rows = None if rows is None else rows + sum(counts)
+            looked.append((file, parquet.look(file)))
+            rows = None if rows is None else rows + sum(looked[-1][1].rows)
         else:
-            found, rows = schema.SCHEMA.names, None
-        columns |= dict.fromkeys(found)
+            rows = None
+        columns |= dict.fromkeys(looked[-1][1].columns if file.is_parquet else schema.SCHEMA.names)
 
     def batches(counts: Counts) -> Iterator[pa.RecordBatch]:
         with joined([file for file in files if not file.is_parquet], counts) as lines:
-            for file in files:
-                yield from (parquet if file.is_parquet else lines).batches(file, asked, batch_size)
+            continued = parquet.find_pages(looked, batch_size)
+            pages = Pages(pa.concat_arrays([continued, pa.array(sorted(lines.continued), pa.string())]))
+
+            def read_with(wanted: Projection) -> Iterator[pa.RecordBatch]:
+                for file in files:
+                    yield from (parquet if file.is_parquet else lines).batches(file, wanted, batch_size)
+
+            yield from _with_pages(pages, asked, counts, read_with)
 
     return Reading(columns, rows, batches, progress)
+
+
+def _continued_in(batches: Sequence[pa.RecordBatch]) -> pa.Array:
+    """The impressions of a table that go on over pages."""
+    return find_continued(map(paged_ids, batches), lambda ids: (ids_among(batch, ids) for batch in batches))
+
+
+def _with_pages(
+    pages: Pages, asked: Projection, counts: Counts, read_with: Callable[[Projection], Iterator[pa.RecordBatch]]
+) -> Iterator[pa.RecordBatch]:
+    """Batches with the pages of every impression joined; impressions of several pages come last."""
+    if not pages:
+        yield from read_with(asked)
+        return
+    wanted = asked.with_pages()
+    for batch in read_with(wanted):
+        rest = pages.hold(batch)
+        if rest.num_rows:
+            yield asked.only(rest)
+    yield from map(asked.only, pages.joined())
+    counts.dropped.update(+pages.dropped)
+    counts.events.update(+pages.events)
