@@ -32,10 +32,11 @@ Part = tuple[Piece, ...]
 
 
 class Parts(NamedTuple):
-    """The parts of a log, in its order; and whether some impression may go on over pages."""
+    """The parts of a log, in its order; whether an impression may go on over pages; and what is assumed to read it."""
 
     parts: list[Part]
     may_have_pages: bool
+    assumptions: list[str]
 
 
 def parts_of(paths: Paths, least: int = 1, number: int = 0) -> Parts:
@@ -56,7 +57,8 @@ def parts_of(paths: Paths, least: int = 1, number: int = 0) -> Parts:
     rows = [count for one in looked for count in one.rows]
     wanted = number or least * max(1, -(-sum(rows) // (ROWS * least)))
     found = [_pieces([groups[place] for place in run], files) for run in _runs(rows, wanted)] or [()]
-    return Parts(found, any(one.paged for one in looked))
+    assumptions = dict.fromkeys(sentence for one in looked for sentence in one.assumptions)
+    return Parts(found, any(one.paged for one in looked), list(assumptions))
 
 
 def _absolute(path: Path | Address) -> Path | Address:

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from interleaf import schema
 from interleaf.errors import DataError
-from interleaf.log.arrow import DEFAULTS, checked, with_columns, with_maps
+from interleaf.log.arrow import DEFAULTS, checked, with_columns
 from interleaf.log.files import File
+from interleaf.log.normal import normal
 from interleaf.log.pages import find_continued, ids_among, paged_ids
 from interleaf.log.projection import Projection, is_wanted, leaves
 
@@ -22,19 +24,22 @@ REPEATED = ("experiment", "arm", "method", "rankers", "events.kind")  # few valu
 
 
 class Looked(NamedTuple):
-    """The columns of a file, with those of its folders; how many rows each of its row groups has; and which row groups
-    may hold a further page of an impression.
+    """The columns of a file, with those of its folders; how many rows each of its row groups has; which row groups may
+    hold a further page of an impression; and what is assumed to read it.
     """
 
     columns: list[str]
     rows: list[int]
     paged: list[int]
+    assumptions: list[str]
 
 
 def look(file: File) -> Looked:
     """What is in a file, checked."""
     with _opened(file) as parquet:
         found = parquet.schema_arrow
+        said = [pa.field(name, value.type) for name, value in file.said.items() if name not in found.names]
+        assumptions = schema.assumptions_of(pa.schema([*found, *said]))
         for name, value in _added(file, found.names).items():
             found = found.append(pa.field(name, value.type))
         checked(found, str(file.path))
@@ -42,7 +47,7 @@ def look(file: File) -> Looked:
         paths = [parquet.schema.column(number).path for number in range(len(parquet.schema))]
         page = paths.index("page") if "page" in paths else None
         paged = [number for number, group in enumerate(groups) if page is not None and _may_have_pages(group, page)]
-        return Looked(found.names, [group.num_rows for group in groups], paged)
+        return Looked(found.names, [group.num_rows for group in groups], paged, assumptions)
 
 
 def batches(
@@ -62,7 +67,7 @@ def batches(
             read = None if names is None else leaves(paths, names)
             for group in groups:  # one by one: Arrow cannot put nested dictionaries of two row groups together
                 for batch in parquet.iter_batches(batch_size, row_groups=[group], columns=read):
-                    yield with_maps(with_columns(batch, wanted))
+                    yield normal(with_columns(batch, wanted))
 
 
 def find_pages(files: Sequence[tuple[File, Looked]], batch_size: int) -> pa.Array:

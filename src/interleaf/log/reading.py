@@ -11,6 +11,7 @@ import pyarrow as pa
 from interleaf import schema
 from interleaf.errors import DataError
 from interleaf.log import arrow, parquet, projection
+from interleaf.log.csv_rows import csv_columns
 from interleaf.log.files import File, files_of
 from interleaf.log.joining import Counts, joined
 from interleaf.log.pages import Pages, find_continued, ids_among, paged_ids
@@ -25,7 +26,7 @@ class Reading(Counts):
     `columns` are the columns that some file has; JSON lines may have all of them. `rows` is the number of impressions,
     None while it is not known. While the log is read, `dropped` counts the lines that cannot be used, by reason,
     `examples` has the first of each, and `events` counts events that came twice (`repeated`) or without an impression
-    (`unmatched`).
+    (`unmatched`). `assumptions` are sentences about what the log does not say, such as the zone of its times.
     """
 
     def __init__(
@@ -34,8 +35,9 @@ class Reading(Counts):
         rows: int | None,
         batches: Callable[[Counts], Iterator[pa.RecordBatch]],
         progress: Progress | None,
+        assumptions: Iterable[str] = (),
     ) -> None:
-        super().__init__()
+        super().__init__(assumptions=dict.fromkeys(assumptions))
         self.columns, self.rows = tuple(columns), rows
         self._batches: Callable[[Counts], Iterator[pa.RecordBatch]] | None = batches
         self._progress = progress
@@ -87,13 +89,14 @@ def read(
     asked = projection.of(columns, spare or {})
     if _is_paths(source):
         return _of_files(files_of(source), asked, batch_size, progress)
-    found, rows, batches = arrow.opened(source)
-    continued = _continued_in(batches) if isinstance(batches, list) else pa.array([], pa.string())
+    opened = arrow.opened(source)
+    table = opened.batches if isinstance(opened.batches, list) else []
 
     def of_table(counts: Counts) -> Iterator[pa.RecordBatch]:
-        return _with_pages(Pages(continued), asked, counts, lambda wanted: arrow.cut(batches, wanted, batch_size))
+        pages = Pages(_continued_in(table))
+        return _with_pages(pages, asked, counts, lambda wanted: arrow.cut(opened.batches, wanted, batch_size))
 
-    return Reading(found, rows, of_table, progress)
+    return Reading(opened.columns, opened.rows, of_table, progress, opened.assumptions)
 
 
 def _is_paths(source: Any) -> bool:
@@ -113,7 +116,7 @@ def _of_files(files: Sequence[File], asked: Projection, batch_size: int, progres
             rows = None if rows is None else rows + sum(looked[-1][1].rows)
         else:
             rows = None
-        columns |= dict.fromkeys(looked[-1][1].columns if file.is_parquet else schema.SCHEMA.names)
+        columns |= dict.fromkeys(_columns_of(file, looked))
 
     def batches(counts: Counts) -> Iterator[pa.RecordBatch]:
         with joined([file for file in files if not file.is_parquet], counts) as lines:
@@ -126,7 +129,15 @@ def _of_files(files: Sequence[File], asked: Projection, batch_size: int, progres
 
             yield from _with_pages(pages, asked, counts, read_with)
 
-    return Reading(columns, rows, batches, progress)
+    assumptions = (sentence for _, found in looked for sentence in found.assumptions)
+    return Reading(columns, rows, batches, progress, assumptions)
+
+
+def _columns_of(file: File, looked: list[tuple[File, parquet.Looked]]) -> Iterable[str]:
+    """The columns of a file; JSON lines may have all."""
+    if file.is_parquet:
+        return looked[-1][1].columns
+    return csv_columns(file) if file.is_csv else schema.SCHEMA.names
 
 
 def _continued_in(batches: Sequence[pa.RecordBatch]) -> pa.Array:

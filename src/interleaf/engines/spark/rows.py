@@ -78,7 +78,7 @@ class Files:
     def __init__(self, spark: SparkSession, paths: Paths, number: int = 0) -> None:
         self._context = spark.sparkContext
         found = parts.parts_of(paths, self._context.defaultParallelism, number)
-        self.may_have_pages, self._parts = found.may_have_pages, found.parts
+        self._parts, self.may_have_pages, self.assumptions = found
         self.pages = Pages(pa.array([], pa.string()))
         self.notes: RDD[Packed] | None = None  # of repeats, once they were looked for
         self._set(pa.array([], pa.string()), [])
@@ -130,6 +130,7 @@ class Frame:
         self.frame, self._joined = frame, list(joined)
         self.bins = frame.sparkSession.sparkContext.defaultParallelism
         self.may_have_pages = "page" in frame.columns
+        self.assumptions: list[str] = []
         self.pages = Pages(pa.array([], pa.string()))
         self.has_repeats: bool | None = None  # until they were looked for
 

@@ -23,6 +23,7 @@ from interleaf.engines.work import Task, repeats, work
 from interleaf.log.arrow import checked
 from interleaf.log.projection import Projection
 from interleaf.methods.arrays import Array
+from interleaf.schema import assumptions_of
 from interleaf.tally import Tally
 from interleaf.tally.merge import absorb
 from interleaf.tally.seen import Sample, Seen
@@ -55,6 +56,7 @@ def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
         task = replace(task, scoring=replace(task.scoring, rankless=True))
         sums = of_bytes(summed(rows, task, counted, added_sums))
     sums.book.check_attributes()
+    sums.book.assume(rows.assumptions)
     sums.book.dropped += rows.pages.dropped
     sums.book.events += rows.pages.events
     tally = sums.book.close()
@@ -70,8 +72,11 @@ def opened(source: Any, parts: int = 0) -> Files | Frame:
         return join_pages(Files(session(), source, parts))
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    checked(schema_in_utc(to_arrow_schema(source.schema, timezone="UTC")), "the given data frame")
-    return join_pages(Frame(source))
+    found = schema_in_utc(to_arrow_schema(source.schema, timezone="UTC"))
+    checked(found, "the given data frame")
+    rows = join_pages(Frame(source))
+    rows.assumptions = assumptions_of(found)
+    return rows
 
 
 def summed(rows: Files | Frame, task: Task, count: Count, add: Add) -> bytes:
