@@ -39,11 +39,11 @@ TABLE: list[tuple[str, Any, bool]] = [
     ("fallback_reason", pa.string(), True),
     ("rankers", pa.list_(pa.string()), False),
     ("documents", pa.list_(pa.string()), False),
-    ("ranks", pa.list_(pa.list_(pa.int16())), True),
+    ("ranks", pa.list_(pa.list_(pa.int32())), True),
     ("lengths", pa.list_(pa.int32()), True),
     ("union", pa.int32(), True),
     ("teams", pa.list_(pa.int8()), True),
-    ("choices", pa.list_(pa.int16()), True),
+    ("choices", pa.list_(pa.int32()), True),
     ("rankings", pa.list_(pa.list_(pa.string())), True),
     (
         "captions",
@@ -68,7 +68,7 @@ TABLE: list[tuple[str, Any, bool]] = [
                 [
                     pa.field("event", pa.string()),
                     pa.field("kind", pa.string(), nullable=False),
-                    pa.field("rank", pa.int16(), nullable=False),
+                    pa.field("rank", pa.int32(), nullable=False),
                     pa.field("time", TIME, nullable=False),
                     pa.field("dwell", pa.float32()),
                     pa.field("value", pa.float64()),
