@@ -86,6 +86,16 @@ def test_a_forgotten_unit_is_in_no_byte_of_the_files(tmp_path: Path, seed: int) 
     assert traces(tmp_path, b"ann@example", b"herquery") == {}
 
 
+def test_a_deleted_experiment_is_in_no_byte_of_the_files(tmp_path: Path) -> None:
+    store = opened(tmp_path / "store.db")
+    settings = running(store)
+    store.write([impression(settings, number, query="herquery") for number in range(50)], [])
+    store.stop("shop", START, "test")
+    assert store.delete("shop", START) == 50
+    assert traces(tmp_path, b"herquery") == {}
+    store.close()
+
+
 def test_rows_that_a_reader_still_sees_go_when_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interleaf.store.sqlite.SCRUB", 0.0)
     store = opened(tmp_path / "store.db")

@@ -36,17 +36,21 @@ def delete(database: Database, name: str, now: int) -> int:
     return _delete_rows(database, name, found.version)
 
 
-def finish(database: Database, now: int) -> None:
-    """Delete what is left of deleted experiments: rows of one whose deletion was cut short, or that came late."""
+def finish(database: Database, now: int) -> int:
+    """Delete what is left of deleted experiments: rows of one whose deletion was cut short, or that came late; how many
+    impressions that were.
+    """
+    total = 0
     with database.reading() as transaction:
         left = transaction.rows("SELECT name, version, deleted FROM deleted_experiments WHERE is_done = 0")
     for name, version, deleted in left:
-        _delete_rows(database, name, version)
+        total += _delete_rows(database, name, version)
         if now - deleted >= LATE:
             with database.writing() as transaction:
                 transaction.change(
                     "UPDATE deleted_experiments SET is_done = 1 WHERE name = ? AND version = ?", name, version
                 )
+    return total
 
 
 def _delete_rows(database: Database, name: str, version: int) -> int:

@@ -13,11 +13,12 @@ from interleaf.errors import DataError, InterleafError, StoreError
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SAME
 from interleaf.store import access, deleted_experiments, deleting, sessions, time_check, unit_secrets
-from interleaf.store.batches import COLUMNS, EVENT_COLUMNS, batch_of
+from interleaf.store.batches import EVENT_COLUMNS
 from interleaf.store.contract import DRAFT, EVERYTHING, AccessKey, Counts, Event, Impression, Search, Stored
 from interleaf.store.database import Database, is_kept
 from interleaf.store.experiments import Experiments, parsed
-from interleaf.store.folding import Folding, kept_of
+from interleaf.store.exporting import export
+from interleaf.store.folding import Folding
 from interleaf.store.matching import Matching
 from interleaf.store.tables import IMPRESSIONS, upgrade
 from interleaf.store.writing import ROW, Writing, check_event, row_of, rows_of
@@ -136,7 +137,9 @@ class SqlStore:
             return experiments.one(name)
 
     def delete(self, name: str, now: int) -> int:
-        return deleted_experiments.delete(self._database, name, now)
+        deleted = deleted_experiments.delete(self._database, name, now)
+        self._is_unscrubbed = not self._database.scrub()
+        return deleted
 
     # The hot path.
 
@@ -191,9 +194,8 @@ class SqlStore:
     # Sums and rows.
 
     def fold(self, now: int, most: int = 1000) -> int:
-        if self._is_unscrubbed:
+        if deleted_experiments.finish(self._database, now) or self._is_unscrubbed:
             self._is_unscrubbed = not self._database.scrub()
-        deleted_experiments.finish(self._database, now)
         with self._database.reading() as transaction:
             self._is_rotated = self._unit_secret not in (None, unit_secrets.latest_number(transaction))
             closed = transaction.rows(_CLOSED, now)
@@ -252,26 +254,7 @@ class SqlStore:
 
     def export(self, name: str, version: int | None = None) -> Iterator[pa.RecordBatch]:
         settings, version = self._version(name, version)
-        return self._exported(settings, version)
-
-    def _exported(self, settings: Experiment, version: int) -> Iterator[pa.RecordBatch]:
-        """Page by page, each of a transaction of its own: a slow reader holds nobody up."""
-        last = -1
-        while True:
-            with self._database.reading() as transaction:
-                rows = transaction.rows(
-                    f"SELECT {COLUMNS}, body, number FROM impressions WHERE experiment = ? AND version = ? "
-                    "AND number > ? ORDER BY number LIMIT ?",
-                    *(settings.name, version, last, PAGE),
-                )
-                events = transaction.rows(
-                    f"SELECT {EVENT_COLUMNS} FROM events WHERE impression {self._among}",
-                    self._database.among([row[0] for row in rows]),
-                )
-            if not rows:
-                return
-            yield batch_of(kept_of(rows, events), settings, version)
-            last = rows[-1][-1]
+        return export(self._database, settings, version)
 
     def _version(self, name: str, version: int | None) -> tuple[Experiment, int]:
         """The settings of a version, the latest by default."""

@@ -14,13 +14,14 @@ from interleaf.store.causes import cause_of
 from interleaf.store.database import Row
 
 INTERVAL = 0.1  # seconds between two questions to the server
+PATIENCE = 3.0  # seconds that a connection waits for a word, unless it is told otherwise
 SILENCE = 0.5  # seconds without an answer after which the server is away
 
 
 class Connection(psycopg.Connection[Row]):
     """One that is closed when the server says nothing for too long: a server that hangs heeds no timeout."""
 
-    patience = 3.0  # seconds without a word; also while connecting
+    patience = PATIENCE
     watch: Watch | None = None
 
     def wait(self, gen: PQGen[RV], *given: Any, **named: Any) -> RV:
@@ -62,7 +63,7 @@ class Watch:
     def close(self) -> None:
         """Stop watching."""
         self._closing.set()
-        self._thread.join()
+        self._thread.join(PATIENCE)  # it may be looking up a name, which has no limit
         self._connection.close()
 
     def _run(self) -> None:
