@@ -169,7 +169,7 @@ def test_nobody_waits_for_ever_for_another_worker_or_for_a_statement(
         monkeypatch.setattr(postgres, name, seconds)
     store = opened(address)
     with store._database.writing() as other:
-        other.change("LOCK TABLE versions")
+        other.change("LOCK TABLE experiments")
         with pytest.raises(StoreError, match="another transaction holds a lock for too long"):
             store.experiments()
     with monkeypatch.context() as hurried:

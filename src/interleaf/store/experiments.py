@@ -208,15 +208,15 @@ class Experiments:
 
 def _condition(search: Search) -> tuple[str, list[Any]]:
     """A search as the condition of a statement, and its values."""
-    found: list[tuple[str, tuple[Any, ...]]] = [("archived IS NOT NULL" if search.archived else "archived IS NULL", ())]
-    if search.archived is None:
-        found = [("1 = 1", ())]
+    words = search.text.casefold().split()[:MAX_WORDS]
+    column = "+archived" if words else "archived"  # all rows are looked at for words: faster without the list's index
+    is_archived = {None: "1 = 1", True: f"{column} IS NOT NULL", False: f"{column} IS NULL"}
+    found: list[tuple[str, tuple[Any, ...]]] = [(is_archived[search.archived], ())]
     if search.state is not None:
         found.append(("state = ?", (search.state,)))
     if search.only is not None:
         found.append(("name = ?", (search.only,)))
-    for word in search.text.casefold().split()[:MAX_WORDS]:
-        found.append(("words LIKE ? ESCAPE '!'", (f"%{_literal(word)}%",)))
+    found += [("words LIKE ? ESCAPE '!'", (f"%{_literal(word)}%",)) for word in words]
     return " AND ".join(condition for condition, _ in found), [value for _, values in found for value in values]
 
 
