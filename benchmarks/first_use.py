@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import interleaf
+
 README = """
 import interleaf
 shown = interleaf.interleave({"production": ["d4", "d1", "d7"], "candidate": ["d1", "d9", "d4"]}, key="user-0")
@@ -44,7 +46,8 @@ def tables(verbs: Sequence[str] = ("readme", *VERBS)) -> Iterator[str]:
 def _seconds(verb: str, folder: Path, cache: str) -> float:
     """Processor seconds of a process and its children."""
     code = README if verb == "readme" else f"from interleaf.cli import main; main({[verb, *VERBS[verb]]!r})"
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / cache)}
+    source = str(Path(interleaf.__file__).parents[1])  # the command runs in another folder
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / cache), "PYTHONPATH": source}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
