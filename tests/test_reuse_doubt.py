@@ -143,8 +143,8 @@ def test_the_help_is_of_this_command() -> None:
     text = " ".join(parser.format_help().split())
     for told in (
         "--version VERSION which one; all of them if left out",
-        "compared by; the method of most",
-        "all alike",
+        "compare the new rankers by; the method of most",
+        "all with the same weight",
     ):
         assert told in text
     for wrong in ("purchase=5", "the latest", "KIND[=WEIGHT]"):
