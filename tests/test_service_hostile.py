@@ -65,7 +65,7 @@ MARKUP = "<script>alert(1)</script>\u202e\x01\x1b[31m'\";--"
     "body",
     [
         b"", b"{", b"null", b"[]", b"7", b'"text"', b"\xff\xfe", b'{"rankings": 1}',
-        b'{"rankings": {"production": [1]}}',
+        b'{"rankings": {"production": [1.5]}}',
         DEEP.encode(), b'{"rankings": ' + DEEP.encode() + b"}", b'{"k": 1e400}', b'{"k": 99999999999999999999999}',
         b'{"unit": "\\ud800"}', b'{"unit": "\\u0000"}', b'{"time": "yesterday"}', b'{"rankngs": {}}',
         json.dumps({"unit": "x" * 100_000, "rankings": RANKINGS}).encode(),
