@@ -86,7 +86,8 @@ def test_an_experiment_is_made_watched_stopped_decided_and_exported(address: str
     expect(page.locator("#chart-over_time-1 svg")).to_be_visible(timeout=SOON)
     assert page.evaluate("[window.stays, scrollY > 200, document.querySelector('#checks').open]") == [True, True, True]
     assert page.evaluate("document.activeElement === document.querySelector('#checks .box')")
-    expect(listing.locator("#experiment-shoes .word")).to_have_text("✓ candidate is preferred", timeout=SOON)
+    words = "✓ candidate is preferred ! less than a day of traffic"
+    expect(listing.locator("#experiment-shoes .word")).to_have_text(words, timeout=SOON)
     expect(listing.locator("#experiment-shoes .about")).to_contain_text("110 of 200 units", timeout=SOON)
     assert listing.evaluate("[window.stays, document.activeElement.className]") == [True, "title"]
     listing.close()
