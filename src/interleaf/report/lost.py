@@ -14,7 +14,7 @@ UNMATCHED, UNPLACED = "unmatched", "of no experiment"  # fates of events that no
 UNTOLD = f"{UNMATCHED}: "  # facts that begin so count them by cause
 IDLE = "of a kind that counts nowhere"  # a fact: how many events are so
 ANOTHER_KIND = FATES[5]
-MIN_IMPRESSIONS = 100  # from so many lists without any event on, the log is taken to be broken
+MIN_IMPRESSIONS = 100  # with fewer lists, it is too early to expect events that count
 # Shares above which a check warns, and fails. Late events were asked for by the window. A click that comes again with
 # its dwell is merged: half of all events may be copies.
 _LIMITS = {"past the window": (0.01, 1.0), "repeated": (0.5, 1.0)}
@@ -66,8 +66,10 @@ def event_checks(tally: Tally) -> Iterator[Check]:
 
 
 def _nothing_counted(tally: Tally) -> Iterator[Check]:
-    """A failed check where events came and none counts, or where many lists got no event at all."""
+    """A failed check where many lists were shown and no event counts."""
     name, came = "Events counted", tally.events.total() - tally.events[UNPLACED]
+    if tally.impressions < MIN_IMPRESSIONS:
+        return
     if tally.events[COUNTED]:
         lists = int(tally.scores.impressions.sum())
         if lists >= MIN_IMPRESSIONS and not tally.scores.clicked.any():
@@ -84,6 +86,6 @@ def _nothing_counted(tally: Tally) -> Iterator[Check]:
             f"the report counts {tally.about.events or 'no events'}: name a kind that the log has, and check dwell "
             "time and window",
         )
-    elif tally.impressions >= MIN_IMPRESSIONS:
+    else:
         remedy = "log what people do with the lists: without events, nothing can be compared"
         yield Check(name, FAILED, f"none: {tally.impressions:,} lists have no event at all", remedy)
