@@ -254,6 +254,19 @@ def test_a_list_of_an_outage_has_no_token_and_reports_to_the_own_server_only(
     assert (path, list(body)) == ("/own", ["events"])
 
 
+def test_a_visitor_keeps_an_id_that_the_server_knows_too(site: Site, page: Page) -> None:
+    page.goto(site.url)
+    assert page.evaluate("document.cookie") == ""  # none is set unless the page asks for it
+    visitor = page.evaluate("interleaf.visitor()")
+    page.reload()
+    assert page.evaluate("interleaf.visitor()") == visitor
+    assert interleaf.visitor_id(page.evaluate("document.cookie")) == (visitor, None)
+    (cookie,) = page.context.cookies()
+    assert (cookie["name"], cookie["sameSite"], cookie["path"]) == ("interleaf_visitor", "Lax", "/")
+    page.evaluate("document.cookie = 'interleaf_visitor=forged'")
+    assert len(page.evaluate("interleaf.visitor()")) == 32
+
+
 def test_several_lists_shadow_roots_other_events_and_pages_that_stop_clicks(site: Site, page: Page) -> None:
     site.more = '<script src="/several.js" defer></script>'
     page.goto(site.url)

@@ -200,3 +200,23 @@ def test_verdicts_follow_the_patterns_of_the_paper(
     assert said.kind == kind
     assert said.is_clean == (kind in ("no preference", "stands"))
     assert f"{0.5 + before[0] / 2:.4f}" in said.sentence
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (0.2, 0.13, verdicts.UNKNOWN),  # partly explained, but most of it remains
+        (0.2, 0.09, verdicts.PARTLY),
+        (0.2, 0.01, verdicts.EXPLAINED),
+        (0.04, 0.001, verdicts.UNKNOWN),  # explained, but by a small change
+        (0.2, 0.19, verdicts.STANDS),
+        (0.1, -0.1, verdicts.REVERSED),
+    ],
+)
+def test_without_judgments_only_large_changes_are_named(before: float, after: float, kind: str) -> None:
+    estimates = made(before, 1e-9), {ODDS: made(after, 1e-4)}, {ODDS: made(before - after, 1e-9)}
+    found = Rescored("A", "B", "team_draft", 9, 9, *estimates)
+    said = verdict(found, ODDS, is_judged=False)
+    assert said.kind == kind
+    assert ("without judgments" in said.sentence) == (kind == verdicts.UNKNOWN)
+    assert "without judgments" not in verdict(found, ODDS).sentence

@@ -222,6 +222,19 @@ def test_every_report_becomes_a_page(visitor: Visitor, monkeypatch: pytest.Monke
     assert ("DO NOT TRUST THIS" in page.text) == ('class="doubtful"' in page.text) == (name == "broken")
 
 
+def test_of_many_rankers_the_leaderboard_comes_first_and_the_pairs_are_folded(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor.service.make(events=BOTH)
+    settings = visitor.service.store.experiment("shoes").settings
+    standing_of(EXAMPLES["with_cycle"], monkeypatch, settings)
+    page = visitor.open("/experiments/shoes").text
+    assert page.index('<section id="standing">') < page.index('<details id="pairs">') < page.index('class="scores"')
+    assert page.count("the verdict rests on this") == 1
+    standing_of(EXAMPLES["healthy"], monkeypatch, settings)
+    assert '<details id="pairs">' not in visitor.open("/experiments/shoes").text
+
+
 def test_without_charts_the_page_says_so_and_shows_its_tables(
     visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

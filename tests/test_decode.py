@@ -200,11 +200,13 @@ def large(found: pa.DataType) -> pa.DataType:
     return pa.large_string() if pa.types.is_string(found) else found
 
 
-def fixed_size(found: pa.DataType) -> pa.DataType:
-    """Two rankers, four documents."""
-    if pa.types.is_list(found.value_type):
-        return pa.list_(fixed_size(found.value_type), 2)
-    return pa.list_(found.value_type, 4 if found.value_type in (pa.int8(), pa.int16()) else 2)
+def of_rankers(found: pa.DataType) -> pa.DataType:
+    """A list of two; of lists, each is of the documents."""
+    return pa.list_(of_documents(found.value_type) if pa.types.is_list(found.value_type) else found.value_type, 2)
+
+
+def of_documents(found: pa.DataType) -> pa.DataType:
+    return pa.list_(found.value_type, 4)
 
 
 TEXTS = "experiment impression unit arm method"
@@ -214,7 +216,10 @@ FORMS: dict[str, Callable[[Any], Any]] = {
     "large lists and texts": lambda table: retyped(
         table, f"{TEXTS} rankers documents ranks teams lengths choices rankings", large
     ),
-    "lists of fixed size": lambda table: retyped(table, "rankers ranks teams lengths choices", fixed_size),
+    "lists of fixed size": lambda table: retyped(
+        retyped(table, "rankers ranks lengths", of_rankers), "teams choices", of_documents
+    ),
+    "16-bit ranks, as logs had them": lambda table: retyped(table, "ranks choices", numbers_as(pa.int16())),
     "text views": lambda table: retyped(table, TEXTS, lambda kind: pa.string_view()),
     "dictionaries": lambda table: retyped(table, TEXTS, lambda kind: pa.dictionary(pa.int16(), pa.string())),
     "milliseconds": lambda table: retyped(table, "time", lambda kind: pa.timestamp("ms", "UTC")),

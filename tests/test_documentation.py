@@ -123,10 +123,10 @@ def test_every_example_runs_and_prints_what_the_page_says(page: Path, folder: Pa
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
         where = name_of(page)
-        if block.mark == "not run" or block.kind == "text":
-            continue
         if block.mark == "file" and block.what is not None:
             (folder / block.what).write_text(block.text, encoding="utf-8")
+        elif block.mark == "not run" or block.kind == "text":
+            continue
         elif block.kind in ("console", "sh"):
             run_commands(block, where)
         elif block.text.startswith(">>>"):

@@ -138,7 +138,7 @@ def test_json_lines_come_in_with_their_events_joined(
     Path("in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert cli.main(["import", "jsonl", "in.jsonl"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("log.parquet: 1 impressions, 1 × no 'experiment'")
+    assert said.startswith("log.parquet: 1 impressions, 1 × no 'impression'")
     assert "1 events unmatched" in said
 
 

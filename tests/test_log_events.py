@@ -133,7 +133,7 @@ def test_the_columns_that_are_read_do_not_change_what_is_counted(tmp_path: Path)
     path = write(tmp_path / "log.jsonl", [*LINES[1:], *EVENTS, EVENTS[1], {"kind": "click"}, {}])
     everything, little = log.read(path), log.read(path, ["unit"])
     assert sum(batch.num_rows for batch in everything) == sum(batch.num_rows for batch in little) == 5
-    assert everything.dropped == little.dropped == {"event without 'impression'": 1, "no 'experiment'": 1}
+    assert everything.dropped == little.dropped == {"event without 'impression'": 1, "no 'impression'": 1}
     assert everything.events == little.events == {"unmatched": 3, "repeated": 1}
 
 

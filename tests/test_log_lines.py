@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interleaf import DataError, log
+from interleaf import DataError, log, schema
 from interleaf.log.lines import is_event, is_surely_impression, parsed
 from interleaf.log.text import lines_of
 
@@ -118,8 +119,12 @@ WRONG: list[tuple[Any, str]] = [
     (b"[1, 2]", "line is not an object"),
     (b'"text"', "line is not an object"),
     (json.dumps(LEAST | {"query": "\ud800"}).encode(), "text is not Unicode"),
-    ({}, "no 'experiment'"),
-    *(({key: value for key, value in LEAST.items() if key != name}, f"no {name!r}") for name in LEAST),
+    ({}, "no 'impression'"),
+    *(
+        ({key: value for key, value in LEAST.items() if key != name}, f"no {name!r}")
+        for name in LEAST
+        if name != "experiment"
+    ),
     *(
         (LEAST | {name: wrong}, f"wrong {name!r}")
         for name in FULL
@@ -130,7 +135,6 @@ WRONG: list[tuple[Any, str]] = [
         (LEAST | {name: 3}, f"wrong {name!r}")
         for name in ("unit", "time", "impression", "documents", "relaxed", "ranks")
     ),
-    (LEAST | {"time": "2026-11-15T12:00:00"}, "wrong 'time'"),
     (LEAST | {"time": "0001-01-01T00:00:00+12:00"}, "wrong 'time'"),
     (LEAST | {"time": "noon"}, "wrong 'time'"),
     (LEAST | {"version": 2**31}, "wrong 'version'"),
@@ -152,6 +156,16 @@ WRONG: list[tuple[Any, str]] = [
     ({"kind": "click", "impression": 7, "rank": 1, "time": "2026-11-15T12:00:00Z"}, "wrong event"),
     ({"kind": "click", "impression": "i-1", "rank": 1.5, "time": "2026-11-15T12:00:00Z"}, "wrong event"),
 ]
+
+
+def test_a_line_without_experiment_or_zone_is_read_and_the_assumption_is_noted(tmp_path: Path) -> None:
+    bare = {name: value for name, value in LEAST.items() if name != "experiment"}
+    found, reading = rows(write(tmp_path, bare | {"time": "2026-11-15T12:00:00"}))
+    assert [(row["experiment"], row["time"]) for row in found] == [
+        ("experiment", datetime(2026, 11, 15, 12, tzinfo=UTC))
+    ]
+    assert list(reading.assumptions) == [schema.NO_EXPERIMENT, schema.NAIVE_TIMES]
+    assert not reading.dropped
 
 
 def test_a_line_that_cannot_be_used_is_counted_by_its_reason(tmp_path: Path) -> None:

@@ -278,12 +278,12 @@ def test_what_is_no_log_is_refused_by_name(tmp_path: Path, native: Any) -> None:
     (tmp_path / "empty").mkdir()
     bare = native.drop_columns(["method"])
     pq.write_table(bare, tmp_path / "bare.parquet")
-    (tmp_path / "log.csv").write_text("a,b")
+    (tmp_path / "log.txt").write_text("a,b")
     for source, words in [
         (tmp_path / "nothing.parquet", "no file .*nothing.parquet"),
         (f"{tmp_path}/*.jsonl", r"no file fits .*\*\.jsonl"),
         (tmp_path / "empty", "no log in the folder .*empty"),
-        (tmp_path / "log.csv", "format of the log .*log.csv"),
+        (tmp_path / "log.txt", "format of the log .*log.txt"),
         (tmp_path / "bare.parquet", r"bare\.parquet: the log has no column 'method'"),
         ([], "no log to read"),
         (5, "cannot read a log from int"),

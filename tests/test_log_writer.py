@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from interleaf import DataError, Interleaving, interleave, log
+from interleaf import DataError, Interleaving, analyze, interleave, log
 from interleaf.log import LogWriter, appending
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -82,7 +82,7 @@ def test_a_list_that_something_else_composed_has_no_key(tmp_path: Path) -> None:
         (lambda writer: writer.event("i-1", rank=0), "an event at rank 0 cannot be logged; ranks start at 1"),
         (lambda writer: writer.event("i-1", rank=1.5), "'rank': 1.5 is no whole number"),
         (lambda writer: writer.event("i-1", rank=True), "'rank': True is no whole number"),
-        (lambda writer: writer.event("i-1", rank=2**15), "'rank': 32768 is out of range"),
+        (lambda writer: writer.event("i-1", rank=2**31), "'rank': 2147483648 is out of range"),
         (lambda writer: writer.event("i-1", "", rank=1), "kind is ''; give a text"),
         (lambda writer: writer.event(7, rank=1), "impression is 7; give a text"),
         (lambda writer: writer.event("i-1", rank=1, event=7), "event is 7; give a text"),
@@ -238,3 +238,17 @@ def test_a_killed_process_loses_nothing_that_it_appended(tmp_path: Path, writing
     assert len(found) - 1 >= len(during) >= 251
     assert set(reading.dropped) <= {"line is cut off"}
     assert reading.dropped.total() <= 1
+
+
+def test_ranks_of_a_million_documents_are_logged_and_scored(tmp_path: Path) -> None:
+    many = [f"d-{number}" for number in range(1_000_000)]
+    shown = interleave({"one": many, "other": [*many[-3:], *many[:-3]]}, k=4, key="k")
+    assert shown.ranks.max() > 2**15
+    (tmp_path / "log").mkdir()
+    with LogWriter(tmp_path / "log", experiment="example") as writer:
+        name = writer.impression(shown, unit="u")
+        writer.event(name, rank=2)
+    assert log.convert(tmp_path / "log", tmp_path / "log.parquet").rows == 1
+    for source in (tmp_path / "log", tmp_path / "log.parquet"):
+        report = analyze(source)
+        assert (report.totals.impressions, report.totals.dropped) == (1, {})

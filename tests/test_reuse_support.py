@@ -2,11 +2,16 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import binom
 
 from interleaf import interleave
 from interleaf.refine.reuse import reuse
 from interleaf.refine.reuse import robust as robust_module
+from interleaf.refine.reuse.sums import Weighted
+from interleaf.refine.reuse.support import bounded
+from interleaf.stats import compare
 from tests.log_rows import START, Row, made_event, table_of
 from tests.reuse_logs import clean, of
 from tests.reuse_queries import Part, World, answered, coins, readers, truth_of
@@ -123,3 +128,40 @@ def test_a_log_of_drafts_is_read_with_what_it_could_not_show() -> None:
     data = clean(found)
     assert data["supported"] == found.supported
     assert "could have shown about" in found.to_markdown()
+
+
+ROWS = st.lists(st.tuples(st.floats(0, 5), st.floats(-1, 1)), min_size=3, max_size=40)
+
+
+@given(ROWS)
+def test_bounds_lie_inside_the_interval_whatever_the_weights(rows: list[tuple[float, float]]) -> None:
+    weights, outcomes = np.array(rows).T
+    sums = Weighted(1)
+    sums.add(np.arange(len(rows)), weights, outcomes[:, None])
+    (found,) = bounded(sums.outcomes, sums, 1.0, 0.95)
+    if found.interval is None:
+        assert found.reason
+        return
+    low, high = float(np.mean(weights * (1 + outcomes)) - 1), float(1 - np.mean(weights * (1 - outcomes)))
+    assert found.interval[0] <= low + 1e-9
+    assert found.interval[1] >= high - 1e-9
+    assert found.value is not None
+    assert found.interval[0] <= found.value <= found.interval[1]
+    assert found.p_value is not None
+    excludes = found.interval[0] > 0 or found.interval[1] < 0
+    assert excludes == (found.p_value < 0.05) or found.p_value == pytest.approx(0.05)
+
+
+def test_weights_of_one_give_the_plain_interval_whatever_the_bound() -> None:
+    sums = Weighted(1)
+    sums.add(np.arange(6), np.ones(6), np.array([[1.0], [0.5], [-1.0], [1.0], [0.0], [0.5]]))
+    plain = compare.estimates(sums.outcomes, sums.impressions[:, None])
+    assert bounded(sums.outcomes, sums, None, 0.95) == bounded(sums.outcomes, sums, 1.0, 0.95) == plain
+
+
+def test_weights_that_average_more_than_one_are_refused() -> None:
+    sums = Weighted(1)
+    sums.add(np.arange(100), np.full(100, 3.0) + 0.01 * np.arange(100), np.linspace(-0.1, 0.1, 100)[:, None])
+    (found,) = bounded(sums.outcomes, sums, 1.0, 0.95)
+    assert found.interval is None
+    assert "average more than 1" in found.reason

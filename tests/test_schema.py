@@ -39,11 +39,11 @@ TABLE: list[tuple[str, Any, bool]] = [
     ("fallback_reason", pa.string(), True),
     ("rankers", pa.list_(pa.string()), False),
     ("documents", pa.list_(pa.string()), False),
-    ("ranks", pa.list_(pa.list_(pa.int16())), True),
+    ("ranks", pa.list_(pa.list_(pa.int32())), True),
     ("lengths", pa.list_(pa.int32()), True),
     ("union", pa.int32(), True),
     ("teams", pa.list_(pa.int8()), True),
-    ("choices", pa.list_(pa.int16()), True),
+    ("choices", pa.list_(pa.int32()), True),
     ("rankings", pa.list_(pa.list_(pa.string())), True),
     (
         "captions",
@@ -68,7 +68,7 @@ TABLE: list[tuple[str, Any, bool]] = [
                 [
                     pa.field("event", pa.string()),
                     pa.field("kind", pa.string(), nullable=False),
-                    pa.field("rank", pa.int16(), nullable=False),
+                    pa.field("rank", pa.int32(), nullable=False),
                     pa.field("time", TIME, nullable=False),
                     pa.field("dwell", pa.float32()),
                     pa.field("value", pa.float64()),
@@ -123,6 +123,12 @@ def test_nullable_columns_may_be_missing_and_unknown_ones_be_there() -> None:
         ("version", pa.uint8()),
         ("time", pa.timestamp("ms", "UTC")),
         ("time", pa.timestamp("ns", "+00:00")),
+        ("time", pa.timestamp("us", "Asia/Tokyo")),
+        ("time", pa.timestamp("us")),
+        ("time", pa.large_string()),
+        ("documents", pa.list_(pa.int64())),
+        ("rankings", pa.large_list(pa.list_(pa.uint8()))),
+        ("teams", pa.list_(pa.uint64())),
         ("latency", pa.large_list(pa.float64())),
         ("documents", pa.list_(pa.string(), 10)),
         ("ranks", pa.large_list(pa.large_list(pa.int64()))),
@@ -159,9 +165,12 @@ def test_a_wrong_type_is_named_with_the_column_and_what_is_expected(column: sche
 @pytest.mark.parametrize(
     ("name", "kind", "words"),
     [
-        ("time", pa.timestamp("us"), "column 'time' has the time zone None"),
-        ("time", pa.timestamp("us", "Asia/Tokyo"), "Asia/Tokyo"),
-        ("time", pa.string(), "column 'time' is of type string"),
+        (
+            "time",
+            pa.int64(),
+            "column 'time' is of type int64; it should be .*, or at least a timestamp, or text in ISO",
+        ),
+        ("unit", pa.int64(), "column 'unit' is of type int64"),
         ("version", pa.float64(), "column 'version' is of type double"),
         ("ranks", pa.list_(pa.int16()), "an item of column 'ranks' is of type int16"),
         ("ranks", pa.list_(pa.list_(pa.string())), "an item of an item of column 'ranks' is of type string"),
@@ -184,6 +193,18 @@ def test_a_wrong_type_is_named_with_the_column_and_what_is_expected(column: sche
 def test_a_wrong_type_inside_a_column_is_found(name: str, kind: Any, words: str) -> None:
     with pytest.raises(DataError, match=words):
         validate(changed(name, kind))
+
+
+def test_all_problems_are_named_at_once() -> None:
+    wrong = (
+        without("method", "documents").set(0, pa.field("experiment", pa.int8())).append(pa.field("unit", pa.string()))
+    )
+    with pytest.raises(DataError) as refused:
+        validate(wrong)
+    first, *problems = str(refused.value).splitlines()
+    assert first == "4 problems:"
+    for problem, words in zip(problems, ("'experiment' is", "2 columns", "no column 'method'", "no 'doc"), strict=True):
+        assert words.replace("no 'doc", "no column 'documents'") in problem
 
 
 def test_a_newer_version_is_refused_and_an_older_or_unsaid_one_is_not() -> None:

@@ -14,13 +14,14 @@ from interleaf.decode import Counting
 from interleaf.decode.reasons import REASONS, REPEATED
 from interleaf.engines import local, spark
 from interleaf.engines.work import Task
-from interleaf.schema import DEFAULTS
+from interleaf.log.pages import CONTRADICTION
 from interleaf.score import Scoring
 from interleaf.simulate.people import People
 from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 from tests.log_rows import made_rows, table_of
 from tests.spark_sessions import MARKS, started, written
+from tests.test_log_pages import in_pages
 from tests.test_tally import check_same
 
 pytestmark = MARKS
@@ -89,10 +90,10 @@ def test_a_data_frame_may_lack_what_has_a_default_and_hold_attributes_as_an_obje
     session: Any, tmp_path: Path
 ) -> None:
     rows = table_of(made_rows(40))
-    bare = rows.drop_columns(list(DEFAULTS))
+    bare = rows.drop_columns(["version", "arm", "attributes"])
     objects = bare.append_column("attributes", pa.array([dict(one) for one in rows["attributes"].to_pylist()]))
-    for table, expected in ((objects, rows), (bare, bare)):
-        check_same(tally_log(session.createDataFrame(table), by=["device"]), tally_log(expected, by=["device"]))
+    for table, expected, by in ((objects, rows, ["device"]), (bare, bare, [])):
+        check_same(tally_log(session.createDataFrame(table), by=by), tally_log(expected, by=by))
     path = written(tmp_path / "log", objects)
     check_same(tally_log(path, by=["device"], engine="spark"), tally_log(rows, by=["device"]))
 
@@ -115,6 +116,19 @@ def test_copies_of_an_event_are_merged_as_the_local_engine_does(session: Any, tm
     assert expected.events["counted"] > 0
     check_same(tally_log(path, dwell=30, engine="spark"), expected)
     check_same(tally_log(session.read.parquet(str(path)), dwell=30), expected)
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_pages_of_an_impression_are_joined_as_the_local_engine_does(session: Any, tmp_path: Path, parts: int) -> None:
+    made = [in_pages(number) for number in range(5)]
+    contradictory = made[0][1][1] | {"documents": ["z", "a", "b", "c", "d"], "page": 4}
+    rows = [row for _, rows in made for row in rows] + [contradictory, made[1][1][0], *made_rows(30)[5:]]
+    path = written(tmp_path / "log", table_of(rows[::2] + rows[1::2]))
+    for task in (Task(), Task(exclusion=Exclusion(most_impressions=4)), Task(Scoring(sessions=1800.0))):
+        expected = local.tally_log(path, task, threads=1)
+        assert expected.dropped[CONTRADICTION] == expected.dropped[REASONS[REPEATED]] == 1
+        check_same(spark.tally_log(path, task, parts), expected)
+        check_same(spark.tally_log(session.read.parquet(str(path)), task), expected)
 
 
 def test_rankings_alone_are_enough_on_spark_too(session: Any, tmp_path: Path) -> None:
@@ -157,7 +171,7 @@ def test_what_goes_wrong_is_said_as_the_local_engine_says_it(session: Any, table
         tally_log(tmp_path / "log.jsonl", engine="spark")
     with pytest.raises(DataError, match="no engine 'sparc'; use 'local' or 'spark'"):
         tally_log(path, engine="sparc")
-    with pytest.raises(DataError, match="the given data frame: the log has no column 'experiment'"):
+    with pytest.raises(DataError, match=r"(?s)data frame: 5 problems:.*no column 'impression'.*'documents'"):
         tally_log(session.createDataFrame([(1,)], "version int"))
 
 

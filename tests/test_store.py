@@ -63,6 +63,15 @@ def test_an_export_is_the_native_log(store: SqlStore) -> None:
     assert exported(store, "shop").schema.equals(log.rows_to_batch([]).schema)
 
 
+def test_ranks_beyond_16_bits_are_kept_and_exported(store: SqlStore) -> None:
+    one = impression(running(store), 1)
+    deep = [[rank and rank + 40_000 for rank in ranks] for ranks in one.row["ranks"]]
+    row = dict(one.row) | {"ranks": deep, "lengths": [50_000, 50_000], "union": 90_000}
+    store.write([replace(one, row=row)], [])
+    assert exported(store, "shop").column("ranks").to_pylist() == [deep]
+    check_sums(store, "shop")
+
+
 def test_an_event_goes_in_once_and_a_dwell_may_follow(store: SqlStore) -> None:
     one = impression(running(store), 1)
     event = click(one, 1, id="e")

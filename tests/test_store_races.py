@@ -299,3 +299,23 @@ def test_a_store_is_closed_while_others_read(tmp_path: Path) -> None:
         [sys.executable, "-c", CLOSED, str(tmp_path / "store.sqlite")], capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_readers_that_were_needed_at_once_do_not_all_stay(tmp_path: Path) -> None:
+    """Each holds memory for its cache."""
+    database = sqlite.SQLite(tmp_path / "store.sqlite")
+    together = threading.Barrier(12)
+
+    def read() -> None:
+        with database.reading() as transaction:
+            assert transaction.rows("PRAGMA cache_size") == [(-sqlite.READER_CACHE,)]
+            together.wait(120)
+
+    threads = [threading.Thread(target=read) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 1 <= len(database._readers) <= sqlite.MAX_IDLE_READERS
+    database.close()
+    assert database._readers == []

@@ -34,7 +34,7 @@ from interleaf.methods.table import methods
 if TYPE_CHECKING:
     from interleaf import audit, clicks, simulate
     from interleaf.analysis import analyze, tally_log
-    from interleaf.client import AsyncClient, Client
+    from interleaf.client import AsyncClient, Client, visitor_id
     from interleaf.decode.attributes import Exclusion
     from interleaf.experiment import Experiment, assign
     from interleaf.log import LogWriter
@@ -76,6 +76,7 @@ __all__ = [
     "plan",
     "simulate",
     "tally_log",
+    "visitor_id",
     "warm",
 ]
 
@@ -92,6 +93,7 @@ _LATER = {
     "assign": "interleaf.experiment",
     "plan": "interleaf.planning",
     "tally_log": "interleaf.analysis",
+    "visitor_id": "interleaf.client",
 }
 
 

@@ -3,12 +3,13 @@
 `COLUMNS` is the one list of columns: the schema, the checks, the writers and the documentation follow from it. A file
 carries `interleaf.schema = 1` in its metadata. Files written by other tools are welcome: a missing nullable column, a
 column that is not known here, or another width of the same kind (int64 ranks, large strings, milliseconds) is no error.
-Nor is a map written as a list of structs of a key and a value, or as a struct of texts, by libraries that have no maps.
+Times may have any zone, or none, or be text. A map may be a list of structs of a key and a value, or a struct of texts,
+as libraries without maps write it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,7 @@ TIME = pa.timestamp("us", "UTC")
 EVENT = (
     Column("event", pa.string(), True, "unique id; where given, copies of an event are merged to one"),
     Column("kind", pa.string(), False, "`click`, `purchase`, or any other name"),
-    Column("rank", pa.int16(), False, "of the document in the shown list, 1 = top"),
+    Column("rank", pa.int32(), False, "of the document in the shown list, 1 = top"),
     Column("time", TIME, False, "when it happened"),
     Column("dwell", pa.float32(), True, "seconds spent on the document"),
     Column("value", pa.float64(), True, "what it was worth, such as a price"),
@@ -100,11 +101,11 @@ COLUMNS = (
     Column("fallback_reason", pa.string(), True, "why the control was served"),
     Column("rankers", pa.list_(pa.string()), False, "names of the rankers"),
     Column("documents", pa.list_(pa.string()), False, "the shown list, top first"),
-    Column("ranks", pa.list_(pa.list_(pa.int16())), True, "[ranker][position], 1 = top, 0 = not in that ranking"),
+    Column("ranks", pa.list_(pa.list_(pa.int32())), True, "[ranker][position], 1 = top, 0 = not in that ranking"),
     Column("lengths", pa.list_(pa.int32()), True, "length of each input ranking"),
     Column("union", pa.int32(), True, "how many distinct documents the input rankings hold together"),
     Column("teams", pa.list_(pa.int8()), True, "index of the ranker that owns each position, -1 nobody"),
-    Column("choices", pa.list_(pa.int16()), True, "how many documents some ranker has at each rank or above"),
+    Column("choices", pa.list_(pa.int32()), True, "how many documents some ranker has at each rank or above"),
     Column("rankings", pa.list_(pa.list_(pa.string())), True, "the input rankings, for reuse and replay"),
     Column("captions", pa.list_(_struct(CAPTION)), True, "what people saw of each document"),
     Column("grades", pa.list_(pa.int8()), True, "judged relevance of the shown documents, where known"),
@@ -117,28 +118,68 @@ COLUMNS = (
     ),
 )
 
-# What is read where a log has no such column. Events have no default: clicks under another name would all be lost.
-DEFAULTS: dict[str, Any] = {"version": 1, "arm": INTERLEAVED, "attributes": {}}
+# What is read where a log has no such column.
+DEFAULTS: dict[str, Any] = {
+    "experiment": "experiment",
+    "version": 1,
+    "arm": INTERLEAVED,
+    "attributes": {},
+    "events": [],
+}
+IDS = ("documents", "rankings")  # whole numbers are ids, too
+NO_EXPERIMENT = "there is no column 'experiment': all rows are taken for one experiment"
+NO_EVENTS = "there is no column 'events': no list has a click"
+NAIVE_TIMES = "times that name no zone are taken for UTC"
 
 SCHEMA = pa.schema([column.field for column in COLUMNS], metadata={VERSION_KEY: str(VERSION).encode()})
 
 
 def validate(schema: pa.Schema) -> None:
-    """Whether a log with this schema can be read: the first thing that is wrong is named, with what would be right.
+    """Whether a log with this schema can be read: everything that is wrong is named, with what would be right.
 
     >>> validate(SCHEMA)
     """
+    refuse(problems_of(schema))
+
+
+def refuse(problems: Sequence[str], where: str = "") -> None:
+    """Raise an error that lists all problems, if there are any."""
+    prefix = f"{where}: " if where else ""
+    if len(problems) == 1:
+        raise DataError(prefix + problems[0])
+    if problems:
+        listed = "".join(f"\n- {problem}" for problem in problems)
+        raise DataError(f"{prefix}{len(problems)} problems:{listed}")
+
+
+def problems_of(schema: pa.Schema) -> list[str]:
+    """Why a log with this schema cannot be read."""
     _check_version(schema)
+    found: list[str] = []
     for column in COLUMNS:
         places = schema.get_all_field_indices(column.name)
         if len(places) > 1:
-            raise DataError(f"the log has {len(places)} columns named {column.name!r}; keep one of them")
-        if places:
-            _check_type(schema.field(places[0]).type, column.type, f"column {column.name!r}")
+            found.append(f"the log has {len(places)} columns named {column.name!r}; keep one of them")
+        elif places:
+            found += _type_problems(schema.field(places[0]).type, column.type, f"column {column.name!r}", column.name)
         elif not column.nullable:
-            raise DataError(
+            found.append(
                 f"the log has no column {column.name!r} ({column.type}: {column.meaning}); it may not be left out"
             )
+    return found
+
+
+def assumptions_of(schema: pa.Schema) -> list[str]:
+    """What has to be assumed to read a log with this schema, a sentence each."""
+    types = {field.name: field.type for field in schema}
+    found = [sentence for name, sentence in (("experiment", NO_EXPERIMENT), ("events", NO_EVENTS)) if name not in types]
+    events = types.get("events")
+    fields = events.value_type if events is not None and _is_list(events) else pa.struct([])
+    inside = [field.type for field in fields if field.name == "time"] if pa.types.is_struct(fields) else []
+    times = [kind for kind in (types.get("time"), *inside) if kind is not None]
+    if any(is_string(kind) or (pa.types.is_timestamp(kind) and kind.tz is None) for kind in times):
+        found.append(NAIVE_TIMES)
+    return found
 
 
 def _check_version(schema: pa.Schema) -> None:
@@ -153,40 +194,36 @@ def _check_version(schema: pa.Schema) -> None:
         )
 
 
-def _check_type(found: pa.DataType, wanted: pa.DataType, where: str) -> None:
+def _type_problems(found: pa.DataType, wanted: pa.DataType, where: str, column: str) -> Iterator[str]:
     """The kind must agree, all the way down; widths need not. All null is a column of any kind."""
     found = found.value_type if pa.types.is_dictionary(found) else found
-    if pa.types.is_null(found):
+    if pa.types.is_null(found) or (column in IDS and pa.types.is_string(wanted) and pa.types.is_integer(found)):
         return
     if pa.types.is_map(wanted) and pa.types.is_struct(found):
         for field in found:
-            _check_type(field.type, wanted.item_type, f"field {field.name!r} of {where}")
+            yield from _type_problems(field.type, wanted.item_type, f"field {field.name!r} of {where}", column)
         return
     if pa.types.is_map(wanted):
         found = _as_map(found, wanted)
     kind, name = next((kind, name) for kind, name in _KINDS if kind(wanted))
     if not kind(found):
-        raise DataError(f"{where} is of type {found}; it should be {wanted}, or at least {name}")
-    if pa.types.is_timestamp(wanted) and found.tz not in _UTC:
-        raise DataError(
-            f"{where} has the time zone {found.tz}; it should be {wanted}: a log's times are in UTC, and say so"
-        )
-    if _is_list(wanted):
-        _check_type(found.value_type, wanted.value_type, f"an item of {where}")
-    if pa.types.is_map(wanted):
-        _check_type(found.key_type, wanted.key_type, f"a key of {where}")
-        _check_type(found.item_type, wanted.item_type, f"a value of {where}")
-    if pa.types.is_struct(wanted):
-        _check_fields(found, wanted, where)
+        yield f"{where} is of type {found}; it should be {wanted}, or at least {name}: convert it"
+    elif _is_list(wanted):
+        yield from _type_problems(found.value_type, wanted.value_type, f"an item of {where}", column)
+    elif pa.types.is_map(wanted):
+        yield from _type_problems(found.key_type, wanted.key_type, f"a key of {where}", column)
+        yield from _type_problems(found.item_type, wanted.item_type, f"a value of {where}", column)
+    elif pa.types.is_struct(wanted):
+        yield from _field_problems(found, wanted, where, column)
 
 
-def _check_fields(found: pa.DataType, wanted: pa.DataType, where: str) -> None:
+def _field_problems(found: pa.DataType, wanted: pa.DataType, where: str, column: str) -> Iterator[str]:
     for field in wanted:
         place = found.get_field_index(field.name)
         if place >= 0:
-            _check_type(found.field(place).type, field.type, f"field {field.name!r} of {where}")
+            yield from _type_problems(found.field(place).type, field.type, f"field {field.name!r} of {where}", column)
         elif not field.nullable:
-            raise DataError(f"{where} has no field {field.name!r} ({field.type}); it may not be left out")
+            yield f"{where} has no field {field.name!r} ({field.type}); it may not be left out"
 
 
 def _as_map(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
@@ -199,8 +236,14 @@ def _as_map(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
     return pa.map_(types["key"], types["value"]) if set(types) == {"key", "value"} else kind
 
 
-def _is_string(kind: pa.DataType) -> bool:
+def is_string(kind: pa.DataType) -> bool:
+    """Whether values of this type are texts, of whatever width."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    """Whether values of this type are times. Text is one of those, but no kind that is wanted is tested after it."""
+    return bool(pa.types.is_timestamp(kind) or is_string(kind))
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -208,14 +251,13 @@ def _is_list(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (*tests, pa.types.is_large_list_view))
 
 
-_UTC = ("UTC", "Etc/UTC", "Z", "+00:00")
 _KINDS = (
-    (_is_string, "some kind of string"),
+    (is_string, "some kind of string"),
     (_is_list, "some kind of list"),
     (pa.types.is_integer, "some kind of integer"),
     (pa.types.is_floating, "some kind of floating-point number"),
     (pa.types.is_boolean, "a bool"),
-    (pa.types.is_timestamp, "a timestamp in UTC"),
+    (_is_time, "a timestamp, or text in ISO 8601"),
     (pa.types.is_map, "a map"),
     (pa.types.is_struct, "a struct"),
 )

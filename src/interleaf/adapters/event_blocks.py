@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from interleaf.adapters.record_scan import ABOUT, ACTION, EVENT, NAMED, OBJECT, POSITION, TOP
 from interleaf.adapters.scanned import Scanned, as_batch
-from interleaf.adapters.ubi_records import DWELL_TIME, EVENTS, LARGEST
+from interleaf.adapters.ubi_records import DWELL_TIME, EVENTS, LARGEST, MAX_RANK
 from interleaf.methods.arrays import Array
 
 
@@ -19,7 +19,7 @@ def events_of(block: Scanned, counts: Counter[str]) -> tuple[Array, pa.RecordBat
     rows = block.rows(EVENT)
     time, usable = block.times(rows, counts)
     rank = block.texts(rows, ABOUT, "rank").cast(pa.int64())
-    is_rank = pc.and_kleene(pc.greater_equal(rank, -(2**15)), pc.less(rank, 2**15))
+    is_rank = pc.and_kleene(pc.greater_equal(rank, -MAX_RANK), pc.less_equal(rank, MAX_RANK))
     dwell, other = _numbers(block, rows, "dwell"), _numbers(block, rows, "dwell_time")
     counts[DWELL_TIME] += int(np.asarray(pc.and_(pc.is_null(dwell), pc.is_valid(other)))[usable].sum())
     columns = {

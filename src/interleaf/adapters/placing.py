@@ -14,7 +14,7 @@ from interleaf.adapters.parts import Part
 from interleaf.log.repeated_events import Merged, merge_copies
 from interleaf.methods.arrays import Array
 
-LEFT_OUT = -(2**15)  # a rank that no event has
+LEFT_OUT = -(2**31)  # a rank that no event has
 OBJECT, RANK, INTERNAL, ORDINAL, SHOWN, NOT_SHOWN, NO_DOCUMENT, NO_ORDINAL = range(8)
 REASONS = {
     INTERNAL: "event placed by internal_id",

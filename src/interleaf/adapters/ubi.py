@@ -51,8 +51,8 @@ def import_opensearch(source: Paths, out: str | Path, options: Options | None = 
 
 def _imported(source: Paths, out: str | Path, options: Options, answer_of: Read) -> Imported:
     files = files_of(source)
-    if wrong := [str(file.path) for file in files if file.is_parquet]:
-        raise DataError(f"{wrong[0]} is Parquet; give JSON lines, plain or gzip")
+    if wrong := [str(file.path) for file in files if file.is_parquet or file.is_csv]:
+        raise DataError(f"{wrong[0]} is no file of JSON lines; give JSON lines, plain or gzip")
     imported, evidence = Imported(), Evidence()
     size = sum(file.size * (UNPACKED if file.here.suffix == ".gz" else 1) for file in files)
     with Spool(size) as spool:

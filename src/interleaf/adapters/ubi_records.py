@@ -17,6 +17,7 @@ from interleaf.adapters.times import microseconds
 DWELL_TIME = "event with a dwell_time"
 SHOWN = "impression"  # the action that says that a document was shown, and is no reaction to it
 LARGEST = 3e38  # of a dwell or a value
+MAX_RANK = 2**31 - 1  # that a log can hold
 _NOTHING: dict[str, Any] = {}
 
 
@@ -154,7 +155,7 @@ def _whole(value: Any, counts: Counter[str]) -> int | None:
 
 
 def _rank(value: Any) -> int | None:
-    return value if type(value) is int and -(2**15) <= value < 2**15 else None
+    return value if type(value) is int and abs(value) <= MAX_RANK else None
 
 
 def _dwell(attributes: dict[str, Any], counts: Counter[str]) -> float | None:

@@ -12,7 +12,7 @@ from interleaf.errors import DataError
 def caption_options(made: argparse.ArgumentParser) -> None:
     """Which log, how to learn from it, how to show it."""
     made.add_argument(
-        "log", nargs="+", metavar="LOG", help="Parquet or JSON lines with captions: files, globs, folders"
+        "log", nargs="+", metavar="LOG", help="Parquet, JSON lines or CSV with captions: files, globs, folders"
     )
     log_options(made)
     engine_options(made)

@@ -13,7 +13,10 @@ from interleaf.errors import DataError
 def analyze_options(made: argparse.ArgumentParser) -> None:
     """Which log, how to score it, how to show it."""
     made.add_argument(
-        "log", nargs="+", metavar="LOG", help="logs as Parquet or JSON lines (files, globs, folders), or saved tallies"
+        "log",
+        nargs="+",
+        metavar="LOG",
+        help="logs as Parquet, JSON lines or CSV (files, globs, folders), or saved tallies",
     )
     log_options(made)
     tally_options(made)
@@ -92,8 +95,11 @@ def engine_options(made: argparse.ArgumentParser) -> None:
 def run_analyze(options: argparse.Namespace) -> int:
     """A log to a verdict."""
     from interleaf.analysis import analyze
+    from interleaf.engines.book import assumptions_in
 
     tally = _tally(options)
+    for sentence in assumptions_in(tally):
+        print(f"note: {sentence}", file=sys.stderr)
     if options.tally:
         tally.save(checked_tally(options.tally))
     report = analyze(

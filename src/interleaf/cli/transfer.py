@@ -67,7 +67,7 @@ def run_import(options: argparse.Namespace) -> int:
 def export_options(made: argparse.ArgumentParser) -> None:
     """To which format, and under which names."""
     made.add_argument("format", choices=list(EXPORTS), metavar="FORMAT", help=_formats(EXPORTS))
-    made.add_argument("log", nargs="+", metavar="LOG", help="Parquet or JSON lines: files, globs, folders")
+    made.add_argument("log", nargs="+", metavar="LOG", help="Parquet, JSON lines or CSV: files, globs, folders")
     made.add_argument("--out", required=True, metavar="FILE", help="the file to write; trec: a folder")
     made.add_argument("--application", default="interleaf", help="ubi: the name of the application")
     made.add_argument(

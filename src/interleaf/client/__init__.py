@@ -5,3 +5,5 @@ from interleaf.client.answers import Status as Status
 from interleaf.client.answers import Taken as Taken
 from interleaf.client.asynchronous import AsyncClient as AsyncClient
 from interleaf.client.synchronous import Client as Client
+from interleaf.client.visitor_cookie import VisitorId as VisitorId
+from interleaf.client.visitor_cookie import visitor_id as visitor_id

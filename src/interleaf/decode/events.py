@@ -67,12 +67,19 @@ def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> 
     flat = Flat(
         found.offsets,
         table[kind],
-        numbers(fields["rank"], -1, pa.int32()),
+        _ranks(fields["rank"]),
         microseconds(fields["time"]),
         dwell if detailed or counting.dwell is not None else np.zeros(0, np.float32),
         np.zeros(size, np.bool_),
     )
     return _merged(flat, fields["event"], kind, names) if "event" in fields else flat
+
+
+def _ranks(array: pa.Array) -> Array:
+    """Ranks of events; one that 32 bits cannot hold was not shown, whatever it is."""
+    if array.type in (pa.int8(), pa.int16(), pa.int32()):
+        return numbers(array, -1, pa.int32())
+    return np.clip(numbers(array, -1, pa.int64()), -1, 2**31 - 1).astype(np.int32)
 
 
 def _merged(flat: Flat, ids: pa.Array, kind: Array, names: list[Any]) -> Flat:

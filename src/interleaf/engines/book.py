@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
@@ -21,10 +22,17 @@ from interleaf.tally.merge import absorb, as_if
 MOST_TALLIES = 1000
 OTHER = "impressions of another "
 KIND = "events of kind "  # a fact: how many, where no event counts
+ASSUMED = "assumed: "  # facts that begin so are sentences about what a log does not say
 UNUSED = OTHER + "version that cannot be used"
 
 
 Group = tuple[str, int, frozenset[str]]
+
+
+def assumptions_in(tally: Tally) -> list[str]:
+    """What was assumed to read the log of a tally, in sentences."""
+    found = sorted(name.removeprefix(ASSUMED) for name in tally.facts if name.startswith(ASSUMED))
+    return [f"{sentence[0].upper()}{sentence[1:]}." for sentence in found]
 
 
 class Entry(NamedTuple):
@@ -62,6 +70,11 @@ class Book:
         self._kinds: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
+        self._assumptions: dict[str, None] = {}
+
+    def assume(self, sentences: Iterable[str]) -> None:
+        """Note what was assumed to read the log."""
+        self._assumptions |= dict.fromkeys(sentences)
 
     def add(self, worked: Worked) -> None:
         """Count a part of a batch in."""
@@ -146,6 +159,7 @@ class Book:
         if main.group in self._waiting:
             self._waiting[main.group].count(total, self._task.scoring.sessions or 0.0)
         self._leave_out(total, main, chosen)
+        total.facts += Counter({ASSUMED + sentence: 1 for sentence in self._assumptions})
         total.dropped += self.dropped
         total.events += self.events
         if not total.events[COUNTED]:

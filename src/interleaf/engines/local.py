@@ -49,6 +49,7 @@ def _read(source: Any, task: Task, threads: int, progress: log.Progress | None) 
     book = _counted(batches, task, workers)
     book.dropped += reading.dropped
     book.events += reading.events
+    book.assume(reading.assumptions)
     return book, sample
 
 

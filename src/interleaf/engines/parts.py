@@ -31,8 +31,16 @@ class Piece(NamedTuple):
 Part = tuple[Piece, ...]
 
 
-def parts_of(paths: Paths, least: int = 1, number: int = 0) -> list[Part]:
-    """The parts of a log, in its order: at most `number` of them, or a multiple of the least that is given.
+class Parts(NamedTuple):
+    """The parts of a log, in its order; whether an impression may go on over pages; and what is assumed to read it."""
+
+    parts: list[Part]
+    may_have_pages: bool
+    assumptions: list[str]
+
+
+def parts_of(paths: Paths, least: int = 1, number: int = 0) -> Parts:
+    """The parts of a log: at most `number` of them, or a multiple of the least that is given.
 
     Every file is looked at before the first is read: a mistake in the last one is not found after hours.
     """
@@ -45,10 +53,12 @@ def parts_of(paths: Paths, least: int = 1, number: int = 0) -> list[Part]:
     with ThreadPoolExecutor(LOOKING) as pool:
         looked = list(pool.map(parquet.look, files))
     files = [file._replace(path=_absolute(file.path)) for file in files]
-    groups = [(place, group) for place, (_, counts) in enumerate(looked) for group in range(len(counts))]
-    rows = [count for _, counts in looked for count in counts]
+    groups = [(place, group) for place, one in enumerate(looked) for group in range(len(one.rows))]
+    rows = [count for one in looked for count in one.rows]
     wanted = number or least * max(1, -(-sum(rows) // (ROWS * least)))
-    return [_pieces([groups[place] for place in run], files) for run in _runs(rows, wanted)] or [()]
+    found = [_pieces([groups[place] for place in run], files) for run in _runs(rows, wanted)] or [()]
+    assumptions = dict.fromkeys(sentence for one in looked for sentence in one.assumptions)
+    return Parts(found, any(one.paged for one in looked), list(assumptions))
 
 
 def _absolute(path: Path | Address) -> Path | Address:

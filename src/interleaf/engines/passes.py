@@ -49,6 +49,7 @@ class Passes(Generic[T]):
         """The sums of the whole log: `count` adds a batch, but for the rows that are marked, which came before."""
         if self.on_spark:
             found: S = of_bytes(spark.summed(self._source, self._task, partial(_counted, empty, count), _merged))
+            found.dropped += self._source.pages.dropped
             return found
         task, reading, batches = local.opened(self._source, self._task, Sample(), self._progress)
         for batch, repeated in batches:

@@ -1,4 +1,4 @@
-"""Logs: one row an impression, its events inside; Parquet, or JSON lines with the same names.
+"""Logs: one row an impression, its events inside; Parquet, or JSON lines or CSV with the same names.
 
 write.py         write_batches: record batches to a whole file
 rows.py          rows_to_batch: impressions as dictionaries to a record batch
@@ -13,8 +13,11 @@ parquet.py       Parquet files
 arrow.py         tables and streams in memory
 joining.py       files of JSON lines, the events joined to their impressions
 lines.py         a line of JSON to an impression or an event
+csv_rows.py      a row of CSV to the same
+normal.py        columns of other tools in the types of a log
 event_lines.py   events that wait for their impressions
 repeated_events.py  copies of one event, merged
+pages.py         rows of one impression that goes on over pages, joined
 text.py          lines of text files, plain or gzip
 native.py        convert: any log to one file of the native schema
 """

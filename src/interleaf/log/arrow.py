@@ -4,28 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from interleaf import schema
 from interleaf.errors import DataError
+from interleaf.log.normal import normal
 from interleaf.log.projection import Projection, is_wanted
 
 DEFAULTS = {name: pa.scalar(value, schema.SCHEMA.field(name).type) for name, value in schema.DEFAULTS.items()}
-_PAIR = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
 
 
-def opened(source: Any) -> tuple[list[str], int | None, Iterator[pa.RecordBatch]]:
-    """The columns of a table, a stream or an iterator of record batches; how many rows it has, if it says; and it."""
+class Opened(NamedTuple):
+    """A table, or a stream: its columns; how many rows it has, if it says; what is assumed to read it; and its batches,
+    which are a list where they can be read more than once.
+    """
+
+    columns: list[str]
+    rows: int | None
+    assumptions: list[str]
+    batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch]
+
+
+def opened(source: Any) -> Opened:
+    """A log that is in memory, or streams from another library, checked."""
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     room = type(source).__module__.partition(".")[0]
     if room == "pandas" and hasattr(source, "columns"):
         source = _of_pandas(source)
-    elif room == "polars" and hasattr(source, "collect"):  # a lazy frame
-        source = source.collect()
+    elif room == "polars":
+        source = source.collect() if hasattr(source, "collect") else source  # a lazy frame
+        source = source.to_arrow() if hasattr(source, "to_arrow") else source
+    if isinstance(source, pa.Table):
+        return _opened(source.schema, source.num_rows, source.to_batches())
     if hasattr(source, "__arrow_c_stream__"):
         try:
             reader = pa.RecordBatchReader.from_stream(source)
@@ -33,34 +46,52 @@ def opened(source: Any) -> tuple[list[str], int | None, Iterator[pa.RecordBatch]
             raise DataError(
                 f"{type(source).__name__} is no table ({problem}); give one with a row an impression"
             ) from None
-        rows = source.num_rows if isinstance(source, pa.Table) else None
-        return checked(reader.schema, "the given table").names, rows, _told(reader)
+        return _opened(reader.schema, None, _told(reader))
     if not isinstance(source, Iterable):
         raise DataError(
             f"cannot read a log from {type(source).__name__}; give paths, an Arrow table or stream, or record batches"
         )
     batches = each_checked(source)
     first = next(batches, None)
-    return ([], 0, iter(())) if first is None else (_whole(first.schema).names, None, chain([first], batches))
+    if first is None:
+        return Opened([], 0, [], iter(()))
+    assumptions = schema.assumptions_of(first.schema)
+    return Opened(_whole(first.schema).names, None, assumptions, chain([first], batches))
+
+
+def _opened(found: pa.Schema, rows: int | None, batches: Any) -> Opened:
+    return Opened(checked(found, "the given table").names, rows, schema.assumptions_of(found), batches)
 
 
 def _of_pandas(frame: Any) -> pa.Table:
-    """Where pandas holds lists and maps as Python's objects, their types are a log's, not what they look like."""
+    """Where pandas holds lists and maps as Python's objects, their types are as they look, else as a log has them."""
     columns: dict[str, Any] = {}
+    problems: list[str] = []
     for field in schema.SCHEMA:
         if field.name not in frame.columns:
             continue
         values = frame[field.name]
-        kind = field.type if values.dtype == object else None
+        if values.dtype == object and pa.types.is_map(field.type):
+            values = [list(one.items()) if isinstance(one, dict) else one for one in values]
         try:
-            if kind is not None and pa.types.is_map(kind):
-                values = [list(one.items()) if isinstance(one, dict) else one for one in values]
-            columns[field.name] = pa.array(values, kind, from_pandas=True)
+            columns[field.name] = _array(values, field.type)
         except (pa.ArrowException, TypeError, ValueError) as problem:
-            raise DataError(
-                f"the given data frame: column {field.name!r} should be {field.type}: {problem}; mend its values"
-            ) from None
-    return pa.table(columns)
+            problems.append(f"column {field.name!r} should be {field.type}: {problem}; correct its values")
+    found = pa.table(columns)
+    if problems:
+        failed = [field for field in schema.SCHEMA if field.name in frame.columns and field.name not in columns]
+        problems += schema.problems_of(_whole(pa.schema([*found.schema, *failed])))
+    schema.refuse(problems, "the given data frame")
+    return found
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, list):  # pairs
+        return pa.array(values, kind, from_pandas=True)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError):
+        return pa.array(values, kind, from_pandas=True)
 
 
 def each_checked(source: Iterable[Any]) -> Iterator[pa.RecordBatch]:
@@ -86,9 +117,10 @@ def checked(found: pa.Schema, where: str) -> pa.Schema:
     """The schema, if it is one of a log, with the columns that have a default; the error says whose it is."""
     whole = _whole(found)
     try:
-        schema.validate(whole)
+        problems = schema.problems_of(whole)
     except DataError as problem:
         raise DataError(f"{where}: {problem}") from None
+    schema.refuse(problems, where)
     return whole
 
 
@@ -105,7 +137,7 @@ def cut(batches: Iterable[pa.RecordBatch], projection: Projection, batch_size: i
         lacking = {
             name: DEFAULTS[name] for name in DEFAULTS if name not in batch.schema.names and is_wanted(name, names)
         }
-        found = with_columns(with_maps(batch.select(places)), lacking)
+        found = with_columns(normal(batch.select(places)), lacking)
         for start in range(0, batch.num_rows, batch_size):
             yield found.slice(start, batch_size)
 
@@ -132,33 +164,3 @@ def with_columns(batch: pa.RecordBatch, added: dict[str, pa.Scalar]) -> pa.Recor
     for name, value in added.items():
         batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
     return batch
-
-
-def with_maps(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Attributes as a map, also from libraries without maps.
-
-    To them it is a list of objects with a key and a value, or one object with a field for every key.
-    """
-    place = batch.schema.get_field_index("attributes")
-    if place < 0 or not pa.types.is_nested(kind := batch.schema.field(place).type) or pa.types.is_map(kind):
-        return batch
-    if pa.types.is_struct(kind):
-        return batch.set_column(place, "attributes", _map_of(batch.column(place)))
-    pairs = batch.column(place).cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
-    inner = pa.StructArray.from_arrays([pairs.values.field("key"), pairs.values.field("value")], fields=_PAIR)
-    # A map is laid out like a list of pairs, so its parts are the list's.
-    parts = pa.map_(pa.string(), pa.string()), len(pairs), pairs.buffers()[:2], pairs.null_count, pairs.offset
-    return batch.set_column(place, "attributes", pa.Array.from_buffers(*parts, [inner]))
-
-
-def _map_of(objects: pa.StructArray) -> pa.MapArray:
-    """The fields that are not null, by name: a struct has all fields in every row."""
-    fields = [field.cast(pa.string()) for field in objects.flatten()]
-    is_there = np.zeros((len(objects), len(fields)), np.bool_)
-    for place, field in enumerate(fields):
-        is_there[:, place] = field.is_valid()
-    rows, places = np.nonzero(is_there)
-    keys = pa.array([field.name for field in objects.type], pa.string()).take(pa.array(places))
-    values = pa.concat_arrays([pa.nulls(0, pa.string()), *fields]).take(pa.array(places * len(objects) + rows))
-    ends = np.cumsum(is_there.sum(axis=1))
-    return pa.MapArray.from_arrays(pa.array(np.append(0, ends), pa.int32()), keys, values)

@@ -24,6 +24,8 @@ Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 PARQUET = (".parquet",)
 LINES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
+CSV = (".csv", ".csv.gz")
+ENDINGS = (*PARQUET, *LINES, *CSV)
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -34,6 +36,11 @@ class File(NamedTuple):
     size: int
     is_parquet: bool
     said: dict[str, pa.Scalar]
+
+    @property
+    def is_csv(self) -> bool:
+        """Whether it is a table of comma-separated values."""
+        return self.path.name.endswith(CSV)
 
     @property
     def here(self) -> Path:
@@ -71,7 +78,7 @@ def _expanded(given: str) -> list[Path]:
     if path.is_dir():
         found = list(_inside(path))
         if not found:
-            raise DataError(f"there is no log in the folder {given}; its files end in {listed((*PARQUET, *LINES))}")
+            raise DataError(f"there is no log in the folder {given}; its files end in {listed(ENDINGS)}")
         return found
     if path.exists() or not glob.has_magic(given):
         return [path]
@@ -88,7 +95,7 @@ def _inside(folder: Path) -> Iterator[Path]:
             continue
         if entry.is_dir():
             yield from _inside(entry)
-        elif entry.name.endswith((*PARQUET, *LINES)):
+        elif entry.name.endswith(ENDINGS):
             yield entry
 
 
@@ -110,10 +117,8 @@ def _file(path: Path) -> File:
         size = path.stat().st_size
     except OSError as problem:
         raise DataError(f"there is no file {path} to read ({problem.strerror}); give the path of a log") from None
-    if not path.name.endswith((*PARQUET, *LINES)):
-        raise DataError(
-            f"cannot tell the format of the log {path} from its name; end it in {listed((*PARQUET, *LINES))}"
-        )
+    if not path.name.endswith(ENDINGS):
+        raise DataError(f"cannot tell the format of the log {path} from its name; end it in {listed(ENDINGS)}")
     return File(path, size, path.name.endswith(PARQUET), dict(_said(path)))
 
 

@@ -1,4 +1,5 @@
-"""The JSON-lines files of a log, read twice: first the events that are lines of their own, then the impressions.
+"""The files of JSON lines and CSV of a log, read twice: first for events that are lines of their own, then for
+impressions.
 
 Events may stand in any of the files, before or after their impression, and more than once: copies with the same id are
 merged to one event. They find impressions of JSON lines only; a Parquet file has its events inside.
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -19,6 +21,7 @@ import pyarrow as pa
 from interleaf import schema
 from interleaf.errors import DataError
 from interleaf.log.arrow import gathered
+from interleaf.log.csv_rows import csv_objects
 from interleaf.log.event_lines import EventLines
 from interleaf.log.files import File
 from interleaf.log.lines import (
@@ -26,13 +29,16 @@ from interleaf.log.lines import (
     columns_of,
     event_of,
     is_event,
+    is_further_page,
     is_surely_impression,
+    may_be_page,
     parsed,
     with_names_apart,
 )
 from interleaf.log.projection import Projection, is_wanted
 from interleaf.log.repeated_events import merge_events
 from interleaf.log.text import lines_of
+from interleaf.log.values import ASSUMED_UTC
 
 AT_ONCE = 512  # rows that are Python objects at a time: as many as the caches hold
 PROMISED = [column.name for column in schema.COLUMNS if not column.nullable]  # any other may be null in every line
@@ -40,11 +46,16 @@ PROMISED = [column.name for column in schema.COLUMNS if not column.nullable]  # 
 
 @dataclass(eq=False)
 class Counts:
-    """What was not used, by reason, with a first example of each; and what became of events."""
+    """What was not used, by reason, with a first example of each; what became of events; and what was assumed."""
 
     dropped: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
+    assumptions: dict[str, None] = field(default_factory=dict)
+
+    def assume(self, sentence: str) -> None:
+        """Note what was assumed to read the log, once."""
+        self.assumptions[sentence] = None
 
     def drop(self, file: File, number: int, problem: LineError) -> None:
         """Count a line that cannot be used."""
@@ -58,27 +69,44 @@ class JoinedLines:
     def __init__(self, files: Sequence[File], counts: Counts, kept: EventLines) -> None:
         self._files, self._counts, self._kept = files, counts, kept
         self._impressions = 0
+        self.continued: set[str] = set()  # impressions with a further page
+        self._counted: set[str] = set()  # of these, the ones whose events were counted
 
     def collect(self) -> None:
-        """Read all files for events that are lines of their own."""
+        """Read all files for events that are lines of their own, and for impressions that go on over pages."""
         events = self._events()
         while some := list(islice(events, AT_ONCE)):
             self._kept.add(some)
+        if self.continued:
+            rows = Counter(name for name in self._ids() if name in self.continued)
+            self.continued = {name for name, number in rows.items() if number > 1}
+
+    def _ids(self) -> Iterator[str]:
+        """The ids of all impressions."""
+        for file in self._files:
+            for _, value, holds_event in _records(file):
+                if isinstance(value, dict) and not holds_event and isinstance(value.get("impression"), str):
+                    yield value["impression"]
 
     def _events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for file in self._files:
-            for number, line in lines_of(file.here, file.size):
-                if is_surely_impression(line):
-                    continue
-                try:
-                    value = parsed(line)
-                except LineError:
+            for number, value, holds_event in _records(file, skips_impressions=True):
+                if isinstance(value, LineError):
                     continue  # counted when impressions are read
-                if is_event(line, value):
+                if holds_event:
                     try:
-                        yield event_of(value)
+                        event = event_of(value)
                     except LineError as problem:
                         self._counts.drop(file, number, problem)
+                        continue
+                    self._note_naive(event[1]["time"])
+                    yield event
+                elif is_further_page(value):
+                    self.continued.add(value["impression"])
+
+    def _note_naive(self, time: datetime) -> None:
+        if time.tzinfo is ASSUMED_UTC:
+            self._counts.assume(schema.NAIVE_TIMES)
 
     def batches(self, file: File, projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
         """The impressions of a file, the wanted columns of them, with all their events."""
@@ -97,12 +125,11 @@ class JoinedLines:
 
     def _objects(self, file: File) -> Iterator[tuple[int, dict[str, Any]]]:
         """What could be impressions, with the numbers of their lines."""
-        for number, line in lines_of(file.here, file.size):
-            if not line.strip():
-                continue
+        for number, value, holds_event in _records(file):
             try:
-                value = parsed(line)
-                if not is_event(line, value):
+                if isinstance(value, LineError):
+                    raise value
+                if not holds_event:
                     yield number, with_names_apart(value)
             except LineError as problem:
                 self._counts.drop(file, number, problem)
@@ -119,26 +146,54 @@ class JoinedLines:
                 for name, values in columns.items()
             }
         self._impressions += len(columns["impression"])
-        found = zip(columns["impression"], columns["events"], strict=True)
-        columns["events"] = [self._merged(events, self._kept.of(impression)) for impression, events in found]
+        if "experiment" not in said and any("experiment" not in value for _, value in objects):
+            self._counts.assume(schema.NO_EXPERIMENT)
+        for time in columns["time"]:
+            self._note_naive(time)
+        columns["events"] = list(map(self._merged, columns["impression"], columns["events"]))
         return columns
 
-    def _merged(self, inside: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _merged(self, impression: str, inside: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """All events of an impression, copies of one event merged; by time where some are lines of their own."""
+        lines = self._kept.of(impression)
         if not lines and len(inside) < 2:
             return inside
         events = merge_events(inside + lines)
-        if repeated := len(inside) + len(lines) - len(events):
+        repeated = len(inside) + len(lines) - len(events)
+        if repeated and impression not in self._counted:
             self._counts.events["repeated"] += repeated
+            self._counted |= {impression} & self.continued
         return sorted(events, key=_place) if lines else events
 
     def finish(self) -> None:
         """Count the events without an impression; a log without a single good line is none."""
         if unmatched := self._kept.unmatched:
             self._counts.events["unmatched"] += unmatched
-        if self._counts.dropped and not self._impressions and not self._kept.count:
+        if self._counts.examples and not self._impressions and not self._kept.count:
             example = next(iter(self._counts.examples.values()))
             raise DataError(f"no line can be used, of {self._counts.dropped.total():,}; the first: {example}")
+
+
+Record = tuple[int, dict[str, Any] | LineError, bool]
+
+
+def _records(file: File, skips_impressions: bool = False) -> Iterator[Record]:
+    """The rows of a file: number, object or what is wrong with it, and whether it is an event.
+
+    Impressions, but for further pages, can be left out where they are told apart without reading all of the line.
+    """
+    if file.is_csv:
+        for number, value in csv_objects(file):
+            yield number, value, isinstance(value, dict) and "kind" in value and "documents" not in value
+        return
+    for number, line in lines_of(file.here, file.size):
+        if not line.strip() or (skips_impressions and is_surely_impression(line) and not may_be_page(line)):
+            continue
+        try:
+            value = parsed(line)
+            yield number, value, is_event(line, value)
+        except LineError as problem:
+            yield number, problem, False
 
 
 @contextmanager

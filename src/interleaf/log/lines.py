@@ -1,7 +1,7 @@
 """JSON lines: from a line to the columns of an impression or to an event, or to the reason why it is neither.
 
-An impression is an object with the names of the columns. Three of them may be left out: `version` (1), `arm`
-(`interleaved`), and `rankers`, where `rankings` is an object `{ranker: [ids]}`. What follows from `rankings` (`ranks`,
+An impression is an object with the names of the columns. Those with a default may be left out, and so may `rankers`,
+where `rankings` is an object `{ranker: [ids]}`. What follows from `rankings` (`ranks`,
 `lengths`, `union`, `choices`) stays null. An object with a `kind` and without `documents` is an event.
 """
 
@@ -14,12 +14,11 @@ from reprlib import repr as short
 from typing import Any
 
 from interleaf import schema
-from interleaf.log.rows import EMPTY
 from interleaf.log.text import LONGEST
-from interleaf.log.values import EVENT_CHECK, RULES, of_field
+from interleaf.log.values import READ_EVENT_CHECK, READ_RULES, of_field
 
-DEFAULTS: dict[str, Any] = {**schema.DEFAULTS, **EMPTY}
 _DOCUMENTS = re.compile(rb'"documents"\s*:\s*\[')
+_FURTHER_PAGE = re.compile(rb'"page"\s*:\s*(?:[2-9]|\d\d)')
 
 
 class LineError(Exception):
@@ -65,6 +64,18 @@ def is_surely_impression(line: bytes) -> bool:
     return found is not None and line.count(b"{", 0, found.start()) == 1
 
 
+def may_be_page(line: bytes) -> bool:
+    """Whether a line may be a further page of an impression; most lines have no page at all, which is seen at once."""
+    return b'"page"' in line and _FURTHER_PAGE.search(line) is not None
+
+
+def is_further_page(value: dict[str, Any]) -> bool:
+    """Whether an object is a further page of an impression."""
+    page = value.get("page")
+    has_list = value.get("documents") is not None and isinstance(value.get("impression"), str)
+    return type(page) is int and page >= 2 and has_list
+
+
 def is_event(line: bytes, value: dict[str, Any]) -> bool:
     """Whether a line is an event, which is a question of what it has, not of whether it is right."""
     has_kind, has_documents = value.get("kind") is not None, value.get("documents") is not None
@@ -77,7 +88,8 @@ def event_of(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         if value.get(name) is None:
             raise LineError(f"event without {name!r}", f"the event has no {name!r}: {short(value)}")
     try:
-        return of_field("impression", RULES["impression"].check, value["impression"]), EVENT_CHECK(value)
+        impression = of_field("impression", READ_RULES["impression"].check, value["impression"])
+        return impression, READ_EVENT_CHECK(value)
     except ValueError as problem:
         raise LineError("wrong event", f"the event cannot be used: {problem}") from None
 
@@ -107,11 +119,11 @@ def columns_of(
     faults: dict[int, LineError] = {}
     for column in schema.COLUMNS:
         found = [value.get(column.name) for value in values]
-        default = said.get(column.name, DEFAULTS.get(column.name))
+        default = said.get(column.name, schema.DEFAULTS.get(column.name))
         if default is not None and None in found:
             found = [default if value is None else value for value in found]
         given = [value for value in found if value is not None]
-        is_right = RULES[column.name].all_ready(given) and (column.nullable or len(given) == len(found))
+        is_right = READ_RULES[column.name].all_ready(given) and (column.nullable or len(given) == len(found))
         columns[column.name] = found if is_right else _each_checked(column, found, faults)
     return columns, faults
 
@@ -133,7 +145,7 @@ def _checked(column: schema.Column, value: Any) -> Any:
             return None
         raise LineError(f"no {column.name!r}", f"the impression has no {column.name!r} ({column.meaning})")
     try:
-        return RULES[column.name].check(_texts(value) if column.name == "attributes" else value)
+        return READ_RULES[column.name].check(_texts(value) if column.name == "attributes" else value)
     except ValueError as problem:
         raise LineError(f"wrong {column.name!r}", f"{column.name!r} should be {column.type}: {problem}") from None
 

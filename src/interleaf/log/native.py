@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,27 @@ def convert(source: Any, path: str | Path) -> Reading:
     `source` as for `read`, `path` as for `write_batches`. Columns that the schema does not know are left behind.
     """
     reading = read(source, schema.SCHEMA.names)
-    write_batches(path, _native(reading))
+    write_batches(path, _native(reading, f"{source}: " if isinstance(source, (str, PathLike)) else ""))
     return reading
 
 
-def _native(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _native(batches: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:
+    before = 0
     for batch in batches:
-        arrays = [_column(batch, column) for column in schema.COLUMNS]
+        try:
+            arrays = [_column(batch, column) for column in schema.COLUMNS]
+        except _RowError as problem:
+            raise DataError(f"{where}row {before + problem.row + 1:,}: {problem}") from None
         yield pa.RecordBatch.from_arrays(arrays, schema=schema.SCHEMA)
+        before += batch.num_rows
+
+
+class _RowError(Exception):
+    """What is wrong with a row of a batch."""
+
+    def __init__(self, row: int, problem: str) -> None:
+        super().__init__(problem)
+        self.row = row
 
 
 def _column(batch: pa.RecordBatch, column: schema.Column) -> pa.Array:
@@ -37,8 +51,22 @@ def _column(batch: pa.RecordBatch, column: schema.Column) -> pa.Array:
         return pa.nulls(batch.num_rows, column.type)
     found = batch.column(place)
     if found.null_count and not column.nullable:
-        raise DataError(f"a row has no {column.name!r} ({column.meaning}); it may not be left out")
+        row = found.is_null().index(pa.scalar(True)).as_py()
+        raise _RowError(row, f"there is no {column.name!r} ({column.meaning}); it may not be left out")
     try:
-        return found.cast(options=pc.CastOptions(column.type, allow_time_truncate=True))
+        return _cast(found, column)
     except pa.ArrowException as problem:
-        raise DataError(f"column {column.name!r} cannot be written as {column.type}: {problem}") from None
+        row = next(row for row in range(len(found)) if not _is_castable(found.slice(row, 1), column))
+        raise _RowError(row, f"column {column.name!r} cannot be written as {column.type}: {problem}") from None
+
+
+def _cast(found: pa.Array, column: schema.Column) -> pa.Array:
+    return found.cast(options=pc.CastOptions(column.type, allow_time_truncate=True))
+
+
+def _is_castable(found: pa.Array, column: schema.Column) -> bool:
+    try:
+        _cast(found.take(pa.array([0])), column)
+        return True
+    except pa.ArrowException:
+        return False

@@ -6,29 +6,48 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from interleaf import schema
 from interleaf.errors import DataError
-from interleaf.log.arrow import DEFAULTS, checked, with_columns, with_maps
+from interleaf.log.arrow import DEFAULTS, checked, with_columns
 from interleaf.log.files import File
+from interleaf.log.normal import normal
+from interleaf.log.pages import find_continued, ids_among, paged_ids
 from interleaf.log.projection import Projection, is_wanted, leaves
 
 BUFFER = 2**18  # bytes of a column that are read at a time: a row group of any size is never held whole
 REPEATED = ("experiment", "arm", "method", "rankers", "events.kind")  # few values, over and over: read as dictionaries
 
 
-def look(file: File) -> tuple[list[str], list[int]]:
-    """The columns of a file, checked, with those of its folders; and how many rows each of its row groups has."""
+class Looked(NamedTuple):
+    """The columns of a file, with those of its folders; how many rows each of its row groups has; which row groups may
+    hold a further page of an impression; and what is assumed to read it.
+    """
+
+    columns: list[str]
+    rows: list[int]
+    paged: list[int]
+    assumptions: list[str]
+
+
+def look(file: File) -> Looked:
+    """What is in a file, checked."""
     with _opened(file) as parquet:
         found = parquet.schema_arrow
+        said = [pa.field(name, value.type) for name, value in file.said.items() if name not in found.names]
+        assumptions = schema.assumptions_of(pa.schema([*found, *said]))
         for name, value in _added(file, found.names).items():
             found = found.append(pa.field(name, value.type))
         checked(found, str(file.path))
-        groups = range(parquet.metadata.num_row_groups)
-        return found.names, [parquet.metadata.row_group(group).num_rows for group in groups]
+        groups = [parquet.metadata.row_group(number) for number in range(parquet.metadata.num_row_groups)]
+        paths = [parquet.schema.column(number).path for number in range(len(parquet.schema))]
+        page = paths.index("page") if "page" in paths else None
+        paged = [number for number, group in enumerate(groups) if page is not None and _may_have_pages(group, page)]
+        return Looked(found.names, [group.num_rows for group in groups], paged, assumptions)
 
 
 def batches(
@@ -48,7 +67,29 @@ def batches(
             read = None if names is None else leaves(paths, names)
             for group in groups:  # one by one: Arrow cannot put nested dictionaries of two row groups together
                 for batch in parquet.iter_batches(batch_size, row_groups=[group], columns=read):
-                    yield with_maps(with_columns(batch, wanted))
+                    yield normal(with_columns(batch, wanted))
+
+
+def find_pages(files: Sequence[tuple[File, Looked]], batch_size: int) -> pa.Array:
+    """The ids of impressions that have rows for several pages."""
+
+    def read_columns(names: tuple[str, ...], is_paged: bool) -> Iterator[pa.RecordBatch]:
+        for file, looked in files:
+            if looked.paged or not is_paged:
+                yield from batches(file, Projection(names, {}), batch_size, looked.paged if is_paged else None)
+
+    return find_continued(
+        map(paged_ids, read_columns(("impression", "page"), True)),
+        lambda ids: (ids_among(batch, ids) for batch in read_columns(("impression",), False)),
+    )
+
+
+def _may_have_pages(group: pq.RowGroupMetaData, column: int) -> bool:
+    known = group.column(column).statistics
+    if known is None:
+        return True
+    is_null = known.has_null_count and known.null_count == group.num_rows
+    return not is_null and not (known.has_min_max and known.max < 2)
 
 
 def _whole(group: pq.RowGroupMetaData, paths: list[str]) -> set[str]:

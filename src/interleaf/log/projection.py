@@ -14,6 +14,10 @@ import pyarrow as pa
 from interleaf import schema
 from interleaf.errors import DataError
 
+# What it takes to join the pages of an impression.
+_PAGED = ("experiment", "version", "impression", "time", "page", "method", "rankers", "documents", "teams")
+_EVENT = ("events.event", "events.kind", "events.rank", "events.time")
+
 Wanted = tuple[str, ...] | None  # None: all there are
 
 
@@ -32,6 +36,19 @@ class Projection(NamedTuple):
         if self.names is None:
             return None
         return self.names + tuple(name for name, others in self.spare.items() if not set(others) <= set(present))
+
+    def with_pages(self) -> Projection:
+        """The same, with what it takes to join the pages of an impression."""
+        if self.names is None:
+            return self
+        is_inside = any(name.startswith("events.") for name in self.names)
+        events = _EVENT if is_inside and "events" not in self.names else ("events",)
+        return Projection(tuple(dict.fromkeys((*self.names, *_PAGED, *events))), self.spare)
+
+    def only(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch without columns that only pages needed."""
+        names = None if self.names is None else (*self.names, *self.spare)
+        return batch.select([name for name in batch.schema.names if is_wanted(name, names)])
 
 
 def of(columns: Iterable[str] | None, spare: Mapping[str, Sequence[str]]) -> Projection:

@@ -11,8 +11,10 @@ import pyarrow as pa
 from interleaf import schema
 from interleaf.errors import DataError
 from interleaf.log import arrow, parquet, projection
+from interleaf.log.csv_rows import csv_columns
 from interleaf.log.files import File, files_of
 from interleaf.log.joining import Counts, joined
+from interleaf.log.pages import Pages, find_continued, ids_among, paged_ids
 from interleaf.log.projection import Projection
 
 Progress = Callable[[int, int | None], None]  # impressions read, and how many there are, where that is known
@@ -24,7 +26,7 @@ class Reading(Counts):
     `columns` are the columns that some file has; JSON lines may have all of them. `rows` is the number of impressions,
     None while it is not known. While the log is read, `dropped` counts the lines that cannot be used, by reason,
     `examples` has the first of each, and `events` counts events that came twice (`repeated`) or without an impression
-    (`unmatched`).
+    (`unmatched`). `assumptions` are sentences about what the log does not say, such as the zone of its times.
     """
 
     def __init__(
@@ -33,8 +35,9 @@ class Reading(Counts):
         rows: int | None,
         batches: Callable[[Counts], Iterator[pa.RecordBatch]],
         progress: Progress | None,
+        assumptions: Iterable[str] = (),
     ) -> None:
-        super().__init__()
+        super().__init__(assumptions=dict.fromkeys(assumptions))
         self.columns, self.rows = tuple(columns), rows
         self._batches: Callable[[Counts], Iterator[pa.RecordBatch]] | None = batches
         self._progress = progress
@@ -86,8 +89,14 @@ def read(
     asked = projection.of(columns, spare or {})
     if _is_paths(source):
         return _of_files(files_of(source), asked, batch_size, progress)
-    found, rows, batches = arrow.opened(source)
-    return Reading(found, rows, lambda counts: arrow.cut(batches, asked, batch_size), progress)
+    opened = arrow.opened(source)
+    table = opened.batches if isinstance(opened.batches, list) else []
+
+    def of_table(counts: Counts) -> Iterator[pa.RecordBatch]:
+        pages = Pages(_continued_in(table))
+        return _with_pages(pages, asked, counts, lambda wanted: arrow.cut(opened.batches, wanted, batch_size))
+
+    return Reading(opened.columns, opened.rows, of_table, progress, opened.assumptions)
 
 
 def _is_paths(source: Any) -> bool:
@@ -100,17 +109,54 @@ def _of_files(files: Sequence[File], asked: Projection, batch_size: int, progres
     """Every file is looked at before the first is read: a mistake in the last one is not found after hours."""
     columns: dict[str, None] = {}
     rows: int | None = 0
+    looked: list[tuple[File, parquet.Looked]] = []
     for file in files:
         if file.is_parquet:
-            found, counts = parquet.look(file)
-            rows = None if rows is None else rows + sum(counts)
+            looked.append((file, parquet.look(file)))
+            rows = None if rows is None else rows + sum(looked[-1][1].rows)
         else:
-            found, rows = schema.SCHEMA.names, None
-        columns |= dict.fromkeys(found)
+            rows = None
+        columns |= dict.fromkeys(_columns_of(file, looked))
 
     def batches(counts: Counts) -> Iterator[pa.RecordBatch]:
         with joined([file for file in files if not file.is_parquet], counts) as lines:
-            for file in files:
-                yield from (parquet if file.is_parquet else lines).batches(file, asked, batch_size)
+            continued = parquet.find_pages(looked, batch_size)
+            pages = Pages(pa.concat_arrays([continued, pa.array(sorted(lines.continued), pa.string())]))
 
-    return Reading(columns, rows, batches, progress)
+            def read_with(wanted: Projection) -> Iterator[pa.RecordBatch]:
+                for file in files:
+                    yield from (parquet if file.is_parquet else lines).batches(file, wanted, batch_size)
+
+            yield from _with_pages(pages, asked, counts, read_with)
+
+    assumptions = (sentence for _, found in looked for sentence in found.assumptions)
+    return Reading(columns, rows, batches, progress, assumptions)
+
+
+def _columns_of(file: File, looked: list[tuple[File, parquet.Looked]]) -> Iterable[str]:
+    """The columns of a file; JSON lines may have all."""
+    if file.is_parquet:
+        return looked[-1][1].columns
+    return csv_columns(file) if file.is_csv else schema.SCHEMA.names
+
+
+def _continued_in(batches: Sequence[pa.RecordBatch]) -> pa.Array:
+    """The impressions of a table that go on over pages."""
+    return find_continued(map(paged_ids, batches), lambda ids: (ids_among(batch, ids) for batch in batches))
+
+
+def _with_pages(
+    pages: Pages, asked: Projection, counts: Counts, read_with: Callable[[Projection], Iterator[pa.RecordBatch]]
+) -> Iterator[pa.RecordBatch]:
+    """Batches with the pages of every impression joined; impressions of several pages come last."""
+    if not pages:
+        yield from read_with(asked)
+        return
+    wanted = asked.with_pages()
+    for batch in read_with(wanted):
+        rest = pages.hold(batch)
+        if rest.num_rows:
+            yield asked.only(rest)
+    yield from map(asked.only, pages.joined())
+    counts.dropped.update(+pages.dropped)
+    counts.events.update(+pages.events)

@@ -12,7 +12,7 @@ from interleaf.errors import DataError
 from interleaf.log.values import RULES
 
 # The only defaults: nothing happened, nothing is known.
-EMPTY: dict[str, Any] = {"events": [], "attributes": schema.DEFAULTS["attributes"]}
+EMPTY: dict[str, Any] = {name: schema.DEFAULTS[name] for name in ("events", "attributes")}
 
 
 def rows_to_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:

@@ -2,13 +2,13 @@
 
 Rows made in Python, lines read from JSON and impressions on their way to a file are held to the same checks, which
 follow from the types in `schema.COLUMNS`. Document ids may be integers, and become text; times have a zone, and become
-UTC.
+UTC. What is read, not written, is held to `READ_RULES`: there, times without a zone are taken for UTC.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import chain
 from reprlib import repr as short
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from interleaf.problem import text_id
 
 Check = Callable[[Any], Any]  # a value in its prepared form, or a ValueError that says what is wrong with it
 
-_IDS = ("documents", "rankings")  # integers are ids, too
+ASSUMED_UTC = timezone(timedelta(0), "assumed UTC")  # of times that were read without a zone
 _GAPS = ("latency", "captions", "grades")  # known of some, and null for the others
 _MOST = {pa.float32(): float(np.finfo(np.float32).max), pa.float64(): float(np.finfo(np.float64).max)}
 
@@ -36,11 +36,11 @@ class Rule(NamedTuple):
     all_ready: Callable[[list[Any]], bool]
 
 
-def _rule_for(kind: pa.DataType, ids: bool = False, gaps: bool = False) -> Rule:
+def _rule_for(kind: pa.DataType, ids: bool = False, gaps: bool = False, times: Check | None = None) -> Rule:
     if pa.types.is_list(kind):
-        return _lists_of(_rule_for(kind.value_type, ids), gaps)
+        return _lists_of(_rule_for(kind.value_type, ids, times=times), gaps)
     if pa.types.is_struct(kind):
-        return Rule(_object_of(kind), _none)
+        return Rule(_object_of(kind, times), _none)
     if pa.types.is_integer(kind):
         most = 2 ** (kind.bit_width - 1)
         return _whole_numbers(-most, most - 1)
@@ -48,7 +48,7 @@ def _rule_for(kind: pa.DataType, ids: bool = False, gaps: bool = False) -> Rule:
         return Rule(_number(_MOST[kind]), _none)
     if pa.types.is_string(kind):
         return Rule(_document if ids else _text, lambda values: set(map(type, values)) <= {str})
-    check = {schema.TIME: _time, pa.bool_(): _flag, pa.map_(pa.string(), pa.string()): _pairs}[kind]
+    check = {schema.TIME: times or _time, pa.bool_(): _flag, pa.map_(pa.string(), pa.string()): _pairs}[kind]
     return Rule(check, _none)
 
 
@@ -80,8 +80,8 @@ def _list(value: Any) -> list[Any]:
     return list(value)
 
 
-def _object_of(kind: pa.DataType) -> Check:
-    fields = [(field.name, _rule_for(field.type).check, field.nullable) for field in kind]
+def _object_of(kind: pa.DataType, times: Check | None = None) -> Check:
+    fields = [(field.name, _rule_for(field.type, times=times).check, field.nullable) for field in kind]
 
     def check(value: Any) -> dict[str, Any]:
         if not isinstance(value, Mapping):
@@ -162,6 +162,15 @@ def _time(value: Any) -> datetime:
         raise ValueError(f"the time {value!r} is out of range") from None
 
 
+def _time_or_naive(value: Any) -> datetime:
+    """A time as it is read: one without a zone is taken for UTC."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime) and value.utcoffset() is None:
+        return value.replace(tzinfo=ASSUMED_UTC)
+    return _time(value)
+
+
 def _pairs(value: Any) -> list[tuple[str, str]]:
     """Names and texts, as Arrow takes a map; a name without a text is left out."""
     if isinstance(value, (str, bytes)) or not isinstance(value, (Mapping, Sequence)):
@@ -173,7 +182,13 @@ def _pairs(value: Any) -> list[tuple[str, str]]:
         raise ValueError(f"{short(value)} is no list of pairs of a name and a text") from None
 
 
-RULES: dict[str, Rule] = {
-    column.name: _rule_for(column.type, column.name in _IDS, column.name in _GAPS) for column in schema.COLUMNS
-}
-EVENT_CHECK: Check = _object_of(pa.struct([column.field for column in schema.EVENT]))
+def _rules(times: Check) -> dict[str, Rule]:
+    return {
+        column.name: _rule_for(column.type, column.name in schema.IDS, column.name in _GAPS, times)
+        for column in schema.COLUMNS
+    }
+
+
+_EVENT = pa.struct([column.field for column in schema.EVENT])
+RULES, READ_RULES = _rules(_time), _rules(_time_or_naive)
+EVENT_CHECK, READ_EVENT_CHECK = _object_of(_EVENT), _object_of(_EVENT, _time_or_naive)

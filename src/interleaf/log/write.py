@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 
 from interleaf import schema
 from interleaf.errors import DataError, listed
-from interleaf.log.arrow import each_checked, with_maps
+from interleaf.log.arrow import each_checked
+from interleaf.log.normal import normal
 
 ROW_GROUP = 65_536  # rows: small enough to hold with captions and rankings, large enough to compress and to skip
 
@@ -44,7 +45,7 @@ def _of_one_schema(
     batches: Iterable[pa.RecordBatch], metadata: Mapping[str, str]
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema of the first batch, checked, with the file's metadata; and all batches, held to it."""
-    given = map(with_maps, each_checked(batches))
+    given = map(normal, each_checked(batches))
     first = next(given, None)
     found = schema.SCHEMA if first is None else first.schema
     schema.validate(found)

@@ -73,28 +73,53 @@ class LogWriter:
 
         With `rankings`, the input rankings are logged too, for reuse and replay.
         """
-        if not isinstance(shown, Interleaving):
-            raise DataError(f"a shown list is an Interleaving, not {type(shown).__name__}")
-        row = {
-            "impression": _fresh() if impression is None else _name("impression", impression),
-            "time": self._clock() if time is None else time,
+        more = {
             "unit": unit,
             "session": session,
             "query": query,
             "arm": _name("arm", arm),
             "page": page,
-            **shown.to_dict(rankings),
             "latency": latency,
             "fallback_reason": fallback_reason,
             "captions": captions,
             "grades": grades,
             "attributes": attributes,
         }
+        name = _fresh() if impression is None else _name("impression", impression)
+        self._append(name, shown, rankings, time, more)
+        return name
+
+    def _append(
+        self, name: str, shown: Interleaving, rankings: bool, time: datetime | str | None, more: dict[str, Any]
+    ) -> None:
+        if not isinstance(shown, Interleaving):
+            raise DataError(f"a shown list is an Interleaving, not {type(shown).__name__}")
+        row = {"impression": name, "time": self._clock() if time is None else time, **shown.to_dict(rankings), **more}
         row = self._constant | {name: _checked(name, value) for name, value in row.items() if value is not None}
-        if attributes is not None:
+        if "attributes" in row:
             row["attributes"] = dict(row["attributes"])
         self._files.append(line_of(row))
-        return str(row["impression"])
+
+    def next_page(
+        self,
+        impression: str,
+        shown: Interleaving,
+        page: int = 2,
+        *,
+        time: datetime | str | None = None,
+        captions: Sequence[Mapping[str, Any] | None] | None = None,
+        grades: Sequence[int | None] | None = None,
+        rankings: bool = False,
+    ) -> None:
+        """Append a further page of an impression: its whole list so far, which begins with that of the page before.
+
+        Make the longer list with the same key and rankings. Who asked for what stays as it was logged with page one.
+        Ranks of events go on over pages.
+        """
+        if page < 2:
+            raise DataError(f"page is {page!r}; page 1 is logged by `impression`, give 2 or more")
+        more = {"captions": captions, "grades": grades, "page": page}
+        self._append(_name("impression", impression), shown, rankings, time, more)
 
     def event(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interleaf.engines.book import OTHER
+from interleaf.engines.book import OTHER, assumptions_in
 from interleaf.errors import DataError, suggest
 from interleaf.methods.table import DRAFTED, resolve
 from interleaf.refine.learn.learned import CROSS_FITTED, LEARNED
@@ -163,6 +163,7 @@ def _notes(tally: Tally, settings: Settings) -> tuple[str, ...]:
         for name, number in sorted(tally.facts.items())
         if name.startswith(OTHER)
     ]
+    notes += assumptions_in(tally)
     if about.scheme.startswith(LEARNED):
         honest = "each user was scored by weights from users before" if about.scheme.endswith(CROSS_FITTED) else ""
         notes.append(

@@ -26,6 +26,7 @@ from interleaf.tally.units import ARMS
 
 WARN_BELOW, FAIL_BELOW = 0.01, 0.001  # p-values
 FEW_UNITS = 20
+MANY_VISITS, ONCE = 1000, 1.01  # impressions with a unit, and how many for each unit are so few that ids do not last
 
 
 def health(
@@ -86,6 +87,15 @@ def _units(tally: Tally, comparisons: Sequence[Comparison]) -> Iterator[Check]:
         if alone
         else "",
     )
+    units = tally.units.count() - alone
+    if units and kept - alone >= MANY_VISITS and kept - alone <= ONCE * units:
+        yield Check(
+            "Units come back",
+            WARNING,
+            f"{units:,} units made {kept - alone:,} impressions: nearly every unit came once",
+            "ids may be drawn anew with each request, so that a person changes lists and arms: give visitors who are "
+            "not logged in a lasting id, as interleaf.visitor_id does",
+        )
     effective = next((one.effective_units for one in comparisons if one.effective_units is not None), None)
     if effective is not None:
         few = effective < FEW_UNITS

@@ -105,7 +105,7 @@ def _what(rows: Rows, constants: Constants) -> dict[str, pa.Array | None]:
     shown = np.arange(rows.documents.shape[1]) < rows.counts[:, None]
     documents = pa.array(rows.documents[shown])
     by_ranker = np.broadcast_to(shown[:, None, :], rows.ranks.shape)
-    ranks = _lists(pa.array(rows.ranks[by_ranker]), np.repeat(rows.counts, rankers))
+    ranks = _lists(pa.array(rows.ranks[by_ranker], pa.int32()), np.repeat(rows.counts, rankers))
     has_teams, has_choices = constants.has_teams[rows.arm], constants.has_choices[rows.arm]
     return {
         "log_probability": pa.array(rows.log_probability, mask=np.isnan(rows.log_probability)),
@@ -116,7 +116,7 @@ def _what(rows: Rows, constants: Constants) -> dict[str, pa.Array | None]:
         "lengths": _lists(pa.array(np.repeat(rows.sizes, rankers), pa.int32()), np.full(count, rankers)),
         "union": pa.array(rows.sizes, pa.int32()),
         "teams": _lists_where(rows.teams, shown, has_teams),
-        "choices": _lists_where(rows.choices, shown, has_choices),
+        "choices": _lists_where(rows.choices.astype(np.int32), shown, has_choices),
         "rankings": constants.rankings and constants.rankings.take(pa.array(rows.query)),
         "captions": constants.captions and _lists(constants.captions.take(documents), rows.counts),
         "grades": _lists(pa.array(rows.grades[shown]), rows.counts),
@@ -132,7 +132,7 @@ def _events(shown_at: Array, events: Events, impressions: pa.Array) -> pa.Array:
     columns = [
         pc.binary_join_element_wise(owners, _digits(np.broadcast_to(number, there.shape)[there]), "-"),
         pa.array(KINDS).take(pa.array(kinds)),
-        pa.array(events.ranks[there]),
+        pa.array(events.ranks[there], pa.int32()),
         _times(times[there]),
         pa.array(events.dwells[there], mask=kinds != CLICK),
         pa.array(events.values[there], mask=kinds != PURCHASE),

@@ -97,7 +97,7 @@ def _numbers(blobs: Sequence[bytes]) -> tuple[dict[str, pa.Array], Array]:
         if name == "ranks":
             shown = counts // np.maximum(rankers, 1)
             offsets = _offsets(np.repeat(shown, rankers))
-            inner = pa.ListArray.from_arrays(offsets, inner.cast(pa.int16()))
+            inner = pa.ListArray.from_arrays(offsets, inner)
             counts = rankers.astype(np.int64)
         outer = pa.ListArray.from_arrays(_offsets(counts), inner, mask=pa.array(sizes < 0))
         columns[name] = outer.cast(_TYPES[name])
@@ -125,7 +125,7 @@ def _events(kept: Kept, settings: Experiment) -> tuple[pa.Array, Array]:
     fields = {
         "event": pa.array(ids, pa.string()),
         "kind": pa.array(kinds, pa.string()),
-        "rank": pa.array(rank.astype(np.int16)),
+        "rank": pa.array(rank.astype(np.int32)),
         "time": pa.array(time).cast(schema.TIME),
         "dwell": pa.array(dwells, pa.float64()).cast(pa.float32()),
         "value": pa.array(values, pa.float64()),

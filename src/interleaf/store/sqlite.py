@@ -20,10 +20,11 @@ from interleaf.store.files import create_private, exposure
 MOST_AT_ONCE = 500  # rows of a statement; SQLite takes 32,766 values
 WAIT = 5.0  # seconds for another process that writes
 SCRUB = 2.0  # seconds for readers that need the write-ahead log
+WRITER_CACHE, READER_CACHE = 32_768, 4_096  # KiB of memory that a connection fills sooner or later
+MAX_IDLE_READERS = 4
 _SETTINGS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",  # a commit is on the disk when it returns
-    "PRAGMA cache_size = -32768",  # KiB
     "PRAGMA wal_autocheckpoint = 4000",  # pages
     "PRAGMA secure_delete = ON",  # deleted rows are overwritten in the file
 )
@@ -53,15 +54,15 @@ class SQLite:
         self._writing = Lock()
         self._readers: list[sqlite3.Connection] = []
         self._is_closed = False
-        self._writer = self._connection()
+        self._writer = self._connection(WRITER_CACHE)
         self._identities = {path: _identity(path)}
 
-    def _connection(self) -> sqlite3.Connection:
+    def _connection(self, cache: int) -> sqlite3.Connection:
         with _told():
             address = f"{self._path.absolute().as_uri()}?mode=rw"  # never make a file anew, with the umask's mode
             connection = sqlite3.connect(address, WAIT, isolation_level=None, check_same_thread=False, uri=True)
             try:
-                for setting in _SETTINGS:
+                for setting in (*_SETTINGS, f"PRAGMA cache_size = -{cache}"):
                     connection.execute(setting)
             except BaseException:
                 connection.close()
@@ -92,11 +93,14 @@ class SQLite:
         except IndexError:
             if self._is_closed:
                 raise StoreError("the store is away: it was closed; open it again") from None
-            reader = self._connection()
+            reader = self._connection(READER_CACHE)
         try:
             yield reader
         finally:
-            self._readers.append(reader)
+            if len(self._readers) < MAX_IDLE_READERS:
+                self._readers.append(reader)
+            else:
+                reader.close()
             if self._is_closed:  # meanwhile
                 self._close_readers()
 

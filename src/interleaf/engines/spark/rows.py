@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from interleaf.engines.packed import of_bytes, to_bytes
 from interleaf.errors import DataError, InterleafError
 from interleaf.log import arrow
 from interleaf.log.files import Paths
+from interleaf.log.pages import Pages, rows_among
 from interleaf.log.projection import Projection, is_wanted
 from interleaf.methods.arrays import Array
 
@@ -51,65 +52,112 @@ def unpacked(items: Iterable[Packed]) -> Iterator[Item]:
         yield key, value
 
 
+class Rows(NamedTuple):
+    """The rows of Parquet files, for executors: by parts, without impressions that go on over pages; these are joined
+    already, and are one more part.
+    """
+
+    parts: list[parts.Part]
+    continued: pa.Array
+    joined: list[pa.RecordBatch]
+
+    def read(self, number: int, projection: Projection) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, in the order of the log."""
+        if number == len(self.parts):
+            yield from arrow.cut(self.joined, projection, parts.BATCH)
+        elif not len(self.continued):
+            yield from parts.read(self.parts[number], projection)
+        else:
+            for batch in parts.read(self.parts[number], projection.with_pages()):
+                yield projection.only(rows_among(batch, self.continued, among=False))
+
+
 class Files:
     """Parquet files: Spark schedules runs of row groups, and the executors read them by themselves."""
 
     def __init__(self, spark: SparkSession, paths: Paths, number: int = 0) -> None:
         self._context = spark.sparkContext
         found = parts.parts_of(paths, self._context.defaultParallelism, number)
-        self._parts = self._context.broadcast(found)
-        self.bins = self._number = len(found)
+        self._parts, self.may_have_pages, self.assumptions = found
+        self.pages = Pages(pa.array([], pa.string()))
         self.notes: RDD[Packed] | None = None  # of repeats, once they were looked for
+        self._set(pa.array([], pa.string()), [])
+
+    def _set(self, continued: pa.Array, joined: list[pa.RecordBatch]) -> None:
+        self._rows = self._context.broadcast(Rows(self._parts, continued, joined))
+        self.bins = self._number = len(self._parts) + bool(joined)
+
+    def with_joined(self, continued: pa.Array, joined: list[pa.RecordBatch]) -> Files:
+        """The same rows, but for those of continued impressions, which are joined."""
+        self._set(continued, joined)
+        return self
 
     def each(self, projection: Projection, function: OfBatches) -> RDD[Packed]:
         """What a function makes of every part."""
         numbers = self._context.parallelize(range(self._number), self._number)
-        return numbers.flatMap(partial(_of_part, self._parts, projection, function))
+        return numbers.flatMap(partial(_of_part, self._rows, projection, function))
 
     def with_notes(self, notes: RDD[Packed], projection: Projection, function: OfNotes) -> RDD[Packed]:
         """The same, with notes, which are where the part is."""
-        return notes.mapPartitionsWithIndex(partial(_with_notes, self._parts, projection, function))
+        return notes.mapPartitionsWithIndex(partial(_with_notes, self._rows, projection, function))
 
 
 OfNotes = Callable[[int, Iterator[pa.RecordBatch], list[Any]], Iterable[Item]]
 
 
-def _of_part(found: Broadcast[list[parts.Part]], projection: Projection, function: OfBatches, number: int) -> Any:
-    return packed(number, lambda: function(number, parts.read(found.value[number], projection)))
+def _of_part(rows: Broadcast[Rows], projection: Projection, function: OfBatches, number: int) -> Any:
+    return packed(number, lambda: function(number, rows.value.read(number, projection)))
 
 
 def _with_notes(
-    found: Broadcast[list[parts.Part]], projection: Projection, function: OfNotes, number: int, notes: Iterator[Packed]
+    rows: Broadcast[Rows], projection: Projection, function: OfNotes, number: int, notes: Iterator[Packed]
 ) -> Iterator[Packed]:
     def items() -> Iterable[Item]:
         known = [value for _, value in unpacked(notes)]
-        return function(number, parts.read(found.value[number], projection), known)
+        return function(number, rows.value.read(number, projection), known)
 
     return packed(number, items)
 
 
 class Frame:
-    """A data frame of Spark: its partitions come to the same functions as streams of Arrow."""
+    """A data frame of Spark: its partitions come to the same functions as streams of Arrow. Rows that are joined
+    already are one more.
+    """
 
-    def __init__(self, frame: DataFrame) -> None:
+    def __init__(self, frame: DataFrame, joined: Sequence[pa.RecordBatch] = ()) -> None:
         if ".connect." in type(frame).__module__:
             raise DataError("a data frame of Spark Connect has no partitions to count on; use a classic session")
-        self.frame = frame
+        self.frame, self._joined = frame, list(joined)
         self.bins = frame.sparkSession.sparkContext.defaultParallelism
+        self.may_have_pages = "page" in frame.columns
+        self.assumptions: list[str] = []
+        self.pages = Pages(pa.array([], pa.string()))
         self.has_repeats: bool | None = None  # until they were looked for
+
+    def with_joined(self, continued: pa.Array, joined: list[pa.RecordBatch]) -> Frame:
+        """The same rows, but for those of continued impressions, which are joined."""
+        ids = self.frame.sparkSession.createDataFrame(pa.table({"impression": continued}))
+        return Frame(self.frame.join(ids, "impression", "left_anti").select(self.frame.columns), joined)
 
     def each(self, projection: Projection, function: OfBatches) -> RDD[Packed]:
         """What a function makes of every partition."""
         chosen = self.frame.select(*self._names(projection))
         answers = chosen.mapInArrow(partial(_of_partition, projection, function), "key long, data binary")
         with _unweighed(chosen.sparkSession):
-            return answers.rdd.map(_as_item)
+            items = answers.rdd.map(_as_item)
+            if not self._joined:
+                return items
+            context, number = chosen.sparkSession.sparkContext, items.getNumPartitions()
+            rows = context.broadcast(Rows([()] * number, pa.array([], pa.string()), self._joined))
+            return items.union(context.parallelize([number], 1).flatMap(partial(_of_part, rows, projection, function)))
 
     def _names(self, projection: Projection) -> list[str]:
         """The columns to ask for: spare ones only where some row lacks what they stand in for."""
+        if projection.names is None:
+            return list(self.frame.columns)
         lacking = {others: self._lacks(others) for others in set(projection.spare.values())}
         spare = [name for name, others in projection.spare.items() if lacking[others]]
-        return [name for name in self.frame.columns if is_wanted(name, (*(projection.names or ()), *spare))]
+        return [name for name in self.frame.columns if is_wanted(name, (*projection.names, *spare))]
 
     def _lacks(self, names: Sequence[str]) -> bool:
         """Whether one of these is missing in some row."""
@@ -119,7 +167,7 @@ class Frame:
 
     def gathered_by(self, column: str, order: str) -> Frame:
         """The same rows, those with the same value of a column together, in an order."""
-        return Frame(self.frame.repartition(column).sortWithinPartitions(order))
+        return Frame(self.frame.repartition(column).sortWithinPartitions(order), self._joined)
 
 
 @contextmanager

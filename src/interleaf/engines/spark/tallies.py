@@ -16,12 +16,14 @@ from interleaf.engines.crawlers import frequent, together, visits
 from interleaf.engines.packed import of_bytes, to_bytes
 from interleaf.engines.spark import repeats as of_log
 from interleaf.engines.spark import sessions
+from interleaf.engines.spark.pages import join_pages
 from interleaf.engines.spark.rows import Files, Frame, Item, Packed, added, in_bins, packed, schema_in_utc, unpacked
 from interleaf.engines.spark.session import session
 from interleaf.engines.work import Task, repeats, work
 from interleaf.log.arrow import checked
 from interleaf.log.projection import Projection
 from interleaf.methods.arrays import Array
+from interleaf.schema import assumptions_of
 from interleaf.tally import Tally
 from interleaf.tally.merge import absorb
 from interleaf.tally.seen import Sample, Seen
@@ -54,6 +56,9 @@ def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
         task = replace(task, scoring=replace(task.scoring, rankless=True))
         sums = of_bytes(summed(rows, task, counted, added_sums))
     sums.book.check_attributes()
+    sums.book.assume(rows.assumptions)
+    sums.book.dropped += rows.pages.dropped
+    sums.book.events += rows.pages.events
     tally = sums.book.close()
     tally.sample = sums.sample
     if task.scoring.sessions is not None:
@@ -64,11 +69,14 @@ def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
 def opened(source: Any, parts: int = 0) -> Files | Frame:
     """The rows of a log, checked, as executors will read them: of Parquet files, or of a data frame of Spark."""
     if not is_frame(source):
-        return Files(session(), source, parts)
+        return join_pages(Files(session(), source, parts))
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    checked(schema_in_utc(to_arrow_schema(source.schema, timezone="UTC")), "the given data frame")
-    return Frame(source)
+    found = schema_in_utc(to_arrow_schema(source.schema, timezone="UTC"))
+    checked(found, "the given data frame")
+    rows = join_pages(Frame(source))
+    rows.assumptions = assumptions_of(found)
+    return rows
 
 
 def summed(rows: Files | Frame, task: Task, count: Count, add: Add) -> bytes:

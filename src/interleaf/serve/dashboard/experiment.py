@@ -29,8 +29,8 @@ from interleaf.store.contract import DRAFT, RUNNING, STOPPED, Stored
 from interleaf.tables import Table
 
 MOST_EXAMPLES = 8
-# What follows the scorecard, the estimate over time and the progress, in this order.
-NUMBERS = ("standing", "neutrality", "slots", "arms", "segments")
+# What follows the leaderboard of many rankers, the scorecard, the estimate over time and the progress, in this order.
+NUMBERS = ("neutrality", "slots", "arms", "segments")
 WRONG = {MARKS[FAILED], MARKS[WARNING]}
 
 

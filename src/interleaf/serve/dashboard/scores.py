@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from interleaf.experiment import Experiment
@@ -57,13 +57,15 @@ class Scorecard:
 
 
 def scorecard(settings: Experiment, reports: Mapping[str, Report]) -> Scorecard:
-    """The rows of all metrics; the primary one comes first."""
+    """The rows of all metrics, the primary one first; a metric's note is on its first row only."""
     names = Names(settings.rankers)
     every = [(metric, pair) for metric, report in reports.items() for pair in shown(report)]
     some = every[:MOST_ROWS]
     reach = _reach([pair for _, pair in some])
-    rows = tuple(_row(metric, pair, names, settings, reach) for metric, pair in some)
-    return Scorecard(rows, len(every) - len(some), conflicts(settings, reports))
+    rows = [_row(metric, pair, names, settings, reach) for metric, pair in some]
+    metrics = [row.metric for row in rows]
+    noted = [row if metrics.index(row.metric) == place else replace(row, note="") for place, row in enumerate(rows)]
+    return Scorecard(tuple(noted), len(every) - len(some), conflicts(settings, reports))
 
 
 def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@
    to the service either; events go to data-endpoint all the same, since your server reports them with its key.
    Several lists on a page: interleaf.watch(element, {impression, token}).
    Other events, if the experiment allows them: interleaf.report(element, {kind: "add to cart", rank: 1}).
+   A lasting id for visitors who are not logged in, in a first-party cookie: interleaf.visitor(), after consent.
    A page that shows results without leaving calls interleaf.returned() when people are back at the list. */
 (() => {
   "use strict";
@@ -106,6 +107,15 @@
     return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
   }
 
+  /* The id that the page sends with its searches, as the unit; the same cookie as that of interleaf.visitor_id. */
+  function visitor({name = "interleaf_visitor", days = 90} = {}) {
+    const known = document.cookie.split("; ").find((cookie) => cookie.startsWith(`${name}=`))?.slice(name.length + 1);
+    const id = /^[0-9a-f]{32}$/.test(known) ? known : newId();
+    const secure = location.protocol === "https:" ? "; Secure" : "";
+    if (id !== known) document.cookie = `${name}=${id}; Max-Age=${days * 86400}; Path=/; SameSite=Lax${secure}`;
+    return id;
+  }
+
   watch(document, script.dataset);
   document.addEventListener("click", clicked, true);
   document.addEventListener("auxclick", clicked, true);
@@ -116,5 +126,5 @@
     last = null; // somebody went on from a result to here, and did not return
     keep();
   }
-  window.interleaf = {watch, report, returned};
+  window.interleaf = {watch, report, returned, visitor};
 })();

@@ -1,0 +1,126 @@
+"""CSV files: a row to the same object that a line of JSON is.
+
+The first row names the columns. Lists and objects, such as `documents` and `events`, are JSON in their cells. An empty
+cell is null. A file with `kind` and without `documents` holds events, a row each, with the id of their impression.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from reprlib import repr as short
+from typing import Any
+
+import pyarrow as pa
+
+from interleaf import schema
+from interleaf.log.files import File
+from interleaf.log.lines import LineError
+from interleaf.log.text import LONGEST, lines_of
+
+Cell = Callable[[str], Any]
+
+
+def csv_columns(file: File) -> list[str]:
+    """The columns of a file, checked: all that is missing is named at once."""
+    names = next(_cells(file), (0, []))[1]
+    schema.refuse(_header_problems(names, set(file.said)), str(file.path))
+    return names
+
+
+def _header_problems(names: list[str], said: set[str]) -> list[str]:
+    columns = schema.EVENT if is_of_events(names) else schema.COLUMNS
+    lacking = [column for column in columns if not column.nullable and column.name not in {*names, *said}]
+    if is_of_events(names):
+        lacking += [column for column in schema.COLUMNS if column.name == "impression" and column.name not in names]
+    else:
+        given = {*schema.DEFAULTS, *(["rankers"] if "rankings" in names else [])}
+        lacking = [column for column in lacking if column.name not in given]
+    problems = [f"there is no column {column.name!r} ({column.meaning}); add it" for column in lacking]
+    problems += [
+        f"two columns are named {name!r}; keep one of them" for name in sorted(set(names)) if names.count(name) > 1
+    ]
+    if len(problems) > 1 and len(names) == 1:
+        problems.insert(0, f"the first row is one cell, {names[0]!r}; separate columns by commas")
+    return problems
+
+
+def is_of_events(names: list[str]) -> bool:
+    """Whether a file with these columns holds events, a row each."""
+    return "kind" in names and "documents" not in names
+
+
+def csv_objects(file: File) -> Iterator[tuple[int, dict[str, Any] | LineError]]:
+    """The rows of a file with the numbers of their lines, each an object, or why it is none."""
+    cells = _cells(file)
+    names = next(cells, (0, []))[1]
+    readers = _readers(names)
+    for number, row in cells:
+        if len(row) == len(names):
+            yield number, _object(names, readers, row)
+        elif row:
+            problem = f"the row has {len(row)} cells, and the first one {len(names)}"
+            yield number, LineError("row of another length than the first", problem)
+
+
+def _cells(file: File) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
+    rows = csv.reader(line.decode(errors="surrogateescape") for _, line in lines_of(file.here, file.size))
+    try:
+        for row in rows:
+            yield rows.line_num, row
+    except csv.Error as problem:
+        raise LineError("row is not CSV", f"{file.path}:{rows.line_num}: {problem}") from None
+
+
+def _object(names: list[str], readers: list[Cell], row: list[str]) -> dict[str, Any] | LineError:
+    found: dict[str, Any] = {}
+    for name, read, text in zip(names, readers, row, strict=True):
+        if not text:
+            continue
+        try:
+            found[name] = read(text)
+            text.encode()
+        except UnicodeEncodeError:
+            return LineError("text is not Unicode", f"{name!r} is no UTF-8: {short(text)}")
+        except ValueError as problem:
+            return LineError(f"wrong {name!r}", f"{name!r}: {problem}")
+    return found
+
+
+def _readers(names: list[str]) -> list[Cell]:
+    columns = schema.EVENT if is_of_events(names) else schema.COLUMNS
+    types = {column.name: column.type for column in columns}
+    return [_reader(types.get(name, pa.string())) for name in names]
+
+
+def _reader(kind: pa.DataType) -> Cell:
+    if pa.types.is_nested(kind):
+        return _nested
+    if pa.types.is_integer(kind):
+        return _whole
+    if pa.types.is_floating(kind):
+        return float
+    return _flag if pa.types.is_boolean(kind) else str
+
+
+def _nested(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise ValueError(f'{short(text)} is no JSON; write lists such as ["d1", "d2"]') from None
+
+
+def _whole(text: str) -> int:
+    number = float(text)  # libraries write whole numbers with gaps as 2.0
+    if not number.is_integer():
+        raise ValueError(f"{short(text)} is no whole number")
+    return int(number) if "." in text or "e" in text.lower() else int(text)
+
+
+def _flag(text: str) -> bool:
+    known = {"true": True, "1": True, "false": False, "0": False}
+    if text.lower() not in known:
+        raise ValueError(f"{short(text)} is neither true nor false")
+    return known[text.lower()]
