@@ -63,7 +63,7 @@ MOST_LINES, MOST_FUNCTION_LINES = 350, 60
 PUBLIC = {
     *("interleave", "credit", "Interleaving", "Outcome", "methods", "warm", "audit", "clicks", "simulate"),
     *("analyze", "tally_log", "plan", "Tally", "Report", "LogWriter", "Exclusion"),
-    *("Client", "AsyncClient", "Experiment", "assign"),
+    *("Client", "AsyncClient", "Experiment", "assign", "visitor_id"),
 }
 
 
