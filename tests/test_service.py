@@ -200,7 +200,7 @@ def test_page_log_and_tallies_agree_before_and_after_folding(service: Live) -> N
 
 
 def reports(service: Live) -> dict[str, Any]:
-    service.client.app.state.service.reports._made.clear()  # type: ignore[attr-defined]
+    service.client.app.state.service.reports._latest.cache_clear()  # type: ignore[attr-defined]
     return {name: plain(Report.from_dict(data)) for name, data in service.report().json()["reports"].items()}
 
 
@@ -406,7 +406,7 @@ def test_a_report_that_took_long_does_not_stand_for_long(service: Live, monkeypa
     with monkeypatch.context() as patched:
         patched.setattr("interleaf.serve.reports.time", SimpleNamespace(monotonic=partial(next, ticks)))
         inside.standing("shoes")
-    assert inside._made["shoes", 1][0] == 35.0
+    assert inside._latest("shoes", 1).until == 35.0
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,22 @@
-"""Kernels of reports are compiled beside the service, and kept for its first report."""
+"""Kernels of reports are compiled beside the service, which waits for them and compiles none itself."""
 
+import asyncio
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from interleaf.methods.table import DEFAULT, METHODS
 from interleaf.serve import warming
 from interleaf.store import opened
+from tests.services import MINUTE, live
+from tests.services import click as clicked
+from tests.stand_in import reserved, until
 from tests.stores import HOUR, START, click, impression, running
+from tests.test_serve import answers, ask
 
 _REPORT = """
 import sys
@@ -18,12 +25,101 @@ from interleaf.store import opened
 assert Reports(opened(sys.argv[1])).standing("shop").reports
 """
 
+# `interleaf serve` that writes down the module of each kernel that its process compiles.
+_SERVE = """
+import sys
+from numba.core import event
+from interleaf.serve.run import Place, serve
+from interleaf.serve.settings import Settings
 
-def test_it_ends_with_its_service() -> None:
-    process = warming.begin()
-    assert process.stdin is not None
-    process.stdin.close()
-    assert process.wait(120) == warming.UNFINISHED
+class Compiled(event.Listener):
+    def on_start(self, event):
+        with open(sys.argv[3], "a") as log:
+            print(event.data["dispatcher"].py_func.__module__, file=log)
+
+    def on_end(self, event):
+        pass
+
+event.register("numba:compile", Compiled())
+serve(Place(sys.argv[1], port=int(sys.argv[2])), Settings())
+"""
+OF_REPORTS = ("interleaf.decode", "interleaf.score", "interleaf.tally")  # modules
+YEAR = 365 * 24 * HOUR
+
+
+def test_it_ends_with_its_service_and_removes_its_folder() -> None:
+    begun = warming.begin()
+    assert begun.process.stdin is not None
+    begun.process.stdin.close()
+    assert begun.process.wait(120) == warming.UNFINISHED
+    until(lambda: not begun.folder.exists())
+
+
+def test_it_ends_at_once_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    begun = warming.begin()
+    assert begun.process.wait(120) == 0
+    until(lambda: not begun.folder.exists())
+
+
+def test_each_method_is_marked_as_ready_the_default_one_first() -> None:
+    marked = list[str]()
+    warming.compile_reports(marked.append)
+    assert marked[0] == DEFAULT
+    assert sorted(marked) == sorted(METHODS)
+
+
+def test_reports_and_folding_wait_for_it_and_lists_and_events_do_not(tmp_path: Path) -> None:
+    folder = tmp_path / "warming"
+    folder.mkdir()
+    with live(tmp_path, warming=str(folder), fold_seconds=0.01) as service, ThreadPoolExecutor(2) as viewers:
+        service.make(window_minutes=1)
+        service.make(name="boots", method="balanced")
+        report, page = viewers.submit(service.report), viewers.submit(service.ask, "GET", "/")
+        shown = service.show().json()
+        assert service.tell(clicked(shown)).json()["accepted"] == 1
+        service.clock.now += 10 * MINUTE
+        assert service.show().status_code == 201
+        assert not report.done()
+        (folder / DEFAULT).touch()
+        assert report.result(120).json()["open"] == 2  # what came while it waited; nothing is folded
+        assert not page.done()  # it has a report of the other method
+        folder.joinpath(DEFAULT).unlink()
+        folder.rmdir()
+        assert page.result(120).status_code == 200
+        until(lambda: service.store.counts("shoes", 1).folded == 1)
+
+
+def test_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warming, "MAX_WAIT", 0.0)
+    progress = warming.Progress(tmp_path)
+    asyncio.run(progress.wait())
+    assert progress.is_ready(DEFAULT)
+
+
+@pytest.mark.slow
+def test_the_service_compiles_no_kernel_of_reports(tmp_path: Path) -> None:
+    store, compiled = opened(tmp_path / "store.sqlite"), tmp_path / "compiled.log"
+    settings = running(store, holdout=0.3, by=["device"])
+    closed = [impression(settings, number, number - YEAR) for number in range(100)]
+    store.write(closed, [click(one) for one in closed])
+    store.close()
+    place = reserved()
+    address = f"http://127.0.0.1:{place.getsockname()[1]}"
+    arguments = [str(tmp_path / "store.sqlite"), str(place.getsockname()[1]), str(compiled)]
+    cold = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
+    server = subprocess.Popen([sys.executable, "-c", _SERVE, *arguments], env=cold)
+    try:
+        until(lambda: answers(address), 300)
+        assert ask(address, "GET", "/v1/experiments/shop/report")[1]["reports"]
+        until(lambda: ask(address, "GET", "/v1/experiments/shop/report")[1]["folded"] == 100, 600)
+    finally:
+        server.terminate()
+        server.wait(60)
+        place.close()
+    modules = compiled.read_text().split()
+    assert modules  # what composes lists
+    assert not [module for module in modules if module.startswith(OF_REPORTS)]
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from interleaf.decode.events import FATES
 from interleaf.errors import InterleafError
@@ -18,6 +19,7 @@ from interleaf.store.contract import RUNNING, Counts, Store, Stored
 from interleaf.store.tasks import report_settings_of
 from interleaf.tally import Tally
 
+MAX_REPORTS = 100  # versions whose latest report is held in memory
 _REMEMBERED, _MOST_REMEMBERED = 1.0, 5.0  # seconds; the first report of a process compiles, and takes many
 # What health calls an event that is kept apart; all others are unmatched.
 _EARLY, _LATE = FATES[2:4]
@@ -35,28 +37,35 @@ class Standing:
     counts: Counts
 
 
+class _Latest:
+    """The latest report of a version, how long it is shown (`until`), and the lock of whoever makes the next."""
+
+    def __init__(self, name: str, version: int) -> None:
+        self.lock = threading.Lock()
+        self.until = -1.0
+        self.standing: Standing | None = None
+
+
 class Reports:
     """Reports, each made once a second at most, however many people look at them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._made: dict[tuple[str, int], tuple[float, Standing]] = {}
-        self._locks: dict[tuple[str, int], threading.Lock] = {}
+        self._latest = lru_cache(MAX_REPORTS)(_Latest)
 
     def standing(self, name: str, version: int | None = None) -> Standing:
         """The report of a version, of the latest one by default."""
         stored = self._store.experiment(name)
         version = stored.version if version is None else version
-        place = name, version
-        with self._locks.setdefault(place, threading.Lock()):
-            until, made = self._made.get(place, (-1.0, None))
-            if made is None or time.monotonic() >= until:
+        latest = self._latest(name, version)
+        with latest.lock:
+            if latest.standing is None or time.monotonic() >= latest.until:
                 began = time.monotonic()
-                made = self._standing(stored, version)
+                latest.standing = self._standing(stored, version)
                 ended = time.monotonic()
                 # What takes long is made less often: a page that is watched must not keep a processor busy.
-                self._made[place] = ended + min(max(_REMEMBERED, 2 * (ended - began)), _MOST_REMEMBERED), made
-        return made
+                latest.until = ended + min(max(_REMEMBERED, 2 * (ended - began)), _MOST_REMEMBERED)
+            return latest.standing
 
     def _standing(self, stored: Stored, version: int) -> Standing:
         settings = stored.versions[version]

@@ -55,7 +55,7 @@ def serve(place: Place, settings: Settings) -> None:
         store.use_unit_secret(settings.unit_secret, now())
     _allow_files(settings.max_connections)
     set_up()
-    warming.begin()
+    settings = replace(settings, warming=str(warming.begin().folder))
     print(f"interleaf serves http://{place.host}:{place.port}/ from {_named(place.store)}", flush=True)
     options: dict[str, Any] = {
         "host": place.host,

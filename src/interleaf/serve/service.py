@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from interleaf.errors import StoreError
@@ -22,6 +23,7 @@ from interleaf.serve.remembered import Remembered
 from interleaf.serve.reports import Reports, Standing
 from interleaf.serve.settings import KEEP, Settings
 from interleaf.serve.tokens import Tokens
+from interleaf.serve.warming import Progress
 from interleaf.serve.writing import Writing
 from interleaf.store.contract import RUNNING, Search, Store, Stored
 
@@ -56,6 +58,7 @@ class Service:
         self.impressions = Rates(MAX_EVENTS / 3600, MAX_EVENTS, lambda: clock() / SECOND)
         self.writing = Writing(store)
         self.reports = Reports(store)
+        self.warming = Progress(None if settings.warming is None else Path(settings.warming))
         # Reports and folding take seconds, and must not keep requests waiting for a thread.
         self._reporting = ThreadPoolExecutor(2, "interleaf-report")
         self._keeping = ThreadPoolExecutor(1, "interleaf-fold")
@@ -82,11 +85,19 @@ class Service:
         """The report of a version; whoever asks while it is being made waits for the same one, and holds no thread."""
         place = name, version
         if place not in self._asked:
-            loop = asyncio.get_running_loop()
-            made = loop.run_in_executor(self._reporting, self.reports.standing, name, version)
+            made = asyncio.ensure_future(self._make_standing(name, version))
             self._asked[place] = made
             made.add_done_callback(lambda _: self._asked.pop(place, None))
         return await asyncio.shield(self._asked[place])
+
+    async def _make_standing(self, name: str, version: int) -> Standing:
+        await self.wait_for_kernels([await self.experiment(name)])
+        return await self.reported(self.reports.standing, name, version)
+
+    async def wait_for_kernels(self, experiments: Iterable[Stored]) -> None:
+        """Wait while the process beside the service compiles what reports of these experiments need."""
+        for method in {settings.chosen.method.name for one in experiments for settings in one.versions.values()}:
+            await self.warming.wait(method)
 
     async def reported(self, work: Callable[..., Result], *given: Any) -> Result:
         """Work that takes a report's time, in a thread of its own kind."""
@@ -122,6 +133,7 @@ class Service:
     async def _fold(self) -> None:
         """Fold closed impressions, and delete old rows, from time to time; a store that is away is asked again."""
         loop = asyncio.get_running_loop()
+        await self.warming.wait()
         while True:
             try:
                 while folded := await loop.run_in_executor(self._keeping, self.store.fold, self.clock()):

@@ -20,6 +20,7 @@ class Settings:
     `unit_secret`: units are stored as a hash keyed with it. `queries`: whether query texts are kept, hashed or dropped.
     `retention_days`: rows of closed impressions older than that are deleted, and their sums stay. `own_process`:
     nothing else runs in the process, so that Python's collector of cycles can be set for what a service does.
+    `warming`: the folder of the process that compiles report kernels beside the service, if there is one.
     """
 
     most_body: int = 1_000_000
@@ -38,6 +39,7 @@ class Settings:
     cookie_hours: float = 12.0
     loopback_only: bool = True
     own_process: bool = False
+    warming: str | None = None
 
     def __post_init__(self) -> None:
         if self.queries == HASH and self.unit_secret is None:

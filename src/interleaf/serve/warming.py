@@ -1,44 +1,82 @@
-"""The kernels of reports, compiled beside the service: by a process of low priority, so that no request waits for them.
+"""Compile the kernels of reports in a process of low priority beside the service, and let reports wait for it.
 
-They are kept on disk, where every process finds them; else the first report after an installation compiles for many
-seconds. `python -m interleaf.serve.warming` does it in the foreground.
+Compiled kernels are kept on disk, where every process finds them. If the service compiled them itself, the memory of
+the compiler would stay with it. `python -m interleaf.serve.warming` compiles in the foreground.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 LOWEST = 19  # of all priorities
-UNFINISHED = 1  # the status of one that ended with its service
-_BESIDE = "beside"
+UNFINISHED = 1  # the exit status of one that ended with its service
+MAX_WAIT = 600.0  # seconds; after that, the service compiles for itself
+POLL_SECONDS = 0.1
 _TIME = "2026-01-01T00:00:00Z"
 
 
-def begin() -> subprocess.Popen[bytes]:
-    """Have it done by a process that ends with this one, however this one ends."""
-    command, silent = [sys.executable, "-m", __name__, _BESIDE], subprocess.DEVNULL
+class Warming(NamedTuple):
+    """A process that compiles, and the folder where it puts a file for each method that is ready."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+
+class Progress:
+    """How far the process with this folder has come. The folder is removed when the process ends, however it ends."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder, self._until = folder, time.monotonic() + MAX_WAIT
+
+    def is_ready(self, method: str | None = None) -> bool:
+        """Whether the kernels of a method, or of all methods, need not be waited for any longer."""
+        if self._folder is not None and (not self._folder.is_dir() or time.monotonic() >= self._until):
+            self._folder = None
+        return self._folder is None or (method is not None and (self._folder / method).exists())
+
+    async def wait(self, method: str | None = None) -> None:
+        """Return when `is_ready` does; holds no thread."""
+        while not self.is_ready(method):
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def begin() -> Warming:
+    """Start the process; it ends with this one, however this one ends."""
+    folder = Path(tempfile.mkdtemp(prefix="interleaf-warming-"))
+    command, silent = [sys.executable, "-m", __name__, str(folder)], subprocess.DEVNULL
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=silent, stderr=silent)
-    Thread(target=process.wait, name="interleaf-warming", daemon=True).start()
-    return process
+    Thread(target=_remove_at_end, args=(process, folder), name="interleaf-warming", daemon=True).start()
+    return Warming(process, folder)
 
 
-def compile_reports() -> None:
-    """Make a report of few lists by each method and scheme, as the store does; the usual method first."""
+def _remove_at_end(process: subprocess.Popen[bytes], folder: Path) -> None:
+    with process:  # closes the pipe
+        process.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> None:
+    """Make a small report with each method and scheme, as the store does; the default method first."""
     from interleaf.engines.work import Task
-    from interleaf.experiment.settings import SETTINGS
     from interleaf.log import rows_to_batch
-    from interleaf.methods.table import METHODS
+    from interleaf.methods.table import DEFAULT, METHODS
     from interleaf.report.build import report
     from interleaf.report.compare import Settings
     from interleaf.score import Scoring
     from interleaf.store.sums import Sums
 
-    usual = SETTINGS["method"].default
-    for method in sorted(METHODS.values(), key=lambda method: method.name != usual):
+    for method in sorted(METHODS.values(), key=lambda method: method.name != DEFAULT):
         for scheme in method.schemes:
             task = Task(Scoring(scheme), by=("device",))
             sums = Sums(task)
@@ -46,6 +84,7 @@ def compile_reports() -> None:
             tally = Sums.of_bytes(sums.to_bytes(), task).close()
             if tally is not None:
                 report(tally, Settings()).to_json()
+        mark_ready(method.name)
 
 
 def _rows(method: str) -> list[dict[str, Any]]:
@@ -64,14 +103,27 @@ def _rows(method: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _end_with_the_service() -> None:
-    """Its end of the pipe is closed when it is gone."""
-    sys.stdin.buffer.read()
+def _end_with_the_service(folder: Path) -> None:
+    """Its end of the pipe is closed when it is gone. A buffered read would abort the interpreter at its own end."""
+    os.read(sys.stdin.fileno(), 1)
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(UNFINISHED)
 
 
+def _run_beside(folder: Path) -> None:
+    os.nice(LOWEST)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the service, and that ends this process
+    Thread(target=_end_with_the_service, args=(folder,), daemon=True).start()
+
+    from interleaf.compiled import is_compiled
+    from interleaf.methods.table import DEFAULT, METHODS
+
+    if is_compiled(METHODS[DEFAULT].kernels.compose):  # else nothing is kept on disk, and this would help nobody
+        compile_reports(lambda method: (folder / method).touch())
+
+
 if __name__ == "__main__":
-    if _BESIDE in sys.argv:
-        os.nice(LOWEST)
-        Thread(target=_end_with_the_service, daemon=True).start()
-    compile_reports()
+    if len(sys.argv) > 1:
+        _run_beside(Path(sys.argv[1]))
+    else:
+        compile_reports()

@@ -62,6 +62,7 @@ async def _values(visit: Visit) -> dict[str, Any]:
     last = max(1, -(-total // PAGE))
     number = min(whole(visit.request, "page", 1, MAX_PAGE), last)
     found = await asyncio.to_thread(store.experiments, search, PAGE, (number - 1) * PAGE)
+    await service.wait_for_kernels(stored for stored in found if stored.state != DRAFT)
     lines = await service.reported(lambda: [_line(stored, visit.shared) for stored in found])
     is_all = search.only is None
     return {
