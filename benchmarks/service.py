@@ -19,8 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,14 +103,19 @@ def serve(factory: str, port: int) -> None:
     )
 
 
-@contextmanager
-def running(factory: str, store: str = "") -> Iterator[Server]:
+def running(factory: str, store: str = "") -> AbstractContextManager[Server]:
     """Such a server, until it is told to end."""
+    code = f"import sys; from benchmarks.service import serve; serve({factory!r}, int(sys.argv[1]))"
+    return running_command(["-c", code], store)
+
+
+@contextmanager
+def running_command(command: Sequence[str], store: str = "") -> Iterator[Server]:
+    """A server that Python runs with these arguments and a free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
-    command = [sys.executable, "-c", f"from benchmarks.service import serve; serve({factory!r}, {port})"]
-    server = subprocess.Popen(command, env=os.environ | {"BENCHMARK_STORE": store})
+    server = subprocess.Popen([sys.executable, *command, str(port)], env=os.environ | {"BENCHMARK_STORE": store})
     try:
         _wait(port)
         yield Server(port, server.pid)
@@ -128,39 +133,60 @@ def _wait(port: int) -> None:
     raise TimeoutError("the server did not start")
 
 
+def post(path: str, data: Any) -> bytes:
+    """A request with JSON."""
+    body = json.dumps(data).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
 def request_of(number: int) -> bytes:
     """A request with two rankings of twenty documents."""
     documents = [f"document-{(number * 7 + place) % 1000}" for place in range(20)]
-    body = json.dumps(
-        {
-            "unit": f"user-{number % 5000}",
-            "query": f"query {number % 300}",
-            "rankings": {"production": documents, "candidate": [*documents[5:], *documents[:5]]},
-            "attributes": {"device": "phone"},
-        }
-    ).encode()
-    head = (
-        "POST /v1/experiments/bench/interleave HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+    data = {
+        "unit": f"user-{number % 5000}",
+        "query": f"query {number % 300}",
+        "rankings": {"production": documents, "candidate": [*documents[5:], *documents[:5]]},
+        "attributes": {"device": "phone"},
+    }
+    return post("/v1/experiments/bench/interleave", data)
+
+
+class Connection:
+    """A connection that sends a request when the last one is answered."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def ask(self, request: bytes) -> bytes:
+        """The body of the answer, which has to be 2xx."""
+        self._writer.write(request)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        body = await self._reader.readexactly(length)
+        if not head.startswith(b"HTTP/1.1 2"):
+            raise RuntimeError(f"the server answered {head[:60]!r} {body[:500]!r}")
+        return body
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def connect(port: int) -> Connection:
+    """Connect to a server on this machine."""
+    return Connection(*await asyncio.open_connection("127.0.0.1", port))
 
 
 async def _connection(port: int, number: int, until: float, times: list[float]) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    connection = await connect(port)
     while (began := time.perf_counter()) < until:
-        writer.write(_REQUESTS[number % len(_REQUESTS)])
+        await connection.ask(REQUESTS[number % len(REQUESTS)])
         number += 1
-        head = await reader.readuntil(b"\r\n\r\n")
-        if not head.startswith(b"HTTP/1.1 201"):
-            raise RuntimeError(f"the server answered {head[:60]!r}")
-        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        await reader.readexactly(length)
         times.append(time.perf_counter() - began)
-    writer.close()
+    connection.close()
 
 
-_REQUESTS = [request_of(number) for number in range(2000)]
+REQUESTS = [request_of(number) for number in range(2000)]
 
 
 def loaded(server: Server, seconds: float) -> Load:
@@ -202,17 +228,6 @@ def tables(seconds: float = SECONDS, postgres: str | None = None) -> Iterator[st
         yield f"{name:24}{rate:12,.0f}{rates:10.0%}{p99:10.1f}{cost:16.0f}{costs:12.2f}"
 
 
-def soak(seconds: float, steps: int = 10) -> Iterator[str]:
-    """Memory of the service over SQLite, while requests go on."""
-    with tempfile.TemporaryDirectory() as folder, running("service", str(Path(folder) / "store.sqlite")) as server:
-        loaded(server, 5)
-        yield f"\n{'seconds':>8}{'requests':>12}{'resident, MiB':>16}"
-        sent = 0.0
-        for step in range(1, steps + 1):
-            sent += loaded(server, seconds / steps).rate * seconds / steps
-            yield f"{step * seconds / steps:8.0f}{sent:12,.0f}{server.memory():16.1f}"
-
-
 @contextmanager
 def _all_running(named: dict[str, str], servers: dict[str, Server]) -> Iterator[None]:
     if not named:
@@ -232,6 +247,8 @@ if __name__ == "__main__":
     parser.add_argument("--postgres", metavar="ADDRESS", help="of a database, to measure the service over it as well")
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="how memory grows under load for so long")
     options = parser.parse_args()
+    if options.soak:
+        from benchmarks.soak import soak
     lines = soak(options.soak) if options.soak else tables(options.seconds, options.postgres)
     for line in lines:
         print(line, flush=True)

@@ -1,7 +1,9 @@
 """The service as its callers meet it: experiments, lists, reports, the log."""
 
+import gc
 import platform
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import interleaf
 from interleaf.report.report import Report
+from interleaf.serve.reports import Reports, Standing
 from tests.services import MINUTE, NEW, OLD, RANKINGS, SHOES, Live, click, exported, live
 from tests.stand_in import until
 
@@ -407,6 +410,17 @@ def test_a_report_that_took_long_does_not_stand_for_long(service: Live, monkeypa
         patched.setattr("interleaf.serve.reports.time", SimpleNamespace(monotonic=partial(next, ticks)))
         inside.standing("shoes")
     assert inside._latest("shoes", 1).until == 35.0
+
+
+def test_only_the_latest_reports_are_held_in_memory(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interleaf.serve.reports.MAX_REPORTS", 3)
+    reports = Reports(service.store)
+    made: list[weakref.ref[Standing]] = []
+    for number in range(12):
+        service.make(name=f"shoes-{number}")
+        made.append(weakref.ref(reports.standing(f"shoes-{number}")))
+        gc.collect()
+        assert sum(one() is not None for one in made) == min(number + 1, 3)
 
 
 @pytest.mark.parametrize(
