@@ -83,6 +83,8 @@ def test_the_order_of_copies_changes_nothing_in_any_reader(
         lost = len(events) - len(expected)
         assert tallies[1].events["repeated"] == lost
         del tallies[1].events["repeated"]
+        for tally in tallies:
+            tally.facts.clear()  # they count events as they were logged, copies too
         check_same(*tallies)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 SECONDS_BELOW = 10**11  # as milliseconds, that was in 1973: a smaller number counts seconds
 START = datetime(1970, 1, 1, tzinfo=UTC)
+UNDATED = datetime(2000, 1, 1, tzinfo=UTC)  # where times of formats without dates start: an analysis drops 1970
 MOST = 253_402_300_800 * 10**6  # the end of the year 9999
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 
+from interleaf.adapters.times import UNDATED
 from interleaf.adapters.whole_file import whole_file
 from interleaf.errors import DataError
 from interleaf.interleaving import interleave
@@ -130,4 +130,4 @@ def _composed(
     given = {ranker: list(by_query[query]) for ranker, by_query in rankings.items()}
     shown = interleave(given, method, k, key=(experiment, seed, query))
     about = {"experiment": experiment, "version": 1, "impression": query, "query": query, "arm": "interleaved"}
-    return shown.to_dict(rankings=True) | about | {"time": datetime(1970, 1, 1, tzinfo=UTC)}
+    return shown.to_dict(rankings=True) | about | {"time": UNDATED}

@@ -1,6 +1,6 @@
 """Logs of the TREC Session track (2011 to 2014): real people, captions, clicks and judgments, as a native log.
 
-The logs know no dates, so times count from the first of January 1970. Nothing says what was set in bold; with
+The logs know no dates, so times count from the first of January 2000. Nothing says what was set in bold; with
 `highlight`, it is what a search engine would have: the words of the query, those next to each other as one section.
 """
 
@@ -10,15 +10,15 @@ import gzip
 import html
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from interleaf.adapters.times import UNDATED
 from interleaf.errors import DataError
 
-START = datetime(1970, 1, 1, tzinfo=UTC)
 ENGINE = "engine"
 UNKNOWN = "NA"
 _ESCAPED = re.compile(r"\\([\"'/\\])")  # the logs of 2013 escape as JSON does, on top of XML
@@ -133,4 +133,4 @@ def _time(text: str) -> datetime:
         parts = [float(part) for part in text.split(":")]
     except ValueError:
         raise DataError(f"{text!r} is no time; the track writes seconds, or hours:minutes:seconds") from None
-    return START + timedelta(seconds=sum(part * 60**place for place, part in enumerate(reversed(parts))))
+    return UNDATED + timedelta(seconds=sum(part * 60**place for place, part in enumerate(reversed(parts))))

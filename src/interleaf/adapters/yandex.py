@@ -6,19 +6,19 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from interleaf.adapters.imported import Imported
 from interleaf.adapters.line_blocks import blocks_of, lines_of
+from interleaf.adapters.times import UNDATED
 from interleaf.clicks.pages import Pages, parse_yandex
 from interleaf.errors import DataError
 from interleaf.log.rows import rows_to_batch
 from interleaf.log.write import write_batches
 
-START = datetime(1970, 1, 1, tzinfo=UTC)
 ENGINE = "engine"
 AT_ONCE = 1024
 
@@ -38,7 +38,8 @@ def import_yandex(
 ) -> Imported:
     """Such a log as a native one: a page is an impression, a session its unit; clicks go where `read_yandex` puts them.
 
-    The format does not say in which unit times are: `unit` is in seconds. They count from 1970.
+    The format does not say in which unit times are: `unit` is in seconds. They have no date,
+    and count from the year 2000.
     """
     imported = Imported(unit="session")
     sessions: dict[str, list[_Page]] = {}
@@ -92,7 +93,7 @@ def _add(sessions: dict[str, list[_Page]], fields: list[str], unit: float, impor
     if "" in fields or (not (kind == "C" and len(fields) == 4) and not (kind == "Q" and len(fields) > 5)):
         raise DataError("it is neither session, time, Q, query, region and urls, nor session, time, C and one url")
     try:
-        time = START + timedelta(seconds=float(passed) * unit)
+        time = UNDATED + timedelta(seconds=float(passed) * unit)
     except (ValueError, OverflowError):
         raise DataError(f"{passed!r} is no time") from None
     if kind == "Q":
