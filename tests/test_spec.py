@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf import MethodError, interleave, methods
+from interleaf import MethodError, RankingError, interleave, methods
 from interleaf.methods.table import METHODS, resolve
 from interleaf.spec import Parameter, parse
 from tests.worlds import EVERY_SPEC
@@ -111,6 +111,10 @@ def test_a_ranker_s_name_survives_whatever_is_in_it(name: str) -> None:
     again = resolve(str(chosen))
     assert again.parameters["ranker"] == name
     assert str(again) == str(chosen)
+    if not name:  # a spec may hold it, and no ranker may be called so
+        with pytest.raises(RankingError, match="empty"):
+            interleave({"other": ["a"], name: ["b"]}, str(chosen))
+        return
     shown = interleave({"other": ["a"], name: ["b"]}, str(chosen))
     assert shown.documents == ("b",)
     assert shown.teams == (1,)
