@@ -24,7 +24,7 @@ FLOORS = (
     ("spec", "schema", "tables", "plots"),
     ("chance", "methods.arrays", "methods.method"),
     ("compiled", "methods.table", "problem"),
-    ("sorting",),
+    ("sorting", "fixed_documents"),
     ("methods",),
     ("clicks",),
     ("stored",),

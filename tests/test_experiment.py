@@ -11,7 +11,7 @@ from interleaf import credit, interleave
 from interleaf.errors import ExperimentError, RankingError
 from interleaf.experiment import Experiment, Request, assign, extended, show
 from interleaf.experiment.settings import ATTRIBUTIONS, MODES, SETTINGS
-from interleaf.experiment.showing import shown_at
+from interleaf.experiment.showing import build_whole_list
 from interleaf.experiment.traffic import OUTSIDE, free_place
 from interleaf.interleaving import Interleaving
 from interleaf.methods.table import methods
@@ -236,8 +236,7 @@ def test_fixed_documents_stand_where_they_are_and_belong_to_nobody() -> None:
     assert shown.row is not None
     assert shown.row["documents"] == [shown.documents[1]]
     assert "h" not in shown.row["rankings"][1]
-    assert [shown_at(shown.row, rank) for rank in range(1, 4)] == shown.documents
-    assert shown_at(shown.row, 0) is None
+    assert build_whole_list(shown.row) == shown.documents
     further = extended(shown.row, 2)
     assert "ad" not in further.documents
     assert "h" not in further.documents

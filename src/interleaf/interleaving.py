@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -14,9 +14,10 @@ import numpy as np
 from interleaf import stored
 from interleaf.chance import Key, key_of
 from interleaf.errors import ClickError, ListError, RankingError
+from interleaf.fixed_documents import count_free_ranks, find_problems, insert_fixed, shift_rank
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import Chosen, resolve
-from interleaf.problem import Document, Problem, Rankings, check_k, collapse
+from interleaf.problem import Document, Problem, Rankings, check_k, collapse, remove_documents
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,9 @@ class Interleaving:
 
     `teams[position]` is the index of the ranker that owns it, -1 nobody, None where the method has no teams;
     `ranks[ranker, position]` is where each ranker has each shown document, 1 = top, 0 = not at all.
+
+    `documents` is the list that is logged. `fixed` are documents at given ranks, which no ranker owns, and `whole_list`
+    is what people see: `documents` with the fixed ones at their ranks.
     """
 
     documents: tuple[Document, ...]
@@ -39,6 +43,7 @@ class Interleaving:
     relaxed: bool | None = None
     known_log_probability: float | None = None
     rankings: tuple[tuple[Document, ...], ...] | None = None
+    fixed: Mapping[int, Document] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -79,6 +84,27 @@ class Interleaving:
             return None
         return math.fsum(math.log(factor) for factor in factors) if (factors > 0).all() else -math.inf
 
+    @property
+    def whole_list(self) -> tuple[Document, ...]:
+        """The list that people see, fixed documents included."""
+        return tuple(insert_fixed(self.documents, self.fixed))
+
+    def rank_in_log(self, rank: int) -> int | None:
+        """A rank of the list that people see as the rank that is logged; None for a fixed document.
+
+        A log holds no fixed documents, and its ranks do not count them.
+
+        >>> shown = interleave([["a", "b"], ["b", "a"]], key="user-7", fixed={2: "ad"})
+        >>> [shown.rank_in_log(rank) for rank in (1, 2, 3)]
+        [1, None, 2]
+        """
+        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)):
+            raise ClickError(f"a click is a rank in the shown list, a whole number, not {rank!r}")
+        count = len(self.whole_list)
+        if not 1 <= rank <= count:
+            raise ClickError(f"click at rank {rank}, but ranks 1 to {count} were shown; ranks start at 1 at the top")
+        return shift_rank(rank, self.fixed)
+
     def impression(self) -> Impression:
         """The record that kernels credit."""
         count = len(self.documents)
@@ -89,6 +115,7 @@ class Interleaving:
     def to_dict(self, rankings: bool = False, probability: bool = True) -> dict[str, Any]:
         """JSON-ready, with the names of the log's columns; with the input rankings too, if asked.
 
+        Where documents are fixed, there is also `fixed`, which is no column of the log.
         Without `probability`, the list's own is left out where the rest tells it: that is quicker.
         """
         return stored.to_dict(self, rankings, probability)
@@ -179,17 +206,33 @@ def interleave(
     key: Key | None = None,
     *,
     groups: Mapping[Any, Any] | None = None,
+    fixed: Mapping[int, Document] | None = None,
 ) -> Interleaving:
     """Mix rankings into one list that is fair to all of them; the same key gives the same list.
 
     `groups` says which documents are variants of one thing: a list shows one of each group.
 
+    `fixed` are documents at given ranks, such as ads. They are removed from the rankings, belong to no ranker, and take
+    ranks of the `k` that people see. Show `whole_list` then, which has them.
+
     >>> shown = interleave({"production": ["d4", "d1"], "candidate": ["d1", "d9"]}, key=("experiment", "user-7"))
     >>> shown.documents, shown.teams
     (('d1', 'd4', 'd9'), (1, 0, -1))
+    >>> interleave([["d4", "d1"], ["d1", "d9"]], k=3, key=("experiment", "user-7"), fixed={1: "ad"}).whole_list
+    ('ad', 'd1', 'd4')
     """
     given = rankings if groups is None else collapse(rankings, groups)
-    return draw(given, resolve(method), k, key).interleaving()
+    if fixed is None:
+        return draw(given, resolve(method), k, key).interleaving()
+    size = check_k(k)
+    problems = find_problems(fixed, size)
+    if problems:
+        raise RankingError("\n".join(problems))
+    rest = remove_documents(given, fixed.values())
+    if not any(rest.values()):
+        raise RankingError("no ranking holds a document that is not fixed; at least one must")
+    drawn = draw(rest, resolve(method), count_free_ranks(size, fixed), key)
+    return replace(drawn.interleaving(), fixed={int(rank): document for rank, document in fixed.items()})
 
 
 def draw(rankings: Rankings, chosen: Chosen, k: int, key: Key | None) -> Drawn:
@@ -202,6 +245,8 @@ def draw(rankings: Rankings, chosen: Chosen, k: int, key: Key | None) -> Drawn:
 def credit(shown: Interleaving, clicks: Iterable[int], scheme: str | None = None) -> Outcome:
     """Turn clicks, as ranks in the shown list from 1, into credit and preferences; repeated clicks count once.
 
+    Ranks are those of `shown.whole_list`. Clicks on fixed documents count for nobody.
+
     >>> shown = Interleaving.of([["a", "b", "c"], ["b", "c", "a"]], ["a", "b", "c"], teams=(0, 1, 0))
     >>> credit(shown, clicks=[2]).credit
     {'A': 0.0, 'B': 1.0}
@@ -213,7 +258,7 @@ def credit(shown: Interleaving, clicks: Iterable[int], scheme: str | None = None
     chosen = resolve(shown.method)
     named = chosen.scheme(scheme, len(shown.rankers))
     stored.check_needs(shown, chosen)
-    values, preference = _kernels().credit(chosen, named, shown.impression(), _clicked(clicks, len(shown.documents)))
+    values, preference = _kernels().credit(chosen, named, shown.impression(), _clicked(clicks, shown))
     return Outcome(dict(zip(shown.rankers, values.tolist(), strict=True)), preference, named.name)
 
 
@@ -245,14 +290,13 @@ def _kernels() -> ModuleType:
     return call
 
 
-def _clicked(clicks: Iterable[int], count: int) -> list[bool]:
-    clicked = [False] * count
+def _clicked(clicks: Iterable[int], shown: Interleaving) -> list[bool]:
+    """Which of `shown.documents` were clicked."""
+    clicked = [False] * len(shown.documents)
     if not isinstance(clicks, Iterable):
         raise ClickError(f"clicks are ranks in the shown list, such as [1, 3], not {clicks!r}")
     for rank in clicks:
-        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)):
-            raise ClickError(f"a click is a rank in the shown list, a whole number, not {rank!r}")
-        if not 1 <= rank <= count:
-            raise ClickError(f"click at rank {rank}, but ranks 1 to {count} were shown; ranks start at 1 at the top")
-        clicked[rank - 1] = True
+        logged = shown.rank_in_log(rank)
+        if logged is not None:
+            clicked[logged - 1] = True
     return clicked

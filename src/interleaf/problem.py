@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ class Problem:
     @classmethod
     def of(cls, rankings: Rankings, chosen: Chosen) -> Problem:
         """Check the rankings; a plain sequence of them gets the names A, B, C, ..."""
-        named = rankings if type(rankings) is dict or isinstance(rankings, Mapping) else _named(rankings)
+        named = rankings if type(rankings) is dict else _named(rankings)
         rankers = tuple(named)
         check_rankers(rankers, chosen)
         checked, places = [], []
@@ -161,9 +161,8 @@ def collapse(rankings: Rankings | Mapping[str, Any], groups: Mapping[Any, Any]) 
     """
     if not isinstance(groups, Mapping):
         raise RankingError(f"groups are a mapping from document to group, not {groups!r:.100}")
-    named = rankings if isinstance(rankings, Mapping) else _named(rankings)
     chosen: dict[Any, Any] = {}
-    return {ranker: ranking and _one_of_each(ranking, groups, chosen) for ranker, ranking in named.items()}
+    return {ranker: ranking and _one_of_each(ranking, groups, chosen) for ranker, ranking in _named(rankings).items()}
 
 
 def _one_of_each(ranking: Sequence[Any], groups: Mapping[Any, Any], chosen: dict[Any, Any]) -> list[Any]:
@@ -177,6 +176,20 @@ def _one_of_each(ranking: Sequence[Any], groups: Mapping[Any, Any], chosen: dict
             seen.add(group)
             documents.append(chosen.setdefault(group, document))
     return documents
+
+
+def remove_documents(rankings: Rankings | Mapping[str, Any], documents: Iterable[Document]) -> dict[str, Any]:
+    """Rankings without some documents; ids are compared as logs keep them, as texts.
+
+    >>> remove_documents({"A": ["a", "ad", "b"], "B": ["b", 7]}, ["ad", "7"])
+    {'A': ['a', 'b'], 'B': ['b']}
+    """
+    removed = set(map(text_id, documents))
+    rest = dict[str, Any]()
+    for ranker, ranking in _named(rankings).items():
+        ids = _documents(ranker, ranking)
+        rest[ranker] = [one for one, text in zip(ids, text_ids(ranker, ids), strict=True) if text not in removed]
+    return rest
 
 
 def _check_kinds(rankers: Sequence[str], rankings: Sequence[tuple[Document, ...]]) -> None:
@@ -203,7 +216,10 @@ def check_k(k: int) -> int:
     return int(k)
 
 
-def _named(rankings: Sequence[Sequence[Document]]) -> dict[str, Sequence[Document]]:
+def _named(rankings: Rankings) -> Mapping[str, Sequence[Document]]:
+    """Rankings by the name of their ranker; a plain sequence of them gets the names A, B, C, ..."""
+    if isinstance(rankings, Mapping):
+        return rankings
     if isinstance(rankings, (str, bytes)) or not isinstance(rankings, Sequence):
         raise RankingError(
             f"rankings are a mapping from ranker to ranking, or a sequence of rankings, not {rankings!r}"

@@ -46,7 +46,7 @@ TIME = pa.timestamp("us", "UTC")
 EVENT = (
     Column("event", pa.string(), True, "unique id; where given, copies of an event are merged to one"),
     Column("kind", pa.string(), False, "`click`, `purchase`, or any other name"),
-    Column("rank", pa.int32(), False, "of the document in the shown list, 1 = top"),
+    Column("rank", pa.int32(), False, "of the document in `documents`, 1 = top"),
     Column("time", TIME, False, "when it happened"),
     Column("dwell", pa.float32(), True, "seconds spent on the document"),
     Column("value", pa.float64(), True, "what it was worth, such as a price"),
@@ -100,7 +100,7 @@ COLUMNS = (
     Column("latency", pa.list_(pa.float32()), True, "milliseconds of each ranker"),
     Column("fallback_reason", pa.string(), True, "why the control was served"),
     Column("rankers", pa.list_(pa.string()), False, "names of the rankers"),
-    Column("documents", pa.list_(pa.string()), False, "the shown list, top first"),
+    Column("documents", pa.list_(pa.string()), False, "the shown list, top first, without fixed documents such as ads"),
     Column("ranks", pa.list_(pa.list_(pa.int32())), True, "[ranker][position], 1 = top, 0 = not in that ranking"),
     Column("lengths", pa.list_(pa.int32()), True, "length of each input ranking"),
     Column("union", pa.int32(), True, "how many distinct documents the input rankings hold together"),

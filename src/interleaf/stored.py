@@ -10,9 +10,10 @@ import numpy as np
 
 from interleaf.chance import is_key
 from interleaf.errors import ListError
+from interleaf.fixed_documents import find_problems
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import Chosen
-from interleaf.problem import MOST_DOCUMENTS, Document, Rankings, check_rankers
+from interleaf.problem import MOST_DOCUMENTS, Document, Rankings, check_rankers, text_id
 
 if TYPE_CHECKING:
     from interleaf.interleaving import Interleaving
@@ -38,6 +39,8 @@ def to_dict(shown: Interleaving, rankings: bool, probability: bool) -> dict[str,
     }
     if rankings and shown.rankings is not None:
         data["rankings"] = [_plain(ranking) for ranking in shown.rankings]
+    if shown.fixed:
+        data["fixed"] = dict(zip(map(str, shown.fixed), _plain(list(shown.fixed.values())), strict=True))
     return data
 
 
@@ -86,7 +89,7 @@ def _rankings(data: Mapping[str, Any], lengths: tuple[int, ...]) -> tuple[tuple[
 
 
 def checked_extras(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What composing alone could tell: the key, how likely the list was, and whether its fairness was relaxed."""
+    """What no ranks or rankings say: the key, the probability, whether fairness was relaxed, the fixed documents."""
     log_probability, relaxed = data.get("log_probability"), data.get("relaxed")
     if log_probability is not None:
         if not isinstance(log_probability, (int, float)) or not LEAST_LOG <= log_probability <= 1e-9:
@@ -96,7 +99,34 @@ def checked_extras(data: Mapping[str, Any]) -> dict[str, Any]:
         log_probability = float(log_probability)
     if relaxed is not None and not isinstance(relaxed, bool):
         raise ListError(f"relaxed is {relaxed!r}; it is true, false or null")
-    return {"key": _key(data.get("key")), "relaxed": relaxed, "known_log_probability": log_probability}
+    return {
+        "key": _key(data.get("key")),
+        "relaxed": relaxed,
+        "known_log_probability": log_probability,
+        "fixed": _check_fixed(data),
+    }
+
+
+def _check_fixed(data: Mapping[str, Any]) -> dict[int, Document]:
+    """Documents at fixed ranks, which are texts in JSON; none of them is among the shown documents."""
+    fixed = data.get("fixed")
+    if fixed is None:
+        return {}
+    if isinstance(fixed, Mapping):
+        fixed = {_parse_rank(rank): document for rank, document in fixed.items()}
+    problems = find_problems(fixed)
+    if problems:
+        raise ListError("\n".join(problems))
+    texts = set(map(text_id, data["documents"]))
+    for rank, document in fixed.items():
+        if text_id(document) in texts:
+            raise ListError(f"fixed holds {document!r} at rank {rank}, which is in documents, too; leave it out of one")
+    return {int(rank): document for rank, document in fixed.items()}
+
+
+def _parse_rank(rank: Any) -> Any:
+    """A rank that is a key of a JSON object, and so a text, as a number."""
+    return int(rank) if isinstance(rank, str) and rank.isdecimal() and len(rank) < 10 else rank
 
 
 def rankings_and_documents(data: Mapping[str, Any], chosen: Chosen) -> tuple[Rankings, Sequence[Any]]:

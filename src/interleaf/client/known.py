@@ -18,6 +18,7 @@ from interleaf.errors import InterleafError
 from interleaf.experiment import Experiment, Request, show
 from interleaf.experiment.showing import unmixed
 from interleaf.experiment.traffic import OUTSIDE
+from interleaf.fixed_documents import insert_fixed
 from interleaf.schema import FALLBACK
 
 RUNNING = "running"
@@ -105,12 +106,11 @@ def compose(known: Known | None, request: Request, *, is_running: bool = True) -
 def _first(request: Request) -> list[str]:
     """The first ranking that came, with fixed documents in their places; all of it where the page's size is unknown."""
     ranking = next((ranking for ranking in request.rankings.values() if ranking), [])
-    documents = [one for one in ranking if one not in request.fixed.values()]
-    for rank in sorted(request.fixed):
-        documents.insert(rank - 1, request.fixed[rank])
+    rest = [document for document in ranking if document not in request.fixed.values()]
+    whole = list(insert_fixed(rest, request.fixed))
     if request.k is None:
-        return documents if request.page == 1 else []
-    return documents[request.k * (request.page - 1) : request.k * request.page]
+        return whole if request.page == 1 else []
+    return whole[request.k * (request.page - 1) : request.k * request.page]
 
 
 def _known(data: Any) -> Known:

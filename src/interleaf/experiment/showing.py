@@ -10,8 +10,10 @@ from interleaf.chance import Keyed, key_of
 from interleaf.errors import ExperimentError, suggest
 from interleaf.experiment.settings import AA, LOSER, RELABELLED, Experiment
 from interleaf.experiment.traffic import OUTSIDE, assign
+from interleaf.fixed_documents import count_free_ranks, insert_fixed
 from interleaf.interleaving import Drawn, draw
 from interleaf.methods.table import Chosen, resolve, unchanged
+from interleaf.problem import remove_documents
 from interleaf.schema import FALLBACK, INTERLEAVED
 
 Rankings = dict[str, Sequence[str]]
@@ -86,7 +88,7 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
     given = _given(experiment, request)
     size = request.k or experiment.k
     arm, served = assign(experiment, unit), _served(experiment, given)
-    if arm == OUTSIDE or not served or not _room(size * request.page, request.fixed):
+    if arm == OUTSIDE or not served or not count_free_ranks(size * request.page, request.fixed):
         return Shown(unmixed(experiment, request), arm, None)
     missing = [name for name in experiment.needed if not given[name]]
     if missing:
@@ -128,7 +130,7 @@ def chance_key(experiment: str, version: int, unit: str, query: str | None) -> s
 
 def extended(row: Mapping[str, Any], page: int, more_fixed: Mapping[int, str] | None = None) -> Shown:
     """A further page of a list that was shown: the row of all pages up to it, with documents fixed on this page."""
-    fixed = {int(rank): document for rank, document in (row.get("fixed") or {}).items()}
+    fixed = _read_fixed(row)
     size, arm = row["k"], row["arm"]
     added = {rank: one for rank, one in (more_fixed or {}).items() if fixed.get(rank) != one}
     _check_added(row, fixed, added)
@@ -154,11 +156,13 @@ def _check_added(row: Mapping[str, Any], fixed: Mapping[int, str], added: Mappin
             raise ExperimentError("fixed", {rank: document}, remedy)
 
 
-def shown_at(row: Mapping[str, Any], rank: int) -> str | None:
-    """The document that people saw at a rank, fixed ones counted; None where there was none."""
-    fixed = {int(place): document for place, document in (row.get("fixed") or {}).items()}
-    whole = _page(row["documents"], fixed, len(row["documents"]) + len(fixed), 1)
-    return whole[rank - 1] if 1 <= rank <= len(whole) else None
+def build_whole_list(row: Mapping[str, Any]) -> Sequence[str]:
+    """The list that people saw, fixed documents included."""
+    return insert_fixed(row["documents"], _read_fixed(row))
+
+
+def _read_fixed(row: Mapping[str, Any]) -> dict[int, str]:
+    return {int(rank): document for rank, document in (row.get("fixed") or {}).items()}
 
 
 def _given(experiment: Experiment, request: Request) -> Rankings:
@@ -171,10 +175,9 @@ def _given(experiment: Experiment, request: Request) -> Rankings:
     found = {name: request.rankings.get(name) or [] for name in experiment.rankers}
     if not request.fixed:
         return found
-    fixed = set(request.fixed.values())
-    if len(fixed) < len(request.fixed):
+    if len(set(request.fixed.values())) < len(request.fixed):
         raise ExperimentError("fixed", dict(request.fixed), "give each document one rank")
-    return {name: [one for one in ranking if one not in fixed] for name, ranking in found.items()}
+    return remove_documents(found, request.fixed.values())
 
 
 def _served(experiment: Experiment, given: Rankings) -> str | None:
@@ -204,21 +207,9 @@ def _drawn(rankings: Rankings, chosen: Chosen, key: str, size: int, page: int, f
     """All pages up to this one; a method that would change the pages before cannot be asked for more."""
     if page > 1 and chosen.method.drawn_whole:
         raise ExperimentError("page", page, f"{chosen} draws its lists as a whole; ask for one page, with a larger k")
-    return draw(rankings, chosen, _room(size * page, fixed), key)
-
-
-def _room(size: int, fixed: Mapping[int, str]) -> int:
-    return size - sum(rank <= size for rank in fixed) if fixed else size
+    return draw(rankings, chosen, count_free_ranks(size * page, fixed), key)
 
 
 def _page(documents: Sequence[Any], fixed: Mapping[int, str], size: int, page: int) -> list[str]:
-    """One page of the list with what stands fixed put in; that ends where the list ends."""
-    if fixed:
-        rest, whole = iter(documents), list[str]()
-        for rank in range(1, size * page + 1):
-            document = fixed.get(rank) or next(rest, None)
-            if document is None:
-                break
-            whole.append(document)
-        documents = whole
-    return list(documents[size * (page - 1) : size * page])
+    """One page of the list that people see."""
+    return list(insert_fixed(documents[: size * page], fixed)[size * (page - 1) : size * page])

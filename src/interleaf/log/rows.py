@@ -19,7 +19,8 @@ def rows_to_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
     """A record batch from impressions as dictionaries: `Interleaving.to_dict()` and the fields of the impression.
 
     Times are `datetime`s with a time zone, or ISO 8601 text; document ids become text. Nullable columns may be left
-    out, and so may `events` and `attributes` where there are none; unknown names are kept as columns of their own.
+    out, and so may `events` and `attributes` where there are none. Unknown names are kept as columns of their own, but
+    for the `fixed` of `to_dict`: a log holds no fixed documents, and `Interleaving.rank_in_log` gives its ranks.
 
     >>> from interleaf import interleave
     >>> shown = interleave([["a", "b"], ["b", "c"]], key=("example", "user-7"))
@@ -30,10 +31,11 @@ def rows_to_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
     """
     rows = list(rows)
     known = {column.name for column in schema.COLUMNS}
+    others = dict.fromkeys(name for row in rows for name in row if name not in known and name != "fixed")
     columns = {column.name: _array(column, rows) for column in schema.COLUMNS}
-    for name in dict.fromkeys(name for row in rows for name in row if name not in known):
+    for name in others:
         columns[name] = _converted([row.get(name) for row in rows], None, name)
-    fields = [*schema.SCHEMA, *(pa.field(name, columns[name].type) for name in columns if name not in known)]
+    fields = [*schema.SCHEMA, *(pa.field(name, columns[name].type) for name in others)]
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields, schema.SCHEMA.metadata))
 
 

@@ -71,7 +71,8 @@ class LogWriter:
     ) -> str:
         """Append a list that was shown, now unless a time is given; returns the impression's id, fresh or as given.
 
-        With `rankings`, the input rankings are logged too, for reuse and replay.
+        With `rankings`, the input rankings are logged too, for reuse and replay. Fixed documents are not logged:
+        `captions` and `grades` are of `shown.documents`.
         """
         more = {
             "unit": unit,
@@ -94,7 +95,9 @@ class LogWriter:
     ) -> None:
         if not isinstance(shown, Interleaving):
             raise DataError(f"a shown list is an Interleaving, not {type(shown).__name__}")
-        row = {"impression": name, "time": self._clock() if time is None else time, **shown.to_dict(rankings), **more}
+        columns = shown.to_dict(rankings)
+        columns.pop("fixed", None)
+        row = {"impression": name, "time": self._clock() if time is None else time, **columns, **more}
         row = self._constant | {name: _checked(name, value) for name, value in row.items() if value is not None}
         if "attributes" in row:
             row["attributes"] = dict(row["attributes"])
@@ -134,6 +137,7 @@ class LogWriter:
     ) -> str:
         """Append what was done on a shown list, at a rank from 1; returns the event's id, fresh or as given.
 
+        Where documents are fixed, `shown.rank_in_log` gives the rank to log; log no event of a fixed document.
         An event that is appended again with the same id completes the first one, such as a click with its dwell.
         """
         fields = {"kind": _name("kind", kind), "rank": rank, "dwell": dwell, "value": value}

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from interleaf.experiment.settings import EVERY, MOST_SHOWN, SAME
-from interleaf.experiment.showing import shown_at
+from interleaf.experiment.showing import build_whole_list
 from interleaf.store import reasons
 from interleaf.store.contract import Event
 from interleaf.store.encoding import Encoded, decoded
@@ -118,9 +118,10 @@ def _rank(event: Event, row: Mapping[str, Any]) -> int | str:
     """The rank of an event in `documents`, or why it has none there."""
     document = event.document
     if document is None:
-        document = None if event.rank is None else shown_at(row, event.rank)
-        if document is None:
+        shown = build_whole_list(row)
+        if event.rank is None or not 1 <= event.rank <= len(shown):
             return reasons.NO_RANK
+        document = shown[event.rank - 1]
     if document in row["documents"]:
         return int(row["documents"].index(document)) + 1
     return reasons.FIXED if document in (row.get("fixed") or {}).values() else reasons.NO_DOCUMENT

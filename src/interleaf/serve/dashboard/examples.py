@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from interleaf.experiment.showing import shown_at
+from interleaf.experiment.showing import build_whole_list
 from interleaf.render.figures import Names, count
 from interleaf.serve.dashboard.pages import moment, short
 from interleaf.serve.hot import microseconds
@@ -74,18 +74,10 @@ def example(row: Mapping[str, Any], marked: Sequence[Team]) -> Example:
         _shown(row, places[document], marked, happened.get(places[document] + 1))
         if document in places
         else Shown(short(document), "", None, "", "", is_fixed=True)
-        for document in _seen(row)
+        for document in build_whole_list(row)
     ]
     facts = tuple((short(str(name), 40), short(str(value))) for name, value in known if value not in (None, ""))
     return Example(_time(row["time"]), facts, tuple(shown))
-
-
-def _seen(row: Mapping[str, Any]) -> list[str]:
-    """The list as people saw it, with what stands fixed."""
-    if not row.get("fixed"):
-        return list(row["documents"])
-    ranks = range(1, len(row["documents"]) + len(row["fixed"]) + 1)
-    return [document for rank in ranks if (document := shown_at(row, rank)) is not None]
 
 
 def _time(time: int | datetime) -> Any:
