@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -313,3 +315,13 @@ def test_a_form_has_a_field_for_every_setting_and_reads_back_what_it_shows() -> 
     )
     assert Experiment.of(forms.data_of(forms.typed_of(settings))) == settings
     assert forms.data_of(forms.defaults()).keys() <= SETTINGS.keys() - {"name", "rankers", "control"}
+
+
+def test_the_script_for_charts_is_made_by_another_process() -> None:
+    """The JavaScript engine that makes it would keep 100 MiB in the serving process."""
+    code = "import sys; from interleaf.serve.dashboard import files; print(len(files.vega().data), *sys.modules)"
+    size, *modules = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert int(size) > 100_000
+    assert "vl_convert" not in modules

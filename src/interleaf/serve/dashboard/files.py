@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import subprocess
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
+from importlib.util import find_spec
 from threading import Thread
 
 from starlette.requests import Request
@@ -18,6 +21,8 @@ VEGA = "vega.js"
 KINDS = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 FOLDERS = ("interleaf.serve", "interleaf.serve.dashboard")
 EMBEDDED = "interleaf.js"  # in result pages of other sites
+# Without a snippet of code, the bundle has all of Vega.
+_BUNDLE = "import sys, vl_convert; sys.stdout.buffer.write(vl_convert.javascript_bundle(None).encode())"
 _HOUR = 3600
 
 
@@ -69,13 +74,13 @@ def known() -> dict[str, File]:
 
 @lru_cache(maxsize=1)
 def vega() -> File | None:
-    """Vega, Vega-Lite and Vega-Embed in one script, which takes seconds to make; None without vl-convert."""
-    try:
-        import vl_convert
-    except ImportError:
+    """Vega, Vega-Lite and Vega-Embed in one script, which takes seconds to make; None without vl-convert.
+
+    Another process makes it: vl-convert runs a JavaScript engine, whose 100 MiB would stay in this one.
+    """
+    if find_spec("vl_convert") is None:
         return None
-    # The default snippet gives all of it; the types of vl-convert do not know that there is one.
-    return File.of(vl_convert.javascript_bundle(None).encode())  # type: ignore[arg-type]
+    return File.of(subprocess.run([sys.executable, "-c", _BUNDLE], stdout=subprocess.PIPE, check=True).stdout)
 
 
 @lru_cache(maxsize=1)
