@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -293,3 +294,37 @@ def test_a_row_is_scored_if_and_only_if_it_could_be_a_list(method: str, data: st
     sums = Sums(taken, Rules(scheme))
     assert found.clicked == sums.clicked
     assert found.estimate == (pytest.approx(float(sums.estimate((0, 1))), abs=1e-12) if sums.clicked else None)
+
+
+def test_a_list_of_a_million_documents_is_dropped_and_reads_nothing_that_is_not_there() -> None:
+    deep = [f"d{number}" for number in range(900_000)]
+    places = list(range(1, len(deep) + 1))
+    long = {"documents": deep, "teams": [0] * len(deep), "ranks": [places, places[::-1]]}
+    row = {
+        name: value for name, value in made_row(99).items() if name not in ("lengths", "union", "rankings", "choices")
+    }
+    report = analyze(loose_table_of([*made_rows(40), row | long]))
+    assert report.totals.dropped == {"more than 1,000 documents shown": 1}
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.null()), pa.null()])
+def test_a_parquet_file_whose_events_are_all_empty_is_read(tmp_path: Path, kind: Any) -> None:
+    rows = [row | {"events": []} for row in made_rows(20)]
+    values = [None] * 20 if pa.types.is_null(kind) else [[]] * 20
+    table = with_column(table_of(rows), "events", values, kind)
+    pq.write_table(table, tmp_path / "log.parquet")
+    assert analyze(tmp_path / "log.parquet").totals.impressions == 20
+    assert analyze(table).totals.impressions == 20
+
+
+def test_whole_numbers_are_ids_of_units_and_impressions(tmp_path: Path) -> None:
+    table = table_of(made_rows(40))
+    numbers = {"unit": [row % 7 for row in range(40)], "impression": list(range(40))}
+    named = table
+    for name, values in numbers.items():
+        table = with_column(table, name, values, pa.int64())
+        named = with_column(named, name, [str(value) for value in values])
+    pq.write_table(table, tmp_path / "log.parquet")
+    wanted = analyze(named).to_dict()
+    assert analyze(table).to_dict() == wanted
+    assert analyze(tmp_path / "log.parquet").to_dict() == wanted

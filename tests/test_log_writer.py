@@ -252,3 +252,12 @@ def test_ranks_of_a_million_documents_are_logged_and_scored(tmp_path: Path) -> N
     for source in (tmp_path / "log", tmp_path / "log.parquet"):
         report = analyze(source)
         assert (report.totals.impressions, report.totals.dropped) == (1, {})
+
+
+def test_a_list_longer_than_a_log_takes_is_refused_with_the_limit(tmp_path: Path) -> None:
+    deep = [f"d{number}" for number in range(1500)]
+    with LogWriter(tmp_path, experiment="example") as writer:
+        writer.impression(interleave([deep, deep[::-1]], k=1000, key=1))
+        with pytest.raises(DataError, match=r"has 1,001 documents, and a log takes at most 1,000.*smaller k"):
+            writer.impression(interleave([deep, deep[::-1]], k=1001, key=1))
+    assert len(rows(tmp_path)[0]) == 1

@@ -126,7 +126,8 @@ DEFAULTS: dict[str, Any] = {
     "attributes": {},
     "events": [],
 }
-IDS = ("documents", "rankings")  # whole numbers are ids, too
+MAX_SHOWN = 1000  # documents of one list
+IDS = ("documents", "rankings", "impression", "unit", "session", "query")  # whole numbers are ids, too
 NO_EXPERIMENT = "there is no column 'experiment': all rows are taken for one experiment"
 NO_EVENTS = "there is no column 'events': no list has a click"
 NAIVE_TIMES = "times that name no zone are taken for UTC"

@@ -138,7 +138,8 @@ def check(
     such that it is vectorised: every rank of every log comes by.
     """
     for place in range(len(counts)):
-        count, total, longest, mark = counts[place], 0, 0, marks[place]
+        # A row that is marked as too long has more documents than there are columns.
+        count, total, longest, mark = min(counts[place], ranks.shape[2]), 0, 0, marks[place]
         for ranker in range(ranks.shape[1]):
             lowest = deepest = low = 0
             seen = np.uint64(0)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from interleaf import schema
 from interleaf.methods.arrays import Array
 
 FINE, NO_ID, NO_TIME, NO_RANKERS, RANKERS, UNEVEN, RANK, TWICE, SIZES, TEAMS, CHOICES, EVENT, CROWD, LONG = range(14)
@@ -34,7 +35,7 @@ REASONS = {
     REPEATED: "an impression that came before",
     CREDIT: "credit too large to add up",
 }
-MOST_EVENTS = MOST_SHOWN = 1000
+MOST_EVENTS, MOST_SHOWN = 1000, schema.MAX_SHOWN
 RULE = 32  # marks from here on are rules of the caller
 
 

@@ -63,11 +63,13 @@ def batches(
             range(metadata.num_row_groups) if only is None else only,
             key=lambda group: projection.wanted([*_whole(metadata.row_group(group), paths), *added]),
         ):
-            wanted = {name: value for name, value in added.items() if is_wanted(name, names)}
+            defaults = {name: value for name, value in (DEFAULTS | file.said).items() if is_wanted(name, names)}
             read = None if names is None else leaves(paths, names)
             for group in groups:  # one by one: Arrow cannot put nested dictionaries of two row groups together
                 for batch in parquet.iter_batches(batch_size, row_groups=[group], columns=read):
-                    yield normal(with_columns(batch, wanted))
+                    # A column without any value, such as events that are all empty, has none of the wanted leaves.
+                    lacking = {name: value for name, value in defaults.items() if name not in batch.schema.names}
+                    yield normal(with_columns(batch, lacking))
 
 
 def find_pages(files: Sequence[tuple[File, Looked]], batch_size: int) -> pa.Array:

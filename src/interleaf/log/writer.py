@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from interleaf import schema
 from interleaf.errors import DataError
 from interleaf.interleaving import Interleaving
 from interleaf.log.appending import AppendedFiles
@@ -95,6 +96,11 @@ class LogWriter:
     ) -> None:
         if not isinstance(shown, Interleaving):
             raise DataError(f"a shown list is an Interleaving, not {type(shown).__name__}")
+        if len(shown.documents) > schema.MAX_SHOWN:
+            raise DataError(
+                f"the list has {len(shown.documents):,} documents, and a log takes at most {schema.MAX_SHOWN:,} of a "
+                "list; log what was shown: give `interleave` a smaller k"
+            )
         columns = shown.to_dict(rankings)
         columns.pop("fixed", None)
         row = {"impression": name, "time": self._clock() if time is None else time, **columns, **more}
