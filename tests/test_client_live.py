@@ -14,6 +14,7 @@ import pytest
 import uvicorn
 
 from interleaf.client import Client
+from interleaf.errors import ClientError
 from interleaf.experiment import Experiment
 from interleaf.serve.app import create_app
 from interleaf.serve.settings import Settings
@@ -118,6 +119,48 @@ def test_a_browser_reports_a_click_with_the_token_and_completes_it_with_a_dwell(
     rows = [row for batch in live.store.export("shoes") for row in batch.to_pylist()]
     (events,) = [row["events"] for row in rows if row["impression"] == shown.impression]
     assert [(event["rank"], event["dwell"]) for event in events] == [(2, 12.5)]
+
+
+@pytest.mark.parametrize("role", ["ingest", "read"])
+def test_a_record_that_the_key_is_not_for_is_set_aside_and_holds_up_no_other(
+    live: Live, tmp_path: Path, role: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    url, spool, now = f"http://127.0.0.1:{live.port}", tmp_path / "spool", time.time_ns() // 1000
+    live.store.create(Experiment.of(SETTINGS | {"name": "boots"}), now, "test")
+    live.store.start("boots", now, "test")
+    with Client(url, live.key, timeout=10, spool=spool) as client:
+        for name in ("shoes", "boots"):
+            client.interleave(name, RANKINGS, unit="u", query="q")
+        until(lambda: len(list(spool.glob("*.settings"))) == 2)
+    live.stop()
+    with Client(url, live.key, timeout=10, spool=spool, backoff=(600, 600)) as client:
+        for name in ("boots", "shoes"):
+            for n in range(20):
+                client.interleave(name, RANKINGS, unit=f"user-{n}", query="q", impression=f"{name}-{n}")
+    records = {file.stem: json.loads(file.read_bytes()) for file in spool.glob("*.json")}
+    foreign = {name for name, record in records.items() if record["experiment"] == "boots"}
+    waiting = {record["body"]["impression"] for name, record in records.items() if name not in foreign}
+    assert foreign
+    assert waiting
+    live.start()
+    key = live.store.add_key(role, "narrow", now, experiment="shoes")[1]
+    with Client(url, key, timeout=10, spool=spool, backoff=(0.05, 0.2), refresh=0.1) as client:
+        until(lambda: client.status().waiting == 0)
+        refused = client.status().refused
+        assert refused == len(list(spool.glob("*.bad"))) >= len(foreign)
+        for _ in range(3):
+            answer = client.interleave("boots", RANKINGS, unit="u", query="q")
+            assert (answer.arm, answer.documents, answer.impression) == ("outside", ["a", "b", "c"], None)
+        assert (client.status().refused, client.status().away) == (refused + 3, False)
+        assert caplog.text.count("experiment 'boots' shows the control") == 1
+        if role == "ingest":
+            assert refused == len(foreign)
+            assert {file.stem for file in spool.glob("*.bad")} == foreign
+            rows = [row for batch in live.store.export("shoes") for row in batch.to_pylist()]
+            assert {row["impression"] for row in rows} >= waiting
+            assert client.interleave("shoes", RANKINGS, unit="u", query="q").version == 1
+    with Client(url, key, timeout=10) as client, pytest.raises(ClientError, match=r"403 wrong_(experiment|role)"):
+        client.interleave("boots", RANKINGS, unit="u", query="q")
 
 
 def beacon(live: Live, body: dict[str, Any]) -> tuple[int, int | None, int | None]:

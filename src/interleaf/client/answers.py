@@ -53,7 +53,8 @@ class Taken:
 class Status:
     """How a client fares: whether the service is away, and how many records wait, were dropped, were refused.
 
-    Dropped is what found the spool full; refused is what the service would not take when it was sent later. Cleaned
+    Dropped is what found the spool full; refused is what the service would not take when it was sent later, and lists
+    of known experiments that the key is not for. Cleaned
     are values of visitors that could not be used as they came: a query that is too long, a page number below 1.
     Quarantined are files of the spool folder that are no records: they were renamed to `.bad`.
     """
@@ -71,3 +72,13 @@ def refusal(status: int, error: Mapping[str, Any]) -> ClientError:
     field = error.get("field")
     place = f" (at {field})" if field else ""
     return ClientError(f"{error['message']}{place} [{status} {error['code']}]", status, error["code"], field)
+
+
+def is_key_rejected(status: int, error: Mapping[str, Any]) -> bool:
+    """Whether the key itself is refused: missing, unknown, revoked or expired, which an admin can mend."""
+    return status in (401, 403) and not is_out_of_scope(error)
+
+
+def is_out_of_scope(error: Mapping[str, Any]) -> bool:
+    """Whether the key is valid, and this request is not for it; other requests may be."""
+    return error.get("code") in ("wrong_experiment", "wrong_role")

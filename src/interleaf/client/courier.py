@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
 
-from interleaf.client.answers import refusal
+from interleaf.client.answers import is_key_rejected, is_out_of_scope, refusal
 from interleaf.client.breaker import LatencyBreaker
 from interleaf.client.connections import AwayError, Connections, Reply
 from interleaf.client.known import KnownExperiments
@@ -21,7 +21,6 @@ EVENTS = "/v1/events"
 DESCRIBED = ("settings", "version", "state")
 LISTED = ("impression", "documents", "arm", "token", "version")
 TAKEN = ("accepted", "repeated", "unmatched")
-KEYLESS = (401, 403)
 MOST_EVENTS = 500  # of one request
 _CHUNK = 200  # records between two looks at what they are
 log = logging.getLogger("interleaf.client")
@@ -46,6 +45,7 @@ class Courier:
         self._refresh, self._backoff, self._breaker = refresh, backoff, breaker
         self._refreshed = -refresh
         self.refused, self.quarantined = 0, 0
+        self._out_of_scope: set[str] = set()
         self.forget()
 
     def forget(self) -> None:
@@ -77,6 +77,13 @@ class Courier:
             log.warning("the service is away, and what it should know is spooled: %s", problem)
         self.away = True
         self.wake()
+
+    def note_out_of_scope(self, what: str, problem: Exception) -> None:
+        """Count a request that the key is not for; log the first about each experiment."""
+        self.refused += 1
+        if what not in self._out_of_scope:
+            self._out_of_scope.add(what)
+            log.error("%s: %s; further refusals are counted in client.status().refused, and not logged", what, problem)
 
     def learn(self, name: str) -> None:
         """Ask for the settings of an experiment."""
@@ -189,7 +196,7 @@ class Courier:
         began = time.monotonic()
         reply = self._connections.ask(method, path, None if body is None else json.dumps(body).encode(), fields)
         self._is_slow = self._breaker.is_slow(time.monotonic() - began)
-        if reply.status in KEYLESS:  # keys can be mended
+        if is_key_rejected(reply.status, reply.data):
             raise AwayError(f"the service answered {reply.status} to this key", self._backoff[1])
         return reply
 
@@ -199,12 +206,16 @@ class Courier:
                 self._spool.remove(name)
                 self._meet()
             else:
-                self._refuse(name, str(refusal(reply.status, reply.data)))
+                self._refuse(name, reply)
 
-    def _refuse(self, name: str, why: str) -> None:
-        log.warning("a spooled record is given up: %s", why)
+    def _refuse(self, name: str, reply: Reply) -> None:
         self.refused += 1
-        self._spool.remove(name)
+        if is_out_of_scope(reply.data):  # a person can deliver it with another key
+            log.warning("the spooled record %s is set aside: %s", name, refusal(reply.status, reply.data))
+            self._spool.quarantine(name)
+        else:
+            log.warning("a spooled record is given up: %s", refusal(reply.status, reply.data))
+            self._spool.remove(name)
 
 
 def _record(text: bytes) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from typing import Any, Self
 from urllib.parse import quote
 from weakref import WeakSet
 
-from interleaf.client.answers import Answer, Status, Taken, refusal
+from interleaf.client.answers import Answer, Status, Taken, is_key_rejected, is_out_of_scope, refusal
 from interleaf.client.breaker import LatencyBreaker
 from interleaf.client.connections import AwayError, Connections, Reply
-from interleaf.client.courier import EVENTS, KEYLESS, LISTED, MOST_EVENTS, TAKEN, Courier
+from interleaf.client.courier import EVENTS, LISTED, MOST_EVENTS, TAKEN, Courier
 from interleaf.client.known import KnownExperiments, compose
 from interleaf.client.spool import FolderSpool, MemorySpool, Spool
 from interleaf.client.visitors import Visitors, whole
@@ -239,9 +239,12 @@ class Client:
             return self._composed(experiment, request, body, is_running=False)
         if reply.status == 404 and error.field == "impression":  # the first page may still wait in the spool
             return self._composed(experiment, request, body)
-        if reply.status in KEYLESS and known is not None:
+        if is_key_rejected(reply.status, reply.data) and known is not None:
             self._courier.miss(error)
             return self._composed(experiment, request, body)
+        if is_out_of_scope(reply.data) and known is not None:
+            self._courier.note_out_of_scope(f"experiment {experiment!r} shows the control", error)
+            return self._composed(experiment, request, body, is_running=False)
         if reply.status == 404 and known is not None:
             log.warning("experiment %r: %s", experiment, error)
             return self._composed(experiment, request, body, is_running=False)
@@ -266,7 +269,7 @@ class Client:
             data = reply.data
             return Taken(data["accepted"], data["repeated"], data["unmatched"])
         error = refusal(reply.status, reply.data)
-        if reply.status in KEYLESS and self._has_worked:
+        if is_key_rejected(reply.status, reply.data) and self._has_worked:
             self._courier.miss(error)
             return self._spooled(events)
         if reply.status != 422:
