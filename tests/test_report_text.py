@@ -142,6 +142,8 @@ def test_of_many_pairs_the_text_shows_some_and_says_so() -> None:
 
 def test_the_leaderboard_comes_before_the_pairs_and_counts_them() -> None:
     text = to_text(very_many())
+    assert "made fewer errors" not in text
+    assert "pairwise_preference made fewer errors" in to_text(replace(very_many(), method="team_draft"))
     lines = text.split("\n")
     (start,) = [place for place, line in enumerate(lines) if line.startswith("ranker ") and "beats" in line]
     assert start < next(place for place, line in enumerate(lines) if line.startswith("comparison "))

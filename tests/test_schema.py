@@ -170,7 +170,7 @@ def test_a_wrong_type_is_named_with_the_column_and_what_is_expected(column: sche
             pa.int64(),
             "column 'time' is of type int64; it should be .*, or at least a timestamp, or text in ISO",
         ),
-        ("unit", pa.int64(), "column 'unit' is of type int64"),
+        ("arm", pa.int64(), "column 'arm' is of type int64"),
         ("version", pa.float64(), "column 'version' is of type double"),
         ("ranks", pa.list_(pa.int16()), "an item of column 'ranks' is of type int16"),
         ("ranks", pa.list_(pa.list_(pa.string())), "an item of an item of column 'ranks' is of type string"),
@@ -208,7 +208,7 @@ def test_all_problems_are_named_at_once() -> None:
 
 
 def test_a_newer_version_is_refused_and_an_older_or_unsaid_one_is_not() -> None:
-    with pytest.raises(DataError, match=r"schema version 2, .* up to 1: .* newer one; upgrade"):
+    with pytest.raises(DataError, match=r"schema version 2, .* up to 1: .* newer interleaf wrote it; upgrade"):
         validate(SCHEMA.with_metadata({"interleaf.schema": "2"}))
     for nonsense in ("one", "-1", "0", "1.5", ""):
         with pytest.raises(DataError, match="whole number"):

@@ -191,7 +191,7 @@ def _check_version(schema: pa.Schema) -> None:
     if int(text) > VERSION:
         raise DataError(
             f"the log is of schema version {text}, and this interleaf knows versions up to {VERSION}: "
-            "it was written by a newer one; upgrade with pip install -U interleaf"
+            "a newer interleaf wrote it; upgrade this one"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from interleaf.methods.table import DRAFTED, resolve
 from interleaf.render.figures import Names, count, moment, probability, share, signed, span
 from interleaf.render.grid import Grid, why, written
 from interleaf.render.scorecard import (
@@ -107,6 +108,11 @@ def standing(report: Findings, names: Names) -> Section | None:
     for cycle in found.cycles:
         steps = zip(cycle, (*cycle[1:], cycle[0]), strict=True)
         words.append(f"A cycle: {', '.join(f'{names[one]} over {names[other]}' for one, other in steps)}.")
+    if resolve(report.method).method.owners_given_list == DRAFTED:
+        words.append(
+            f"The lists were drawn by {report.method}. With many rankers, pairwise_preference made fewer errors (O17, "
+            "and our own run of that study): consider it for the next experiment."
+        )
     grid = Grid("standing", "", ["ranker"], ("beats", "loses to", "undecided", "strength", "interval"))
     strength = found.reasons.get("strength", "")  # without which there is no interval either
     wins, losses = wins_and_losses(report)

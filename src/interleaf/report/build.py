@@ -6,7 +6,7 @@ import numpy as np
 
 from interleaf.engines.book import OTHER, assumptions_in
 from interleaf.errors import DataError, suggest
-from interleaf.methods.table import DRAFTED, resolve
+from interleaf.methods.table import resolve
 from interleaf.refine.learn.learned import CROSS_FITTED, LEARNED
 from interleaf.report.arms import arms, baseline
 from interleaf.report.compare import (
@@ -179,11 +179,6 @@ def _notes(tally: Tally, settings: Settings) -> tuple[str, ...]:
         notes.append(
             f"The log has no ranks, so lists were scored by {about.scheme}: clicks on what all rankers show alike "
             "count, and add noise. Log ranks or rankings to leave them out."
-        )
-    if len(about.rankers) > 2 and resolve(about.composed or about.method).method.owners_given_list == DRAFTED:
-        notes.append(
-            f"Lists of {len(about.rankers)} rankers were drawn by team_draft. With many rankers, pairwise_preference "
-            "made fewer errors (O17, and our own run of that study): consider it for the next experiment."
         )
     if tally.segments:
         notes.append(

@@ -156,7 +156,7 @@ def upgrade(database: Database) -> None:
         if done > len(STEPS):
             raise DataError(
                 f"the store is of version {done}, and this interleaf knows versions up to {len(STEPS)}: "
-                "a newer one wrote it; upgrade with pip install -U interleaf"
+                "a newer interleaf wrote it; upgrade this one"
             )
         for step in STEPS[done:]:
             for statement in step.format_map(database.words).split(";"):
