@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interleaf.serve.connection import Connection
 from tests.stand_in import until
 from tests.wire import EVENTS, LIST, Served, raw, read, wanted
 
@@ -190,6 +192,48 @@ def test_where_all_connections_are_busy_another_is_refused(
         until(lambda: answer_to_new(one) == b"503")
         holding.set()
         assert [status_of(list(read(connection, 1))) for connection in busy] == [[201]] * 3
+
+
+def ask_without_reading(stack: ExitStack, one: Served) -> None:
+    """Ask for much more than the buffers of a connection hold."""
+    connection = stack.enter_context(socket.socket())
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    connection.connect(("127.0.0.1", one.port))
+    with suppress(ConnectionError):  # it may be refused
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1000)
+
+
+def test_a_connection_whose_client_reads_nothing_is_aborted(
+    served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, lost = served(write_seconds=0.3), threading.Event()
+    connection_lost = Connection.connection_lost
+
+    def note_loss(connection: Connection, error: Exception | None) -> None:
+        connection_lost(connection, error)
+        lost.set()
+
+    monkeypatch.setattr(Connection, "connection_lost", note_loss)
+    with ExitStack() as stack:
+        ask_without_reading(stack, one)
+        assert lost.wait(60)
+
+
+def test_clients_that_read_nothing_do_not_lock_others_out(served: Callable[..., Served]) -> None:
+    one = served(max_connections=3, write_seconds=3600.0)
+    with ExitStack() as stack:
+        for _ in range(3):
+            ask_without_reading(stack, one)
+        until(lambda: answer_to_new(one) != b"503")
+        for _ in range(10):
+            ask_without_reading(stack, one)
+        until(lambda: answer_to_new(one) != b"503")
+
+
+def test_a_client_that_reads_late_gets_all_answers(served: Callable[..., Served]) -> None:
+    with served().connection() as connection:
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1000)
+        assert status_of(list(read(connection, 1000))) == [200] * 1000
 
 
 def answer_to_new(one: Served) -> bytes:

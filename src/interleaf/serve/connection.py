@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: uvicorn's protocol, with limits on what a client sends and how long it takes.
+"""One HTTP/1.1 connection: uvicorn's protocol, with limits on what a client sends and on its time to send and read.
 
 The limits hold before a key is checked. An `Upgrade` header is ignored: the service speaks HTTP/1.1 only.
 """
@@ -44,9 +44,13 @@ class Connection(HttpToolsProtocol):
         self._timed = 0, IDLE  # what the timer is for
         self._waiting_since = 0.0
         self._refusal: Response | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._unsent: int | None = None  # bytes at the last check, if nothing was added since
+        self._is_aborted = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._write_timer = self.loop.call_later(self._limits.write_seconds, self._check_writing)
         if len(self.connections) > self._limits.max_connections and not self._close_another():
             problem = f"more than {self._limits.max_connections:,} connections; try again"
             self._write(refusal(RefusedError(503, "too_many", problem, headers={RETRY: "1"})))
@@ -56,7 +60,17 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._waiting_since = perf_counter()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unsent = None
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -212,9 +226,34 @@ class Connection(HttpToolsProtocol):
         waiting = [one for one in self.connections if isinstance(one, Connection) and one._is_waiting()]
         if not waiting:
             return False
-        min(waiting, key=lambda one: one._waiting_since).transport.close()
+        longest = min(waiting, key=lambda one: one._waiting_since)
+        if longest._is_blocked():
+            longest._abort()
+        else:
+            longest.transport.close()
         return True
 
     def _is_waiting(self) -> bool:
+        if self._is_blocked():
+            return not self._is_aborted
         is_timed = self._timer is not None or self.timeout_keep_alive_task is not None
         return is_timed and not self.transport.is_closing()
+
+    def _is_blocked(self) -> bool:
+        """Whether the client has to read before the service writes more, or before the connection is closed."""
+        is_unsent = self.transport.get_write_buffer_size() > 0
+        return is_unsent and (self.flow.write_paused or self.transport.is_closing())
+
+    def _check_writing(self) -> None:
+        """Abort if the client has read nothing since the last check. Nothing is added while the writing is blocked."""
+        unsent = self.transport.get_write_buffer_size() if self._is_blocked() else None
+        if unsent is not None and self._unsent is not None and unsent >= self._unsent:
+            self._abort()
+            return
+        self._unsent = unsent
+        self._write_timer = self.loop.call_later(self._limits.write_seconds, self._check_writing)
+
+    def _abort(self) -> None:
+        """Close without sending what is left: `close` would wait for a client that does not read."""
+        self._is_aborted = True
+        self.transport.abort()

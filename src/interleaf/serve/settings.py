@@ -15,6 +15,7 @@ class Settings:
     """Limits of requests, and privacy.
 
     `max_url`, `max_head`, `most_body`: bytes. `head_seconds`, `body_seconds`: a client may take so long to send them.
+    `write_seconds`: a connection is aborted whose client reads nothing of its answer for this time, or up to twice it.
     `max_connections`: open at once, in each worker. `requests_per_second`: of a key; `browser_requests_per_second`: of
     an address that sends no key.
     `unit_secret`: units are stored as a hash keyed with it. `queries`: whether query texts are kept, hashed or dropped.
@@ -29,6 +30,7 @@ class Settings:
     max_headers: int = 100
     head_seconds: float = 10.0
     body_seconds: float = 30.0
+    write_seconds: float = 30.0
     max_connections: int = 2_000
     requests_per_second: float = 10_000.0
     browser_requests_per_second: float = 50.0
