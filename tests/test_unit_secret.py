@@ -95,6 +95,9 @@ def test_rotation_says_what_it_means_and_a_unit_can_be_deleted_under_both_names(
         assert service.show().status_code == 201
         assert main([*rotate, "--yes"]) == 0
         assert "Running experiments: shoes" in capsys.readouterr().out
+        for method, path in (("DELETE", "/v1/units/user-7"), ("GET", "/readyz")):  # before the service folds again
+            answer = service.ask(method, path)
+            assert (answer.status_code, "start it again with the new one" in answer.text) == (503, True), path
         service.store.fold(START)
         answer = service.show()
         assert answer.status_code == 503

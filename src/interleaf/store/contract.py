@@ -157,7 +157,7 @@ class Store(Protocol):
         """Write a consistent copy to a new file that only its owner can read; others may write meanwhile."""
 
     def check(self) -> None:
-        """Raise `StoreError` if it does not answer; nothing is written."""
+        """Raise `StoreError` if it does not answer, or its unit secret was rotated since `use_unit_secret`."""
 
     def use_unit_secret(self, secret: bytes | None, now: int) -> None:
         """Hash units with this secret, or with none; DataError if units in the store are under another one."""
@@ -286,7 +286,7 @@ class Store(Protocol):
     def forget(self, unit: str) -> int:
         """Delete all rows of a unit, from the files of a SQLite store too; how many impressions that were.
 
-        What is folded of them stays in the sums.
+        What is folded of them stays in the sums. StoreError if the unit secret was rotated since `use_unit_secret`.
         """
 
     def expire(self, before: int) -> int:

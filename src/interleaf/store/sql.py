@@ -15,7 +15,7 @@ from interleaf.experiment.settings import SAME
 from interleaf.store import access, deleted_experiments, deleting, sessions, time_check, unit_secrets
 from interleaf.store.batches import EVENT_COLUMNS
 from interleaf.store.contract import DRAFT, EVERYTHING, AccessKey, Counts, Event, Impression, Search, Stored
-from interleaf.store.database import Database, is_kept
+from interleaf.store.database import Database, Transaction, is_kept
 from interleaf.store.experiments import Experiments, parsed
 from interleaf.store.exporting import export
 from interleaf.store.folding import Folding
@@ -64,10 +64,20 @@ class SqlStore:
     def check(self) -> None:
         with self._database.reading() as transaction:
             transaction.rows("SELECT version FROM schema_version")
+            self._is_rotated = self._is_secret_rotated(transaction)
+        self._check_unit_secret()
 
     def use_unit_secret(self, secret: bytes | None, now: int) -> None:
         with self._database.writing() as transaction:
             self._unit_secret = unit_secrets.use_unit_secret(transaction, secret, now)
+
+    def _is_secret_rotated(self, transaction: Transaction) -> bool:
+        """Whether the store has a newer unit secret than the one that this process hashes units with."""
+        return self._unit_secret not in (None, unit_secrets.latest_number(transaction))
+
+    def _check_unit_secret(self) -> None:
+        if self._is_rotated:
+            raise StoreError("the unit secret was rotated while this service ran; start it again with the new one")
 
     def rotate_unit_secret(self, secret: bytes | None, now: int) -> list[str]:
         """From now on this is the secret of the store; the names of experiments that are running meanwhile."""
@@ -146,8 +156,7 @@ class SqlStore:
     def write(
         self, impressions: Sequence[Impression], events: Sequence[Event]
     ) -> tuple[list[Mapping[str, Any] | None], list[str]]:
-        if self._is_rotated:
-            raise StoreError("the unit secret was rotated while this service ran; start it again with the new one")
+        self._check_unit_secret()
         sought = self._versions({(one.experiment, one.version) for one in impressions})
         rows = rows_of(impressions, sought)
         for event in events:
@@ -197,7 +206,7 @@ class SqlStore:
         if deleted_experiments.finish(self._database, now) or self._is_unscrubbed:
             self._is_unscrubbed = not self._database.scrub()
         with self._database.reading() as transaction:
-            self._is_rotated = self._unit_secret not in (None, unit_secrets.latest_number(transaction))
+            self._is_rotated = self._is_secret_rotated(transaction)
             closed = transaction.rows(_CLOSED, now)
             writing = Writing(self._database, transaction)
             waiting = writing.waiting(now)
@@ -326,6 +335,7 @@ class SqlStore:
     def forget(self, unit: str) -> int:
         if not is_kept(unit):
             return 0
+        self.check()  # rows under another secret would be missed
         deleted = deleting.forget(self._database, unit)
         self._is_unscrubbed = not self._database.scrub()
         return deleted
