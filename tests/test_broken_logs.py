@@ -310,7 +310,7 @@ def test_a_list_of_a_million_documents_is_dropped_and_reads_nothing_that_is_not_
 @pytest.mark.parametrize("kind", [pa.list_(pa.null()), pa.null()])
 def test_a_parquet_file_whose_events_are_all_empty_is_read(tmp_path: Path, kind: Any) -> None:
     rows = [row | {"events": []} for row in made_rows(20)]
-    values = [None] * 20 if pa.types.is_null(kind) else [[]] * 20
+    values: list[Any] = [None if pa.types.is_null(kind) else []] * 20
     table = with_column(table_of(rows), "events", values, kind)
     pq.write_table(table, tmp_path / "log.parquet")
     assert analyze(tmp_path / "log.parquet").totals.impressions == 20
