@@ -302,6 +302,21 @@ def test_the_service_is_ready_until_its_store_is_away_and_lives_on(service: Live
     assert service.ask("GET", "/livez").json() == {"status": "ok"}
 
 
+def test_metrics_are_answered_while_the_store_is_away(service: Live) -> None:
+    service.make()
+    service.make_keys()
+    read = service.keys["read"]
+    assert "interleaf_running_experiment_info{" in service.ask("GET", "/metrics", key=read).text
+    service.store.close()
+    until(lambda: "running_experiment" not in service.ask("GET", "/metrics", key=read).text)
+    until(lambda: service.ask("GET", "/v1/experiments/shoes", key=read).status_code == 503)
+    answer = service.ask("GET", "/metrics", key=read)
+    assert answer.status_code == 200
+    assert 'interleaf_requests_total{route="/metrics",status="200"}' in answer.text
+    assert service.ask("GET", "/metrics", key="il_read_unknown").status_code == 503
+    assert service.ask("GET", "/metrics", key=service.keys["ingest"]).status_code in (403, 503)
+
+
 def test_a_store_that_hangs_is_not_ready_after_a_second(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     hangs = threading.Event()
     monkeypatch.setattr(service.store, "check", lambda: hangs.wait(600))

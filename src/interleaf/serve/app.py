@@ -121,7 +121,7 @@ async def _admitted(service: Service, call: Call, secret: str | None, request: R
     if wanted == EITHER:
         key = await access.known(secret) if secret is not None else None
         wanted = INGEST if key is not None and key.role == INGEST else READ
-    return await access.key(secret, wanted)
+    return await access.key(secret, wanted, call.during_outage)
 
 
 async def _described(request: Request) -> Response:

@@ -23,7 +23,7 @@ from interleaf.serve.answers import RefusedError, answered
 from interleaf.serve.hot import hidden, refuse_nulls
 from interleaf.serve.reports import Standing
 from interleaf.serve.service import Service, log, warmed
-from interleaf.store.contract import RUNNING, STATES, AccessKey, Search, Store, Stored
+from interleaf.store.contract import STATES, AccessKey, Search, Store, Stored
 from interleaf.store.database import is_kept
 
 NOBODY = "someone on this machine"
@@ -268,8 +268,8 @@ async def ready(service: Service, request: Request, body: bytes, who: AccessKey)
 
 
 async def figures(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Metrics of all workers."""
-    running = await asyncio.to_thread(service.store.experiments, Search(state=RUNNING))
+    """Metrics of all workers; without the experiments that run while the store is away."""
+    running = await service.running()
     service.measure()
     text = await asyncio.to_thread(service.metrics.text, running)
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

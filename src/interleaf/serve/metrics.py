@@ -88,8 +88,8 @@ class Metrics:
         if memory is not None:
             self._memory.set(memory)
 
-    def text(self, running: Iterable[Stored]) -> bytes:
-        """All of it, and the experiments that run, in Prometheus' text format."""
+    def text(self, running: Iterable[Stored] | None) -> bytes:
+        """All of it, and the experiments that run if they are known, in Prometheus' text format."""
         registry = self._registry
         if self._folder is not None:
             _forget_dead(Path(self._folder))
@@ -106,7 +106,7 @@ class Metrics:
 class _About:
     """The build, and the experiments that run, with their methods."""
 
-    def __init__(self, running: Iterable[Stored]) -> None:
+    def __init__(self, running: Iterable[Stored] | None) -> None:
         self._running = running
 
     def collect(self) -> Iterator[Metric]:
@@ -115,6 +115,8 @@ class _About:
         )
         build.add_metric((version("interleaf"), platform.python_version()), 1)
         yield build
+        if self._running is None:
+            return
         labels = ("experiment", "version", "method")
         running = GaugeMetricFamily("interleaf_running_experiment_info", "experiments that run", labels=labels)
         for stored in self._running:

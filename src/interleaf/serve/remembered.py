@@ -7,10 +7,14 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
+from interleaf.errors import StoreError
+
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 SECONDS = 1.0  # that an answer is believed
 EARLY = 0.5  # after so many seconds, whoever needs it has it asked for again, and does not wait for that
+MAX_WAIT = 1.0  # seconds for the store, where the last answer will do
+OUTAGE_SECONDS = 3600.0  # that the last answer will do while the store is away
 MOST = 10_000  # different ones
 
 
@@ -44,6 +48,16 @@ class Remembered(Generic[Key, Value]):
         """The answer; what the store raises is raised, and not remembered."""
         kept = self.at_once(key)
         return kept.value if kept is not None else await asyncio.shield(self._asking(key))
+
+    async def get_or_last(self, key: Key) -> Value:
+        """The answer, or the last one if the store does not answer in time; then `StoreError` if there is none."""
+        try:
+            return await asyncio.wait_for(self.get(key), MAX_WAIT)
+        except (StoreError, TimeoutError) as error:
+            kept = self._kept.get(key)
+            if kept is not None and self._watch() - kept.since < OUTAGE_SECONDS:
+                return kept.value
+            raise StoreError(str(error) or f"the store is away: it did not answer within {MAX_WAIT:g} s") from None
 
     def put(self, key: Key, value: Value) -> None:
         """What was just read or changed by somebody else."""

@@ -34,7 +34,7 @@ class Call:
     """One call: the role that it asks for, what it does, what it takes and gives as body, its status if all is well.
 
     A key of one experiment may make calls about that one; and others if they `narrow` themselves to it. `query` has the
-    schemas of parameters in the address.
+    schemas of parameters in the address. `during_outage`: it is answered while the store is away.
     """
 
     method: str
@@ -46,6 +46,7 @@ class Call:
     gives: Any = ExperimentAnswer
     status: int = 200
     narrows: bool = False
+    during_outage: bool = False
     query: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -90,7 +91,7 @@ CALLS = (
     Call("GET", "/livez", PUBLIC, "whether the process answers, whatever its store does", calls.live, None, Healthy),
     Call("GET", "/readyz", PUBLIC, "whether the store answers within a second", calls.ready, None, Healthy),
     Call("GET", "/healthz", PUBLIC, "the same as /readyz", calls.ready, None, Healthy),
-    Call("GET", "/metrics", READ, "figures for Prometheus", calls.figures, None, str),
+    Call("GET", "/metrics", READ, "figures for Prometheus", calls.figures, None, str, during_outage=True),
 )
 
 

@@ -65,6 +65,9 @@ class Service:
         self._checking = ThreadPoolExecutor(1, "interleaf-check")
         self._asked: dict[tuple[str, int], asyncio.Future[Standing]] = {}
         self._experiments = Remembered(store.experiment)
+        self._running: Remembered[None, tuple[Stored, ...]] = Remembered(
+            lambda _: tuple(store.experiments(Search(state=RUNNING)))
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._folded_at = time.monotonic()  # when all closed impressions were folded
         self._clock_problem: str | None = None
@@ -80,6 +83,13 @@ class Service:
             return await self._experiments.get(name)
         except KeyError:
             raise RefusedError(404, "unknown", f"there is no experiment {name[:100]!r}", "name") from None
+
+    async def running(self) -> tuple[Stored, ...] | None:
+        """The experiments that run; None if the store does not answer in time."""
+        try:
+            return await asyncio.wait_for(self._running.get(None), READY_SECONDS)
+        except (StoreError, TimeoutError):
+            return None
 
     async def standing(self, name: str, version: int) -> Standing:
         """The report of a version; whoever asks while it is being made waits for the same one, and holds no thread."""
