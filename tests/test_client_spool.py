@@ -125,14 +125,16 @@ def test_records_that_are_none_are_set_aside_and_block_no_other(service: StandIn
         for name, text in BROKEN.items():
             (tmp_path / f"0-{name}.json").write_bytes(text)
         (tmp_path / "0-folder.json").mkdir()
+        os.mkfifo(tmp_path / "0-pipe.json")
         (tmp_path / "0-loop.json").symlink_to("0-loop.json")
         good = client.interleave("shoes", RANKINGS, unit="u", query="q")
         assert client.click(good.impression, 1).spooled == 1
         service.start()
         until(lambda: len(service.events) == 1)
         assert good.impression in service.impressions
-        assert client.status().quarantined == len(BROKEN) + 1
+        assert client.status().quarantined == len(BROKEN) + 2
         assert (tmp_path / "0-folder.bad").is_dir()
+        assert (tmp_path / "0-pipe.bad").is_fifo()
         assert (tmp_path / "0-a number as body.bad").read_bytes() == BROKEN["a number as body"]
         (tmp_path / "0-loop.json").unlink()  # what cannot be read at all waits, and lets others pass
         until(lambda: client.status().waiting == 0)

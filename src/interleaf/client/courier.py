@@ -165,7 +165,7 @@ class Courier:
                 text = self._spool.read(name)
                 if text is not None:
                     yield name, _record(text)
-            except (ValueError, KeyError, TypeError, RecursionError, IsADirectoryError, PermissionError) as problem:
+            except (ValueError, KeyError, TypeError, RecursionError, PermissionError) as problem:
                 log.error("the spooled record %s is no record, and set aside: %r", name, problem)
                 self.quarantined += 1
                 self._spool.quarantine(name)

@@ -11,6 +11,7 @@ import itertools
 import logging
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -45,7 +46,7 @@ class Spool(Protocol):
         """The names of all records, oldest first."""
 
     def read(self, name: str) -> bytes | None:
-        """A record, or None if somebody else has removed it."""
+        """A record, or None if somebody else has removed it; `ValueError` for what is not a file."""
 
     def remove(self, name: str) -> None: ...
     def quarantine(self, name: str) -> None:
@@ -152,8 +153,11 @@ class FolderSpool:
             yield from (one.name for one in entries if one.name.endswith(_SUFFIX) and one.name not in self._stuck)
 
     def read(self, name: str) -> bytes | None:
+        path = self._folder / name
         try:
-            return (self._folder / name).read_bytes()
+            if not stat.S_ISREG(path.stat().st_mode):  # reading a named pipe would wait for a writer
+                raise ValueError("it is not a regular file")
+            return path.read_bytes()
         except FileNotFoundError:
             return None
 
