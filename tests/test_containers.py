@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import subprocess
@@ -77,6 +78,13 @@ def test_compose_wires_the_service_to_its_database() -> None:
     assert service["ports"] == ["127.0.0.1:8080:8080"]
     mounted = {volume.split(":")[0] for one in (service, database) for volume in one["volumes"]}
     assert mounted == set(COMPOSE["volumes"])
+
+
+def test_compose_trusts_a_proxy_on_the_host() -> None:
+    options = cli._parser().parse_args(COMPOSE["services"]["interleaf"]["command"][1:])
+    networks = [network["subnet"] for network in COMPOSE["networks"]["default"]["ipam"]["config"]]
+    assert options.trusted_proxies == networks
+    assert all(ipaddress.ip_network(network).is_private for network in networks)
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])

@@ -47,6 +47,24 @@ def test_one_address_that_floods_does_not_stop_others(tmp_path: Path) -> None:
         assert sent("6.6.6.6, 192.0.2.1", clicked(1, token=token)) == b"429"  # what the client says itself is ignored
 
 
+def test_a_proxy_that_is_not_trusted_is_warned_about_once(
+    service: Live, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        service.ask("GET", "/livez", headers={"X-Forwarded-For": "192.0.2.1"})
+    assert [record.message for record in caplog.records if "X-Forwarded-For" in record.message] == [
+        "X-Forwarded-For of testclient is ignored; if this is your proxy, give --trusted-proxies testclient; "
+        "else all its clients share a rate limit"
+    ]
+    caplog.clear()
+    (folder := tmp_path / "trusted").mkdir()
+    with ExitStack() as stack:
+        one = Served(stack, folder)
+        for address in ("192.0.2.1", "6.6.6.6, 192.0.2.1:4711", "2001:db8::1", "127.0.0.1"):
+            one.ask(raw(LIST, wanted(1), X_Forwarded_For=address))
+    assert "X-Forwarded-For" not in caplog.text
+
+
 def test_who_is_no_trusted_proxy_cannot_choose_its_address(service: Live) -> None:
     with pytest.raises(InterleafError, match="'nobody' is no address or network"):
         serve(Place("store.sqlite", trusted_proxies=("10.0.0.0/8", "nobody")), Settings())

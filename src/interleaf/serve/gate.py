@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interleaf.serve.answers import RefusedError, refusal
-from interleaf.serve.service import Service
+from interleaf.serve.service import Service, log
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Shortcut = Callable[[Scope], Endpoint | None]
@@ -58,6 +58,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, service: Service, shortcut: Shortcut) -> None:
         self._app, self._service, self._shortcut = app, service, shortcut
+        self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -65,6 +66,8 @@ class Gate:
             return
         began, head = time.perf_counter(), Head(scope["headers"])
         scope["head"] = head
+        if not self._has_warned:
+            self._warn_about_proxy(scope, head)
         answer: Response | None = None
         try:
             if self._service.settings.loopback_only:
@@ -94,6 +97,16 @@ class Gate:
 
         await self._app(scope, receive, sending)
         return status
+
+    def _warn_about_proxy(self, scope: Scope, head: Head) -> None:
+        """Warn once if X-Forwarded-For is ignored; if it is not, uvicorn has taken the client's address from it."""
+        forwarded, client = head.get(b"x-forwarded-for"), scope.get("client")
+        if forwarded and client and client[0] not in forwarded:
+            self._has_warned = True
+            remedy = (
+                f"if this is your proxy, give --trusted-proxies {client[0]}; else all its clients share a rate limit"
+            )
+            log.warning("X-Forwarded-For of %s is ignored; %s", client[0], remedy)
 
     async def _check_host(self, head: Head) -> None:
         """Without keys, whoever reaches the service may do everything: then it must be someone on this machine."""
