@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -45,11 +46,21 @@ NUMBERS = (
     | st.sampled_from([0, -1, 1, 2, 50, 51, 201, 10_001, 2**31, 2**63, 2**64, 10**400, 1e308, float("nan"), True])
 )
 VALUES = TEXTS | NUMBERS
+ODD = VALUES | st.binary(max_size=5) | st.lists(VALUES, max_size=2) | st.sampled_from([{"a": 1}, UUID(int=7), None])
+HIGHLIGHT = st.fixed_dictionaries({"field": ODD, "start": ODD}, optional={"end": ODD, "\ud800": ODD}) | ODD
+CAPTION = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(("title", "url", "snippet", "deep_links", "highlights", "colour", "\ud800"), ODD),
+        "highlights": ODD | st.lists(HIGHLIGHT, max_size=3),
+    },
+)
 REQUESTS = st.fixed_dictionaries(
     {},
     optional={
-        **dict.fromkeys(("unit", "query", "session", "impression", "user_agent", "page", "k"), VALUES),
-        "attributes": st.dictionaries(TEXTS, VALUES, max_size=4),
+        **dict.fromkeys(("unit", "query", "session", "impression", "user_agent", "page", "k"), ODD),
+        "attributes": st.dictionaries(TEXTS, ODD, max_size=4),
+        "captions": st.dictionaries(VALUES, CAPTION | ODD, max_size=4),
     },
 )
 FIELDS = ("event", "impression", "unit", "rank", "document", "kind", "time", "dwell", "value", "else")
@@ -129,6 +140,50 @@ def test_what_is_cleaned_is_counted_and_each_field_is_warned_of_once(
         assert "secret" not in caplog.text
 
 
+def test_values_of_other_types_become_texts(url: str) -> None:
+    with Client(url, timeout=120) as client:
+        expected = client.interleave("shoes", RANKINGS, unit="u", query="q").documents
+        for unit, query in ((b"u", ["q"]), (["u"], b"q"), (("u",), "q")):
+            assert client.interleave("shoes", RANKINGS, unit=unit, query=query).documents == expected  # type: ignore[arg-type]
+        assert client.interleave("shoes", RANKINGS, unit=UUID(int=7), query={"a": 1}).stored  # type: ignore[arg-type]
+        assert client.status().cleaned == 7
+
+
+def test_captions_are_cleaned_and_the_list_is_stored(url: str) -> None:
+    highlights = [{"field": "title", "start": 0, "end": 3}, {"field": "title", "start": -1, "end": 3}]
+    captions = {
+        "a": {"title": "red\0 shoes", "snippet": "\ud800" * 20_001, "highlights": highlights, "deep_links": 2},
+        "b": {"title": "x", "colour": "red"},
+        "c": "no caption",
+    }
+    with Client(url, timeout=120) as client:
+        shown = client.interleave("shoes", RANKINGS, unit="u", query="q", captions=captions)  # type: ignore[arg-type]
+        assert shown.stored
+        assert client.status().cleaned == 5
+        assert client._visitors.captions(captions) == {  # type: ignore[arg-type]
+            "a": {
+                "title": "red shoes",
+                "snippet": "\ufffd" * 20_000,
+                "highlights": [{"field": "title", "start": 0, "end": 3}],
+                "deep_links": 2,
+            },
+            "b": {"title": "x"},
+        }
+
+
+def test_a_refusal_of_nul_names_the_field(url: str) -> None:
+    def refused(path: str, body: dict[str, Any]) -> str | None:
+        with Client(url, timeout=120) as client, pytest.raises(ClientError, match="character NUL") as error:
+            client.call("POST", path, body)
+        return error.value.field
+
+    path = "/v1/experiments/shoes/interleave"
+    assert refused(path, {"rankings": RANKINGS, "captions": {"a": {"title": "x\0"}}}) == "captions.a.title"
+    assert refused(path, {"rankings": RANKINGS, "attributes": {"\0": "x"}}) == "attributes"
+    events = [{"impression": "i", "rank": 1}, {"unit": "\0", "document": "a"}]
+    assert refused("/v1/events", {"events": events}) == "events[1].unit"
+
+
 def test_ids_that_are_too_long_stay_different_people(url: str) -> None:
     with Client(url, timeout=120) as client:
         same = "eyJhbGciOi" * 30  # tokens of different people begin alike
@@ -184,9 +239,8 @@ def test_what_only_a_caller_can_do_wrong_still_raises(url: str, tmp_path: Path) 
     with Client(url, timeout=120, spool=tmp_path) as client:
         with pytest.raises(ClientError, match="twice"):
             client.interleave("shoes", {"production": ["a", "a"], "candidate": ["b"]})
-        with pytest.raises(ClientError, match=r"unit is \['u'\]; give a text or a number"):
-            client.interleave("shoes", RANKINGS, unit=["u"])  # type: ignore[arg-type]
-        with pytest.raises(ClientError, match="give a mapping"):
-            client.interleave("shoes", RANKINGS, attributes="phone")  # type: ignore[arg-type]
+        for field in ("attributes", "captions"):
+            with pytest.raises(ClientError, match=f"{field} are 'phone'; give a mapping"):
+                client.interleave("shoes", RANKINGS, **{field: "phone"})  # type: ignore[arg-type]
         with pytest.raises(ClientError, match="give it a time zone"):
             client.events([{"impression": "i", "rank": 1, "time": datetime.now(UTC).replace(tzinfo=None)}])

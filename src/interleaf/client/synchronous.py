@@ -113,7 +113,7 @@ class Client:
             "session": visitors.id("session", session),
             "k": k,
             "attributes": visitors.attributes(attributes),
-            "captions": captions,
+            "captions": visitors.captions(captions),
             "fixed": places or None,
             "latency": latency,
             "user_agent": visitors.text("user_agent", user_agent, limits.MAX_USER_AGENT),

@@ -17,6 +17,7 @@ from typing import Any
 
 from interleaf.errors import ClientError
 from interleaf.experiment import limits
+from interleaf.problem import text_id
 
 _LONE = re.compile("[\ud800-\udfff]")  # halves of a pair, which UTF-8 cannot write
 _DIGITS, _BITS = 20, 10_000  # of a number in a text, and of one that becomes a text
@@ -61,6 +62,34 @@ class Visitors:
                 self.note("attributes", f"are empty, or more than {limits.MAX_ATTRIBUTES}")
         return cleaned
 
+    def captions(self, values: Mapping[str, Mapping[str, Any]] | None) -> dict[str, dict[str, Any]] | None:
+        """Captions by document: snippets repeat what visitors typed; what the service would refuse is left out."""
+        if values is None:
+            return None
+        if not isinstance(values, Mapping):
+            raise ClientError(f"captions are {values!r:.100}; give a mapping from documents to captions")
+        cleaned = dict[str, dict[str, Any]]()
+        for document, caption in values.items():
+            name = text_id(document)
+            is_fit = name and name == clean_text(name, limits.MAX_DOCUMENT) and len(cleaned) < limits.MAX_CAPTIONS
+            if name and is_fit and isinstance(caption, Mapping):
+                cleaned[name] = self._caption(caption)
+            else:
+                self.note("captions", "are of no document, are no mapping, or are too many")
+        return cleaned
+
+    def _caption(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        caption = dict[str, Any]()
+        for field, value in given.items():
+            if field in _CAPTION_TEXTS:
+                caption[field] = self.text("captions", value, limits.MAX_CAPTION)
+            elif value is not None:
+                fit = _CAPTION[field](value) if field in _CAPTION else None
+                if fit is None or (isinstance(fit, list) and len(fit) < len(value)):
+                    self.note("captions", "hold a field or a value that the service does not take")
+                caption |= {} if fit is None else {field: fit}
+        return caption
+
     def page(self, value: Any) -> int:
         """The number of a page: 1 where it is none."""
         page = whole(value)
@@ -100,9 +129,7 @@ class Visitors:
         if value is None:
             return None
         text = _as_text(value)
-        if text is None:
-            raise ClientError(f"{field} is {value!r:.100}; give a text or a number")
-        fit = clean(text)
+        fit = clean(_coerce(value) if text is None else text)
         if fit != text:
             self.note(field, "holds a value that the service does not take")
         return fit or None
@@ -150,6 +177,16 @@ def _as_text(value: Any) -> str | None:
     return str(value) if isinstance(value, (int, float)) else None
 
 
+def _coerce(value: Any) -> str:
+    """The text of a value of another type; that of a list of one value, as from a query string, is the value's."""
+    if isinstance(value, (list, tuple)) and len(value) == 1:
+        value = value[0]
+    try:
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    except Exception:  # whatever the text of a foreign object may raise: search goes on without it
+        return ""
+
+
 def _id(value: Any) -> str | None:
     text = _as_text(value)
     return None if text is None else clean_id(text) or None
@@ -165,9 +202,21 @@ def _short(max_length: int) -> Callable[[Any], str | None]:
     return clean
 
 
-def _rank(value: Any) -> int | None:
-    rank = whole(value)
-    return rank if rank is not None and 1 <= rank <= limits.MAX_RANK else None
+def _whole(least: int, most: int) -> Callable[[Any], int | None]:
+    def clean(value: Any) -> int | None:
+        number = whole(value)
+        return number if number is not None and least <= number <= most else None
+
+    return clean
+
+
+def _highlights(value: Any) -> list[dict[str, Any]] | None:
+    """Highlights of a caption, without those that the service would refuse."""
+    if not isinstance(value, (list, tuple)):
+        return None
+    given = [one for one in value[: limits.MAX_HIGHLIGHTS] if isinstance(one, Mapping) and set(one) == set(_HIGHLIGHT)]
+    cleaned = [{field: clean(one[field]) for field, clean in _HIGHLIGHT.items()} for one in given]
+    return [one for one in cleaned if None not in one.values()]
 
 
 def _number(least: float, most: float) -> Callable[[Any], float | None]:
@@ -196,10 +245,19 @@ def _time(value: Any) -> str | None:
 
 _EVENT: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("event", "impression", "unit"), _id),
-    "rank": _rank,
+    "rank": _whole(1, limits.MAX_RANK),
     "document": _short(limits.MAX_DOCUMENT),
     "kind": _short(limits.MAX_LABEL),
     "time": _time,
     "dwell": _number(0, limits.MAX_DWELL),
     "value": _number(-limits.MAX_VALUE, limits.MAX_VALUE),
+}
+_HIGHLIGHT: dict[str, Callable[[Any], Any]] = {
+    "field": _short(limits.MAX_LABEL),
+    **dict.fromkeys(("start", "end"), _whole(0, limits.MAX_HIGHLIGHT_END)),
+}
+_CAPTION_TEXTS = ("title", "url", "snippet")
+_CAPTION: dict[Any, Callable[[Any], Any]] = {
+    "highlights": _highlights,
+    "deep_links": _whole(0, limits.MAX_DEEP_LINKS),
 }

@@ -296,11 +296,18 @@ def _moment(time: datetime | None, now: int, field: str) -> int:
 
 def refuse_nulls(body: bytes, asked: Any) -> None:
     """Databases and terminals stumble over the character NUL; no id has one."""
-    if b"\\u0000" in body and _holds_null(msgspec.to_builtins(asked)):
-        raise RefusedError(422, "invalid", "the request holds the character NUL; leave it out")
+    if b"\\u0000" in body and (field := _null_field(msgspec.to_builtins(asked))) is not None:
+        raise RefusedError(422, "invalid", "the request holds the character NUL; leave it out", field or None)
 
 
-def _holds_null(value: Any) -> bool:
+def _null_field(value: Any, field: str = "") -> str | None:
+    """The field that holds the character NUL, such as `events[3].unit`; None if there is none."""
     if isinstance(value, dict):
-        return any(_holds_null(key) or _holds_null(item) for key, item in value.items())
-    return any(map(_holds_null, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
+        if any(isinstance(key, str) and "\0" in key for key in value):
+            return field
+        places = ((f"{field}.{key}" if field else str(key), item) for key, item in value.items())
+    elif isinstance(value, list):
+        places = ((f"{field}[{index}]", item) for index, item in enumerate(value))
+    else:
+        return field if isinstance(value, str) and "\0" in value else None
+    return next((found for place, item in places if (found := _null_field(item, place)) is not None), None)

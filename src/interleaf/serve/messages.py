@@ -18,7 +18,7 @@ Id = Annotated[str, Meta(min_length=1, max_length=limits.MAX_DOCUMENT, descripti
 Name = Annotated[str, Meta(min_length=1, max_length=limits.MAX_NAME, description=_LENGTH.format(limits.MAX_NAME))]
 Label = Annotated[str, Meta(min_length=1, max_length=limits.MAX_LABEL)]
 Query = Annotated[str, Meta(max_length=limits.MAX_QUERY)]
-Long = Annotated[str, Meta(max_length=20_000)]
+Long = Annotated[str, Meta(max_length=limits.MAX_CAPTION)]
 Ranking = Annotated[list[Id], Meta(max_length=MOST_DOCUMENTS, description="document ids, best first, each once")]
 Seconds = Annotated[float, Meta(ge=0, le=limits.MAX_DWELL)]
 Moment = Annotated[datetime, Meta(tz=True)]
@@ -64,8 +64,8 @@ class Highlight(Struct, forbid_unknown_fields=True):
     """A stretch of a caption's text that was set in bold."""
 
     field: Label
-    start: Annotated[int, Meta(ge=0, le=100_000)]
-    end: Annotated[int, Meta(ge=0, le=100_000)]
+    start: Annotated[int, Meta(ge=0, le=limits.MAX_HIGHLIGHT_END)]
+    end: Annotated[int, Meta(ge=0, le=limits.MAX_HIGHLIGHT_END)]
 
 
 class Caption(Struct, forbid_unknown_fields=True):
@@ -74,8 +74,8 @@ class Caption(Struct, forbid_unknown_fields=True):
     title: Long | None = None
     url: Long | None = None
     snippet: Long | None = None
-    highlights: Annotated[list[Highlight], Meta(max_length=1000)] | None = None
-    deep_links: Annotated[int, Meta(ge=0, le=1000)] | None = None
+    highlights: Annotated[list[Highlight], Meta(max_length=limits.MAX_HIGHLIGHTS)] | None = None
+    deep_links: Annotated[int, Meta(ge=0, le=limits.MAX_DEEP_LINKS)] | None = None
 
 
 class Interleave(Struct, forbid_unknown_fields=True):
@@ -93,7 +93,7 @@ class Interleave(Struct, forbid_unknown_fields=True):
     k: Annotated[int, Meta(ge=1, le=limits.MAX_K)] | None = None
     page: Annotated[int, Meta(ge=1, le=limits.MAX_PAGE)] = 1
     attributes: Annotated[dict[Label, Id], Meta(max_length=limits.MAX_ATTRIBUTES)] | None = None
-    captions: Annotated[dict[Id, Caption], Meta(max_length=2 * MOST_DOCUMENTS)] | None = None
+    captions: Annotated[dict[Id, Caption], Meta(max_length=limits.MAX_CAPTIONS)] | None = None
     fixed: Annotated[dict[Annotated[int, Meta(ge=1, le=limits.MAX_FIXED)], Id], Meta(max_length=100)] | None = None
     groups: Annotated[dict[Id, Id], Meta(max_length=2 * MOST_DOCUMENTS, description="document to group")] | None = None
     latency: Annotated[dict[Label, Annotated[float, Meta(ge=0, le=1e7)]], Meta(max_length=100)] | None = None
