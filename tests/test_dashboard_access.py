@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +221,34 @@ def test_every_page_is_under_a_strict_policy_and_kept_by_nobody(service: Live) -
         assert (policy["frame-ancestors"], policy["form-action"], policy["base-uri"]) == ("'none'", "'self'", "'none'")
         assert headers["cache-control"] == "no-store"
         assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_script_for_charts_is_made_once_however_many_ask(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, run = list[Any](), subprocess.run
+
+    def note(*given: Any, **more: Any) -> Any:
+        runs.append(given)
+        return run(*given, **more)
+
+    monkeypatch.setattr(subprocess, "run", note)
+    files.vega.cache_clear()
+    files.prepare.cache_clear()
+    with ThreadPoolExecutor(4) as viewers:
+        answers = list(viewers.map(service.client.get, ["/static/vega.js"] * 4))
+    assert {answer.status_code for answer in answers} == {200}
+    assert all(b"vegaEmbed" in answer.content for answer in answers)
+    assert len(runs) == 1
+
+
+def test_without_the_script_for_charts_the_file_is_missing(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_BUNDLE", "raise SystemExit(1)")
+    files.vega.cache_clear()
+    files.prepare.cache_clear()
+    try:
+        assert service.client.get("/static/vega.js").status_code == 404
+    finally:
+        files.vega.cache_clear()
+        files.prepare.cache_clear()
 
 
 def test_files_are_sent_packed_once_and_only_ours(service: Live) -> None:

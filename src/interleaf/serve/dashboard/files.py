@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import subprocess
 import sys
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -16,6 +17,8 @@ from threading import Thread
 
 from starlette.requests import Request
 from starlette.responses import Response
+
+from interleaf.serve.answers import log
 
 VEGA = "vega.js"
 KINDS = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
@@ -44,7 +47,7 @@ async def served(request: Request) -> Response:
     """A file by its name; other sites may use the script that is meant for them."""
     request.scope["route_path_template"] = "/static/{name}"
     name = request.path_params["name"]
-    found = await asyncio.to_thread(vega) if name == VEGA else known().get(name)
+    found = await asyncio.shield(asyncio.wrap_future(prepare())) if name == VEGA else known().get(name)
     if found is None:
         return Response("there is no such file", 404, media_type="text/plain")
     headers = {"ETag": found.tag, "Vary": "Accept-Encoding", "Cache-Control": f"public, max-age={_age(name)}"}
@@ -74,13 +77,18 @@ def known() -> dict[str, File]:
 
 @lru_cache(maxsize=1)
 def vega() -> File | None:
-    """Vega, Vega-Lite and Vega-Embed in one script, which takes seconds to make; None without vl-convert.
+    """Vega, Vega-Lite and Vega-Embed in one script, which takes seconds to make; None if it cannot be made.
 
-    Another process makes it: vl-convert runs a JavaScript engine, whose 100 MiB would stay in this one.
+    Another process makes it: vl-convert runs a JavaScript engine, whose 100 MiB would stay in this one, and holds the
+    interpreter lock meanwhile.
     """
     if find_spec("vl_convert") is None:
         return None
-    return File.of(subprocess.run([sys.executable, "-c", _BUNDLE], stdout=subprocess.PIPE, check=True).stdout)
+    try:
+        return File.of(subprocess.run([sys.executable, "-c", _BUNDLE], stdout=subprocess.PIPE, check=True).stdout)
+    except (OSError, subprocess.CalledProcessError) as error:
+        log.error("pages show no charts until a restart: their script was not made", extra={"reason": str(error)})
+        return None
 
 
 @lru_cache(maxsize=1)
@@ -93,6 +101,8 @@ def vega_address() -> str:
 
 
 @lru_cache(maxsize=1)
-def prepare() -> None:
-    """Begin to make the bundle, so that it is there when a page asks for it."""
-    Thread(target=vega, name="interleaf-vega", daemon=True).start()
+def prepare() -> Future[File | None]:
+    """Begin to make the bundle, so that it is there when a page asks for it. However many ask, it is made once."""
+    bundle: Future[File | None] = Future()
+    Thread(target=lambda: bundle.set_result(vega()), name="interleaf-vega", daemon=True).start()
+    return bundle
