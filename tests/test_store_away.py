@@ -15,8 +15,8 @@ import pytest
 
 from interleaf import DataError
 from interleaf.errors import MissingExtraError, StoreError
-from interleaf.store import opened, sqlite
-from interleaf.store.contract import ACCEPTED, Event, Impression
+from interleaf.store import opened, reasons, sqlite
+from interleaf.store.contract import ACCEPTED, REPEATED, Event, Impression
 from interleaf.store.sql import SqlStore
 from interleaf.store.tables import STEPS
 from tests.stores import (
@@ -278,4 +278,33 @@ def test_keys_and_tokens_of_a_store_of_the_first_version_stay_valid(
     assert key is not None
     assert (key.id, key.is_valid(2)) == ("k1", True)
     assert store.token_secrets(2) == [bytes(signing)]
+    store.close()
+
+
+def test_events_of_an_older_store_are_still_known_after_the_upgrade(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interleaf.store.tables.STEPS", STEPS[:5])
+    older = opened(address)
+    one = impression(running(older), 1)
+    older.write([one], [])
+    event, waiting = click(one), click(one, id="early", impression="later")
+    with older._database.writing() as transaction:
+        transaction.change(
+            "INSERT INTO events (id, impression, place, kind, rank, time, received) VALUES (?, ?, 0, 'click', 1, ?, ?)",
+            *(event.id, one.id, event.time, event.received),
+        )
+        transaction.change(
+            "INSERT INTO apart (id, reason, kind, received, time, impression, rank) VALUES (?, ?, 'click', ?, ?, ?, 1)",
+            *(waiting.id, reasons.UNKNOWN, waiting.received, waiting.time, "later"),
+        )
+    older.close()
+    monkeypatch.setattr("interleaf.store.tables.STEPS", STEPS)
+    store = opened(address)
+    assert store.write([], [replace(event, dwell=5.0), waiting])[1] == [REPEATED, REPEATED]
+    store.write([impression(store.experiment("shop").settings, 2, id="later")], [])
+    events = {row["impression"]: row["events"] for row in store.examples("shop")}
+    assert [(one["event"], one["dwell"]) for one in events[one.id]] == [(event.id, 5)]
+    assert [one["event"] for one in events["later"]] == ["early"]
+    assert store.unplaced() == {}
     store.close()

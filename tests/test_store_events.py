@@ -277,3 +277,37 @@ def test_what_was_too_late_for_one_impression_waits_for_one_that_was_shown_befor
     store.write([before], [])
     assert list(ranks_of(store)) == [before.id]
     assert store.counts("shop").apart == {}
+
+
+def test_events_of_two_impressions_may_have_the_same_id(store: SqlStore) -> None:
+    one, other = impression(running(store), 1), impression(running(store, name="other"), 2)
+    store.write([one, other], [])
+    order = click(one, id="order-1001")
+    assert store.write([], [order])[1] == [ACCEPTED]
+    foreign = click(other, id="order-1001", dwell=9999.0, value=1e12, scope="other")
+    assert store.write([], [foreign])[1] == [ACCEPTED]
+    assert store.write([], [replace(order, dwell=3.0), foreign])[1] == [REPEATED, REPEATED]
+    (mine,), (theirs,) = (store.examples(name)[0]["events"] for name in ("shop", "other"))
+    assert (mine["event"], mine["dwell"], mine["value"]) == ("order-1001", 3, None)
+    assert (theirs["event"], theirs["dwell"], theirs["value"]) == ("order-1001", 9999, 1e12)
+    for name in ("shop", "other"):
+        check_sums(store, name)
+
+
+def test_waiting_events_of_two_impressions_and_units_may_have_the_same_id(store: SqlStore) -> None:
+    settings = running(store, attribution="last_impression")
+    shown = [impression(settings, number, unit=f"u{number}") for number in range(3)]
+    named = [click(one, id="same", value=float(number)) for number, one in enumerate(shown[:2])]
+    document = shown[2].row["documents"][0]
+    by_unit = [click(shown[2], None, id="same", impression=None, unit=unit, document=document) for unit in ("u2", "u9")]
+    assert store.write([], [*named, *by_unit])[1] == [reasons.UNKNOWN] * 2 + [reasons.NOT_SHOWN] * 2
+    store.write([], [replace(named[0], dwell=5.0)])
+    store.write(shown[:1], [])
+    assert store.unplaced() == {reasons.NOT_SHOWN: 2, reasons.UNKNOWN: 1}
+    store.write(shown[1:], [])
+    assert store.unplaced() == {reasons.NOT_SHOWN: 1}
+    events = {row["impression"]: row["events"] for row in store.examples("shop")}
+    assert [len(events[one.id]) for one in shown] == [1, 1, 1]
+    assert [(events[one.id][0]["dwell"], events[one.id][0]["value"]) for one in shown[:2]] == [(5, 0), (None, 1)]
+    assert store.write([], [*named, *by_unit])[1] == [REPEATED] * 4
+    check_sums(store, "shop")

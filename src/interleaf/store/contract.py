@@ -107,6 +107,11 @@ class Event:
     value: float | None = None
     scope: str | None = None  # the only experiment that it may belong to; None: any
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What makes two events the same: the id, and the impression or else the unit that they name."""
+        return self.id, self.unit or "" if self.impression is None else self.impression
+
 
 @dataclass(frozen=True)
 class AccessKey:

@@ -73,8 +73,8 @@ class Database(Protocol):
         Then nothing is done, and False; also where this is not quicker than `writing`.
         """
 
-    def among(self, values: Sequence[str]) -> Any:
-        """Texts as the value of `{among}`."""
+    def among(self, values: Sequence[str] | Sequence[int]) -> Any:
+        """Texts or numbers as the value of `{among}`."""
 
     def connections(self) -> dict[str, int]:
         """Of a pool: `open`, `idle`, and requests `waiting` for one."""

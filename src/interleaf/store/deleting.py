@@ -47,7 +47,7 @@ def expire(database: Database, before: int) -> int:
     while True:
         with database.writing() as transaction:
             gone = transaction.change(
-                "DELETE FROM apart WHERE id IN (SELECT id FROM apart WHERE received < ? LIMIT ?)", before, PAGE
+                "DELETE FROM apart WHERE number IN (SELECT number FROM apart WHERE received < ? LIMIT ?)", before, PAGE
             )
         if gone < PAGE:
             return total

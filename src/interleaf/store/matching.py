@@ -34,43 +34,44 @@ class Matching:
         found: list[Found] = []
         for event in events:
             if event.impression is None:
-                found.append(matches[event.id])
+                found.append(matches[event.key])
             else:
                 shown = _in_scope(event, by_id.get(event.impression))
                 found.append((event, attribution.of_impression(event, shown), shown))
         return found
 
-    def crossed(self, experiment: str, version: int, now: int, most: int, most_events: int) -> list[str]:
+    def crossed(self, experiment: str, version: int, now: int, most: int, most_events: int) -> list[int]:
         """Events kept apart, of whatever age, that may belong to impressions of their units which now are to be folded.
 
         An event and an impression that are written at the same time do not see each other; this is the last time that
         they can meet.
         """
         rows = self._transaction.rows(
-            "SELECT DISTINCT a.id FROM (SELECT unit, time, until FROM impressions WHERE experiment = ? AND version = ? "
-            "AND folded = 0 AND closes <= ? ORDER BY closes LIMIT ?) AS closed CROSS JOIN apart a "  # in this order
+            "SELECT DISTINCT a.number FROM (SELECT unit, time, until FROM impressions WHERE experiment = ? "
+            "AND version = ? AND folded = 0 AND closes <= ? ORDER BY closes LIMIT ?) AS closed "
+            "CROSS JOIN apart a "  # in this order
             "WHERE a.unit = closed.unit AND a.impression IS NULL "
             "AND a.time BETWEEN closed.time - ? AND closed.until LIMIT ?",
             *(experiment, version, now, most, reasons.MOST_EARLY, most_events),
         )
-        return [name for (name,) in rows]
+        return [number for (number,) in rows]
 
-    def _of_units(self, events: Sequence[Event]) -> dict[str, Found]:
-        """Of each event that names its unit, by id."""
+    def _of_units(self, events: Sequence[Event]) -> dict[tuple[str, str], Found]:
+        """Of each event that names its unit, by key."""
         still_open = self._latest(events, folded=False, most=MOST_SHOWINGS)
         ways = self._ways_of(still_open)
-        found: dict[str, Found] = {}
+        found: dict[tuple[str, str], Found] = {}
         lost = []
         for event in events:
             matches = attribution.of_unit(event, _all_in_scope(event, still_open), ways)
-            found[event.id] = event, matches, None
+            found[event.key] = event, matches, None
             if not matches:
                 lost.append(event)
         folded = self._latest(lost, folded=True, most=MOST_FOLDED) if lost else {}
         ways |= self._ways_of(folded)
         for event in lost:
             showings = _all_in_scope(event, still_open) + _all_in_scope(event, folded)
-            found[event.id] = event, *attribution.unmatched(event, showings, ways)
+            found[event.key] = event, *attribution.unmatched(event, showings, ways)
         return found
 
     def _latest(self, events: Sequence[Event], folded: bool, most: int) -> _Showings:

@@ -122,7 +122,7 @@ class Postgres:
         """Not quicker here, where others write meanwhile."""
         return False
 
-    def among(self, values: Sequence[str]) -> list[str]:
+    def among(self, values: Sequence[str] | Sequence[int]) -> list[Any]:
         return list(values)
 
     def connections(self) -> dict[str, int]:

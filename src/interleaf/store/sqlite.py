@@ -120,7 +120,7 @@ class SQLite:
                 return True
         return False
 
-    def among(self, values: Sequence[str]) -> str:
+    def among(self, values: Sequence[str] | Sequence[int]) -> str:
         return json.dumps(values)
 
     def connections(self) -> dict[str, int]:

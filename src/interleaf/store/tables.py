@@ -36,6 +36,7 @@ EVENTS = Table(
         "received": "bigint",
         "dwell": "double precision",
         "value": "double precision",
+        "target": "text",  # the impression or unit that the event names: ids of events are unique for each of these
     },
     ("id", "impression"),
 )
@@ -56,8 +57,9 @@ APART = Table(
         "dwell": "double precision",
         "value": "double precision",
         "scope": "text",  # the only experiment that it may belong to
+        "target": "text",
     },
-    ("id",),
+    ("id", "target"),
 )
 
 # Steps from an empty database on; a released step is never changed, a new one is put at the end.
@@ -142,6 +144,32 @@ STEPS = (
         name text PRIMARY KEY, version integer NOT NULL, deleted bigint NOT NULL, is_done integer NOT NULL
     );
     CREATE INDEX deleted_experiments_left ON deleted_experiments (is_done) WHERE is_done = 0
+    """,
+    """
+    ALTER TABLE events ADD COLUMN target text NOT NULL DEFAULT '';
+    UPDATE events SET target = impression;
+    DROP INDEX events_by_id;
+    CREATE UNIQUE INDEX events_by_id ON events (id, target, place);
+    ALTER TABLE apart RENAME TO apart_before;
+    DROP INDEX apart_of;
+    DROP INDEX apart_of_impression;
+    DROP INDEX apart_of_unit;
+    DROP INDEX apart_received;
+    CREATE TABLE apart (
+        number {number}, id text NOT NULL, reason text NOT NULL, experiment text, version integer, kind text NOT NULL,
+        received bigint NOT NULL, time bigint NOT NULL, impression text, unit text, rank bigint, document text,
+        dwell {real}, value {real}, scope text, target text NOT NULL
+    );
+    INSERT INTO apart (id, reason, experiment, version, kind, received, time, impression, unit, rank, document, dwell,
+        value, scope, target)
+        SELECT id, reason, experiment, version, kind, received, time, impression, unit, rank, document, dwell, value,
+        scope, coalesce(impression, unit, '') FROM apart_before;
+    DROP TABLE apart_before;
+    CREATE UNIQUE INDEX apart_by_id ON apart (id, target);
+    CREATE INDEX apart_of ON apart (experiment, version, reason);
+    CREATE INDEX apart_of_impression ON apart (impression) WHERE impression IS NOT NULL;
+    CREATE INDEX apart_of_unit ON apart (unit, time);
+    CREATE INDEX apart_received ON apart (received)
     """,
 )
 

@@ -22,9 +22,11 @@ REMATCHED_OF_UNIT = 60 * 1_000_000  # and so young with those of their units: of
 WAITS = "SELECT 1 FROM apart LIMIT 1"  # whether any event waits
 MOST_WAITING = 500  # events that are matched again at once, the latest ones
 _COMPLETED = (
-    "SET dwell = CASE WHEN dwell >= ? THEN dwell ELSE coalesce(?, dwell) END, value = coalesce(value, ?) WHERE id = ?"
+    "SET dwell = CASE WHEN dwell >= ? THEN dwell ELSE coalesce(?, dwell) END, value = coalesce(value, ?) "
+    "WHERE id = ? AND target = ?"
 )
-_WAITING = "id, reason, kind, received, time, impression, unit, rank, document, dwell, value, scope"
+_WAITING = "number, reason, id, kind, received, time, impression, unit, rank, document, dwell, value, scope"
+Key = tuple[str, str]  # `Event.key`
 
 
 def rows_of(impressions: Iterable[Impression], sought: Mapping[tuple[str, int], int]) -> list[Row]:
@@ -108,18 +110,18 @@ class Writing:
         if not events:
             return []
         known = self._known([event.id for event in events])
-        fresh: dict[str, Event] = {}
+        fresh: dict[Key, Event] = {}
         again: list[Event] = []
         for event in events:
-            if event.id in known or event.id in fresh:
+            if event.key in known or event.key in fresh:
                 again.append(event)
             else:
-                fresh[event.id] = event
+                fresh[event.key] = event
         fates = self._put(self._matching.found(list(fresh.values())))
-        repeated = [*again, *(event for event in fresh.values() if fates[event.id] == REPEATED)]
+        repeated = [*again, *(event for event in fresh.values() if fates[event.key] == REPEATED)]
         for scope in {event.scope for event in repeated}:
             self._complete([event for event in repeated if event.scope == scope], scope)
-        return [fates.pop(event.id, REPEATED) for event in events]
+        return [fates.pop(event.key, REPEATED) for event in events]
 
     def extend(self, impression: str, row: Mapping[str, Any]) -> bool:
         """Put the row with a further page in the place of the one without; False if there is no such one, or folded."""
@@ -149,8 +151,8 @@ class Writing:
             *(self._database.among(list({event.id for event in more})), scope),
         )
         ids = self._database.among([name for (name,) in still_open])
-        for event in sorted(more, key=lambda event: event.id):  # in this order, so that nobody waits in a circle
-            new = event.dwell, event.dwell, event.value, event.id
+        for event in sorted(more, key=lambda event: event.key):  # in this order, so that nobody waits in a circle
+            new = event.dwell, event.dwell, event.value, *event.key
             self._transaction.change(f"UPDATE events {_COMPLETED} AND impression {self._among}", *new, ids)
             self._transaction.change(
                 f"UPDATE apart {_COMPLETED} AND (experiment IS NULL OR experiment = COALESCE(?, experiment))",
@@ -158,89 +160,89 @@ class Writing:
                 scope,
             )
 
-    def waiting(self, now: int) -> list[str]:
-        """Events kept apart whose impressions came in another transaction at the same time, or may have."""
+    def waiting(self, now: int) -> list[int]:
+        """Numbers of events kept apart whose impressions came in another transaction at the same time, or may have."""
         rows = self._transaction.rows(
-            "SELECT id FROM (SELECT a.id FROM apart a JOIN impressions i ON i.id = a.impression "
+            "SELECT number FROM (SELECT a.number FROM apart a JOIN impressions i ON i.id = a.impression "
             f"WHERE a.reason = '{reasons.UNKNOWN}' AND a.received >= ? ORDER BY a.received DESC LIMIT ?) AS named "
-            "UNION ALL SELECT id FROM (SELECT id, unit, time FROM apart WHERE impression IS NULL AND received >= ? "
-            "ORDER BY received DESC LIMIT ?) AS young WHERE EXISTS (SELECT 1 FROM impressions i "
+            "UNION ALL SELECT number FROM (SELECT number, unit, time FROM apart WHERE impression IS NULL "
+            "AND received >= ? ORDER BY received DESC LIMIT ?) AS young WHERE EXISTS (SELECT 1 FROM impressions i "
             "WHERE i.unit = young.unit AND i.folded = 0 AND i.sought = 1 "
             "AND i.time <= young.time + ? AND i.until >= young.time)",
             *(now - REMATCHED, MOST_WAITING, now - REMATCHED_OF_UNIT, MOST_WAITING, reasons.MOST_EARLY),
         )
-        return [name for (name,) in rows]
+        return [number for (number,) in rows]
 
-    def waiting_for_closed(self, experiment: str, version: int, now: int, most: int) -> list[str]:
-        """Events of whatever age kept apart because impressions that are now to be folded were not known."""
+    def waiting_for_closed(self, experiment: str, version: int, now: int, most: int) -> list[int]:
+        """Numbers of events of whatever age that are kept apart because impressions to be folded now were not known."""
         rows = self._transaction.rows(
-            "SELECT a.id FROM (SELECT id FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
+            "SELECT a.number FROM (SELECT id FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
             "AND closes <= ? ORDER BY closes LIMIT ?) AS closed CROSS JOIN apart a "  # which SQLite takes in this order
             f"WHERE a.impression = closed.id AND a.reason = '{reasons.UNKNOWN}' LIMIT ?",
             *(experiment, version, now, most, MOST_WAITING),
         )
-        return [name for (name,) in rows] + self._matching.crossed(experiment, version, now, most, MOST_WAITING)
+        return [number for (number,) in rows] + self._matching.crossed(experiment, version, now, most, MOST_WAITING)
 
-    def match(self, ids: Sequence[str]) -> None:
+    def match(self, numbers: Sequence[int]) -> None:
         """Put waiting events where they belong, but those that still wait for the same reason."""
         rows = self._transaction.rows(  # those that no other transaction has matched meanwhile
-            f"SELECT {_WAITING} FROM apart WHERE id {self._among} ORDER BY id {self._take}",
-            self._database.among(ids),
+            f"SELECT {_WAITING} FROM apart WHERE number {self._among} ORDER BY id, target {self._take}",
+            self._database.among(numbers),
         )
-        reason_of = {row[0]: row[1] for row in rows}
-        again = self._matching.found([Event(row[0], *row[2:]) for row in rows])
-        found = [one for one in again if _is_better(one, reason_of[one[0].id])]
-        if found:
-            gone = self._database.among([event.id for event, _, _ in found])
-            self._transaction.change(f"DELETE FROM apart WHERE id {self._among}", gone)
-            self._put(found)
+        again = self._matching.found([Event(*event) for _, _, *event in rows])
+        better = {number: one for (number, reason, *_), one in zip(rows, again, strict=True) if _is_better(one, reason)}
+        if better:
+            self._transaction.change(f"DELETE FROM apart WHERE number {self._among}", self._database.among([*better]))
+            self._put([*better.values()])
 
-    def _known(self, ids: list[str]) -> set[str]:
+    def _known(self, ids: list[str]) -> set[Key]:
+        """The keys of events with these ids that are stored."""
         values = self._database.among(ids)
         found = self._transaction.rows(
-            f"SELECT id FROM events WHERE id {self._among} UNION ALL SELECT id FROM apart WHERE id {self._among}",
+            f"SELECT id, target FROM events WHERE id {self._among} "
+            f"UNION ALL SELECT id, target FROM apart WHERE id {self._among}",
             *(values, values),
         )
-        return {name for (name,) in found}
+        return {(name, target) for name, target in found}
 
-    def _put(self, found: Sequence[Found]) -> dict[str, str]:
+    def _put(self, found: Sequence[Found]) -> dict[Key, str]:
         """Put events where they belong; of each, what became of it.
 
         The same event may be on its way in another transaction: the first of its rows is there once.
         """
-        matched = {event.id: _event_rows(event, matches) for event, matches, _ in found if isinstance(matches, list)}
-        apart = {one[0].id: one for one in found if isinstance(one[1], str)}
+        matched = {event.key: _event_rows(event, matches) for event, matches, _ in found if isinstance(matches, list)}
+        apart = {one[0].key: one for one in found if isinstance(one[1], str)}
         fates = dict.fromkeys((*matched, *apart), REPEATED)
         if matched:
             went_in = self._transaction.insert(EVENTS, [first for first, *_ in matched.values()])
-            new = [rows for rows, is_new in zip(matched.values(), went_in, strict=True) if is_new]
-            fates |= {first[0]: ACCEPTED for first, *_ in new}
-            if more := [row for _, *rest in new for row in rest]:
+            new = [key for key, is_new in zip(matched, went_in, strict=True) if is_new]
+            fates |= dict.fromkeys(new, ACCEPTED)
+            if more := [row for key in new for row in matched[key][1:]]:
                 self._transaction.insert(EVENTS, more)
         if apart:
-            known = self._known(list(apart))
-            rows = [_apart_row(one) for name, one in apart.items() if name not in known]
-            went_in = self._transaction.insert(APART, rows) if rows else []
-            fates |= {row[0]: row[1] for row, is_new in zip(rows, went_in, strict=True) if is_new}
+            known = self._known([name for name, _ in apart])
+            rows = {key: _apart_row(one) for key, one in apart.items() if key not in known}
+            went_in = self._transaction.insert(APART, [*rows.values()]) if rows else []
+            fates |= {key: row[1] for (key, row), is_new in zip(rows.items(), went_in, strict=True) if is_new}
         return fates
 
     def is_awaited(self, rows: Sequence[Row]) -> bool:
         """Whether events came before these impressions, and may belong to them."""
         return bool(self._awaiting(rows))
 
-    def _awaiting(self, rows: Sequence[Row]) -> list[str]:
+    def _awaiting(self, rows: Sequence[Row]) -> list[int]:
         if not rows or not self._transaction.rows(WAITS):
             return []
         waiting = self._transaction.rows(
-            f"SELECT id FROM (SELECT id FROM apart WHERE reason = '{reasons.UNKNOWN}' AND impression {self._among} "
-            "ORDER BY time DESC LIMIT ?) AS named UNION ALL "
-            f"SELECT id FROM (SELECT id FROM apart WHERE impression IS NULL AND unit {self._among} "
+            f"SELECT number FROM (SELECT number FROM apart WHERE reason = '{reasons.UNKNOWN}' "
+            f"AND impression {self._among} ORDER BY time DESC LIMIT ?) AS named UNION ALL "
+            f"SELECT number FROM (SELECT number FROM apart WHERE impression IS NULL AND unit {self._among} "
             "AND time BETWEEN ? AND ? ORDER BY time DESC LIMIT ?) AS of_units",
             *(self._database.among([row[0] for row in rows]), MOST_WAITING),
             self._database.among([row[3] for row in rows if row[3] is not None]),
             *(min(row[4] for row in rows) - reasons.MOST_EARLY, max(row[5] for row in rows), MOST_WAITING),
         )
-        return [name for (name,) in waiting]
+        return [number for (number,) in waiting]
 
 
 def row_of(found: Row) -> dict[str, Any]:
@@ -263,7 +265,7 @@ def _is_better(found: Found, reason: str) -> bool:
 def _event_rows(event: Event, matches: Sequence[Match]) -> list[Row]:
     more = event.received, event.dwell, event.value
     return [
-        (event.id, match.impression, place, event.kind, match.rank, match.time, *more)
+        (event.id, match.impression, place, event.kind, match.rank, match.time, *more, event.key[1])
         for place, match in enumerate(matches)
     ]
 
@@ -273,5 +275,5 @@ def _apart_row(found: Found) -> Row:
     where = (showing.experiment, showing.version) if showing else (None, None)
     return (
         *(event.id, reason, *where, event.kind, event.received, event.time, event.impression, event.unit),
-        *(event.rank, event.document, event.dwell, event.value, event.scope),
+        *(event.rank, event.document, event.dwell, event.value, event.scope, event.key[1]),
     )
