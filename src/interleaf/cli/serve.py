@@ -174,6 +174,9 @@ def run_keys(options: argparse.Namespace) -> int:
                 raise InterleafError(f"there is no key {options.id!r} that is not revoked; see interleaf keys list")
             print(f"revoked {options.id}")
         elif options.action == "sign-out":
+            known = store.keys()
+            if options.id is not None and options.id not in {key.id for key in known}:
+                raise InterleafError(f"there is no key {options.id!r}; see interleaf keys list for the ids")
             print(f"ended {store.end_sessions(options.id):,} sessions")
         elif options.action == "rotate-secret":
             if not 0 <= options.grace_hours <= 8760:
