@@ -321,7 +321,7 @@ def with_events(rows: Iterable[Row], change: Callable[[Row], Row]) -> Any:
 @pytest.mark.parametrize(
     ("change", "options", "sentence", "figure"),
     [
-        (dict, {"events": "purchase"}, "of another kind", "'click'"),
+        (dict, {"events": "purchase"}, "of another kind", "of another kind"),
         (lambda event: event | {"dwell": 1.0}, {"dwell": 30}, "dwell too short", "dwell too short"),
         (dict, {"window": 1}, "past the window", "past the window"),
         (lambda event: event | {"time": event["time"] - timedelta(days=1)}, {}, "before its", "before its impression"),

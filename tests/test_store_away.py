@@ -57,7 +57,7 @@ def poison(one: Impression) -> Iterator[Impression]:
     yield from (replace(one, **change) for change in changes)
     rows: list[dict[str, Any]] = [
         {"query": "\ud800"}, {"attributes": {"a": "\ud800"}}, {"attributes": {"a": 1}}, {"documents": None},
-        {"ranks": [[40_000] * 4, [1, 2, 3, 4]]}, {"ranks": [[1, 2, 3, 4], [1]]}, {"ranks": [["1"] * 4] * 2},
+        {"ranks": [[2**40] * 4, [1, 2, 3, 4]]}, {"ranks": [[1, 2, 3, 4], [1]]}, {"ranks": [["1"] * 4] * 2},
         {"teams": [300] * 4}, {"union": 2**40}, {"latency": [float("inf"), 1.0]}, {"rankers": None},
         {"log_probability": float("nan")}, {"page": "one"}, {"captions": [{"deep_links": 2**20}]}, {"k": {1, 2}},
     ]  # fmt: skip

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interleaf import schema
 from interleaf.compiled import kernel, part
@@ -99,15 +98,6 @@ def _merged(flat: Flat, ids: pa.Array, kind: Array, names: list[Any]) -> Flat:
     dwells = flat.dwell.copy()
     dwells[some] = merged.dwell
     return flat._replace(dwell=dwells)
-
-
-def event_kinds(array: pa.Array) -> dict[str, int]:
-    """How many events of each kind a batch holds."""
-    values = lists(array).values
-    if pa.types.is_null(values.type):
-        return {}
-    counts = pc.value_counts(values.field("kind")).to_pylist()
-    return {str(row["values"]): row["counts"] for row in counts}
 
 
 def read_events(

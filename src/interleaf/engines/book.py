@@ -9,7 +9,6 @@ from functools import reduce
 from typing import NamedTuple
 
 from interleaf.decode import Design, reasons
-from interleaf.decode.events import COUNTED
 from interleaf.engines.sessions import Waiting
 from interleaf.engines.work import Part, Task, Worked
 from interleaf.errors import DataError, did_you_mean, listed
@@ -21,7 +20,6 @@ from interleaf.tally.merge import absorb, as_if
 
 MOST_TALLIES = 1000
 OTHER = "impressions of another "
-KIND = "events of kind "  # a fact: how many, where no event counts
 ASSUMED = "assumed: "  # facts that begin so are sentences about what a log does not say
 UNUSED = OTHER + "version that cannot be used"
 
@@ -67,7 +65,6 @@ class Book:
         self._waiting: dict[Group, Waiting] = {}
         self.others: set[tuple[str, int]] = set()
         self._attributes: set[str] = set()
-        self._kinds: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
         self._assumptions: dict[str, None] = {}
@@ -82,7 +79,6 @@ class Book:
         self.dropped += worked.dropped
         self.others |= worked.others
         self._attributes |= worked.attributes
-        self._kinds.update(worked.kinds)
         if part is None:
             return
         tally = self._tally(part)
@@ -128,7 +124,6 @@ class Book:
         self.events += other.events
         self.others |= other.others
         self._attributes |= other._attributes
-        self._kinds += other._kinds
 
     def check_attributes(self) -> None:
         """Refuse a report that is split by an attribute that no row has."""
@@ -162,8 +157,6 @@ class Book:
         total.facts += Counter({ASSUMED + sentence: 1 for sentence in self._assumptions})
         total.dropped += self.dropped
         total.events += self.events
-        if not total.events[COUNTED]:
-            total.facts += Counter({KIND + kind: number for kind, number in self._kinds.items()})
         return total
 
     def _leave_out(self, total: Tally, main: Entry, chosen: list[Entry]) -> None:

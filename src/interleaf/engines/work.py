@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,6 @@ import pyarrow as pa
 from interleaf.decode import COLUMNS, LARGE, RELAXED, Decoded, Decoding, Design, identities
 from interleaf.decode.attributes import Exclusion, attribute, attribute_names, excluded
 from interleaf.decode.columns import codes, column, milliseconds, numbers
-from interleaf.decode.events import COUNTED, event_kinds
 from interleaf.errors import MethodError
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
@@ -83,14 +81,12 @@ class Worked(NamedTuple):
     """A part of a batch; or rows that belong to none, by reason, and experiments with version that were not wanted.
 
     `attributes`: the names of the batch's attributes, where rows are split by some.
-    `kinds`: the kinds of its events, where none of them counts.
     """
 
     part: Part | None
     dropped: Counter[str]
     others: frozenset[tuple[str, int]] = frozenset()
     attributes: frozenset[str] = frozenset()
-    kinds: Mapping[str, int] = MappingProxyType({})
 
 
 def work(batch: pa.RecordBatch, task: Task, repeated: Array | None = None) -> Iterator[Worked]:
@@ -103,9 +99,7 @@ def work(batch: pa.RecordBatch, task: Task, repeated: Array | None = None) -> It
     segments = {name: attribute(batch, name) for name in task.by}
     remarks = list(_remarks(batch))
     latencies = column(batch, "latency")
-    counted = 0
     for decoded in decoding:
-        counted += decoded.events[COUNTED]
         scored, problem = _scored(decoded, task)
         if problem:
             yield Worked(None, Counter({problem: len(decoded.rows)}) + decoded.dropped)
@@ -117,8 +111,7 @@ def work(batch: pa.RecordBatch, task: Task, repeated: Array | None = None) -> It
         latency = milliseconds(latencies, rows, len(decoded.design.rankers))
         yield Worked(Part(decoded, scored, own, noted, latency), Counter())
     names = attribute_names(batch) if task.by else frozenset()
-    kinds = {} if counted else event_kinds(batch.column("events"))
-    yield Worked(None, decoding.dropped, frozenset(decoding.others), names, kinds)
+    yield Worked(None, decoding.dropped, frozenset(decoding.others), names)
 
 
 def _scored(decoded: Decoded, task: Task) -> tuple[Scored | None, str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from interleaf.decode.events import COUNTED, FATES
-from interleaf.engines.book import KIND
-from interleaf.render.figures import several
 from interleaf.report.record import FAILED, OK, WARNING, Check, graded
 from interleaf.tally import Tally
 
@@ -77,12 +75,10 @@ def _nothing_counted(tally: Tally) -> Iterator[Check]:
             yield Check(name, FAILED, figure, "log what people do with interleaved lists, too")
     elif came:
         fates = ", ".join(f"{number:,} {fate}" for fate, number in tally.events.most_common() if fate != UNPLACED)
-        kinds = sorted(fact.removeprefix(KIND) for fact in tally.facts if fact.startswith(KIND))
-        there = f"; the log has the kinds {several(map(repr, kinds), most=10)}" if kinds else ""
         yield Check(
             name,
             FAILED,
-            f"none of {came:,} ({fates}){there}",
+            f"none of {came:,} ({fates})",
             f"the report counts {tally.about.events or 'no events'}: name a kind that the log has, and check dwell "
             "time and window",
         )
