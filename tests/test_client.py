@@ -143,10 +143,9 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 def test_a_timeout_of_nothing_and_what_json_does_not_know_are_refused(client: Client) -> None:
     with pytest.raises(ClientError, match="more than 0"):
         Client("http://localhost", timeout=0)
-    with pytest.raises(ClientError, match="attributes is b'phone'; give a text or a number"):
-        client.interleave("shoes", RANKINGS, attributes={"device": b"phone"})  # type: ignore[dict-item]
-    with pytest.raises(ClientError, match="has no form in JSON"):
-        client.interleave("shoes", RANKINGS, captions={"a": {"title": b"shoe"}})
+    attributes, captions = {"device": b"phone"}, {"a": {"title": b"shoe"}}
+    assert client.interleave("shoes", RANKINGS, attributes=attributes, captions=captions).documents  # type: ignore[arg-type]
+    assert client.status().cleaned > 0
     with pytest.raises(ClientError, match="cannot be written as JSON"):
         client.interleave("shoes", RANKINGS, latency={"production": float("nan")})
 

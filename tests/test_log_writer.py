@@ -90,7 +90,7 @@ def test_a_list_that_something_else_composed_has_no_key(tmp_path: Path) -> None:
         (lambda writer: writer.event("i-1", rank=1, value=float("nan")), "a number that JSON cannot"),
         (lambda writer: writer.impression(["d1"]), "an Interleaving, not list"),
         (lambda writer: writer.impression(SHOWN, impression=""), "impression is ''; give a text"),
-        (lambda writer: writer.impression(SHOWN, unit=7), "cannot be logged: 'unit': 7 is no text"),
+        (lambda writer: writer.impression(SHOWN, unit=7.5), "cannot be logged: 'unit': 7.5 is no text"),
         (lambda writer: writer.impression(SHOWN, query="\ud800"), "text that is not Unicode"),
         (lambda writer: writer.impression(SHOWN, attributes={"age": 7}), "'attributes': 7 is no text"),
         (lambda writer: writer.impression(SHOWN, arm=None), "arm is None; give a text"),
