@@ -78,7 +78,7 @@ def test_a_head_that_is_too_large_is_refused(served: Callable[..., Served], requ
 def test_who_goes_on_sending_is_cut_off(served: Callable[..., Served], start: bytes) -> None:
     piece, times = b"a" * 100_000 if start else b"\r\n" * 50_000, 1000
     answer, sent = flooded(served(), start, piece, times)
-    assert answer[9:12] in (b"", b"414", b"431", b"400")
+    assert answer[9:12] in (b"", b"414", b"431", b"400", b"403")  # 403: a whole request that names no host
     assert sent < 500  # of a hundred megabytes, most are still in buffers of the system
 
 
