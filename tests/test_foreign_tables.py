@@ -64,7 +64,7 @@ def test_a_data_frame_from_a_notebook_is_read_and_what_is_assumed_is_in_the_repo
 
 def test_all_problems_of_a_data_frame_are_named_at_once_with_their_remedies() -> None:
     frame = pandas.DataFrame(plain_rows(3)).drop(columns=["documents", "method"])
-    frame["unit"] = [1, 2, 3]
+    frame["arm"] = [1, 2, 3]
     frame["rankers"] = [["A", 1], ["A", 2], ["A", 3]]
     with pytest.raises(DataError) as refused:
         log.read(frame)
@@ -74,7 +74,7 @@ def test_all_problems_of_a_data_frame_are_named_at_once_with_their_remedies() ->
         "column 'rankers' should be",
         "no column 'documents'",
         "no column 'method'",
-        "'unit' is of type int64",
+        "'arm' is of type int64",
     ):
         assert words in said
 

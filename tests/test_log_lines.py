@@ -132,7 +132,7 @@ WRONG: list[tuple[Any, str]] = [
         if name != "relaxed"
     ),
     *(
-        (LEAST | {name: 3}, f"wrong {name!r}")
+        (LEAST | {name: 3.5}, f"wrong {name!r}")
         for name in ("unit", "time", "impression", "documents", "relaxed", "ranks")
     ),
     (LEAST | {"time": "0001-01-01T00:00:00+12:00"}, "wrong 'time'"),
@@ -153,7 +153,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"kind": "click", "rank": 1, "time": "2026-11-15T12:00:00Z"}, "event without 'impression'"),
     ({"kind": "click", "impression": "i-1", "time": "2026-11-15T12:00:00Z"}, "event without 'rank'"),
     ({"kind": "click", "impression": "i-1", "rank": 1}, "event without 'time'"),
-    ({"kind": "click", "impression": 7, "rank": 1, "time": "2026-11-15T12:00:00Z"}, "wrong event"),
+    ({"kind": "click", "impression": 7.5, "rank": 1, "time": "2026-11-15T12:00:00Z"}, "wrong event"),
     ({"kind": "click", "impression": "i-1", "rank": 1.5, "time": "2026-11-15T12:00:00Z"}, "wrong event"),
 ]
 
