@@ -85,7 +85,8 @@ def vega() -> File | None:
     if find_spec("vl_convert") is None:
         return None
     try:
-        return File.of(subprocess.run([sys.executable, "-c", _BUNDLE], stdout=subprocess.PIPE, check=True).stdout)
+        # Its errors are kept too: if this process ends first, it has nobody to write to.
+        return File.of(subprocess.run([sys.executable, "-c", _BUNDLE], capture_output=True, check=True).stdout)
     except (OSError, subprocess.CalledProcessError) as error:
         log.error("pages show no charts until a restart: their script was not made", extra={"reason": str(error)})
         return None
