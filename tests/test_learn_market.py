@@ -34,7 +34,8 @@ def test_the_study_runs_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "QUERIES", 100)
     assert study.NAME in STUDIES
     found = reproduce(study.NAME)
-    summary, held_out, worth, honest = found.tables
+    summary, held_out, worth, honest, findings = found.tables
+    assert findings.rows
     assert len(summary.rows) == len(study.SETTINGS) * (1 + len(study.WAYS))
     assert [row[6] for row in summary.rows if row[2] in ("arXiv", "Yahoo")] == ["0.53", "0.84", "0.64"]
     assert len(held_out.rows) == 4
