@@ -77,6 +77,8 @@ class StandIn:
     def _list(self, body: dict[str, Any]) -> tuple[int, Any]:
         if self.state != "running":
             return 409, _problem("wrong_state", f"the experiment is {self.state}")
+        if unknown := sorted(set(body["rankings"]) - set(self.settings.rankers)):
+            return 422, _problem("invalid", f"the experiment has no ranker {unknown[0]!r}", "rankings")
         name, page = body["impression"], body["page"]
         if page > 1 and name not in self.impressions:
             return 404, _problem("unknown", "no first page has this impression id", "impression")

@@ -81,7 +81,7 @@ def estimate(sums: Array, counts: Array, confidence: float = 0.95) -> Estimate:
     >>> found.interval
     (-0.47, 1.10)
     >>> estimate(np.array([3]), np.array([4])).reason
-    'all impressions are in one bucket: there is nothing to tell chance by'
+    'all impressions are of one unit, or of units in one bucket, so chance cannot be estimated'
     """
     return estimates(np.asarray(sums).reshape(-1, 1), np.asarray(counts).reshape(-1, 1), confidence)[0]
 
