@@ -31,10 +31,19 @@ class Turned:
     """A clock that stands still until it is turned."""
 
     def __init__(self) -> None:
-        self.now = START
+        self.now, self._jumped = START, 0
 
     def __call__(self) -> int:
         return self.now
+
+    def jump(self, time: int) -> None:
+        """Set the clock; less time than that has passed."""
+        self.now += time
+        self._jumped += time
+
+    def monotonic(self) -> int:
+        """What has passed since the start, whatever the clock was set to."""
+        return self.now - self._jumped
 
 
 class Live:
@@ -77,7 +86,7 @@ class Live:
 def live(folder: Path, **settings: Any) -> Iterator[Live]:
     """A service over a fresh store."""
     store, clock = opened(folder / "store.sqlite"), Turned()
-    app = create_app(store, clock, Settings(**{"fold_seconds": 3600.0} | settings))
+    app = create_app(store, clock, Settings(**{"fold_seconds": 3600.0} | settings), clock.monotonic)
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield Live(client, store, clock)
     store.close()

@@ -11,8 +11,7 @@ import pytest
 from interleaf.errors import StoreError
 from interleaf.store import opened
 from interleaf.store.contract import Event
-from interleaf.store.sql import SqlStore
-from tests.services import Live, live
+from tests.services import live
 from tests.stores import HOUR, START, click, impression, running
 
 
@@ -107,62 +106,4 @@ def test_rows_that_a_reader_still_sees_go_when_it_has_ended(tmp_path: Path, monk
         assert traces(tmp_path, b"ann@example") != {}
     store.fold(START)
     assert traces(tmp_path, b"ann@example") == {}
-    store.close()
-
-
-DAY = 24 * HOUR
-
-
-def rows_after(service: Live, days: float) -> int:
-    """How many rows are there when the clock has been turned ahead, and old rows have been looked for."""
-    service.clock.now += round(days * DAY)
-    shared = service.client.app.state.service  # type: ignore[attr-defined]
-    service.store.fold(service.clock.now)
-    shared._delete_old_rows()
-    counts: int = len(service.store.examples("shoes", most=99))
-    return counts
-
-
-def test_a_clock_that_jumps_ahead_deletes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with live(tmp_path, retention_days=30) as service:
-        service.make()
-        service.show()
-        assert rows_after(service, 0) == 1
-        assert rows_after(service, 400) == 1
-        service.show()
-        assert rows_after(service, 0.1) == 2
-        assert caplog.text.count("old rows are not deleted") == 1
-        (reason,) = (vars(record)["reason"] for record in caplog.records if "old rows" in record.message)
-        assert "the clock jumped from 2027-01-15 08:00 UTC to 2028-02-19 08:00 UTC" in reason
-        assert rows_after(service, -400.1) == 2  # the clock is set right
-        for _ in range(29):
-            assert rows_after(service, 1) == 2
-        assert rows_after(service, 1) == 2
-        assert rows_after(service, 1) == 1  # the row of the wrong time stays until that time has come
-
-
-def test_a_service_that_was_off_for_long_deletes_old_rows_some_days_later(tmp_path: Path) -> None:
-    with live(tmp_path, retention_days=30) as service:
-        service.make()
-        service.show()  # retention was not on before: the newest row says when the store was last used
-        assert rows_after(service, 100) == 1
-        assert [rows_after(service, 1) for _ in range(8)] == [1, 1, 1, 1, 1, 1, 0, 0]
-
-
-def test_without_traffic_rows_go_in_time(tmp_path: Path) -> None:
-    with live(tmp_path, retention_days=3) as service:
-        service.make()
-        service.show()
-        assert [rows_after(service, 0.9) for _ in range(5)] == [1, 1, 1, 0, 0]
-
-
-def test_the_first_look_at_an_old_store_goes_by_its_newest_row(tmp_path: Path) -> None:
-    store: SqlStore = opened(tmp_path / "store.db")
-    settings = running(store)
-    assert store.clock_problem(START + 400 * DAY) is None  # there is nothing to lose
-    with store._database.writing() as transaction:
-        transaction.change("DELETE FROM clock")
-    store.write([impression(settings, 1)], [])
-    assert store.clock_problem(START + 400 * DAY) is not None
-    assert store.clock_problem(START + HOUR) is None
     store.close()

@@ -36,7 +36,11 @@ def store_options(parser: argparse.ArgumentParser) -> None:
     forget.add_argument("unit", help="as your program knows it")
     forget.add_argument("--unit-secret-file", type=Path, help="the secret that the rows were stored under")
     forget.set_defaults(act=_forget)
-    for action in (backup, rotate, forget):
+    trust = actions.add_parser(
+        "trust-clock", help="confirm that the clock of this machine is right, after a long pause"
+    )
+    trust.set_defaults(act=_trust_clock)
+    for action in (backup, rotate, forget, trust):
         store_option(action)
 
 
@@ -76,4 +80,11 @@ def _forget(options: argparse.Namespace) -> int:
     with closing(open_store(options.store)) as store:
         store.check_known_secret(secret)
         print(f"deleted {store.forget(hash_unit(options.unit, secret)):,} impressions")
+    return 0
+
+
+def _trust_clock(options: argparse.Namespace) -> int:
+    with closing(open_store(options.store)) as store:
+        problem = store.trust_clock(time.time_ns() // 1000)
+    print("the clock was not in doubt" if problem is None else "from now on rows are deleted by the clock again")
     return 0

@@ -173,6 +173,11 @@ class Experiment:
         return found | {WEIGHTED: dict(self.events)} if len(kinds) > 1 else found
 
     @property
+    def window(self) -> int:
+        """The attribution window in microseconds."""
+        return round(self.window_minutes * 60 * 1_000_000)
+
+    @property
     def needed(self) -> tuple[str, ...]:
         """Whose rankings there must be to mix: some trials of the set-up need the control's alone."""
         return (self.control,) if self.mode in (AA, LOSER) else self.rankers

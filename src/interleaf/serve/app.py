@@ -30,9 +30,14 @@ COLLECTED_AFTER = 50_000  # objects more than before
 SWITCHED_AFTER = 1e-4  # seconds that the writer waits for the interpreter, rather than 5 ms
 
 
-def create_app(store: Store, clock: Clock = serving.now, settings: Settings | None = None) -> Starlette:
-    """The service over a store; the clock gives microseconds since 1970."""
-    service = Service(store, clock, settings or Settings())
+def create_app(
+    store: Store,
+    clock: Clock = serving.now,
+    settings: Settings | None = None,
+    monotonic: Clock = serving.monotonic,
+) -> Starlette:
+    """The service over a store; `clock` gives microseconds since 1970, `monotonic` those of one that nobody can set."""
+    service = Service(store, clock, settings or Settings(), monotonic)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Service]]:

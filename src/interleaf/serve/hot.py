@@ -74,7 +74,7 @@ def _drafted(service: Service, stored: Stored, asked: messages.Interleave) -> Dr
     name = asked.impression or fresh()
     rankings = collapse(asked.rankings, asked.groups) if asked.groups else asked.rankings
     wanted = Request(name, asked.unit, asked.query, rankings, asked.k, asked.page, asked.fixed or {})
-    until = time + round(settings.window_minutes * 60 * SECOND)
+    until = time + settings.window
     closes = max(until, now + LATE) if asked.time else until
     impression = Impression(name, settings.name, version, hidden(service, asked.unit), time, closes, {}, until)
     return Draft(settings, wanted, _logged(service, settings, asked), impression)

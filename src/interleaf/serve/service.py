@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from interleaf.serve.tokens import Tokens
 from interleaf.serve.warming import Progress
 from interleaf.serve.writing import Writing
 from interleaf.store.contract import RUNNING, Search, Store, Stored
+from interleaf.store.time_check import StoreTime
 
 Clock = Callable[[], int]
 Result = TypeVar("Result")
@@ -42,11 +44,18 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
+def monotonic() -> int:
+    """Microseconds of a clock that nobody can set; on Linux, one that goes on while the machine sleeps."""
+    if sys.platform == "linux":
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+    return time.monotonic_ns() // 1000
+
+
 class Service:
     """One process's service over a store."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
-        self.store, self.clock, self.settings = store, clock, settings
+    def __init__(self, store: Store, clock: Clock, settings: Settings, monotonic: Clock) -> None:
+        self.store, self.clock, self.settings, self._monotonic = store, clock, settings, monotonic
         store.use_unit_secret(settings.unit_secret, clock())
         self.tokens = Tokens(store, clock)
         self.access = Access(store, settings.requests_per_second, clock)
@@ -146,28 +155,30 @@ class Service:
         await self.warming.wait()
         while True:
             try:
-                while folded := await loop.run_in_executor(self._keeping, self.store.fold, self.clock()):
+                now = await loop.run_in_executor(self._keeping, self._read_time)
+                while folded := await loop.run_in_executor(self._keeping, self.store.fold, now):
                     self.metrics.count_folded(folded)
                     await asyncio.sleep(0)
                 self._folded_at = time.monotonic()
-                await loop.run_in_executor(self._keeping, self._delete_old_rows)
+                await loop.run_in_executor(self._keeping, self._delete_old_rows, now)
             except StoreError as error:
                 log.warning("the store is away", extra={"reason": str(error)})
             except Exception:
                 log.exception("folding failed")
             await asyncio.sleep(self.settings.fold_seconds)
 
-    def _delete_old_rows(self) -> None:
-        """Delete rows that are older than retention allows, unless the clock seems to have jumped: that is logged."""
-        if self.settings.retention_days is None:
-            return
-        now = self.clock()
-        problem = self.store.clock_problem(now)
-        if problem is None:
-            self.store.expire(now - round(self.settings.retention_days * 86_400 * SECOND))
-        elif problem != self._clock_problem:  # once, and not every few seconds
-            log.error("old rows are not deleted", extra={"reason": problem})
-        self._clock_problem = problem
+    def _read_time(self) -> StoreTime:
+        """The time to fold and to delete by; a clock that seems to have jumped is logged."""
+        time = self.store.read_time(self.clock(), self._monotonic())
+        if time.problem is not None and time.problem != self._clock_problem:  # once, and not every few seconds
+            log.error("the clock is in doubt", extra={"reason": time.problem})
+        self._clock_problem = time.problem
+        return time
+
+    def _delete_old_rows(self, time: StoreTime) -> None:
+        """Delete rows that are older than retention allows."""
+        if self.settings.retention_days is not None:
+            self.store.expire(time.trusted - round(self.settings.retention_days * 86_400 * SECOND))
 
     async def check_store(self) -> None:
         """Raise StoreError if the store does not answer in time; a store that hangs holds one thread and no more."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from interleaf.experiment import Experiment
 from interleaf.store.encoding import Encoded
+from interleaf.store.time_check import StoreTime
 from interleaf.tally import Tally
 
 DRAFT, RUNNING, STOPPED, DECIDED = "draft", "running", "stopped", "decided"
@@ -167,8 +168,11 @@ class Store(Protocol):
     def use_unit_secret(self, secret: bytes | None, now: int) -> None:
         """Hash units with this secret, or with none; DataError if units in the store are under another one."""
 
-    def clock_problem(self, now: int) -> str | None:
-        """Why rows should not be deleted by age with this clock, which seems to have jumped; None if all is well."""
+    def read_time(self, now: int, monotonic: int) -> StoreTime:
+        """The time to fold and to delete by, which a clock that jumps ahead does not change at once.
+
+        `now` is what the clock says, `monotonic` microseconds of one that nobody can set.
+        """
 
     def token_secrets(self, now: int) -> list[bytes]:
         """The secret that signs tokens of impressions, and after it the older ones that are still accepted."""
@@ -227,7 +231,7 @@ class Store(Protocol):
 
     # Sums and rows.
 
-    def fold(self, now: int, most: int = 1000) -> int:
+    def fold(self, now: int | StoreTime, most: int = 1000) -> int:
         """Fold impressions that closed until now, at most so many of each version; how many that were.
 
         Who writes may wait for the transaction: it is short if it folds few.

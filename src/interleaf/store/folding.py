@@ -15,14 +15,31 @@ from interleaf.errors import MethodError, SchemeError
 from interleaf.experiment import Experiment
 from interleaf.store.batches import COLUMNS, EVENT_COLUMNS, Kept, batch_of
 from interleaf.store.database import Database, Row, Transaction
+from interleaf.store.experiments import parsed
 from interleaf.store.sums import Sums
 from interleaf.store.tasks import task_of
+from interleaf.store.time_check import StoreTime
 from interleaf.tally import Tally
 
 MOST_HELD = 32  # metrics of versions whose sums are held in memory, for the next report
 SMALL = 1 / 8  # of all impressions: a part below that is quickly added
 _OF_METRIC = "WHERE experiment = ? AND version = ? AND metric = ?"
+# Versions with impressions that closed: from one experiment with open impressions to the next, and not through all.
+_CLOSED = (
+    "WITH RECURSIVE names(name) AS (SELECT min(experiment) FROM impressions WHERE folded = 0 UNION ALL "
+    "SELECT (SELECT min(i.experiment) FROM impressions i WHERE i.folded = 0 AND i.experiment > names.name) FROM names "
+    "WHERE names.name IS NOT NULL) "
+    "SELECT v.experiment, v.version, v.settings FROM names JOIN versions v ON v.experiment = names.name "
+    "WHERE EXISTS (SELECT 1 FROM impressions i WHERE i.experiment = v.experiment AND i.version = v.version "
+    "AND i.folded = 0 AND i.closes <= ?)"
+)
 Place = tuple[str, int, str]
+
+
+def closed_versions(transaction: Transaction, time: StoreTime) -> list[tuple[Experiment, int, int]]:
+    """Versions with impressions to be folded, each with the time until which they closed."""
+    found = [(parsed(settings), version) for _, version, settings in transaction.rows(_CLOSED, time.now)]
+    return [(settings, version, time.fold_time(settings.window)) for settings, version in found]
 
 
 class Folding:

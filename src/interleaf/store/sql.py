@@ -16,25 +16,17 @@ from interleaf.store import access, deleted_experiments, deleting, sessions, tim
 from interleaf.store.batches import EVENT_COLUMNS
 from interleaf.store.contract import DRAFT, EVERYTHING, AccessKey, Counts, Event, Impression, Search, Stored
 from interleaf.store.database import Database, Transaction, is_kept
-from interleaf.store.experiments import Experiments, parsed
+from interleaf.store.experiments import Experiments
 from interleaf.store.exporting import export
-from interleaf.store.folding import Folding
+from interleaf.store.folding import Folding, closed_versions
 from interleaf.store.matching import Matching
 from interleaf.store.tables import IMPRESSIONS, upgrade
+from interleaf.store.time_check import StoreTime, TimeCheck
 from interleaf.store.writing import ROW, Writing, check_event, row_of, rows_of
 from interleaf.tally import Tally
 
 PAGE = 5000  # rows exported at a time
 MAX_VERSIONS = 10_000  # of experiments that are remembered to look for events of units, or not
-# Versions with impressions that closed: from one experiment with open impressions to the next, and not through all.
-_CLOSED = (
-    "WITH RECURSIVE names(name) AS (SELECT min(experiment) FROM impressions WHERE folded = 0 UNION ALL "
-    "SELECT (SELECT min(i.experiment) FROM impressions i WHERE i.folded = 0 AND i.experiment > names.name) FROM names "
-    "WHERE names.name IS NOT NULL) "
-    "SELECT v.experiment, v.version, v.settings FROM names JOIN versions v ON v.experiment = names.name "
-    "WHERE EXISTS (SELECT 1 FROM impressions i WHERE i.experiment = v.experiment AND i.version = v.version "
-    "AND i.folded = 0 AND i.closes <= ?)"
-)
 
 
 class SqlStore:
@@ -45,6 +37,7 @@ class SqlStore:
         self._database = database
         self._among = database.words["among"]
         self._folding = Folding(database)
+        self._time_check = TimeCheck()
         self._sought: dict[tuple[str, int], int] = {}
         self._unit_secret: int | None = None  # its number, once the service has said which it uses
         self._is_rotated = self._is_unscrubbed = False
@@ -89,9 +82,14 @@ class SqlStore:
         with self._database.reading() as transaction:
             unit_secrets.check_known_secret(transaction, secret)
 
-    def clock_problem(self, now: int) -> str | None:
+    def read_time(self, now: int, monotonic: int) -> StoreTime:
         with self._database.writing() as transaction:
-            return time_check.clock_problem(transaction, now)
+            return self._time_check.read(transaction, now, monotonic)
+
+    def trust_clock(self, now: int) -> str | None:
+        """Take the clock as right; what the store said against it, if anything."""
+        with self._database.writing() as transaction:
+            return time_check.trust_clock(transaction, now)
 
     def token_secrets(self, now: int) -> list[bytes]:
         with self._database.reading() as transaction:
@@ -202,23 +200,25 @@ class SqlStore:
 
     # Sums and rows.
 
-    def fold(self, now: int, most: int = 1000) -> int:
+    def fold(self, now: int | StoreTime, most: int = 1000) -> int:
+        time = now if isinstance(now, StoreTime) else StoreTime(now, now, 0, None)
+        now = time.now
         if deleted_experiments.finish(self._database, now) or self._is_unscrubbed:
             self._is_unscrubbed = not self._database.scrub()
         with self._database.reading() as transaction:
             self._is_rotated = self._is_secret_rotated(transaction)
-            closed = transaction.rows(_CLOSED, now)
+            closed = closed_versions(transaction, time)
             writing = Writing(self._database, transaction)
             waiting = writing.waiting(now)
-            for name, version, _ in closed:
-                waiting += writing.waiting_for_closed(name, version, now, most)
+            for one, version, end in closed:
+                waiting += writing.waiting_for_closed(one.name, version, end, most)
         if waiting:
             with self._database.writing() as transaction:
                 Writing(self._database, transaction).match(waiting)
         folded, problems = 0, []
-        for _, version, settings in closed:
+        for one, version, end in closed:
             try:
-                folded += self._folding.fold(parsed(settings), version, now, most)
+                folded += self._folding.fold(one, version, end, most)
             except InterleafError as problem:  # one that cannot be folded does not hold up the others
                 problems.append(problem)
         if problems:

@@ -171,6 +171,10 @@ STEPS = (
     CREATE INDEX apart_of_unit ON apart (unit, time);
     CREATE INDEX apart_received ON apart (received)
     """,
+    """
+    ALTER TABLE clock ADD COLUMN since bigint;
+    UPDATE clock SET since = time WHERE doubted IS NOT NULL
+    """,
 )
 
 

@@ -1,39 +1,127 @@
-"""Whether the clock can be trusted: rows are deleted by age, and a clock that jumps ahead would delete them all.
+"""The time that a store trusts: rows are deleted by age, and a clock that jumps ahead would make all of them old.
 
-The store has the time at which it was last served. A clock far ahead of that jumped, or the service was off. Nobody can
-tell the two apart, so nothing is deleted by age for some days, in which a wrong clock can be set right.
+The store keeps a time of its own, which follows the clock of the machine. It runs at most twice as fast as the
+monotonic clock, which nobody can set. If the clock is more than `MAX_JUMP` ahead of it, the clock jumped, or the
+service was off: nobody can tell the two apart. Then the clock is in doubt. The store's time goes on by the monotonic
+clock, until the service has run for `DELAY`, or the clock is set right, or the operator confirms it.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from interleaf.store.database import Transaction
 
-DAY = 86_400 * 1_000_000  # microseconds
-MAX_JUMP = DAY
-DELAY = 7 * DAY
+HOUR = 3600 * 1_000_000  # microseconds
+DAY = 24 * HOUR
+MAX_JUMP = HOUR
+DELAY = 7 * DAY  # of service, by the monotonic clock
+MAX_PAUSE = 3 * DAY  # a service that is off so long while the clock is in doubt does not start the delay again
+CONFIRM = "interleaf store trust-clock"
 _STEP = 60 * 1_000_000  # the time is written once a minute at most
 
 
-def clock_problem(transaction: Transaction, now: int) -> str | None:
-    """Why rows should not be deleted by this clock yet, or None; what the clock says is noted."""
-    rows = transaction.rows("SELECT time, doubted FROM clock")
+class StoreTime(NamedTuple):
+    """What time it is, in microseconds since 1970.
+
+    `now` is what the clock says, `trusted` the time of the store. `steady` is how long this process has seen no jump,
+    and `problem` what the operator should know.
+    """
+
+    now: int
+    trusted: int
+    steady: int
+    problem: str | None
+
+    def fold_time(self, window: int) -> int:
+        """Impressions that close before this time had a whole window, by one clock or the other.
+
+        What was shown before a jump closes by the store's time; a window after the jump, nothing of it is open.
+        """
+        return self.now if self.problem is not None and self.steady >= window else self.trusted
+
+
+class _Kept(NamedTuple):
+    """The row of the store: its time, and where the clock is in doubt, when that began by the clock and by the store's
+    time.
+    """
+
+    time: int
+    doubted: int | None
+    since: int | None
+
+
+class _Look(NamedTuple):
+    """What a process remembers of its last look at the clock, and since when there was no jump; monotonic times."""
+
+    kept: _Kept
+    at: int
+    steady_since: int
+
+
+class TimeCheck:
+    """The looks of one process at the clock."""
+
+    def __init__(self) -> None:
+        self._last: _Look | None = None
+
+    def read(self, transaction: Transaction, now: int, monotonic: int) -> StoreTime:
+        """The time of the store; `monotonic` are microseconds of a clock that nobody can set."""
+        transaction.alone()
+        kept, last = _kept(transaction, now), self._last
+        elapsed = 0 if last is None else max(0, monotonic - last.at)
+        known = kept.time if last is None else max(kept.time, last.kept.time + elapsed)
+        new = _next(kept, now, known, elapsed, is_first=last is None)
+        if new[1:] != kept[1:] or abs(new.time - kept.time) >= _STEP:
+            transaction.change("UPDATE clock SET time = ?, doubted = ?, since = ?", *new)
+        is_steady = last is not None and (last.kept.doubted == new.doubted or new.doubted is None)
+        steady_since = last.steady_since if last is not None and is_steady else monotonic
+        self._last = _Look(new, monotonic, steady_since)
+        return StoreTime(now, new.time, monotonic - steady_since, _problem(new))
+
+
+def trust_clock(transaction: Transaction, now: int) -> str | None:
+    """Take the clock as right; what the store said against it, if anything."""
+    transaction.alone()
+    kept = _kept(transaction, now)
+    transaction.change("UPDATE clock SET time = ?, doubted = NULL, since = NULL", now)
+    return _problem(kept)
+
+
+def _kept(transaction: Transaction, now: int) -> _Kept:
+    rows = transaction.rows("SELECT time, doubted, since FROM clock")
     if not rows:
         newest = transaction.rows("SELECT time FROM impressions ORDER BY number DESC LIMIT 1")
-        rows = [(newest[0][0] if newest else now, None)]
+        rows = [(newest[0][0] if newest else now, None, None)]
         transaction.change("INSERT INTO clock (one, time) VALUES (1, ?)", rows[0][0])
-    ((served, doubted),) = rows
-    if now <= served + MAX_JUMP or (doubted is not None and now >= doubted + DELAY):
-        if doubted is not None or abs(now - served) >= _STEP:
-            transaction.change("UPDATE clock SET time = ?, doubted = NULL", now)
+    return _Kept(*rows[0])
+
+
+def _next(kept: _Kept, now: int, known: int, elapsed: int, is_first: bool) -> _Kept:
+    """What the store keeps after a look: `known` is the time by the monotonic clock, `elapsed` since the last look."""
+    ahead = now - known
+    if ahead <= MAX_JUMP:
+        return _Kept(min(now, known + elapsed), None, None)
+    if kept.doubted is None or kept.since is None:
+        return _Kept(known, now, known)
+    jump = ahead - (kept.doubted - kept.since)  # what the clock has gained since the doubt began
+    if abs(jump) > MAX_JUMP:
+        was_off = is_first and 0 < jump <= MAX_PAUSE
+        return _Kept(known, kept.doubted + jump, kept.since) if was_off else _Kept(known, now, known)
+    if known - kept.since >= DELAY:
+        return _Kept(now, None, None)
+    return _Kept(known, kept.doubted, kept.since)
+
+
+def _problem(kept: _Kept) -> str | None:
+    if kept.doubted is None or kept.since is None:
         return None
-    if doubted is None or now < doubted:
-        doubted = now
-        transaction.change("UPDATE clock SET doubted = ?", now)
     return (
-        f"the clock jumped from {_written(served)} to {_written(doubted)}, or the service was off meanwhile: "
-        f"no rows are deleted by age before {_written(doubted + DELAY)}; if the clock is wrong, set it right by then"
+        f"the clock jumped from {_written(kept.since)} to {_written(kept.doubted)}, or the service was off meanwhile: "
+        f"until the service has run for {DELAY // DAY} days ({_written(kept.doubted + DELAY)} at the earliest), "
+        "rows are deleted as if it had not jumped; "
+        f"if the clock is wrong, set it by then, and if it is right, run {CONFIRM}"
     )
 
 
