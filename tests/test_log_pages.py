@@ -24,12 +24,12 @@ def page_of(row: Row, number: int, size: int, page: int, events: list[Row], **mo
 
 
 def in_pages(number: int) -> tuple[Row, list[Row]]:
-    """An impression as one row, and as three."""
+    """An impression as one row, and as three; two of them have a copy of the same event, as the one has."""
     row = made_row(number, [2])
     later = [made_event(rank, row["time"], 60, event=f"e-{rank}", dwell=float(rank)) for rank in (5, 6)]
     second, third = page_of(row, number, 5, 2, later[:1]), page_of(row, number, 6, 3, later)
     longest = {name: third[name] for name in ("documents", "ranks", "teams", "log_probability", "page")}
-    return row | longest | {"events": row["events"] + later}, [row, second, third]
+    return row | longest | {"events": row["events"] + later + later[:1]}, [row, second, third]
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -55,6 +55,23 @@ def test_rows_of_pages_are_one_impression_in_any_order_and_format(
         for name in ("time", "unit", "documents", "teams", "page", "rankings"):
             assert row[name] == whole[name], name
         assert [event["rank"] for event in row["events"]] == [2, 5, 6]
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
+def test_copies_of_an_event_are_counted_once_each_on_pages_and_lines(tmp_path: Path, order: list[int]) -> None:
+    whole, rows = in_pages(1)
+    log.write_batches(tmp_path / "log.jsonl", table_of([rows[place] for place in order]).to_batches())
+    line = whole["events"][-1] | {"impression": whole["impression"], "time": whole["events"][-1]["time"].isoformat()}
+    lines = [line | {"event": name, "dwell": dwell} for name, dwell in (("e-5", 9.0), ("e-9", None), ("e-9", 3.0))]
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.writelines(json.dumps(one) + "\n" for one in lines)
+    tally = tally_log(tmp_path / "log.jsonl")
+    assert tally.events == {"counted": 4, "repeated": 3}  # e-5 on two pages and a line, and a line twice
+    ((row,),) = [batch.to_pylist() for batch in log.read(tmp_path / "log.jsonl")]
+    assert {event["event"]: event["dwell"] for event in row["events"] if event["event"]} == {
+        **{event["event"]: event["dwell"] for event in whole["events"] if event.get("event")},
+        **{"e-5": 9.0, "e-9": 3.0},
+    }
 
 
 def test_a_log_writer_continues_an_impression(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from interleaf.log.lines import (
     with_names_apart,
 )
 from interleaf.log.projection import Projection, is_wanted
-from interleaf.log.repeated_events import merge_events
+from interleaf.log.repeated_events import event_order, merge_events
 from interleaf.log.text import lines_of
 from interleaf.log.values import ASSUMED_UTC
 
@@ -70,7 +70,6 @@ class JoinedLines:
         self._files, self._counts, self._kept = files, counts, kept
         self._impressions = 0
         self.continued: set[str] = set()  # impressions with a further page
-        self._counted: set[str] = set()  # of these, the ones whose events were counted
 
     def collect(self) -> None:
         """Read all files for events that are lines of their own, and for impressions that go on over pages."""
@@ -154,16 +153,21 @@ class JoinedLines:
         return columns
 
     def _merged(self, impression: str, inside: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """All events of an impression, copies of one event merged; by time where some are lines of their own."""
+        """All events of an impression, copies of one event merged; by time where some are lines of their own.
+
+        Those of an impression that goes on over pages are merged when all its rows are there.
+        """
         lines = self._kept.of(impression)
-        if not lines and len(inside) < 2:
+        if impression in self.continued or (not lines and len(inside) < 2):
             return inside
         events = merge_events(inside + lines)
-        repeated = len(inside) + len(lines) - len(events)
-        if repeated and impression not in self._counted:
+        if repeated := len(inside) + len(lines) - len(events):
             self._counts.events["repeated"] += repeated
-            self._counted |= {impression} & self.continued
-        return sorted(events, key=_place) if lines else events
+        return sorted(events, key=event_order) if lines else events
+
+    def lines_of(self, impression: str) -> list[dict[str, Any]]:
+        """The events of an impression over pages that are lines of their own."""
+        return self._kept.of(impression) if impression in self.continued else []
 
     def finish(self) -> None:
         """Count the events without an impression; a log without a single good line is none."""
@@ -209,10 +213,6 @@ def joined(files: Sequence[File], counts: Counts) -> Iterator[JoinedLines]:
         raise DataError(
             f"event lines cannot be kept aside ({problem}); set the variable TMPDIR to a folder with room"
         ) from None
-
-
-def _place(event: dict[str, Any]) -> tuple[Any, ...]:
-    return event["time"], event["rank"], event["kind"], event.get("event") or ""
 
 
 def _batch(wanted: list[schema.Column], columns: dict[str, list[Any]]) -> pa.RecordBatch:

@@ -8,13 +8,13 @@ row whose list does not go on from the page before, or of another version, metho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaf.log.repeated_events import merge_events
+from interleaf.log.repeated_events import event_order, merge_events
 
 Row = dict[str, Any]
 
@@ -55,10 +55,13 @@ def ids_among(batch: pa.RecordBatch, ids: pa.Array) -> pa.Array:
 
 
 class Pages:
-    """Rows of continued impressions, held in memory until all are there; other rows pass."""
+    """Rows of continued impressions, held in memory until all are there; other rows pass.
 
-    def __init__(self, continued: pa.Array) -> None:
-        self.continued = continued
+    `lines_of` gives the events of an impression that are lines of their own.
+    """
+
+    def __init__(self, continued: pa.Array, lines_of: Callable[[str], list[Row]] | None = None) -> None:
+        self.continued, self._lines_of = continued, lines_of
         self._held: list[pa.RecordBatch] = []
         self.dropped: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
@@ -82,26 +85,30 @@ class Pages:
                 groups.setdefault((row["experiment"], row["impression"]), []).append(row)
         rows = []
         for group in groups.values():
-            joined = join_pages(group)
+            joined = join_pages(group, self._lines_of(group[0]["impression"]) if self._lines_of else ())
             rows += [joined.row, *joined.repeated]
             self.dropped[CONTRADICTION] += joined.contradictions
             self.events["unmatched"] += joined.lost_events
+            self.events["repeated"] += joined.repeated_events
         if rows:
             schemas = [_plain_schema(batch.schema) for batch in self._held]
             yield _batch_of(rows, pa.unify_schemas(schemas, promote_options="permissive"))
 
 
 class Joined(NamedTuple):
-    """The one row of an impression; rows that came twice; how many rows contradict, and how many events they take."""
+    """The one row of an impression; rows that came twice; how many rows contradict, how many events they take, and how
+    many copies of events were merged.
+    """
 
     row: Row
     repeated: list[Row]
     contradictions: int
     lost_events: int
+    repeated_events: int
 
 
-def join_pages(rows: Iterable[Row]) -> Joined:
-    """All pages of an impression as one row; the order of the rows does not matter.
+def join_pages(rows: Iterable[Row], lines: Sequence[Row] = ()) -> Joined:
+    """All pages of an impression as one row, with events that are lines of their own; in whatever order rows come.
 
     >>> one = {"page": None, "unit": "u", "time": 1, "documents": ["a"], "events": [], **dict.fromkeys(_DESIGN, 1)}
     >>> join_pages([one | {"page": 2, "unit": None, "documents": ["a", "b"]}, one]).row["documents"]
@@ -120,10 +127,13 @@ def join_pages(rows: Iterable[Row]) -> Joined:
     names = dict.fromkeys(name for row in parts for name in row)
     known = {name: next((row[name] for row in parts if row.get(name) is not None), None) for name in names}
     joined = known | {name: longest.get(name) for name in _OF_LONGEST if name in known}
-    events = merge_events(_different(row["events"] for row in parts))
+    events = merge_events([*_different(row["events"] for row in parts), *lines])
+    copies = sum(len(row["events"] or ()) for row in parts) + len(lines) - len(events)
+    if lines:
+        events.sort(key=event_order)
     size = len(longest["documents"] or ())
     shown = [event for event in events if event["rank"] <= size] if contradictions else events
-    return Joined(joined | {"events": shown}, repeated, contradictions, len(events) - len(shown))
+    return Joined(joined | {"events": shown}, repeated, contradictions, len(events) - len(shown), copies)
 
 
 _DESIGN = ("version", "method", "rankers")

@@ -121,7 +121,8 @@ def _of_files(files: Sequence[File], asked: Projection, batch_size: int, progres
     def batches(counts: Counts) -> Iterator[pa.RecordBatch]:
         with joined([file for file in files if not file.is_parquet], counts) as lines:
             continued = parquet.find_pages(looked, batch_size)
-            pages = Pages(pa.concat_arrays([continued, pa.array(sorted(lines.continued), pa.string())]))
+            ids = pa.concat_arrays([continued, pa.array(sorted(lines.continued), pa.string())])
+            pages = Pages(ids, lines.lines_of)
 
             def read_with(wanted: Projection) -> Iterator[pa.RecordBatch]:
                 for file in files:

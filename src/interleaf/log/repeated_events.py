@@ -65,3 +65,8 @@ def merge_events(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         known = {name: float(one) for name, one in zip(("dwell", "value"), numbers_of, strict=True) if one == one}
         found[place] = None if is_repeated else events[place] | known
     return [event for event in found.values() if event is not None]
+
+
+def event_order(event: dict[str, Any]) -> tuple[Any, ...]:
+    """What events of an impression are sorted by."""
+    return event["time"], event["rank"], event["kind"], event.get("event") or ""
