@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from interleaf.errors import InterleafError
+from interleaf.serve import remembered
 from interleaf.serve.routes import CALLS, EITHER, PUBLIC
 from interleaf.serve.run import Place, is_loopback, serve
 from interleaf.serve.settings import Settings
@@ -161,6 +162,26 @@ def test_without_keys_only_this_machine_is_answered(tmp_path: Path, host: str) -
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "wrong_host")
         for fine in ("127.0.0.1:8080", "localhost", "[::1]:9"):
             assert service.ask("GET", "/v1/experiments", headers={"Host": fine}).status_code == 200
+
+
+@pytest.mark.parametrize("has_keys", [True, False])
+def test_metrics_behind_a_proxy_are_answered_while_the_store_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_keys: bool
+) -> None:
+    for name in ("SECONDS", "EARLY"):
+        monkeypatch.setattr(remembered, name, 0.0)  # what the store said is old at once
+    with live(tmp_path) as service:
+        if has_keys:
+            service.make_keys()
+        proxied = {"headers": {"Host": "search.example"}, "key": service.keys.get("read")}
+        local = {"headers": {"Host": "127.0.0.1"}, "key": service.keys.get("read")}
+        before = [service.ask("GET", "/metrics", **asked).status_code for asked in (proxied, local)]
+        (tmp_path / "store.sqlite").unlink()
+        assert service.ask("GET", "/readyz", **local).status_code == 503
+        after = [service.ask("GET", "/metrics", **asked).status_code for asked in (proxied, local)]
+        assert before == after == [200 if has_keys else 403, 200]
+        assert service.ask("GET", "/livez", **proxied).status_code == after[0]
+        assert service.ask("GET", "/v1/experiments", **local).status_code == 503
 
 
 def test_an_address_that_others_reach_needs_keys(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ class Access:
         self._notes: set[asyncio.Task[None]] = set()  # a task that nobody holds may be collected before it is done
         self._known: Remembered[str, AccessKey | None] = Remembered(store.key_of, watch)
         self._open: Remembered[None, bool] = Remembered(lambda _: not store.keys(), watch)
+        self._has_keys = False  # as far as is known
         self._buckets: dict[str, tuple[float, float]] = {}
 
     async def key(self, secret: str | None, wanted: str, during_outage: bool = False) -> AccessKey:
@@ -50,7 +51,7 @@ class Access:
         `during_outage`: if the store is away, what it said last about a key holds for an hour.
         """
         if secret is None:
-            if await (self._open.get_or_last(None) if during_outage else self.is_open()):
+            if await self.is_open(during_outage):
                 return OPEN
             raise RefusedError(401, "no_key", "give a key, as the header Authorization: Bearer KEY")
         found = await (self._known.get_or_last if during_outage else self._known.get)(secret[:200])
@@ -65,9 +66,14 @@ class Access:
         self._note_use(found.id)
         return found
 
-    async def is_open(self) -> bool:
-        """Whether there have never been keys; once there were, revoking the last one closes the door to all."""
-        return await self._open.get(None)
+    async def is_open(self, during_outage: bool = False) -> bool:
+        """Whether there have never been keys; once there were, revoking the last one closes the door to all.
+
+        So the store is not asked again once it had keys. `during_outage`: if the store is away, its last answer holds.
+        """
+        if not self._has_keys:
+            self._has_keys = not await (self._open.get_or_last if during_outage else self._open.get)(None)
+        return not self._has_keys
 
     async def known(self, secret: str) -> AccessKey | None:
         """The key with this secret, if it is valid."""

@@ -110,7 +110,7 @@ class Gate:
 
     async def _check_host(self, head: Head) -> None:
         """Without keys, whoever reaches the service may do everything: then it must be someone on this machine."""
-        if not self._service.is_loopback(head.get(b"host")) and await self._service.access.is_open():
+        if not self._service.is_loopback(head.get(b"host")) and await self._service.access.is_open(True):
             problem = "without keys this service answers to 127.0.0.1 and localhost only; make keys first"
             raise RefusedError(403, "wrong_host", problem)
 

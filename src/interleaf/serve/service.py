@@ -135,6 +135,7 @@ class Service:
         """Compile what running experiments need before the first request, and begin to fold and to measure."""
         for warning in await asyncio.to_thread(self.store.warnings):
             log.warning(warning)
+        await self.access.is_open()  # to be known during an outage
         for stored in await asyncio.to_thread(self.store.experiments, Search(state=RUNNING)):
             await asyncio.to_thread(warmed, stored.settings)
         self._tasks = [asyncio.create_task(work) for work in (self._fold(), self._measure())]
