@@ -173,8 +173,8 @@ def test_metrics_behind_a_proxy_are_answered_while_the_store_is_away(
     with live(tmp_path) as service:
         if has_keys:
             service.make_keys()
-        proxied = {"headers": {"Host": "search.example"}, "key": service.keys.get("read")}
-        local = {"headers": {"Host": "127.0.0.1"}, "key": service.keys.get("read")}
+        proxied: dict[str, Any] = {"headers": {"Host": "search.example"}, "key": service.keys.get("read")}
+        local: dict[str, Any] = {"headers": {"Host": "127.0.0.1"}, "key": service.keys.get("read")}
         before = [service.ask("GET", "/metrics", **asked).status_code for asked in (proxied, local)]
         (tmp_path / "store.sqlite").unlink()
         assert service.ask("GET", "/readyz", **local).status_code == 503
