@@ -14,6 +14,7 @@ import pytest
 
 from interleaf.client import AsyncClient, Client
 from interleaf.client.connections import AwayError, Connections
+from interleaf.client.courier import MOST_EVENTS
 from interleaf.errors import ClientError
 from tests.stand_in import KEY, StandIn, until
 from tests.test_client_outage import RANKINGS, knowing, sent_here
@@ -113,6 +114,19 @@ def test_several_addresses_share_the_time_and_each_is_tried(service: StandIn, mo
         connections.close()
         for one in waiting:
             one.close()
+
+
+def test_many_events_share_one_deadline_and_the_rest_is_spooled(service: StandIn) -> None:
+    """Answers of 0.4 s, and a second for all: whatever the machine, at most three of five requests are sent."""
+    with knowing(service, timeout=1.0, slow=None) as client:
+        service.trouble = 0.4
+        sent, count = sent_here(client), 5 * MOST_EVENTS
+        taken = client.events([{"impression": "before", "rank": 1, "event": f"e-{n}"} for n in range(count)])
+        assert len(sent) <= 3
+        assert taken.spooled >= 2 * MOST_EVENTS
+        assert taken.accepted + taken.spooled == count
+        service.trouble = None
+        until(lambda: len(service.events) == count)
 
 
 def test_the_client_for_event_loops_counts_the_time_in_its_queue(service: StandIn) -> None:

@@ -14,10 +14,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from interleaf.client import Client
+from interleaf.client import Client, courier
 from interleaf.client.spool import FolderSpool, MemorySpool
 from interleaf.errors import DataError
 from tests.stand_in import KEY, StandIn, until
@@ -139,6 +140,64 @@ def test_records_that_are_none_are_set_aside_and_block_no_other(service: StandIn
         (tmp_path / "0-loop.json").unlink()  # what cannot be read at all waits, and lets others pass
         until(lambda: client.status().waiting == 0)
         assert client.status().refused == 0
+
+
+def failing_on(service: StandIn, *impressions: str | None) -> None:
+    """Let the service answer 500 to each request that names one of these impressions."""
+    answer = service.answer
+
+    def fail(method: str, path: str, body: Any) -> tuple[int, Any]:
+        text = json.dumps(body)
+        if any(f'"{one}"' in text for one in impressions):
+            return 500, {"error": {"code": "failed", "message": "a bug"}}
+        return answer(method, path, body)
+
+    service.answer = fail  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_records_that_fail_every_time_are_set_aside_and_block_no_other(
+    service: StandIn, tmp_path: Path, folder: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with knowing(service, spool=tmp_path if folder else None) as client:
+        service.stop()
+        shown = [client.interleave("shoes", RANKINGS, unit=f"u{n}", query="q").impression for n in range(10)]
+        bad, good = shown[: courier.MAX_FAILURES + 1], shown[courier.MAX_FAILURES + 1 :]
+        for impression in (bad[0], *good):
+            assert client.click(impression, 1).spooled == 1
+        failing_on(service, *bad)
+        service.start()
+        until(lambda: set(good) <= set(service.impressions))
+        until(lambda: client.interleave("shoes", RANKINGS, impression="before").stored and client.status().waiting == 0)
+        status = client.status()
+        assert (status.quarantined, status.refused, status.dropped) == (len(bad) + 1, 0, 0)
+        assert set(service.impressions) == {"before", *good}
+        assert {event["impression"] for event in service.events.values()} == set(good)
+        assert len(list(tmp_path.glob("*.bad"))) == (len(bad) + 1 if folder else 0)
+        assert "the service answered 500 to the spooled record" in caplog.text
+
+
+def test_a_single_record_that_fails_is_set_aside_while_pages_are_answered(service: StandIn) -> None:
+    with knowing(service) as client:
+        service.stop()
+        failing_on(service, client.interleave("shoes", RANKINGS, unit="u", query="q").impression)
+        service.start()
+        until(lambda: client.interleave("shoes", RANKINGS, unit="u", query="q").stored and client.status().waiting == 0)
+        assert client.status().quarantined == 1
+
+
+def test_a_service_that_fails_on_all_records_loses_none(service: StandIn) -> None:
+    with knowing(service) as client:
+        service.stop()
+        shown = [client.interleave("shoes", RANKINGS, unit=f"u{n}", query="q").impression for n in range(5)]
+        service.trouble, service.troubled = (500, {}), lambda method, path: method == "POST"
+        heard = len(service.heard)
+        service.start()
+        until(lambda: len(service.heard) > heard + 2 * courier.MAX_TRIES * (courier.MAX_FAILURES + 1))
+        assert client.status().quarantined == 0
+        service.trouble = None
+        until(lambda: client.status().waiting == 0)
+        assert {*shown} < set(service.impressions)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are those of POSIX")

@@ -56,7 +56,8 @@ class Status:
     Dropped is what found the spool full; refused is what the service would not take when it was sent later, and lists
     of known experiments that the key is not for. Cleaned
     are values of visitors that could not be used as they came: a query that is too long, a page number below 1.
-    Quarantined are files of the spool folder that are no records: they were renamed to `.bad`.
+    Quarantined are files of the spool folder that are no records, and records that the service answered with 500
+    again and again while it took others: they were renamed to `.bad`.
     """
 
     away: bool

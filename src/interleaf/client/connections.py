@@ -22,11 +22,14 @@ _AWAY = (408, 425, 429)
 
 
 class AwayError(Exception):
-    """The service did not answer, or asks to come again later: after so many seconds, if it says."""
+    """The service did not answer, or asks to come again later: after so many seconds, if it says.
 
-    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+    `status` is the status of its answer, if there was one.
+    """
+
+    def __init__(self, reason: str, retry_after: float | None = None, status: int | None = None) -> None:
         super().__init__(reason)
-        self.retry_after = retry_after
+        self.retry_after, self.status = retry_after, status
 
 
 class Reply(NamedTuple):
@@ -131,7 +134,7 @@ class Connections:
         if reply.status >= 500 or reply.status in _AWAY:
             wait = reply.headers.get("Retry-After", "")
             seconds = min(float(wait), MOST_WAIT) if wait.isdecimal() else None
-            raise AwayError(f"the service answered {reply.status}", seconds)
+            raise AwayError(f"the service answered {reply.status}", seconds, reply.status)
         return Reply(reply.status, json.loads(text))
 
     def _keep(self, connection: TimedConnection) -> None:

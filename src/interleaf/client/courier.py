@@ -22,6 +22,9 @@ DESCRIBED = ("settings", "version", "state")
 LISTED = ("impression", "documents", "arm", "token", "version")
 TAKEN = ("accepted", "repeated", "unmatched")
 MOST_EVENTS = 500  # of one request
+FAILED = 500  # the status of an answer
+MAX_TRIES = 5  # of a record that is answered with 500, while the service takes other requests
+MAX_FAILURES = 3  # records in a row that are answered with 500, until delivery pauses
 _CHUNK = 200  # records between two looks at what they are
 log = logging.getLogger("interleaf.client")
 
@@ -46,11 +49,14 @@ class Courier:
         self._refreshed = -refresh
         self.refused, self.quarantined = 0, 0
         self._out_of_scope: set[str] = set()
+        self._successes = 0  # lists and events that the service took
+        self._tries: dict[str, tuple[int, int]] = {}  # of records answered with 500, and the successes at the last one
         self.forget()
 
     def forget(self) -> None:
         """After a fork: threads stay with the parent."""
         self.away, self._is_slow, self._must_rest = False, False, False
+        self._failures = self._failures_in_a_row = 0  # of this round of delivery
         self._breaker.forget()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -69,6 +75,7 @@ class Courier:
             self._breaker.forget()
             self._must_rest = True
             self.miss(AwayError("most of its latest answers were slow"))
+        self._successes += reply.is_success
         return reply
 
     def miss(self, problem: Exception) -> None:
@@ -133,13 +140,15 @@ class Courier:
         return max(0.0, due if self._spool.is_empty() else min(due, 1.0))
 
     def _round(self) -> None:
-        self._is_slow = False
+        self._is_slow, self._failures, self._failures_in_a_row = False, 0, 0
         if self.away or time.monotonic() >= self._refreshed + self._refresh:
             for name in self._known.names:
                 self.learn(name)
             self._refreshed = time.monotonic()
         self._deliver()
         self._meet()
+        if self._failures:
+            raise AwayError(f"the service answered {FAILED} to {self._failures} records")
         if self.away:
             raise AwayError("the service answers slowly")
 
@@ -152,6 +161,7 @@ class Courier:
     def _deliver(self) -> None:
         with self._spool.claimed() as is_ours:
             names = self._spool.names() if is_ours else []
+            names.sort(key=self._tries.__contains__)  # a record that failed before holds up no other
             for start in range(0, len(names), _CHUNK):
                 records = list(self._read(names[start : start + _CHUNK]))
                 for name, record in records:
@@ -174,7 +184,7 @@ class Courier:
 
     def _send_list(self, name: str, record: dict[str, Any]) -> None:
         path = f"/v1/experiments/{quote(record['experiment'], safe='')}/interleave"
-        self._settle([name], self._ask("POST", path, record["body"], LISTED))
+        self._settle([name], self._send(path, record["body"], LISTED))
 
     def _send_events(self, records: list[tuple[str, dict[str, Any]]]) -> None:
         while records:
@@ -183,14 +193,23 @@ class Courier:
                 name, record = records.pop(0)
                 names.append(name)
                 events += record["body"]["events"]
-            reply = self._ask("POST", EVENTS, {"events": events}, TAKEN)
+            reply = self._send(EVENTS, {"events": events}, TAKEN)
             if reply.is_success or len(names) == 1:
                 self._settle(names, reply)
             else:  # one that is refused must not take the others along
                 for name in names:
                     text = self._spool.read(name)
                     if text is not None:
-                        self._settle([name], self._ask("POST", EVENTS, json.loads(text)["body"], TAKEN))
+                        self._settle([name], self._send(EVENTS, json.loads(text)["body"], TAKEN))
+
+    def _send(self, path: str, body: Any, fields: Iterable[str]) -> Reply:
+        """Ask with spooled records; they may be the cause of an answer of 500, so it is no outage yet."""
+        try:
+            return self._ask("POST", path, body, fields)
+        except AwayError as problem:
+            if problem.status != FAILED:
+                raise
+            return Reply(FAILED, {})
 
     def _ask(self, method: str, path: str, body: Any, fields: Iterable[str]) -> Reply:
         began = time.monotonic()
@@ -203,10 +222,34 @@ class Courier:
     def _settle(self, names: list[str], reply: Reply) -> None:
         for name in names:
             if reply.is_success:
+                self._successes += 1
+                self._failures_in_a_row = 0
+                self._tries.pop(name, None)
                 self._spool.remove(name)
                 self._meet()
+            elif reply.status == FAILED:
+                self._fail(name)
             else:
                 self._refuse(name, reply)
+
+    def _fail(self, name: str) -> None:
+        """Count a try of a record that is answered with 500, if other requests were taken since the last try.
+
+        Pages ask the service again meanwhile: only their requests can show that the record is the cause.
+        """
+        tries, successes = self._tries.get(name, (0, -1))
+        self._tries[name] = tries, successes = tries + (self._successes > successes), self._successes
+        if tries >= MAX_TRIES:
+            log.error("the service answered %d to the spooled record %s %d times; it is set aside", FAILED, name, tries)
+            self.quarantined += 1
+            del self._tries[name]
+            self._spool.quarantine(name)
+            return
+        self._failures += 1
+        self._failures_in_a_row += 1
+        self._meet()
+        if self._failures_in_a_row >= MAX_FAILURES:
+            raise AwayError(f"the service answered {FAILED} to {MAX_FAILURES} records in a row")
 
     def _refuse(self, name: str, reply: Reply) -> None:
         self.refused += 1

@@ -126,7 +126,8 @@ class Client:
             visitors.note("page", f"is above {limits.MAX_PAGE}, and shows the control")
             return self._composed(experiment, request, body, is_running=False)
         try:
-            reply = self._post(f"/v1/experiments/{quote(experiment, safe='')}/interleave", body, LISTED)
+            path = f"/v1/experiments/{quote(experiment, safe='')}/interleave"
+            reply = self._post(path, body, LISTED, _since() + self._timeout)
         except AwayError:
             return self._composed(experiment, request, body)
         if reply.is_success:
@@ -145,9 +146,9 @@ class Client:
         many = events if isinstance(events, Iterable) and not isinstance(events, (str, bytes, Mapping)) else [events]
         logged = [one for one in many if not (isinstance(one, Mapping) and _is_unlogged(one))]
         usable = [event for event in map(self._visitors.event, logged) if event is not None]
-        taken = Taken(unusable=len(logged) - len(usable))
+        taken, deadline = Taken(unusable=len(logged) - len(usable)), _since() + self._timeout
         for start in range(0, len(usable), MOST_EVENTS):
-            taken += self._told(usable[start : start + MOST_EVENTS])
+            taken += self._told(usable[start : start + MOST_EVENTS], deadline)
         return taken
 
     def call(self, method: str, path: str, body: Any = None, *, timeout: float = 60.0) -> dict[str, Any]:
@@ -198,9 +199,8 @@ class Client:
         if self._is_closed:
             raise ClientError("this client is closed; make another")
 
-    def _post(self, path: str, body: dict[str, Any], fields: Iterable[str]) -> Reply:
-        since = _since()
-        return self._courier.post(path, _encoded(body), fields, since, since + self._timeout)
+    def _post(self, path: str, body: dict[str, Any], fields: Iterable[str], deadline: float) -> Reply:
+        return self._courier.post(path, _encoded(body), fields, _since(), deadline)
 
     def _answered(self, experiment: str, reply: Reply) -> Answer:
         data = reply.data
@@ -256,12 +256,12 @@ class Client:
         except AwayError:
             log.warning("the control of experiment %r is not known yet: the first ranking is shown", experiment)
 
-    def _told(self, events: list[dict[str, Any]]) -> Taken:
-        """Events go after what is spooled: there may be their impressions."""
+    def _told(self, events: list[dict[str, Any]], deadline: float) -> Taken:
+        """Send events; spool them if earlier records are spooled, perhaps with their impressions, or time is over."""
         try:
-            if not self._spool.is_empty():
-                raise AwayError("earlier records come first")
-            reply = self._post(EVENTS, {"events": events}, TAKEN)
+            if not self._spool.is_empty() or time.monotonic() >= deadline:
+                return self._spooled(events)
+            reply = self._post(EVENTS, {"events": events}, TAKEN, deadline)
         except AwayError:
             return self._spooled(events)
         if reply.is_success:
@@ -275,7 +275,7 @@ class Client:
         if reply.status != 422:
             raise error
         if len(events) > 1:  # one that is refused must not take the others along
-            return sum((self._told([event]) for event in events), Taken())
+            return sum((self._told([event], deadline) for event in events), Taken())
         self._visitors.note("an event", f"was refused: {error}")
         return Taken(unusable=1)
 
