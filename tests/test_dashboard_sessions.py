@@ -79,6 +79,13 @@ def test_admins_end_the_sessions_of_a_key_or_of_all(visitor: Visitor) -> None:
     assert [status_with(visitor.service, cookie) for cookie in (reader, admin)] == [401, 401]
 
 
+@pytest.mark.parametrize("wrong", [{"key": "nonsense"}, {"key": ""}, {"token": "nonsense"}])
+def test_a_form_with_a_wrong_key_or_token_ends_no_session(visitor: Visitor, wrong: dict[str, str]) -> None:
+    reader, admin = log_in(visitor, "read"), log_in(visitor, "admin")
+    assert visitor.send("/keys", "/keys/sign-out", **wrong).status_code == (403 if "token" in wrong else 404)
+    assert [status_with(visitor.service, cookie) for cookie in (reader, admin)] == [200, 200]
+
+
 def test_the_command_line_ends_sessions(visitor: Visitor, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reader, admin = log_in(visitor, "read"), log_in(visitor, "admin")
     key = visitor.service.store.key_of(visitor.service.keys["read"]).id

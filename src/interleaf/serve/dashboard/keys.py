@@ -147,8 +147,11 @@ async def revoke(visit: Visit) -> Response:
 
 
 async def sign_out(visit: Visit) -> Response:
-    """End the sessions of a key, or of all keys."""
-    wanted = visit.form.get("key") or None
+    """End the sessions of a key; of all keys, if the form names none."""
+    wanted = visit.form.get("key")
+    known = await asyncio.to_thread(visit.service.store.keys)
+    if wanted is not None and wanted not in (key.id for key in known):
+        raise RefusedError(404, "unknown", f"there is no key {wanted[:100]!r}")
     ended = await asyncio.to_thread(visit.service.store.end_sessions, wanted)
     log.info(
         "ended sessions", extra={"key": wanted or "all", "sessions": ended, "by": visit.who.id if visit.who else ""}
