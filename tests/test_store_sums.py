@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from interleaf.store.batches import CLICKED_ALL
 from interleaf.store.contract import Counts
 from interleaf.store.folding import Folding
 from interleaf.store.sql import SqlStore
-from interleaf.store.sums import UNSPLIT
+from interleaf.store.sums import UNSPLIT, Sums
 from interleaf.store.tasks import report_settings_of
 from tests.stores import (
     HOUR,
@@ -112,6 +113,23 @@ def test_folding_changes_nothing_and_ends(store: SqlStore) -> None:
     assert parts == [120, 60, 20]  # each larger than the next one: a fold rewrites the small ones
     assert store.counts("shop") == Counts(0, 200, {})
     assert report(store.tallies("shop")["click"], report_settings_of(settings)).to_dict() == wanted
+
+
+def test_a_report_reads_open_impressions_page_by_page(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their number, so many are in memory at a time; several close in the same microsecond."""
+    settings = running(store, by=["device"])
+    made = [impression(settings, number, number // 5) for number in range(40)]
+    store.write(made, [click(one) for one in made])
+    sizes, add = list[int](), folding._added
+
+    def count_and_add(sums: Sums, batch: pa.RecordBatch) -> Sums | None:
+        sizes.append(batch.num_rows)
+        return add(sums, batch)
+
+    monkeypatch.setattr(folding, "_added", count_and_add)
+    monkeypatch.setattr(folding, "PAGE", 7)
+    check_sums(store, "shop")
+    assert sizes == [7] * 5 + [5]
 
 
 def test_folds_hold_nothing_and_reports_hold_what_the_last_ones_were_made_of(

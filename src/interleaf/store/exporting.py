@@ -7,11 +7,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from interleaf.experiment import Experiment
-from interleaf.store.batches import COLUMNS, EVENT_COLUMNS, batch_of
+from interleaf.store.batches import COLUMNS
 from interleaf.store.database import Database
-from interleaf.store.folding import kept_of
-
-PAGE = 5000  # rows at a time
+from interleaf.store.folding import PAGE, batch_with_events
 
 
 def export(database: Database, settings: Experiment, version: int) -> Iterator[pa.RecordBatch]:
@@ -24,11 +22,8 @@ def export(database: Database, settings: Experiment, version: int) -> Iterator[p
                 "AND number > ? ORDER BY number LIMIT ?",
                 *(settings.name, version, last, PAGE),
             )
-            events = transaction.rows(
-                f"SELECT {EVENT_COLUMNS} FROM events WHERE impression {database.words['among']}",
-                database.among([row[0] for row in rows]),
-            )
-        if not rows:
-            return
-        yield batch_of(kept_of(rows, events), settings, version)
+            if not rows:
+                return
+            batch = batch_with_events(database, transaction, rows, settings, version)
+        yield batch
         last = rows[-1][-1]

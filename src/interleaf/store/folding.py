@@ -6,7 +6,7 @@ and the large one rarely. So a report holds the large ones added up, and adds th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from threading import Lock
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from interleaf.store.time_check import StoreTime
 from interleaf.tally import Tally
 
 MOST_HELD = 32  # metrics of versions whose sums are held in memory, for the next report
+PAGE = 5000  # impressions that are in memory at a time
 SMALL = 1 / 8  # of all impressions: a part below that is quickly added
 _OF_METRIC = "WHERE experiment = ? AND version = ? AND metric = ?"
 # Versions with impressions that closed: from one experiment with open impressions to the next, and not through all.
@@ -67,31 +68,25 @@ class Folding:
             )
             if not rows:
                 return 0
-            ids = self._database.among([row[0] for row in rows])
-            events = transaction.rows(
-                f"SELECT {EVENT_COLUMNS} FROM events WHERE impression {self._words['among']}", ids
-            )
-            batch = batch_of(kept_of(rows, events), settings, version)
+            batch = batch_with_events(self._database, transaction, rows, settings, version)
             for metric in settings.metrics:
                 sums = _added(Sums(task_of(settings, version, metric)), batch)
                 if sums is not None:
                     self._keep(transaction, settings, version, metric, sums)
+            ids = self._database.among([row[0] for row in rows])
             transaction.change(f"UPDATE impressions SET folded = 1 WHERE id {self._words['among']}", ids)
             return len(rows)
 
     def tallies(self, settings: Experiment, version: int) -> dict[str, Tally]:
         """All impressions of a version, by metric."""
         with self._database.reading() as transaction:
-            totals = {metric: self._folded(transaction, settings, version, metric) for metric in settings.metrics}
-            kept = self._open(transaction, settings.name, version)
-        batch = batch_of(kept, settings, version) if kept.ids else None
-        found = {}
-        for metric, total in totals.items():
-            whole = total if batch is None else _added(total, batch)
-            tally = None if whole is None else whole.close()
-            if tally is not None:
-                found[metric] = tally
-        return found
+            totals: dict[str, Sums | None] = {
+                metric: self._folded(transaction, settings, version, metric) for metric in settings.metrics
+            }
+            for batch in self._open(transaction, settings, version):
+                totals = {metric: total and _added(total, batch) for metric, total in totals.items()}
+        tallies = {metric: total.close() for metric, total in totals.items() if total is not None}
+        return {metric: tally for metric, tally in tallies.items() if tally is not None}
 
     def _keep(self, transaction: Transaction, settings: Experiment, version: int, metric: str, sums: Sums) -> None:
         """Add a part, together with those before it that are not larger."""
@@ -142,16 +137,16 @@ class Folding:
             total.merge(Sums.of_bytes(data, task_of(settings, version, metric)))
         return total
 
-    def _open(self, transaction: Transaction, name: str, version: int) -> Kept:
-        rows = transaction.rows(
-            f"SELECT {COLUMNS} FROM impressions WHERE experiment = ? AND version = ? AND folded = 0", name, version
-        )
-        events = transaction.rows(
-            f"SELECT {', '.join('e.' + column for column in EVENT_COLUMNS.split(', '))} FROM impressions i "
-            "JOIN events e ON e.impression = i.id WHERE i.experiment = ? AND i.version = ? AND i.folded = 0",
-            *(name, version),
-        )
-        return kept_of(rows, events)
+    def _open(self, transaction: Transaction, settings: Experiment, version: int) -> Iterator[pa.RecordBatch]:
+        """Impressions whose window is not over, page by page: under load there are millions."""
+        closes, number = -(2**63), -1
+        while rows := transaction.rows(
+            f"SELECT {COLUMNS}, closes, number FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
+            "AND (closes, number) > (?, ?) ORDER BY closes, number LIMIT ?",
+            *(settings.name, version, closes, number, PAGE),
+        ):
+            closes, number = rows[-1][-2:]
+            yield batch_with_events(self._database, transaction, [row[:-2] for row in rows], settings, version)
 
 
 def _added(sums: Sums, batch: pa.RecordBatch) -> Sums | None:
@@ -163,7 +158,15 @@ def _added(sums: Sums, batch: pa.RecordBatch) -> Sums | None:
     return sums
 
 
-def kept_of(rows: Sequence[Row], events: Sequence[Row]) -> Kept:
-    """Rows of `COLUMNS`, and a body where there is one, as columns."""
-    ids, units, times, folded, designs, numbers, *more = list(zip(*rows, strict=True)) or [()] * 6
-    return Kept(ids, units, times, folded, designs, numbers, more[0] if more else None, events)
+def batch_with_events(
+    database: Database, transaction: Transaction, rows: Sequence[Row], settings: Experiment, version: int
+) -> pa.RecordBatch:
+    """Rows of `COLUMNS`, and a body where there is one, with their events."""
+    events = transaction.rows(
+        f"SELECT {EVENT_COLUMNS} FROM events WHERE impression {database.words['among']}",
+        database.among([row[0] for row in rows]),
+    )
+    ids, units, times, folded, designs, numbers, *more = zip(*rows, strict=True)
+    return batch_of(
+        Kept(ids, units, times, folded, designs, numbers, more[0] if more else None, events), settings, version
+    )
