@@ -24,9 +24,9 @@ from interleaf.serve.access import BROWSER
 from interleaf.serve.answers import RETRY, RefusedError, answered
 from interleaf.serve.mixing import Draft, is_plain
 from interleaf.serve.service import MAX_EVENTS, SECOND, Service
-from interleaf.serve.settings import DROP, HASH
 from interleaf.store.contract import ACCEPTED, REPEATED, RUNNING, AccessKey, Event, Impression, Stored
 from interleaf.store.encoding import encoded_note
+from interleaf.store.query_storage import DROP, HASH
 from interleaf.store.unit_secrets import hash_unit
 
 NO_TOKEN = (None, "", "None", "null", "undefined")  # as template engines write that there is none

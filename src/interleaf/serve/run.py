@@ -53,6 +53,7 @@ def serve(place: Place, settings: Settings) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with closing(opened(place.store)) as store:  # if that is not possible, say so before anything else
         store.use_unit_secret(settings.unit_secret, now())
+        store.use_queries(settings.queries, now())
     _allow_files(settings.max_connections)
     set_up()
     settings = replace(settings, warming=str(warming.begin().folder))

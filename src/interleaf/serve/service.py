@@ -22,11 +22,12 @@ from interleaf.serve.metrics import Metrics
 from interleaf.serve.rates import Rates
 from interleaf.serve.remembered import Remembered
 from interleaf.serve.reports import Reports, Standing
-from interleaf.serve.settings import KEEP, Settings
+from interleaf.serve.settings import Settings
 from interleaf.serve.tokens import Tokens
 from interleaf.serve.warming import Progress
 from interleaf.serve.writing import Writing
 from interleaf.store.contract import RUNNING, Search, Store, Stored
+from interleaf.store.query_storage import KEEP
 from interleaf.store.time_check import StoreTime
 
 Clock = Callable[[], int]
@@ -57,6 +58,7 @@ class Service:
     def __init__(self, store: Store, clock: Clock, settings: Settings, monotonic: Clock) -> None:
         self.store, self.clock, self.settings, self._monotonic = store, clock, settings, monotonic
         store.use_unit_secret(settings.unit_secret, clock())
+        store.use_queries(settings.queries, clock())
         self.tokens = Tokens(store, clock)
         self.access = Access(store, settings.requests_per_second, clock)
         self.metrics = Metrics()

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from interleaf.errors import InterleafError
-
-KEEP, HASH, DROP = "keep", "hash", "drop"
-QUERIES = (KEEP, HASH, DROP)
+from interleaf.store.query_storage import HASH, KEEP
 
 
 @dataclass(frozen=True)

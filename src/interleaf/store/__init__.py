@@ -6,7 +6,8 @@ sql.py           the store in SQL, over any database
 files.py         files that only their owner can read
 database.py      what a database is to it; sqlite.py, postgres.py
 watching.py      whether a PostgreSQL answers; causes.py: why it does not
-unit_secrets.py  the secret that units are hashed with; time_check.py: the time that rows are folded and deleted by
+unit_secrets.py  the secret that units are hashed with; query_storage.py: whether query texts are stored
+time_check.py    the time that rows are folded and deleted by
 tables.py        tables, and the steps that made them
 experiments.py   drafts, versions, states, history; deleted_experiments.py: the end of one, with its rows
 writing.py       impressions and events go in

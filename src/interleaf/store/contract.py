@@ -168,6 +168,9 @@ class Store(Protocol):
     def use_unit_secret(self, secret: bytes | None, now: int) -> None:
         """Hash units with this secret, or with none; DataError if units in the store are under another one."""
 
+    def use_queries(self, queries: str, now: int) -> None:
+        """Store query texts like this (`keep`, `hash`, `drop`); DataError if texts and hashes would be mixed."""
+
     def read_time(self, now: int, monotonic: int) -> StoreTime:
         """The time to fold and to delete by, which a clock that jumps ahead does not change at once.
 

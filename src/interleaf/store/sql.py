@@ -12,7 +12,7 @@ import pyarrow as pa
 from interleaf.errors import DataError, InterleafError, StoreError
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SAME
-from interleaf.store import access, deleted_experiments, deleting, sessions, time_check, unit_secrets
+from interleaf.store import access, deleted_experiments, deleting, query_storage, sessions, time_check, unit_secrets
 from interleaf.store.batches import EVENT_COLUMNS
 from interleaf.store.contract import DRAFT, EVERYTHING, AccessKey, Counts, Event, Impression, Search, Stored
 from interleaf.store.database import Database, Transaction, is_kept
@@ -63,6 +63,10 @@ class SqlStore:
     def use_unit_secret(self, secret: bytes | None, now: int) -> None:
         with self._database.writing() as transaction:
             self._unit_secret = unit_secrets.use_unit_secret(transaction, secret, now)
+
+    def use_queries(self, queries: str, now: int) -> None:
+        with self._database.writing() as transaction:
+            query_storage.use_queries(transaction, queries, now)
 
     def _is_secret_rotated(self, transaction: Transaction) -> bool:
         """Whether the store has a newer unit secret than the one that this process hashes units with."""

@@ -175,6 +175,9 @@ STEPS = (
     ALTER TABLE clock ADD COLUMN since bigint;
     UPDATE clock SET since = time WHERE doubted IS NOT NULL
     """,
+    """
+    CREATE TABLE query_storage (one integer PRIMARY KEY, queries text NOT NULL, since bigint NOT NULL)
+    """,
 )
 
 

@@ -43,7 +43,7 @@ def rotate_unit_secret(transaction: Transaction, secret: bytes | None, now: int)
     transaction.alone()
     for _, since, salt, fingerprint in transaction.rows(f"{_LATEST} LIMIT 1"):
         if _matches(secret, salt, fingerprint):
-            raise DataError(f"this is the secret of the store already, since {_day(since)}; give a new one")
+            raise DataError(f"this is the secret of the store already, since {day_of(since)}; give a new one")
     _add(transaction, secret, now)
     running = transaction.rows("SELECT name FROM experiments WHERE state = ? ORDER BY name", RUNNING)
     return [name for (name,) in running]
@@ -84,12 +84,11 @@ def _fingerprint(secret: bytes, salt: bytes) -> bytes:
 
 def _mismatch(since: int, is_hashed: bool, is_given: bool) -> str:
     if not is_hashed:
-        problem = f"units are stored as they come since {_day(since)}, and a unit secret was given"
+        problem = f"units are stored as they come since {day_of(since)}, and a unit secret was given"
         remedy = "start without --unit-secret-file"
     else:
-        problem = (
-            f"units are hashed with a secret since {_day(since)}, and {'another one' if is_given else 'none'} was given"
-        )
+        given = "another one" if is_given else "none"
+        problem = f"units are hashed with a secret since {day_of(since)}, and {given} was given"
         remedy = "give that secret as --unit-secret-file"
     return (
         f"{problem}: each person would get a second name in the store, and deleting a unit would miss rows; "
@@ -97,5 +96,6 @@ def _mismatch(since: int, is_hashed: bool, is_given: bool) -> str:
     )
 
 
-def _day(time: int) -> str:
+def day_of(time: int) -> str:
+    """The day of a time of the store."""
     return f"{datetime.fromtimestamp(time / 1e6, UTC):%Y-%m-%d}"
