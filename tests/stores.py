@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from interleaf.engines.book import NO_MATCH
 from interleaf.engines.local import tally_log
 from interleaf.experiment import Experiment, Request, show
 from interleaf.store import opened, sqlite
@@ -146,4 +147,7 @@ def check_sums(store: Store, name: str, version: int | None = None) -> None:
     table, tallies = exported(store, name, version), store.tallies(name, version)
     assert list(tallies) == list(settings.metrics)
     for metric, tally in tallies.items():
-        assert contents(tally) == contents(tally_log(table, task_of(settings, version, metric), threads=1)), metric
+        read = tally_log(table, task_of(settings, version, metric), threads=1)
+        for fact in [name for name in read.facts if name.startswith(NO_MATCH)]:  # told of whole logs only
+            del read.facts[fact]
+        assert contents(tally) == contents(read), metric

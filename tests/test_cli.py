@@ -181,7 +181,18 @@ MISSPELT: dict[str, tuple[list[str], str]] = {
     "ranker of the demo": (["demo", "--rankers", "equal", "exakt"], "'exact'"),
     "click model": (["simulate", "--clicks", "informationl"], "'informational'"),
     "study": (["reproduce", "fidelty"], "'fidelity'"),
+    "option before the verb": (["--hlep"], "'--help'"),
+    "option before the verb, with a value": (["--versoin=1", "methods"], "'--version'"),
 }
+
+
+@pytest.mark.parametrize(("option", "said"), [("--method=team_darft", "unknown method"), ("-k0", "k is 0")])
+def test_a_wrong_option_is_named_before_input_is_read(
+    option: str, said: str, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed(monkeypatch, "")
+    assert status_of(["interleave", option]) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("what", MISSPELT)

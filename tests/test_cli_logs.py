@@ -72,9 +72,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--method probabilistic --scheme click": {"method": "probabilistic", "scheme": "click"},
     "--experiment shop --version 1": {"experiment": "shop", "version": 1},
     "--exclude device=phone": {"exclude": Exclusion({"device": ["phone"]})},
-    "--exclude device=phone colour=red device=watch": {
-        "exclude": Exclusion({"device": ["phone", "watch"], "colour": ["red"]})
-    },
+    "--exclude device=phone device=watch": {"exclude": Exclusion({"device": ["phone", "watch"]})},
     "--most-impressions 3": {"exclude": Exclusion(most_impressions=3)},
     "--control A": {"control": "A"},
     "--confidence 0.9 --planned-units 500": {"confidence": 0.9, "planned_units": 500},

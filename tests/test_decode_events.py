@@ -1,7 +1,7 @@
 """Which events count; and every reason to drop a row, provoked once, with the rest of the log unharmed."""
 
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -110,6 +110,7 @@ NOTHING_DERIVED: Row = {"rankings": None}
 BROKEN: dict[str, tuple[int, str, Any]] = {
     "no id": (reasons.NO_ID, "team_draft", {"impression": None}),
     "no time": (reasons.NO_TIME, "team_draft", {"time": None}),
+    "a time of long ago": (reasons.FAR_TIME, "team_draft", {"time": datetime(1989, 1, 1, tzinfo=UTC), "events": []}),
     "null rankers": (reasons.NO_RANKERS, "team_draft", {"rankers": None}),
     "no rankers": (reasons.NO_RANKERS, "team_draft", {"rankers": []}),
     "a ranker without a name": (reasons.NO_RANKERS, "team_draft", {"rankers": ["A", None]}),

@@ -32,15 +32,17 @@ class Terminal(io.StringIO):
 def test_the_text_of_a_healthy_report_is_short_and_says_the_verdict_first() -> None:
     report = healthy()
     parts = to_text(report).split("\n\n")
-    assert parts[:4] == [
+    assert parts[:5] == [
         "search-2026-11, version 2",
         report.verdict.sentence,
         "14 days (2026-11-01 to 2026-11-14), 2,100 units (2,000 planned), 10,412 impressions, 5,000 with an event",
         "All 4 checks are fine. Skipped: holdout.",
+        "○ skipped  holdout: the log has no holdout\n"
+        "  To do: Set a holdout share to learn whether interleaving itself hurts.",
     ]
-    assert parts[4].split("\n")[2].split("  ")[0] == "candidate over production"
-    assert len(parts) == 8
-    assert parts[7].startswith("Rows dropped: ")
+    assert parts[5].split("\n")[2].split("  ")[0] == "candidate over production"
+    assert len(parts) == 10
+    assert parts[8].startswith("Rows dropped: ")
 
 
 def test_only_what_is_wrong_is_listed() -> None:

@@ -67,6 +67,15 @@ def test_the_plan_of_a_live_experiment_stands_beside_the_answer() -> None:
     assert plan.fixed.effect == pytest.approx(abs(found.answers[0].value or 0) * found.impressions / found.clicked)
     assert f"{plan.fixed.units:,} units" in str(found)
     assert found.to_markdown().startswith("# Old impressions for new rankers")
+    assert "uncertain" not in str(found)
+
+
+def test_a_plan_for_an_estimate_that_shows_nobody_better_says_so() -> None:
+    found = reuse(table_of(old_log()), NEW)
+    assert found.answers[0].winner(found.confidence) is None
+    assert "do not tell x and y apart" in found.answer[0]
+    assert not isinstance(found.plans["x", "y"], str)
+    assert "Live instead, x against y, if the preference is as large as this uncertain estimate: " in str(found)
 
 
 def test_a_plan_knows_people_by_lists_that_say_something_of_the_new_rankers() -> None:

@@ -97,6 +97,9 @@ def test_methods_without_a_bound_and_click_models_give_no_confident_answer(
         assert found.answers[0].winner(0.95) is None
         for one in found.estimates:
             assert one.winner(0.95) is None, (name, one)
+        if all(one.interval is None for one in found.answers):
+            assert "the interval allows" not in str(found), name
+        assert "has an interval" not in str(found)
         clean(found)
 
 

@@ -83,11 +83,17 @@ def _numbers(variance: float, correlation: float, each: float) -> tuple[Pilot, f
 
 def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Pilot, float | None, str]:
     from interleaf.analysis import analyzed_tally
+    from interleaf.report.build import report
     from interleaf.report.compare import Settings, compared
+    from interleaf.report.verdict import verdict
 
     tally = analyzed_tally(pilot, **options)
     if len(tally.about.rankers) != 2:
         raise DataError(f"a plan is made for two rankers; the pilot compares {len(tally.about.rankers)}")
+    if not tally.scores.clicked.any():
+        found = report(tally, Settings())
+        why = verdict(found.comparisons, (), Settings(), found.totals).sentence
+        raise DataError(" ".join(["the pilot log has no event to plan by.", why, *found.notes]))
     result = compared(tally, Settings())
     sums = result.pairs.columns(tally.scores.sums, tally.about.linear)[:, 0]
     one = result.comparisons[0]

@@ -131,6 +131,7 @@ IDS = ("documents", "rankings", "impression", "unit", "session", "query")  # who
 NO_EXPERIMENT = "there is no column 'experiment': all rows are taken for one experiment"
 NO_EVENTS = "there is no column 'events': no list has a click"
 NAIVE_TIMES = "times that name no zone are taken for UTC"
+TIME_EXAMPLE = "2026-11-16T10:00:00Z"  # how texts give times
 
 SCHEMA = pa.schema([column.field for column in COLUMNS], metadata={VERSION_KEY: str(VERSION).encode()})
 

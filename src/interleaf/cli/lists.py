@@ -10,7 +10,8 @@ from typing import Any
 from interleaf.cli.show import print_json, progress, read_json
 from interleaf.errors import ListError, RankingError
 from interleaf.interleaving import Interleaving, credit, interleave
-from interleaf.methods.table import Method, Parameter, methods
+from interleaf.methods.table import Method, Parameter, methods, resolve
+from interleaf.problem import check_k
 
 
 def methods_options(made: argparse.ArgumentParser) -> None:
@@ -105,7 +106,9 @@ def interleave_options(made: argparse.ArgumentParser) -> None:
 
 
 def run_interleave(options: argparse.Namespace) -> int:
-    """Compose one list."""
+    """Compose one list; a wrong option is named before standard input is read."""
+    resolve(options.method)
+    check_k(options.k)
     rankings = read_json(RankingError)
     parts = options.key or [None]
     key = tuple(parts) if len(parts) > 1 else parts[0]

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from interleaf.cli.show import print_json, progress
-from interleaf.errors import DataError
+from interleaf.errors import DataError, listed
 
 
 def analyze_options(made: argparse.ArgumentParser) -> None:
@@ -95,11 +95,8 @@ def engine_options(made: argparse.ArgumentParser) -> None:
 def run_analyze(options: argparse.Namespace) -> int:
     """A log to a verdict."""
     from interleaf.analysis import analyze
-    from interleaf.engines.book import assumptions_in
 
     tally = _tally(options)
-    for sentence in assumptions_in(tally):
-        print(f"note: {sentence}", file=sys.stderr)
     if options.tally:
         tally.save(checked_tally(options.tally))
     report = analyze(
@@ -233,6 +230,12 @@ def run_plan(options: argparse.Namespace) -> int:
     """How many units are needed."""
     from interleaf.planning import plan
 
+    given = [name for name in log_settings(options) if name != "progress"]
+    if given and not options.log:
+        raise DataError(
+            f"without a log, there is nothing to read by {listed(given)}; an option takes all words after it: put the "
+            "names of logs first, as in: plan pilot.parquet --events click purchase"
+        )
     pilot = _tally(options) if options.log else None
     made = plan(
         options.effect,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -30,10 +31,18 @@ class Parser(argparse.ArgumentParser):
         """Exit with status 2 and one line, without the usage block."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
+    def _refuse_option(self, args: Sequence[str]) -> None:
+        """Before the verb, name an unknown option with its suggestion: argparse only says that the verb is missing."""
+        option = args[0].partition("=")[0] if args else ""
+        is_known = any(known.startswith(option) for known in self._option_string_actions)
+        if self._subparsers is not None and option.startswith("--") and not is_known:
+            self.error("; ".join(self._refusals(args[:1])))
+
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Refuse unknown arguments here and not in the parser above, which knows no option of this verb."""
+        self._refuse_option(sys.argv[1:] if args is None else args)
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error("; ".join(self._refusals(unknown)))

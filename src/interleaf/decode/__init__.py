@@ -23,9 +23,10 @@ from interleaf.decode.columns import Texts, codes, column, microseconds, texts, 
 from interleaf.decode.counting import Counting as Counting
 from interleaf.decode.designs import Design as Design
 from interleaf.decode.designs import designs
+from interleaf.decode.events import TIMELESS, event_kinds, flat_events, read_events
 from interleaf.decode.events import Clicks as Clicks
-from interleaf.decode.events import flat_events, read_events
 from interleaf.decode.impressions import Shown
+from interleaf.log.normal import NOT_ISO
 from interleaf.methods.arrays import Array, Impression
 
 CELLS = 2**18  # ranks held at a time: rows x rankers x positions; small enough for the caches
@@ -87,8 +88,9 @@ class Decoded(NamedTuple):
 
 
 class Decoding:
-    """A record batch on its way to arrays: iterate over its parts; `dropped` counts rows that belong to no design, and
-    `others` are the experiments, with version, that were not wanted.
+    """A record batch on its way to arrays: iterate over its parts; `dropped` counts rows that belong to no design,
+    `others` are the experiments, with version, that were not wanted, `examples` are values behind reasons, and `kinds`
+    are those of all events.
 
     `detailed`: with when each position was clicked, and for how long people stayed.
     """
@@ -104,18 +106,22 @@ class Decoding:
         self._batch, self._counting, self._wanted, self._detailed = batch, counting, wanted, detailed
         self.dropped: Counter[str] = Counter()
         self.others: set[tuple[str, int]] = set()
+        said = batch.schema.metadata or {}
+        of_column = {"time": reasons.REASONS[reasons.NO_TIME], "events": f"events {TIMELESS}"}
+        self.examples = {of_column[name]: said[key].decode() for name, key in NOT_ISO.items() if key in said}
         self._rules: list[str] = []
         ids = texts(batch.column("impression"))
         self.unit, self._alone = _units(column(batch, "unit"), ids)
         self._time = microseconds(batch.column("time"))
         self._marks = np.zeros(batch.num_rows, np.int16)
-        known = there(batch.column("time")) & (self._time >= FIRST) & (self._time < LAST)
-        self._marks[~known] = reasons.NO_TIME
+        self._marks[(self._time < FIRST) | (self._time >= LAST)] = reasons.FAR_TIME
+        self._marks[~there(batch.column("time"))] = reasons.NO_TIME
         self._marks[~ids.there] = reasons.NO_ID
         if repeated is not None:
             self._marks[repeated] = reasons.REPEATED
         self._shown = Shown(batch)
         self._events = flat_events(batch.column("events"), counting, detailed)
+        self.kinds = event_kinds(batch.column("events"))
 
     def leave_out(self, rule: str, rows: Array) -> None:
         """Drop rows that a rule excludes, and count them under its name."""

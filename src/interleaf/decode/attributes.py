@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from interleaf import buckets
 from interleaf.compiled import kernel
 from interleaf.decode.columns import codes, column
-from interleaf.errors import DataError
+from interleaf.errors import DataError, did_you_mean, listed
 from interleaf.methods.arrays import Array
 
 ABSENT = "(none)"
@@ -60,12 +60,26 @@ def attribute_names(batch: pa.RecordBatch) -> frozenset[str]:
     return frozenset() if array is None else frozenset(codes(array.keys)[1])
 
 
+def check_attributes(asked: Iterable[str], there: Collection[str]) -> None:
+    """Refuse to split or exclude by an attribute that no row of a log has."""
+    unknown = [name for name in dict.fromkeys(asked) if name not in there]
+    if unknown:
+        known = f"the log has {listed(sorted(there)[:20])}" if there else "the log has none"
+        hints = [f"no row has the attribute {name!r}{did_you_mean(name, there)}" for name in unknown]
+        raise DataError(f"{' '.join(hints)} ({known})")
+
+
 @kernel
 def _find(offsets: Array, keys: Array, numbers: Array, wanted: int, found: Array) -> None:
     for row in range(len(found)):
         for place in range(offsets[row], offsets[row + 1]):
             if keys[place] == wanted:
                 found[row] = numbers[place]
+
+
+def excluded_by(name: str, value: str) -> str:
+    """The reason that counts rows excluded by a value of an attribute."""
+    return f"excluded: {name} = {value}"
 
 
 def excluded(batch: pa.RecordBatch, unit: Array, exclusion: Exclusion, crawlers: Array) -> dict[str, Array]:
@@ -79,10 +93,10 @@ def excluded(batch: pa.RecordBatch, unit: Array, exclusion: Exclusion, crawlers:
         numbers, values = attribute(batch, name)
         for value in sorted(unwanted):
             if value in values:
-                found[f"excluded: {name} = {value}"] = numbers == values.index(value)
-    listed: list[Any] = [buckets.hash_of(buckets.UNIT, name) for name in exclusion.units]
-    if listed:
-        found["excluded: listed units"] = np.isin(unit, np.array(listed, np.uint64))
+                found[excluded_by(name, value)] = numbers == values.index(value)
+    units: list[Any] = [buckets.hash_of(buckets.UNIT, name) for name in exclusion.units]
+    if units:
+        found["excluded: listed units"] = np.isin(unit, np.array(units, np.uint64))
     if len(crawlers):
         found[f"excluded: units of more than {exclusion.most_impressions:,} impressions"] = np.isin(unit, crawlers)
     return found

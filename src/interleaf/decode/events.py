@@ -11,7 +11,7 @@ import pyarrow as pa
 from interleaf import schema
 from interleaf.compiled import kernel, part
 from interleaf.decode import reasons
-from interleaf.decode.columns import codes, lists, microseconds, numbers, texts
+from interleaf.decode.columns import codes, lists, microseconds, numbers, texts, there
 from interleaf.decode.counting import Counting
 from interleaf.log.repeated_events import merge_copies
 from interleaf.methods.arrays import Array
@@ -19,10 +19,11 @@ from interleaf.methods.arrays import Array
 _EVENT, _CROWD, _MOST = reasons.EVENT, reasons.CROWD, reasons.MOST_EVENTS
 FATES = (
     *("counted", "repeated", "before its impression", "past the window", "dwell too short", "of another kind"),
-    "after the first",
+    *("after the first", "without a time in ISO 8601"),
 )
-COUNTED = FATES[0]
-_COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT = range(len(FATES))
+COUNTED, TIMELESS = FATES[0], FATES[7]
+_COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT, _TIMELESS = range(len(FATES))
+_NEVER = 2**62  # the time of an event that has none: of two copies, the other one is kept
 
 
 class Flat(NamedTuple):
@@ -67,11 +68,19 @@ def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> 
         found.offsets,
         table[kind],
         _ranks(fields["rank"]),
-        microseconds(fields["time"]),
+        np.where(there(fields["time"]), microseconds(fields["time"]), _NEVER),
         dwell if detailed or counting.dwell is not None else np.zeros(0, np.float32),
         np.zeros(size, np.bool_),
     )
     return _merged(flat, fields["event"], kind, names) if "event" in fields else flat
+
+
+def event_kinds(array: pa.Array) -> frozenset[str]:
+    """The kinds of all events of a batch."""
+    events = lists(array).values
+    if not pa.types.is_struct(events.type):
+        return frozenset()
+    return frozenset(kind for kind in events.field("kind").unique().to_pylist() if kind is not None)
 
 
 def _ranks(array: pa.Array) -> Array:
@@ -172,10 +181,12 @@ def _read_events(
                 fate = _OTHER
             if delay < 0:
                 fate = _EARLY
+            if moments[event] == _NEVER:
+                fate = _TIMELESS
             if flat.is_repeated[event]:
                 fate = _REPEATED
             fates[_NEXT if only_first and fate == _COUNTED else fate] += 1
-            if fate != _REPEATED and fate != _EARLY:
+            if fate != _REPEATED and fate != _EARLY and fate != _TIMELESS:
                 ends[place] = max(ends[place], moments[event])
             if fate == _COUNTED:
                 if earliest < 0 or _is_before(flat, event, earliest):

@@ -11,11 +11,12 @@ from interleaf import schema
 from interleaf.methods.arrays import Array
 
 FINE, NO_ID, NO_TIME, NO_RANKERS, RANKERS, UNEVEN, RANK, TWICE, SIZES, TEAMS, CHOICES, EVENT, CROWD, LONG = range(14)
-NO_RANKS, NO_TEAMS, NO_SIZES, NO_CHOICES, NOBODY, REPEATED, CREDIT = range(14, 21)
+NO_RANKS, NO_TEAMS, NO_SIZES, NO_CHOICES, NOBODY, REPEATED, CREDIT, FAR_TIME = range(14, 22)
 
 REASONS = {
     NO_ID: "no impression id",
-    NO_TIME: "no time, or one before 1990 or after 2199",
+    NO_TIME: f"no time, or a text that is not in ISO 8601, such as {schema.TIME_EXAMPLE}",
+    FAR_TIME: "a time before 1990 or after 2199",
     NO_RANKERS: "no rankers, or two of one name",
     RANKERS: "ranks, lengths or rankings of more or fewer rankers than are named",
     UNEVEN: "ranks, teams or documents of different length",

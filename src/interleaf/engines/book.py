@@ -9,9 +9,10 @@ from functools import reduce
 from typing import NamedTuple
 
 from interleaf.decode import Design, reasons
+from interleaf.decode.attributes import check_attributes, excluded_by
 from interleaf.engines.sessions import Waiting
 from interleaf.engines.work import Part, Task, Worked
-from interleaf.errors import DataError, did_you_mean, listed
+from interleaf.errors import DataError, listed, suggest
 from interleaf.methods.forms import BINARY
 from interleaf.methods.table import resolve
 from interleaf.schema import INTERLEAVED
@@ -19,18 +20,30 @@ from interleaf.tally import About, Tally
 from interleaf.tally.merge import absorb, as_if
 
 MOST_TALLIES = 1000
+MAX_EXAMPLES = 10  # in a report
+MAX_KINDS = 100  # of events that are remembered, but for those that count
 OTHER = "impressions of another "
 ASSUMED = "assumed: "  # facts that begin so are sentences about what a log does not say
+EXAMPLE = "not used: "  # facts that begin so name a reason and the first line or value behind it
+NO_MATCH = "nothing in the log: "  # facts that begin so count the impressions among which none is as was asked for
 UNUSED = OTHER + "version that cannot be used"
 
 
 Group = tuple[str, int, frozenset[str]]
 
 
-def assumptions_in(tally: Tally) -> list[str]:
-    """What was assumed to read the log of a tally, in sentences."""
-    found = sorted(name.removeprefix(ASSUMED) for name in tally.facts if name.startswith(ASSUMED))
-    return [f"{sentence[0].upper()}{sentence[1:]}." for sentence in found]
+def notes_on_reading(tally: Tally) -> list[str]:
+    """In sentences: what was assumed to read the log of a tally, what was asked for and is not there, and examples of
+    what could not be used.
+    """
+    assumed = sorted(name.removeprefix(ASSUMED) for name in tally.facts if name.startswith(ASSUMED))
+    examples = sorted(name for name in tally.facts if name.startswith(EXAMPLE))
+    absent = sorted(
+        name.removeprefix(NO_MATCH)
+        for name, number in tally.facts.items()
+        if name.startswith(NO_MATCH) and number == tally.impressions
+    )
+    return [f"{sentence[0].upper()}{sentence[1:]}." for sentence in (*assumed, *absent, *examples[:MAX_EXAMPLES])]
 
 
 class Entry(NamedTuple):
@@ -68,6 +81,8 @@ class Book:
         self.dropped: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
         self._assumptions: dict[str, None] = {}
+        self.examples: dict[str, str] = {}
+        self._kinds: set[str] = set()
 
     def assume(self, sentences: Iterable[str]) -> None:
         """Note what was assumed to read the log."""
@@ -79,6 +94,9 @@ class Book:
         self.dropped += worked.dropped
         self.others |= worked.others
         self._attributes |= worked.attributes
+        self.examples = {**worked.examples, **self.examples}
+        wanted = self._task.scoring.counting.weights
+        self._kinds |= worked.kinds if len(self._kinds) < MAX_KINDS else worked.kinds & wanted.keys()
         if part is None:
             return
         tally = self._tally(part)
@@ -124,14 +142,28 @@ class Book:
         self.events += other.events
         self.others |= other.others
         self._attributes |= other._attributes
+        self.examples = {**other.examples, **self.examples}
+        self._kinds |= other._kinds
 
-    def check_attributes(self) -> None:
-        """Refuse a report that is split by an attribute that no row has."""
-        unknown = [name for name in self._task.by if name not in self._attributes]
-        if unknown and self._tallies:
-            there = f"the log has {listed(sorted(self._attributes)[:20])}" if self._attributes else "the log has none"
-            hints = [f"no row has the attribute {name!r}{did_you_mean(name, self._attributes)}" for name in unknown]
-            raise DataError(f"{' '.join(hints)} ({there})")
+    def finish(self) -> Tally:
+        """The tally of a log that was read to its end, with notes on what was asked for and is not there."""
+        if self._tallies:
+            check_attributes((*self._task.by, *self._task.exclusion.attributes), self._attributes)
+        total = self.close()
+        absent = [
+            f"no event of the kind {kind!r} is in the log; its kinds are {suggest(kind, sorted(self._kinds)[:20])}"
+            for kind in self._task.scoring.counting.weights
+            if self._kinds and kind not in self._kinds
+        ]
+        absent += [
+            f"no row was excluded by {name} = {value!r}"
+            for name, values in self._task.exclusion.attributes.items()
+            for value in sorted(values)
+            if excluded_by(name, value) not in total.dropped
+        ]
+        total.facts += Counter({NO_MATCH + sentence: total.impressions for sentence in absent})
+        total.facts += Counter(f"{EXAMPLE}{self._with_example(reason)}" for reason in self.examples)
+        return total
 
     @property
     def lacks_ranks(self) -> bool:
@@ -158,6 +190,9 @@ class Book:
         total.dropped += self.dropped
         total.events += self.events
         return total
+
+    def _with_example(self, reason: str) -> str:
+        return f"{reason}, for example {self.examples[reason]}" if reason in self.examples else reason
 
     def _leave_out(self, total: Tally, main: Entry, chosen: list[Entry]) -> None:
         """Say what is in the log besides, and what could not be used of it."""
@@ -189,12 +224,14 @@ class Book:
         if dropped:
             methods = {self._task.scoring.chosen(entry.composed).text for entry in self._tallies if entry.composed}
             asked += f" by {', '.join(sorted(methods))}" if methods else ""
-            worst = "; ".join(f"{reason}: {number:,}" for reason, number in dropped.most_common(3))
+            worst = "; ".join(f"{self._with_example(why)}: {number:,}" for why, number in dropped.most_common(3))
             hint = ". A scheme such as 'binary' needs no ranks of team_draft" if self.lacks_ranks else ""
             return f"{asked}; dropped were {worst}{hint}"
         if self.others:
             there = listed(f"{name}, version {version}" for name, version in sorted(self.others)[:20])
             return f"{asked}; there are {there}"
+        if lost := self.events.total():
+            return f"{asked}; it holds {lost:,} events and no impression: give the files with the impressions, too"
         return f"{asked}; it is empty"
 
     def _main(self, entries: list[Entry]) -> Entry:

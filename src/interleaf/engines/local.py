@@ -7,7 +7,7 @@ by the thread that reads, in the order of the log.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from queue import Full, Queue
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from interleaf import log
+from interleaf.decode.attributes import attribute_names, check_attributes
 from interleaf.engines.book import Book
 from interleaf.engines.crawlers import frequent, visits
 from interleaf.engines.work import Task, repeats, work
@@ -35,8 +36,7 @@ def tally_log(source: Any, task: Task, *, threads: int = 0, progress: log.Progre
     if book.lacks_ranks and task.scoring.scheme is None and not isinstance(source, Iterator | pa.RecordBatchReader):
         task = replace(task, scoring=replace(task.scoring, rankless=True))
         book, sample = _read(source, task, threads, progress)
-    book.check_attributes()
-    tally = book.close()
+    tally = book.finish()
     tally.sample = sample
     return tally
 
@@ -49,6 +49,7 @@ def _read(source: Any, task: Task, threads: int, progress: log.Progress | None) 
     book = _counted(batches, task, workers)
     book.dropped += reading.dropped
     book.events += reading.events
+    book.examples |= reading.examples
     book.assume(reading.assumptions)
     return book, sample
 
@@ -60,14 +61,18 @@ def opened(
     if task.exclusion.most_impressions is not None:
         task = replace(task, crawlers=_crawlers(source, task.exclusion.most_impressions))
     reading = log.read(source, task.columns, spare=task.spare_columns, batch_size=BATCH, progress=progress)
-    return task, reading, _marked(reading, sample)
+    return task, reading, _marked(reading, sample, task.exclusion.attributes)
 
 
-def _marked(reading: log.Reading, sample: Sample) -> Iterator[Batch]:
-    """Batches with their repeats marked."""
+def _marked(reading: log.Reading, sample: Sample, excluded: Collection[str]) -> Iterator[Batch]:
+    """Batches with their repeats marked; at the end, attributes to exclude by must have come."""
     seen = Seen(expected=reading.rows or 0)
+    names: set[str] = set()
     for batch in reading:
         yield batch, repeats(batch, seen, sample)
+        names |= attribute_names(batch) if excluded else frozenset()
+    if reading.rows:
+        check_attributes(excluded, names)
 
 
 def _counted(batches: Iterator[Batch], task: Task, workers: int) -> Book:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -80,13 +81,16 @@ class Part(NamedTuple):
 class Worked(NamedTuple):
     """A part of a batch; or rows that belong to none, by reason, and experiments with version that were not wanted.
 
-    `attributes`: the names of the batch's attributes, where rows are split by some.
+    `attributes`: the names of the batch's attributes, where rows are split or excluded by some. `examples`: a value
+    behind a reason for which rows are dropped. `kinds`: the kinds of the batch's events.
     """
 
     part: Part | None
     dropped: Counter[str]
     others: frozenset[tuple[str, int]] = frozenset()
     attributes: frozenset[str] = frozenset()
+    examples: Mapping[str, str] = MappingProxyType({})
+    kinds: frozenset[str] = frozenset()
 
 
 def work(batch: pa.RecordBatch, task: Task, repeated: Array | None = None) -> Iterator[Worked]:
@@ -110,8 +114,8 @@ def work(batch: pa.RecordBatch, task: Task, repeated: Array | None = None) -> It
         noted = [(numbers[rows], values) for numbers, values in remarks]
         latency = milliseconds(latencies, rows, len(decoded.design.rankers))
         yield Worked(Part(decoded, scored, own, noted, latency), Counter())
-    names = attribute_names(batch) if task.by else frozenset()
-    yield Worked(None, decoding.dropped, frozenset(decoding.others), names)
+    names = attribute_names(batch) if task.by or task.exclusion.attributes else frozenset()
+    yield Worked(None, decoding.dropped, frozenset(decoding.others), names, decoding.examples, decoding.kinds)
 
 
 def _scored(decoded: Decoded, task: Task) -> tuple[Scored | None, str]:

@@ -17,6 +17,7 @@ from interleaf import schema
 from interleaf.log.text import LONGEST
 from interleaf.log.values import READ_EVENT_CHECK, READ_RULES, of_field
 
+OF_EVENT = "event "  # reasons that begin so are of lines that hold an event
 _DOCUMENTS = re.compile(rb'"documents"\s*:\s*\[')
 _FURTHER_PAGE = re.compile(rb'"page"\s*:\s*(?:[2-9]|\d\d)')
 
@@ -86,12 +87,13 @@ def event_of(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The impression of an event line, and the event."""
     for name in ("impression", "rank", "time"):
         if value.get(name) is None:
-            raise LineError(f"event without {name!r}", f"the event has no {name!r}: {short(value)}")
+            raise LineError(f"{OF_EVENT}without {name!r}", f"the event has no {name!r}: {short(value)}")
     try:
         impression = of_field("impression", READ_RULES["impression"].check, value["impression"])
         return impression, READ_EVENT_CHECK(value)
     except ValueError as problem:
-        raise LineError("wrong event", f"the event cannot be used: {problem}") from None
+        field = str(problem).partition(":")[0]
+        raise LineError(f"{OF_EVENT}with wrong {field}", f"the event cannot be used: {problem}") from None
 
 
 def with_names_apart(value: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from interleaf import schema
 from interleaf.errors import DataError
+from interleaf.log.normal import NOT_ISO
 from interleaf.log.reading import Reading, read
 from interleaf.log.write import write_batches
 
@@ -52,6 +53,9 @@ def _column(batch: pa.RecordBatch, column: schema.Column) -> pa.Array:
     found = batch.column(place)
     if found.null_count and not column.nullable:
         row = found.is_null().index(pa.scalar(True)).as_py()
+        if text := (batch.schema.metadata or {}).get(NOT_ISO.get(column.name, b"")):
+            problem = f"{text.decode()} is no time in ISO 8601; write it such as {schema.TIME_EXAMPLE}"
+            raise _RowError(row, f"column {column.name!r}: {problem}")
         raise _RowError(row, f"there is no {column.name!r} ({column.meaning}); it may not be left out")
     try:
         return _cast(found, column)

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from interleaf import schema
 
 _PAIR = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
+# In the metadata of a batch: the first text of a column that should be a time, and is none.
+NOT_ISO = {"time": b"interleaf.not_iso.time", "events": b"interleaf.not_iso.events"}
 _ZONE = r"(Z|z|[+-]\d\d(:?\d\d)?)$"
 
 
@@ -20,7 +22,28 @@ def normal(batch: pa.RecordBatch) -> pa.RecordBatch:
     batch = _with_maps(batch)
     for name in schema.IDS:
         batch = _changed(batch, name, _with_text_ids)
-    return _changed(_changed(batch, "time", _in_utc), "events", _with_times)
+    before = batch
+    batch = _changed(_changed(batch, "time", _in_utc), "events", _with_times)
+    examples = {key: text for name, key in NOT_ISO.items() if (text := _not_iso(before, batch, name)) is not None}
+    return batch.replace_schema_metadata((batch.schema.metadata or {}) | examples) if examples else batch
+
+
+def _not_iso(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> bytes | None:
+    """The first text of a column that is no time, where there is one."""
+    place = before.schema.get_field_index(name)
+    if place < 0 or before.schema.field(place).type == after.schema.field(place).type:
+        return None
+    texts, times = (_times_in(batch.column(place)) for batch in (before, after))
+    if texts.null_count == times.null_count or not schema.is_string(texts.type):
+        return None
+    lost = texts.filter(pc.and_(texts.is_valid(), times.is_null()))
+    return f"{lost[0].as_py()[:100]!r}".encode() if len(lost) else None
+
+
+def _times_in(column: pa.Array) -> pa.Array:
+    """The times of a column, or of the events in it; a dictionary is written out."""
+    times = pc.list_flatten(column).field("time") if pa.types.is_nested(column.type) else column
+    return times.dictionary_decode() if pa.types.is_dictionary(times.type) else times
 
 
 def _changed(batch: pa.RecordBatch, name: str, change: Any) -> pa.RecordBatch:

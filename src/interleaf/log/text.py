@@ -15,6 +15,11 @@ from interleaf.errors import DataError
 LONGEST = 64 * 2**20  # bytes of a line; of a longer one only the beginning is given
 _GZIP = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16, and of UTF-32, which may begin with the same
+
+
+class _WideTextError(Exception):
+    """A text file with more than one byte for each character."""
 
 
 def lines_of(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
@@ -29,6 +34,11 @@ def lines_of(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
             raw.seek(0)
             source = cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=raw))) if is_packed else raw
             yield from _numbered(source, sys.maxsize if is_packed else size)
+        except _WideTextError:
+            raise DataError(
+                f"{path} is encoded in UTF-16 or UTF-32; save it in UTF-8, such as by: "
+                f"iconv -f UTF-16 -t UTF-8 {path} > utf8-{path.name}"
+            ) from None
         except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
             raise DataError(f"{path} is a damaged gzip file ({problem}); fetch it again, or leave it out") from None
         except OSError as problem:
@@ -40,6 +50,8 @@ def _numbered(source: BinaryIO, left: int) -> Iterator[tuple[int, bytes]]:
     while line := source.readline(min(left, LONGEST)):
         left -= len(line)
         number += 1
+        if number == 1 and (line.startswith(_WIDE_MARKS) or b"\0" in line[:4]):
+            raise _WideTextError
         yield number, line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
         while len(line) == LONGEST and not line.endswith(b"\n") and left:
             line = source.readline(min(left, LONGEST))

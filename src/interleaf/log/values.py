@@ -151,7 +151,7 @@ def _flag(value: Any) -> bool:
 def _time(value: Any) -> datetime:
     if not isinstance(value, (str, datetime)):
         raise ValueError(f"{short(value)} is no time; give a datetime or ISO 8601 text")
-    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    moment = _of_text(value) if isinstance(value, str) else value
     if moment.tzinfo is UTC:
         return moment
     if moment.utcoffset() is None:
@@ -162,10 +162,17 @@ def _time(value: Any) -> datetime:
         raise ValueError(f"the time {value!r} is out of range") from None
 
 
+def _of_text(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{short(text)} is no time in ISO 8601; write it such as {schema.TIME_EXAMPLE}") from None
+
+
 def _time_or_naive(value: Any) -> datetime:
     """A time as it is read: one without a zone is taken for UTC."""
     if isinstance(value, str):
-        value = datetime.fromisoformat(value)
+        value = _of_text(value)
     if isinstance(value, datetime) and value.utcoffset() is None:
         return value.replace(tzinfo=ASSUMED_UTC)
     return _time(value)

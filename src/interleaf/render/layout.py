@@ -63,6 +63,7 @@ def lay_out(report: Findings, brief: bool = False) -> Page:
         compared = sections.comparisons(report, names, brief)
         numbers = [sections.standing(report, names), compared, sections.segments(report, names), arms]
         parts = [_health(report, names, brief), *filter(None, numbers), *_dropped(report, names)]
+        parts += [Section("notes", "Notes", tuple(map(names.within, report.notes)))] if report.notes else []
     else:
         parts = [
             _health(report, names),
@@ -114,11 +115,11 @@ def _days(totals: Totals) -> str:
 
 
 def _health(report: Findings, names: Names, brief: bool = False) -> Section:
-    """All checks, the worst first; in brief, only what is wrong, a line each, and that the rest is not."""
+    """All checks, the worst first; in brief, only those that are not fine, a line each."""
     short, order = _health_in_short(report, names), list(MARKS)
     checks = sorted(report.health, key=lambda check: order.index(check.status))
     if brief:
-        wrong = [check for check in checks if check.status in (FAILED, WARNING)]
+        wrong = [check for check in checks if check.status != OK]
         return Section("health", "Health", (short, *[_check_line(check, names) for check in wrong]), ())
     return Section("health", "Health", (short,), (_check_table(checks, names),) if checks else ())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interleaf.engines.book import OTHER, assumptions_in
+from interleaf.engines.book import OTHER, notes_on_reading
 from interleaf.errors import DataError, suggest
 from interleaf.methods.table import resolve
 from interleaf.refine.learn.learned import CROSS_FITTED, LEARNED
@@ -17,6 +17,7 @@ from interleaf.report.compare import (
     Settings,
     compared,
     estimates_of,
+    max_score,
     moment,
     over_time,
     segment_comparison,
@@ -141,7 +142,7 @@ def _segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segme
     for key in keys:
         scores = tally.segments[key]
         sums = result.pairs.columns(scores.sums, tally.about.linear)
-        found.append(estimates_of(sums, scores.clicked, settings.confidence))
+        found.append(estimates_of(sums, scores.clicked, settings.confidence, max_score(tally.about)))
     adjusted = iter(holm([estimate.p_value for estimates in found for estimate in estimates]))
     segments = []
     for key, estimates in zip(keys, found, strict=True):
@@ -163,7 +164,7 @@ def _notes(tally: Tally, settings: Settings) -> tuple[str, ...]:
         for name, number in sorted(tally.facts.items())
         if name.startswith(OTHER)
     ]
-    notes += assumptions_in(tally)
+    notes += notes_on_reading(tally)
     if about.scheme.startswith(LEARNED):
         honest = "each user was scored by weights from users before" if about.scheme.endswith(CROSS_FITTED) else ""
         notes.append(

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
+from interleaf.refine.learn.learned import LEARNED
 from interleaf.report.record import Comparison, Point
 from interleaf.stats import bootstrap, compare, figure, looks, multiplicity, sequence, signs
 from interleaf.stats.compare import Estimate
 from interleaf.stats.figure import Interval
 from interleaf.stats.pairs import pair_sums, pairs
-from interleaf.tally import Tally
+from interleaf.tally import About, Tally
 from interleaf.tally.scores import ONE, Scores
 from interleaf.tally.units import CLICKED, SINCE, SUMS
 
 HOLM, MAX_T = "holm", "max_t"
 MOST_OVER_TIME = 12  # pairs whose history is kept
+Bounded = TypeVar("Bounded", Estimate, sequence.Anytime)
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,8 @@ def compared(tally: Tally, settings: Settings) -> Compared:
     """Compare all pairs."""
     found = Pairs.of(tally.about.rankers, settings.control)
     sums, counts = found.columns(tally.scores.sums, tally.about.linear), tally.scores.clicked
-    estimates = estimates_of(sums, counts, settings.confidence)
+    most = max_score(tally.about)
+    estimates = estimates_of(sums, counts, settings.confidence, most)
     means = bootstrap.resample(sums, counts, settings.resamples, settings.seed)
     units = tally.units.count(tally.units.rows[:, CLICKED] > 0)
     anytimes = sequence.anytimes(estimates, max(units, 1), settings.planned_units, settings.confidence)
@@ -114,7 +118,7 @@ def compared(tally: Tally, settings: Settings) -> Compared:
     made = []
     for pair, (estimate, adjusted, anytime, resampled, flips, sides, unit_sides, z_score) in enumerate(parts):
         figures = [
-            *_clustered(estimate, adjusted, anytime, None if estimate.reason else resampled, flips),
+            *_clustered(estimate, adjusted, _possible(anytime, most), None if estimate.reason else resampled, flips),
             *_looked(settings, estimate),
             *sides,
             *unit_sides,
@@ -124,9 +128,23 @@ def compared(tally: Tally, settings: Settings) -> Compared:
     return Compared(found, tuple(made), estimates, means)
 
 
-def estimates_of(sums: Array, counts: Array, confidence: float) -> tuple[Estimate, ...]:
-    """The estimate of each column; all share the counts."""
-    return compare.estimates(sums, np.repeat(counts[:, None], sums.shape[1], axis=1), confidence)
+def max_score(about: About) -> float:
+    """The largest score that an impression can have, as far as the scheme limits it: a sign is at most 1."""
+    return math.inf if about.linear or about.scheme.startswith(LEARNED) else 1.0
+
+
+def _possible(found: Bounded, most: float) -> Bounded:
+    """The same with its interval cut to scores that can be: no mean lies outside of them, so the confidence holds."""
+    if found.interval is None:
+        return found
+    low, high = (min(max(end, -most), most) for end in found.interval)
+    return replace(found, interval=(low, high))
+
+
+def estimates_of(sums: Array, counts: Array, confidence: float, most: float = math.inf) -> tuple[Estimate, ...]:
+    """The estimate of each column; all share the counts; `most` is the largest score that can be."""
+    found = compare.estimates(sums, np.repeat(counts[:, None], sums.shape[1], axis=1), confidence)
+    return tuple(_possible(estimate, most) for estimate in found)
 
 
 def adjust(estimates: Sequence[Estimate], means: Array, correction: str) -> tuple[float | None, ...]:
@@ -240,14 +258,14 @@ def over_time(tally: Tally, settings: Settings, result: Compared) -> tuple[Point
     counts = np.cumsum(slices.counts[:, :, 0], axis=0)
     since = tally.units.rows[tally.units.rows[:, CLICKED] > 0, SINCE]
     units = np.maximum(slices.before_ends(since) << tally.units.level, 1)
-    points = []
+    points, most = [], max_score(tally.about)
     for pair in range(min(sums.shape[2], MOST_OVER_TIME)):
         first, second = result.pairs.names(pair)
         estimates = compare.estimates(sums[:, :, pair].T, counts.T, settings.confidence)
         anytimes = sequence.anytimes(estimates, units, settings.planned_units, settings.confidence)
         for place in range(len(ends) - 1):
             shown = int(counts[place].sum())
-            figures = (shown, estimates[place].value, anytimes[place].interval)
+            figures = (shown, estimates[place].value, _possible(anytimes[place], most).interval)
             points.append(Point(moment(int(ends[place])), first, second, *figures))
         last = result.comparisons[pair]
         points.append(Point(moment(tally.until), first, second, last.clicked, last.estimate, last.anytime_interval))

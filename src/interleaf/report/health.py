@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from interleaf.buckets import BUCKETS
 from interleaf.decode import RELAXED, reasons
 from interleaf.methods.table import resolve
 from interleaf.metrics.absolute import METRICS
@@ -103,7 +104,7 @@ def _units(tally: Tally, comparisons: Sequence[Comparison]) -> Iterator[Check]:
             "Enough units",
             WARNING if few else OK,
             f"{effective:,.0f} effective unit{'' if round(effective) == 1 else 's'} "
-            "(units are counted in 1,024 buckets, so there are no more of them)",
+            f"(at most {BUCKETS:,}: units are grouped into as many buckets)",
             f"below {FEW_UNITS} intervals are rough: wait for more people, or look for one who makes most visits"
             if few
             else "",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from interleaf.decode.events import COUNTED, FATES
+from interleaf.decode.events import COUNTED, FATES, TIMELESS
+from interleaf.log.lines import OF_EVENT
 from interleaf.report.record import FAILED, OK, WARNING, Check, graded
+from interleaf.schema import TIME_EXAMPLE
 from interleaf.tally import Tally
 
 UNMATCHED, UNPLACED = "unmatched", "of no experiment"  # fates of events that no impression of the log has
@@ -53,6 +55,13 @@ def event_checks(tally: Tally) -> Iterator[Check]:
             f"{idle:,} of {total:,} events",
             "send the kinds that the experiment's events name, letter by letter" if status == WARNING else "",
         )
+    if timeless := tally.events.get(TIMELESS, 0):
+        yield Check(
+            f"Events {TIMELESS}",
+            graded(timeless / max(total, 1), 0.01, 0.1),
+            f"{timeless:,} of {total:,} events have no time that can be read",
+            f"write times in ISO 8601, such as {TIME_EXAMPLE}",
+        )
     if unplaced:
         status = graded(unplaced / (total + unplaced), 0.01, 1.0)
         yield Check(
@@ -61,6 +70,13 @@ def event_checks(tally: Tally) -> Iterator[Check]:
             f"{unplaced:,} events of the store match no impression in it; they may be of this experiment or of another",
             _LOOK_AT if status == WARNING else "",
         )
+
+
+def unusable_events(dropped: Mapping[str, int]) -> str:
+    """How many lines of events were dropped, and why; '' if none were."""
+    found = {reason: number for reason, number in dropped.items() if reason.startswith(OF_EVENT)}
+    causes = ", ".join(f"{reason}: {number:,}" for reason, number in found.items())
+    return f"{sum(found.values()):,} lines of events could not be used ({causes})" if found else ""
 
 
 def _nothing_counted(tally: Tally) -> Iterator[Check]:
@@ -82,6 +98,8 @@ def _nothing_counted(tally: Tally) -> Iterator[Check]:
             f"the report counts {tally.about.events or 'no events'}: name a kind that the log has, and check dwell "
             "time and window",
         )
+    elif lost := unusable_events(tally.dropped):
+        yield Check(name, FAILED, f"none: {lost}", "mend the lines of events: the notes have an example")
     else:
         remedy = "log what people do with the lists: without events, nothing can be compared"
         yield Check(name, FAILED, f"none: {tally.impressions:,} lists have no event at all", remedy)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from interleaf.decode.events import COUNTED
 from interleaf.render.figures import signed, span
 from interleaf.report.compare import Settings
-from interleaf.report.lost import ANOTHER_KIND, UNMATCHED, UNPLACED
+from interleaf.report.lost import ANOTHER_KIND, UNMATCHED, UNPLACED, unusable_events
 from interleaf.report.record import FAILED, Check, Comparison, Totals, Verdict, winners
 
 NOTHING = Totals(0, 0, 0, True, None, None)
@@ -50,6 +50,8 @@ def _without_events(totals: Totals) -> str:
         return f"No event of the kinds that count has come: {others} of another kind."
     if fates:
         return f"Events came, and none counts: {', '.join(f'{number:,} {fate}' for fate, number in fates.items())}."
+    if unusable := unusable_events(totals.dropped):
+        return f"No event has reached a list: {unusable}."
     lost = totals.events.get(UNPLACED, 0)
     return f"No event has reached a list; {lost:,} events came that match no list of any experiment." if lost else ""
 

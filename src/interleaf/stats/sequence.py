@@ -25,7 +25,7 @@ from interleaf.stats.deviates import deviate, statistic
 from interleaf.stats.figure import Interval
 from interleaf.stats.sums import significance
 
-EARLY = "too early: so few units allow no interval yet"
+EARLY = "so few units allow no interval yet"
 WIDEST = 50  # standard errors to each side; a wider interval says nothing
 
 

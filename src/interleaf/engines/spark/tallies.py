@@ -55,11 +55,10 @@ def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
     if sums.book.lacks_ranks and task.scoring.scheme is None:
         task = replace(task, scoring=replace(task.scoring, rankless=True))
         sums = of_bytes(summed(rows, task, counted, added_sums))
-    sums.book.check_attributes()
     sums.book.assume(rows.assumptions)
     sums.book.dropped += rows.pages.dropped
     sums.book.events += rows.pages.events
-    tally = sums.book.close()
+    tally = sums.book.finish()
     tally.sample = sums.sample
     if task.scoring.sessions is not None:
         _add_sessions(rows, task, tally)

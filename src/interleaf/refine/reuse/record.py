@@ -154,10 +154,13 @@ class Reused:
 
     @property
     def _plans(self) -> list[str]:
-        return [
-            one_line(f"Live instead, {first} against {second}: ") + str(plan)
-            for (first, second), plan in self.plans.items()
-        ]
+        undecided = {(one.first, one.second) for one in self.answers if one.winner(self.confidence) is None}
+        said = []
+        for (first, second), plan in self.plans.items():
+            is_sure = isinstance(plan, str) or (first, second) not in undecided
+            condition = "" if is_sure else ", if the preference is as large as this uncertain estimate"
+            said.append(one_line(f"Live instead, {first} against {second}{condition}: ") + str(plan))
+        return said
 
     @property
     def _dropped(self) -> list[str]:

@@ -32,7 +32,7 @@ UNSEEN = "the log shows none of the documents that the new rankers would"
 NO_MODEL = "what a click model expects is known for schemes binary and click, not for normalized"
 BIASED = "biased: not an estimate of the new rankers' preference"
 CLIPPED_AWAY = "biased: clipping took weight away"
-PART_ONLY = "of the lists that the log showed alone; {} has an interval"
+PART_ONLY = "of the lists that the log showed alone"
 UNTESTED = "the log's methods show few lists: nothing tests the click model on others"
 NOT_IDENTIFIED = "it cannot be planned: the log does not say how large the difference is."
 HANDFUL, FEW = 10, 100  # effective impressions
@@ -93,7 +93,7 @@ def reported(found: Found, rankers: tuple[str, ...], scorer: Scorer, borrowed: B
         plans={pair: _plan(found, scorer, place, answers[place], confidence) for place, pair in enumerate(named)},
         warnings=(
             *_missing(looks, borrowed),
-            *_unsupported(share),
+            *_unsupported(share, any(one.interval is not None for one in answers)),
             *_warnings(sums[WEIGHTED].described, looks.clicked, known, found.is_limited),
             *_sparse(looks, known),
         ),
@@ -141,7 +141,7 @@ def _estimates(found: Found, scorer: Scorer, confidence: float) -> Iterator[tupl
         else:
             made, reason = (
                 compare.estimates(outcomes, sums.weights[:, None], confidence),
-                _distrust(found, scorer, kind),
+                _distrust(found, kind),
             )
             yield name, tuple(without_interval(one, reason) if reason else one for one in made)
 
@@ -156,7 +156,7 @@ def _by_model(found: Found, scorer: Scorer, mended: bool, confidence: float) -> 
     return tuple(without_interval(one, UNTESTED) for one in made) if found.is_limited else made
 
 
-def _distrust(found: Found, scorer: Scorer, kind: str) -> str:
+def _distrust(found: Found, kind: str) -> str:
     """Why a mean over old lists has no interval; if all weights are 1, old lists are the new rankers', and it has."""
     sums = found.weighings.sums
     if is_same(sums[WEIGHTED]):
@@ -165,7 +165,7 @@ def _distrust(found: Found, scorer: Scorer, kind: str) -> str:
         return BIASED
     if kind == CLIPPED and sums[CLIPPED].lost > 0:
         return CLIPPED_AWAY
-    return PART_ONLY.format(_names(scorer)["weighted"])
+    return PART_ONLY
 
 
 def _none(scorer: Scorer, reason: str) -> tuple[Estimate, ...]:
@@ -191,13 +191,14 @@ def _missing(looks: Looks, borrowed: Borrowed) -> Iterator[str]:
             yield f"The rankings of {name} changed within the log, for {many}: the first of each is compared."
 
 
-def _unsupported(share: Estimate | None) -> Iterator[str]:
+def _unsupported(share: Estimate | None, has_interval: bool) -> Iterator[str]:
     """Which share of the new rankers' lists the log could show, where it is not all."""
     if share is not None and share.value is not None:
         span = "" if share.interval is None else f" ({_percent(share.interval[0])} to {_percent(share.interval[1])} %)"
         yield (
             f"The log could have shown about {_percent(share.value)} %{span} of the lists that the new rankers would "
-            "show. It says nothing of the others; the interval allows for any clicks on them."
+            "show. It says nothing of the others"
+            + ("; the interval allows for any clicks on them." if has_interval else ".")
         )
 
 

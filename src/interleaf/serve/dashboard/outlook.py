@@ -89,19 +89,21 @@ def _advice(settings: Experiment, report: Report, rate: float | None) -> tuple[s
         )
     interval = span(pairs[0].anytime_interval or (0.0, 0.0))
     return (
-        f"If a difference between {interval} would not matter to you, stop it and keep {control}.",
+        f"If a difference from {interval} would not matter to you, stop it and keep {control}.",
         f"Else let it run on: the anytime interval stays valid. {_further(pairs[0], report.totals.units, rate)}",
     )
 
 
 def _further(pair: Comparison, units: int, rate: float | None) -> str:
-    """When the interval would leave zero, if the estimate stays: its width goes with one over the root of the units."""
+    """When the interval would exclude zero at this estimate: its width goes with one over the root of the units."""
     low, high = pair.anytime_interval or (0.0, 0.0)
     if not pair.estimate:
-        return "At this estimate it would never leave zero."
-    factor = ((high - low) / 2 / abs(pair.estimate)) ** 2
+        return "At an estimate of 0 it will never exclude zero."
+    half = pair.estimate - low if pair.estimate > 0 else high - pair.estimate
+    factor = (half / abs(pair.estimate)) ** 2
     if factor > MAX_FACTOR:
-        return f"At this estimate it would take more than {MAX_FACTOR} times the units so far to leave zero: give up."
-    wanted = max(units, round(units * factor, -2 if units * factor > 1000 else 0))
-    days = f", {_days((wanted - units) / rate)} more" if rate else ""
-    return f"If the estimate stays as it is, it leaves zero at roughly {count(round(wanted))} units{days}."
+        return f"At this estimate it takes more than {MAX_FACTOR} times the units so far to exclude zero: give up."
+    more = max(1.0, units * (factor - 1))
+    about = count(round(more, -2 if more > 1000 else 0))
+    days = f" ({_days(more / rate)})" if rate else ""
+    return f"If the estimate stays as it is, the interval will exclude zero after about {about} more units{days}."
