@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf import Interleaving, credit
-from interleaf.buckets import bucket_of
+from interleaf.buckets import UNIT, bucket_of, hash_of
 from interleaf.methods.table import resolve, scheme_of
 from tests.log_rows import Row
 
@@ -165,11 +165,22 @@ def fixed(number: float) -> int:
 
 
 class Cell:
-    """Sums of a bucket, a unit or a segment."""
+    """Sums of a bucket or a unit: by pair, and by the columns that the tally has."""
 
     def __init__(self) -> None:
         self.impressions = self.clicked = 0
         self.sums: Counter[tuple[int, int]] = Counter()
+        self.columns: Counter[tuple[int, ...]] = Counter()
+
+
+def voice(cell: Cell, pair: tuple[int, int], max_weight: int = 10) -> tuple[int, int]:
+    """A unit's mean score, in 2^-24 and times its weight, and that weight: impressions up to a limit."""
+    weight = min(cell.clicked, max_weight)
+    one, other = ((pair[0],), (pair[1],))
+    if pair in cell.columns or not {one, other} & set(cell.columns):
+        return round(Fraction(cell.columns[pair] * weight, max(cell.clicked, 1))), weight
+    sides = [round(Fraction(cell.columns[side] * weight, max(cell.clicked, 1))) for side in (one, other)]
+    return sides[0] - sides[1], weight
 
 
 class Sums:
@@ -178,7 +189,6 @@ class Sums:
     def __init__(self, rows: Iterable[Row], rules: Rules = PLAIN, sessions: float | None = None) -> None:
         self.buckets: defaultdict[int, Cell] = defaultdict(Cell)
         self.units: defaultdict[str, Cell] = defaultdict(Cell)
-        self.segments: defaultdict[tuple[str, str], Cell] = defaultdict(Cell)
         self.wins: Counter[tuple[int, int]] = Counter()
         self.losses: Counter[tuple[int, int]] = Counter()
         self.squares: Counter[tuple[int, int]] = Counter()
@@ -186,15 +196,15 @@ class Sums:
         for group in [[row] for row in rows] if sessions is None else visits(rows, sessions):
             self._add(group[0], _together([score_of(row, rules) for row in group], group[0], rules))
 
-    def _add(self, row: Row, score: tuple[Score, dict[tuple[int, int], int]]) -> None:
-        (_, _, pairs, clicked), sums = score
+    def _add(self, row: Row, score: Together) -> None:
+        (_, _, pairs, clicked), sums, columns = score
         unit = row.get("unit") or row["impression"]
-        segments = [self.segments[item] for item in row["attributes"].items()]
-        for cell in (self.buckets[bucket_of(unit)], self.units[unit], *segments):
+        for cell in (self.buckets[bucket_of(unit)], self.units[unit]):
             cell.impressions += 1
             cell.clicked += clicked
             if clicked:
                 cell.sums.update(sums)
+                cell.columns.update(columns)
         if clicked:
             self.wins.update(pair for pair, value in pairs.items() if value > 0)
             self.losses.update(pair for pair, value in pairs.items() if value < 0)
@@ -208,26 +218,42 @@ class Sums:
     def clicked(self) -> int:
         return sum(cell.clicked for cell in self.buckets.values())
 
-    def estimate(self, pair: tuple[int, int]) -> Fraction:
-        """D = sum S / sum N."""
+    def voices(self, pair: tuple[int, int], max_weight: int = 10) -> list[tuple[int, int]]:
+        """Weighted sums of means, in 2^-24, and weights, by bucket."""
+        found: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
+        for unit, cell in self.units.items():
+            bucket = found[hash_of(UNIT, unit) >> 34 & 1023]
+            for place, number in enumerate(voice(cell, pair, max_weight)):
+                bucket[place] += number
+        # What rounding to 2^-24 may have left of a zero is zero.
+        return [(0 if abs(score) <= 2 * weight else score, weight) for score, weight in found.values() if weight]
+
+    def estimate(self, pair: tuple[int, int], max_weight: int = 10) -> Fraction:
+        """D = sum w m / sum w, over units with mean scores m and weights w."""
+        voices = self.voices(pair, max_weight)
+        return Fraction(sum(score for score, _ in voices), ONE * sum(weight for _, weight in voices))
+
+    def per_search(self, pair: tuple[int, int]) -> Fraction:
+        """sum S / sum N."""
         return Fraction(sum(cell.sums[pair] for cell in self.buckets.values()), ONE * self.clicked)
 
     def error(self, pair: tuple[int, int]) -> float:
-        """se^2 = sum_b ((S_b - D N_b) / (N - N_b))^2."""
-        mean, total = self.estimate(pair), self.clicked
-        parts = [
-            ((Fraction(cell.sums[pair], ONE) - mean * cell.clicked) / (total - cell.clicked)) ** 2
-            for cell in self.buckets.values()
-            if cell.clicked
-        ]
+        """se^2 = sum_b ((S_b - D W_b) / (W - W_b))^2."""
+        mean, voices = self.estimate(pair), self.voices(pair)
+        total = sum(weight for _, weight in voices)
+        parts = [((Fraction(score, ONE) - mean * weight) / (total - weight)) ** 2 for score, weight in voices]
         return math.sqrt(sum(parts))
 
     @property
     def effective(self) -> Fraction:
-        return Fraction(self.clicked**2, sum(cell.clicked**2 for cell in self.buckets.values()))
+        weights = [weight for _, weight in self.voices((0, 1))]
+        return Fraction(sum(weights) ** 2, sum(weight**2 for weight in weights))
 
 
-def _together(scores: list[Score], row: Row, rules: Rules) -> tuple[Score, dict[tuple[int, int], int]]:
+Together = tuple[Score, Mapping[tuple[int, int], int], Mapping[tuple[int, ...], int]]
+
+
+def _together(scores: list[Score], row: Row, rules: Rules) -> Together:
     """One score of all queries of a session, whose counts are added up first; and its sums as the tally rounds them."""
     scheme = resolve(rules.method or row["method"]).scheme(rules.scheme, len(row["rankers"])).name
     found = scores[0]
@@ -237,10 +263,12 @@ def _together(scores: list[Score], row: Row, rules: Rules) -> tuple[Score, dict[
         clicked = any(score.clicked for score in scores)
         found = Score(gained, credited, preferences(gained, credited, scheme), clicked)
     if scheme.startswith("binary"):
-        return found, {pair: fixed(value) for pair, value in found.pairs.items()}
+        signs = {pair: fixed(value) for pair, value in found.pairs.items()}
+        return found, signs, {tuple(pair): value for pair, value in signs.items()}
     divisor = found.credited if scheme.startswith("normalized") and found.credited else 1
     columns = [fixed(one / divisor) for one in found.credit]
-    return found, {(one, other): columns[one] - columns[other] for one, other in found.pairs}
+    pairs = {(one, other): columns[one] - columns[other] for one, other in found.pairs}
+    return found, pairs, {(ranker,): value for ranker, value in enumerate(columns)}
 
 
 def visits(rows: Iterable[Row], timeout: float, ends: bool = False) -> Iterator[list[Row]]:

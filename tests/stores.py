@@ -121,21 +121,29 @@ def exported(store: Store, name: str, version: int | None = None) -> Any:
     return pa.Table.from_batches(list(store.export(name, version)))
 
 
+def segments_of(tally: Tally) -> dict[tuple[str, str], Any]:
+    """Impressions, those with an event, and the sums of each unit, by segment."""
+    found = {}
+    for key in tally.segments:
+        units, clicked, sums = tally.segments.units_of(key)
+        rows = sorted(zip(units.tolist(), clicked.tolist(), sums.tolist(), strict=True))
+        found[key] = (tally.segments.impressions[key], tally.segments.clicked[key], rows)
+    return found
+
+
 def contents(tally: Tally) -> dict[str, Any]:
     """All that a tally holds, whatever the order of its arms."""
-    parts: dict[str, Any] = {
-        "scores": tally.scores,
-        "lists": tally.lists,
-        **{str(key): tally.segments[key] for key in tally.segments},
-    }
+    parts: dict[str, Any] = {"scores": tally.scores, "lists": tally.lists}
     parts |= {f"arm {name}": arm for name, arm in tally.arms.items()}
     arrays = {f"{name} {field}": values for name, part in parts.items() for field, values in part._asdict().items()}
-    arrays |= {"units": tally.units.hashes, "sample": tally.sample.hashes, "slices": tally.slices.counts}
+    arrays |= {"units": tally.units.hashes, "sample": tally.sample.hashes, "slices": tally.slices.clicked}
+    arrays |= {"cells": tally.slices.cells.hashes, "cells' sums": tally.slices.cells.values}
     arrays |= {f"units in {name}": tally.units.values[:, 1] >> place & 1 for place, name in enumerate(tally.arms)}
     arrays |= {"units' sums": np.delete(tally.units.values, 1, axis=1)}
     found: dict[str, Any] = {name: (values.shape, values.tobytes()) for name, values in arrays.items()}
     names = ("about", "dropped", "events", "facts", "since", "until")
     found |= {name: getattr(tally, name) for name in names}
+    found |= {"segments": segments_of(tally)}
     return found | {"levels": (tally.units.level, tally.sample.level, tally.slices.step, tally.slices.first)}
 
 

@@ -211,17 +211,16 @@ def test_the_expected_sign_of_sessions_is_refused() -> None:
 def test_segments_are_the_comparisons_of_their_rows() -> None:
     rows = world_rows(rankers=3)
     report = analyze(table_of(rows), by=["device", "country"])
-    truth = Sums(rows)
     values = {(name, value) for row in rows for name, value in row["attributes"].items()}
     assert [(one.attribute, one.value) for one in report.segments] == sorted(values)
     for segment in report.segments:
         own = [row for row in rows if row["attributes"][segment.attribute] == segment.value]
         assert segment.impressions == len(own)
+        truth = Sums(own)
         for found, pair in zip(segment.comparisons, combinations(range(3), 2), strict=True):
-            cell = truth.segments[segment.attribute, segment.value]
-            assert found.clicked == cell.clicked
-            assert found.estimate == pytest.approx(cell.sums[pair] / 2**24 / cell.clicked, rel=1e-12)
-            assert found.error == pytest.approx(Sums(own).error(pair), rel=1e-9) or found.error is None
+            assert found.clicked == truth.clicked
+            assert found.estimate == pytest.approx(float(truth.estimate(pair)), rel=1e-12)
+            assert found.error == pytest.approx(truth.error(pair), rel=1e-9) or found.error is None
     p_values = [one.p_value for segment in report.segments for one in segment.comparisons if one.p_value is not None]
     adjusted = [one.adjusted_p_value for segment in report.segments for one in segment.comparisons]
     assert min(one for one in adjusted if one is not None) == pytest.approx(min(1, min(p_values) * len(p_values)))
@@ -256,8 +255,8 @@ def test_looks_that_were_planned_decide() -> None:
     rows = world_rows(units=300)
     (found,) = analyze(table_of(rows), look=(2, 5)).comparisons
     sums = Sums(rows)
-    by_bucket = np.array([[cell.sums[0, 1] / 2**24, cell.clicked] for cell in sums.buckets.values()])
-    truth = planned_look(estimate(by_bucket[:, 0], by_bucket[:, 1]), 2, even(5))
+    by_bucket = np.array(sums.voices((0, 1)))
+    truth = planned_look(estimate(by_bucket[:, 0] / 2**24, by_bucket[:, 1]), 2, even(5))
     assert found.look_p_value == pytest.approx(truth.p_value, rel=1e-6)
     assert analyze(table_of(rows)).comparisons[0].reasons["look_p_value"] == "no looks were planned"
     for look in ((0, 5), (6, 5)):
@@ -270,9 +269,10 @@ def test_a_plan_takes_from_a_pilot_how_much_units_differ() -> None:
     sums, pair = Sums(rows), (0, 1)
     units = sum(cell.clicked > 0 for cell in sums.units.values())
     mean, each = float(sums.estimate(pair)), sums.clicked / units
-    cells = [cell for cell in sums.buckets.values() if cell.clicked]
-    residuals = sum((cell.sums[pair] / 2**24 - mean * cell.clicked) ** 2 for cell in cells)
-    variance = residuals / units * len(cells) / (len(cells) - 1)
+    cells = sums.voices(pair)
+    weight = sum(weight for _, weight in cells) / units
+    residuals = sum((score / 2**24 - mean * weight) ** 2 for score, weight in cells)
+    variance = residuals / units * len(cells) / (len(cells) - 1) * (each / weight) ** 2
     distance = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
     found = plan(0.04, table_of(rows))
     assert found.fixed.variance == pytest.approx(variance, rel=1e-9)

@@ -19,6 +19,7 @@ from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 from interleaf.tally import Tally
 from tests.log_rows import Row, made_row, made_rows, table_of
+from tests.stores import segments_of
 
 WAYS: dict[str, dict[str, Any]] = {
     "team_draft": {},
@@ -41,18 +42,18 @@ TABLES = {method: world_table(method) for method in WAYS}
 
 def contents(tally: Tally) -> dict[str, Any]:
     """All that a tally holds, arms by their names."""
-    scores = {f"segment {key}": part for key, part in tally.segments.items()}
-    parts: dict[str, Any] = {"scores": tally.scores, "lists": tally.lists, **scores}
+    parts: dict[str, Any] = {"scores": tally.scores, "lists": tally.lists}
     parts |= {f"arm {name}": part for name, part in tally.arms.items()}
     arrays = {f"{name} {field}": values for name, part in parts.items() for field, values in part._asdict().items()}
-    arrays |= {"units": tally.units.hashes, "sample": tally.sample.hashes, "slices": tally.slices.counts}
+    arrays |= {"units": tally.units.hashes, "sample": tally.sample.hashes, "slices": tally.slices.clicked}
+    arrays |= {"cells": tally.slices.cells.hashes, "cells' sums": tally.slices.cells.values}
     bits = {name: tally.units.values[:, 1] >> place & 1 for place, name in enumerate(tally.arms)}
     arrays |= {f"units in {name}": values for name, values in bits.items()}
     arrays |= {"units' sums": np.delete(tally.units.values, 1, axis=1)}
     rest = {name: dict(getattr(tally, name)) for name in ("dropped", "events", "facts")}
     levels = (tally.units.level, tally.sample.level, tally.slices.step, tally.slices.first)
     return {name: values.tolist() for name, values in sorted(arrays.items())} | rest | {
-        "about": tally.about, "span": (tally.since, tally.until), "levels": levels,
+        "about": tally.about, "segments": segments_of(tally), "span": (tally.since, tally.until), "levels": levels,
     }  # fmt: skip
 
 

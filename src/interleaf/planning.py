@@ -95,10 +95,14 @@ def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Pilot, float | None, s
         why = verdict(found.comparisons, (), Settings(), found.totals).sentence
         raise DataError(" ".join(["the pilot log has no event to plan by.", why, *found.notes]))
     result = compared(tally, Settings())
-    sums = result.pairs.columns(tally.scores.sums, tally.about.linear)[:, 0]
+    sums = result.pairs.voices(result.sums, result.weights, tally.about.linear)[:, 0]
     one = result.comparisons[0]
-    known = powers.pilot(sums, tally.scores.clicked, one.units or 0)
-    source = f"a pilot of {one.clicked:,} impressions with an event, of {one.units:,} units"
+    units = one.units or 0
+    known = powers.pilot(sums, result.weights, units >> tally.units.level)
+    if known.variance is not None and known.impressions_per_unit:
+        each = one.clicked / units  # the pilot's weights are impressions up to a limit
+        known = Pilot(known.variance * (each / known.impressions_per_unit) ** 2, each)
+    source = f"a pilot of {one.clicked:,} impressions with an event, of {units:,} units"
     return known, one.estimate, source
 
 

@@ -8,6 +8,7 @@ from interleaf.engines.book import OTHER, notes_on_reading
 from interleaf.errors import DataError, suggest
 from interleaf.methods.table import resolve
 from interleaf.refine.learn.learned import CROSS_FITTED, LEARNED
+from interleaf.report import people
 from interleaf.report.arms import arms, baseline
 from interleaf.report.compare import (
     HOLM,
@@ -111,9 +112,8 @@ def _standing(tally: Tally, result: Compared, settings: Settings) -> Standing | 
         return None
     natural = Pairs.of(rankers, None)
     back = np.argsort(result.pairs.order)
-    estimates = estimates_of(
-        natural.columns(tally.scores.sums, tally.about.linear), tally.scores.clicked, settings.confidence
-    )
+    sums = natural.voices(result.sums, result.weights, tally.about.linear)
+    estimates = estimates_of(sums, result.weights, settings.confidence)
     adjusted = [result.comparisons[place].adjusted_p_value for place in back]
     places = ranking.standing(rankers, estimates, adjusted, settings.confidence)
     values = np.array([estimate.value or 0.0 for estimate in estimates])
@@ -140,16 +140,15 @@ def _segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segme
     keys = sorted(tally.segments)
     found = []
     for key in keys:
-        scores = tally.segments[key]
-        sums = result.pairs.columns(scores.sums, tally.about.linear)
-        found.append(estimates_of(sums, scores.clicked, settings.confidence, max_score(tally.about)))
+        sums, weights = people.weigh(*tally.segments.units_of(key))
+        voices = result.pairs.voices(sums, weights, tally.about.linear)
+        found.append(estimates_of(voices, weights, settings.confidence, max_score(tally.about)))
     adjusted = iter(holm([estimate.p_value for estimates in found for estimate in estimates]))
     segments = []
     for key, estimates in zip(keys, found, strict=True):
-        scores = tally.segments[key]
-        shown = int(scores.impressions.sum())
+        shown, clicked = tally.segments.impressions[key], tally.segments.clicked[key]
         comparisons = tuple(
-            segment_comparison(result.pairs.names(pair), estimate, next(adjusted), shown, int(scores.clicked.sum()))
+            segment_comparison(result.pairs.names(pair), estimate, next(adjusted), shown, clicked)
             for pair, estimate in enumerate(estimates)
         )
         segments.append(Segment(*key, shown, comparisons))

@@ -13,6 +13,7 @@ import numpy as np
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
 from interleaf.refine.learn.learned import LEARNED
+from interleaf.report import people
 from interleaf.report.record import Comparison, Point
 from interleaf.stats import bootstrap, compare, figure, looks, multiplicity, sequence, signs
 from interleaf.stats.compare import Estimate
@@ -74,6 +75,12 @@ class Pairs:
         turned: Array = (found[:, self.order] * self.turn).reshape(*sums.shape[:-1], len(self.order))
         return turned
 
+    def voices(self, sums: Array, weights: Array, linear: bool) -> Array:
+        """Weighted sums of pairs `[bucket, pair]` as numbers; what is only rounding is 0."""
+        found = self.columns(sums, linear)
+        found[np.abs(found) * ONE <= 2 * weights[:, None]] = 0.0
+        return found
+
     def sides(self, scores: Scores) -> tuple[Array, Array]:
         """Wins and losses of the first."""
         wins, losses = scores.wins[self.order], scores.losses[self.order]
@@ -90,17 +97,21 @@ class Compared:
 
     pairs: Pairs
     comparisons: tuple[Comparison, ...]
-    estimates: tuple[Estimate, ...]
+    sums: Array
+    weights: Array
     means: Array
 
 
 def compared(tally: Tally, settings: Settings) -> Compared:
     """Compare all pairs."""
     found = Pairs.of(tally.about.rankers, settings.control)
-    sums, counts = found.columns(tally.scores.sums, tally.about.linear), tally.scores.clicked
+    linear, clicked = tally.about.linear, int(tally.scores.clicked.sum())
+    voices, weights = people.voices(tally)
+    sums = found.voices(voices, weights, linear)
     most = max_score(tally.about)
-    estimates = estimates_of(sums, counts, settings.confidence, most)
-    means = bootstrap.resample(sums, counts, settings.resamples, settings.seed)
+    estimates = estimates_of(sums, weights, settings.confidence, most)
+    means = bootstrap.resample(sums, weights, settings.resamples, settings.seed)
+    per_search = found.columns(tally.scores.sums, linear)
     units = tally.units.count(tally.units.rows[:, CLICKED] > 0)
     anytimes = sequence.anytimes(estimates, max(units, 1), settings.planned_units, settings.confidence)
     parts = zip(
@@ -111,13 +122,15 @@ def compared(tally: Tally, settings: Settings) -> Compared:
         signs.sign_flips(sums, seed=settings.seed),
         _sides(tally, found),
         _unit_sides(tally, found),
-        _z_scores(tally, found, sums),
+        _z_scores(tally, found, per_search),
+        _other_voices(tally, found, estimates, settings, units),
         strict=True,
     )
-    totals = {"impressions": int(tally.scores.impressions.sum()), "clicked": int(counts.sum()), "units": units}
+    totals = {"impressions": int(tally.scores.impressions.sum()), "clicked": clicked, "units": units}
     made = []
-    for pair, (estimate, adjusted, anytime, resampled, flips, sides, unit_sides, z_score) in enumerate(parts):
+    for pair, (estimate, adjusted, anytime, resampled, flips, sides, unit_sides, z_score, others) in enumerate(parts):
         figures = [
+            *others,
             *_clustered(estimate, adjusted, _possible(anytime, most), None if estimate.reason else resampled, flips),
             *_looked(settings, estimate),
             *sides,
@@ -125,7 +138,7 @@ def compared(tally: Tally, settings: Settings) -> Compared:
             *z_score,
         ]
         made.append(_comparison(found.names(pair), totals, figures))
-    return Compared(found, tuple(made), estimates, means)
+    return Compared(found, tuple(made), voices, weights, means)
 
 
 def max_score(about: About) -> float:
@@ -200,6 +213,31 @@ def _clustered(
     yield "sign_flip_p_value", flips.value, flips.reason
 
 
+def _other_voices(
+    tally: Tally, found: Pairs, estimates: Sequence[Estimate], settings: Settings, units: int
+) -> Iterator[list[Figure]]:
+    """One voice per person and per search, and whether people contradict visits."""
+    voices, weights = people.voices(tally, people.PER_PERSON)
+    per_person = estimates_of(found.voices(voices, weights, tally.about.linear), weights, settings.confidence)
+    per_search = found.columns(tally.scores.sums, tally.about.linear)
+    searches = estimates_of(per_search, tally.scores.clicked, settings.confidence)
+    for person, search, bounded in zip(per_person, searches, estimates, strict=True):
+        figures: list[Figure] = []
+        for name, voice in (("per_person", person), ("per_search", search)):
+            interval = sequence.anytime(voice, max(units, 1), settings.planned_units, settings.confidence)
+            figures.append((f"{name}_estimate", voice.value, voice.reason))
+            figures.append((f"{name}_interval", interval.interval, interval.reason))
+        side, *others = (_side(one, settings.confidence) for one in (person, search, bounded))
+        yield [*figures, ("people_and_visits_disagree", side != 0 and -side in others, "")]
+
+
+def _side(estimate: Estimate, confidence: float) -> int:
+    """Whom one look prefers: 1 the first, -1 the second, 0 nobody."""
+    if estimate.value is None or estimate.p_value is None or estimate.p_value > 1 - confidence:
+        return 0
+    return 1 if estimate.value > 0 else -1
+
+
 def _looked(settings: Settings, estimate: Estimate) -> Iterator[Figure]:
     if settings.look is None:
         yield "look_p_value", None, "no looks were planned"
@@ -227,7 +265,10 @@ def _unit_sides(tally: Tally, found: Pairs) -> Iterator[list[Figure]]:
     """How many units prefer each; of buckets, where units are too many to hold."""
     exact = tally.units.is_exact
     sums = tally.units.rows[:, SUMS:] if exact else tally.scores.sums
-    preferred = np.sign(found.columns(sums, tally.about.linear))
+    counts = tally.units.rows[:, CLICKED] if exact else tally.scores.clicked
+    scores = found.columns(sums, tally.about.linear)
+    # Rounding adds at most half of 2^-24 for each impression and ranker.
+    preferred = np.where(np.abs(scores) * ONE <= counts[:, None], 0.0, np.sign(scores))
     for wins, losses in zip((preferred > 0).sum(axis=0).tolist(), (preferred < 0).sum(axis=0).tolist(), strict=True):
         test = signs.sign_test(wins, losses)
         yield [
@@ -254,22 +295,31 @@ def over_time(tally: Tally, settings: Settings, result: Compared) -> tuple[Point
     slices, ends = tally.slices, tally.slices.ends
     if not len(ends) or tally.until is None:
         return ()
-    sums = np.cumsum(result.pairs.columns(slices.counts[:, :, 1:], tally.about.linear), axis=0)
-    counts = np.cumsum(slices.counts[:, :, 0], axis=0)
+    shown = np.cumsum(slices.clicked).tolist()
+    sums, weights = _history(tally, result.pairs)
     since = tally.units.rows[tally.units.rows[:, CLICKED] > 0, SINCE]
     units = np.maximum(slices.before_ends(since) << tally.units.level, 1)
     points, most = [], max_score(tally.about)
-    for pair in range(min(sums.shape[2], MOST_OVER_TIME)):
+    for pair in range(sums.shape[2]):
         first, second = result.pairs.names(pair)
-        estimates = compare.estimates(sums[:, :, pair].T, counts.T, settings.confidence)
+        estimates = compare.estimates(sums[:, :, pair].T, weights.T, settings.confidence)
         anytimes = sequence.anytimes(estimates, units, settings.planned_units, settings.confidence)
         for place in range(len(ends) - 1):
-            shown = int(counts[place].sum())
-            figures = (shown, estimates[place].value, _possible(anytimes[place], most).interval)
+            figures = (shown[place], estimates[place].value, _possible(anytimes[place], most).interval)
             points.append(Point(moment(int(ends[place])), first, second, *figures))
         last = result.comparisons[pair]
         points.append(Point(moment(tally.until), first, second, last.clicked, last.estimate, last.anytime_interval))
     return tuple(points)
+
+
+def _history(tally: Tally, pairs: Pairs) -> tuple[Array, Array]:
+    """Sums `[slice, bucket, pair]` of the first pairs and weights `[slice, bucket]`, as of the end of each slice."""
+    sums, weights = [], []
+    for totals in tally.slices.totals():
+        voices, weight = people.weigh(*totals)
+        sums.append(pairs.voices(voices, weight, tally.about.linear)[:, :MOST_OVER_TIME])
+        weights.append(weight)
+    return np.array(sums), np.array(weights)
 
 
 def moment(microseconds: int) -> datetime:

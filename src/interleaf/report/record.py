@@ -33,9 +33,10 @@ class Check:
 class Comparison:
     """One pair of rankers, `first` over `second`: an estimate above 0 says that people prefer the first.
 
-    `estimate` is the mean score of impressions with an event; `interval` and `p_value` are clustered by unit and meant
-    for one look at a planned time; the `anytime` ones hold however often one looks. `adjusted_p_value` is held against
-    all pairs of the report. `delta` is C12's: (wins + ties / 2) / (wins + losses + ties) - 1/2.
+    `estimate` is the mean of unit means, each weighed by the unit's impressions with an event, but at most by 10;
+    `per_person` counts each unit once, `per_search` each impression once. `interval` and `p_value` are meant for one
+    look at a planned time; the `anytime` ones hold however often one looks. `adjusted_p_value` is held against all
+    pairs of the report. `delta` is C12's: (wins + ties / 2) / (wins + losses + ties) - 1/2.
     """
 
     first: str
@@ -47,6 +48,11 @@ class Comparison:
     adjusted_p_value: float | None = None
     anytime_interval: Interval | None = None
     anytime_p_value: float | None = None
+    per_person_estimate: float | None = None
+    per_person_interval: Interval | None = None
+    per_search_estimate: float | None = None
+    per_search_interval: Interval | None = None
+    people_and_visits_disagree: bool = False
     bootstrap_interval: Interval | None = None
     sign_flip_p_value: float | None = None
     look_p_value: float | None = None

@@ -16,7 +16,7 @@ from interleaf.engines.work import Task, repeats, work
 from interleaf.errors import DataError
 from interleaf.tally import Tally, stored
 from interleaf.tally.seen import Sample
-from interleaf.tally.tally import MOST_SEGMENTS
+from interleaf.tally.segments import MAX_SEGMENTS
 
 UNSPLIT = "segments: more than can be reported on; none is"
 
@@ -107,7 +107,7 @@ class Sums:
     def _take(self, book: Book) -> None:
         both = [*self._book.tallies, *book.tallies]
         segments = set(chain.from_iterable(tally.segments for tally in both))
-        self._is_split &= len(segments) <= MOST_SEGMENTS
+        self._is_split &= len(segments) <= MAX_SEGMENTS
         if not self._is_split:
             for tally in both:
                 tally.segments.clear()

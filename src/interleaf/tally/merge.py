@@ -12,7 +12,7 @@ import numpy as np
 from interleaf.errors import DataError
 from interleaf.tally.about import About
 from interleaf.tally.pages import Arm, Lists
-from interleaf.tally.scores import Scores, reordered_columns
+from interleaf.tally.scores import Scores
 from interleaf.tally.units import ARMS, SUMS
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ def absorb(total: Tally, more: Tally) -> None:
     total.lists = added(total.lists, more.lists)
     total.slices.merge(more.slices)
     _merge_units(total, more)
-    for key, scores in more.segments.items():
-        total.segments[key] = added(total.segments[key], scores) if key in total.segments else scores
-    total.check_segments()
+    total.segments.merge(more.segments)
     for name, arm in more.arms.items():
         total.arms[name] = added(total.arms[name], arm) if name in total.arms else arm
     shared = total.sample.merge(more.sample)
@@ -69,10 +67,9 @@ def reordered(tally: Tally, rankers: Sequence[str]) -> Tally:
     order, linear = [tally.about.rankers.index(ranker) for ranker in rankers], tally.about.linear
     copy.about = replace(tally.about, rankers=tuple(rankers))
     copy.scores = copy.scores.reordered(order, linear)
-    copy.segments = {key: scores.reordered(order, linear) for key, scores in copy.segments.items()}
     copy.lists = copy.lists.reordered(order)
-    copy.slices.counts[:, :, 1:] = reordered_columns(copy.slices.counts[:, :, 1:], order, linear)
-    copy.units.reorder(order, linear)
+    for units in (copy.units, copy.slices.cells, copy.segments.cells):
+        units.reorder(order, linear)
     return copy
 
 

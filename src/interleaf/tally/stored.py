@@ -18,9 +18,11 @@ from interleaf.tally.about import About
 from interleaf.tally.pages import Arm
 
 if TYPE_CHECKING:
+    from interleaf.tally.seen import Sample
     from interleaf.tally.tally import Tally
+    from interleaf.tally.units import Units
 
-VERSION = 1
+VERSION = 2
 
 
 def save(tally: Tally, path: str | Path) -> None:
@@ -51,22 +53,21 @@ def to_bytes(tally: Tally) -> bytes:
         "version": VERSION,
         "about": asdict(tally.about),
         "arms": list(tally.arms),
-        "segments": list(tally.segments),
+        "segments": [[*key, tally.segments.impressions[key], tally.segments.clicked[key]] for key in tally.segments],
         "counters": {name: dict(getattr(tally, name)) for name in _COUNTERS},
         "span": [tally.since, tally.until],
         "slices": [tally.slices.step, tally.slices.first],
-        "levels": [tally.units.level, tally.sample.level],
+        "levels": {name: one.level for name, one in (_samples(tally) | _units(tally)).items()},
     }
     arrays = {
-        "units": tally.units.hashes,
-        "unit_values": tally.units.values,
-        "sample": tally.sample.hashes,
-        "slices": tally.slices.counts,
+        "slices": tally.slices.clicked,
         "rest": np.frombuffer(json.dumps(rest).encode(), np.uint8),
     }
+    arrays |= {name: sample.hashes for name, sample in _samples(tally).items()}
+    for name, units in _units(tally).items():
+        arrays |= {name: units.hashes, f"{name}.values": units.values}
     parts: dict[str, Any] = {"scores": tally.scores, "lists": tally.lists}
     parts |= {f"arm{number}": arm for number, arm in enumerate(tally.arms.values())}
-    parts |= {f"segment{number}": scores for number, scores in enumerate(tally.segments.values())}
     for name, part in parts.items():
         arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
     file = BytesIO()
@@ -85,30 +86,40 @@ def from_bytes(data: bytes, kind: type[Tally], name: str = "these bytes") -> Tal
     except Exception as error:  # zip, zlib, numpy and JSON each have errors of their own for damaged bytes
         raise DataError(f"{name} is no tally of interleaf, or a damaged one: {error or type(error).__name__}") from None
     if tally is None:
-        raise DataError(f"{name} is a tally of version {version}; this interleaf reads version {VERSION}: upgrade it")
+        remedy = "upgrade it" if version > VERSION else "tally the log again"
+        raise DataError(f"{name} is a tally of version {version}; this interleaf reads version {VERSION}: {remedy}")
     return tally
 
 
 def _tally(arrays: dict[str, Any], rest: dict[str, Any], kind: type[Tally]) -> Tally:
     about = rest["about"] | {"rankers": tuple(rest["about"]["rankers"])}
     tally = kind.empty(About(**about))
-    none, arm = tally.scores, Arm.empty()
-    tally.scores, tally.lists = _part(none, arrays, "scores"), _part(tally.lists, arrays, "lists")
+    arm = Arm.empty()
+    tally.scores, tally.lists = _part(tally.scores, arrays, "scores"), _part(tally.lists, arrays, "lists")
     tally.arms = {name: _part(arm, arrays, f"arm{number}") for number, name in enumerate(rest["arms"])}
-    tally.segments = {
-        (attribute, value): _part(none, arrays, f"segment{number}")
-        for number, (attribute, value) in enumerate(rest["segments"])
-    }
+    for attribute, value, impressions, clicked in rest["segments"]:
+        tally.segments.impressions[attribute, value] = impressions
+        tally.segments.clicked[attribute, value] = clicked
     for name in _COUNTERS:
         setattr(tally, name, Counter(rest["counters"][name]))
     tally.since, tally.until = rest["span"]
     tally.slices.step, tally.slices.first = rest["slices"]
-    tally.slices.counts = _like(tally.slices.counts, arrays["slices"], 1)
-    values = _like(tally.units.values, arrays["unit_values"], 1)
-    tally.units.merge(rest["levels"][0], _like(tally.units.hashes, arrays["units"], 1)[: len(values)], values)
-    tally.sample.raise_to(rest["levels"][1])
-    tally.sample.add(_like(tally.sample.hashes, arrays["sample"], 1))
+    tally.slices.clicked = _like(tally.slices.clicked, arrays["slices"], 1)
+    for name, units in _units(tally).items():
+        values = _like(units.values, arrays[f"{name}.values"], 1)
+        units.merge(rest["levels"][name], _like(units.hashes, arrays[name], 1)[: len(values)], values)
+    for name, sample in _samples(tally).items():
+        sample.raise_to(rest["levels"][name])
+        sample.add(_like(sample.hashes, arrays[name], 1))
     return tally
+
+
+def _units(tally: Tally) -> dict[str, Units]:
+    return {"units": tally.units, "slice_units": tally.slices.cells, "segment_units": tally.segments.cells}
+
+
+def _samples(tally: Tally) -> dict[str, Sample]:
+    return {"sample": tally.sample, "slice_sample": tally.slices.sample}
 
 
 def _part(like: Any, arrays: dict[str, Any], name: str) -> Any:

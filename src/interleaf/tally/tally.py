@@ -20,13 +20,13 @@ from interleaf.tally.about import About
 from interleaf.tally.pages import QUERIES, Arm, Lists
 from interleaf.tally.scores import Scores
 from interleaf.tally.seen import Sample
+from interleaf.tally.segments import Segments
 from interleaf.tally.slices import Slices
 from interleaf.tally.units import Units
 
 Coded = tuple[Array, list[str]]  # a number for each row, and what the numbers stand for; -1 stands for nothing
 ALONE = "impressions that are their own unit"
 MOST_ARMS = 60
-MOST_SEGMENTS = 256
 
 
 @dataclass(eq=False)
@@ -39,8 +39,8 @@ class Tally:
     slices: Slices
     lists: Lists
     sample: Sample
+    segments: Segments
     arms: dict[str, Arm] = field(default_factory=dict)
-    segments: dict[tuple[str, str], Scores] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     facts: Counter[str] = field(default_factory=Counter)
@@ -53,7 +53,8 @@ class Tally:
         rankers = len(about.rankers)
         scores = Scores.empty(rankers, about.linear)
         columns = scores.sums.shape[1]
-        return cls(about, scores, Units(columns), Slices(columns), Lists.empty(rankers), Sample())
+        lists = Lists.empty(rankers)
+        return cls(about, scores, Units(columns), Slices(columns), lists, Sample(), Segments(columns))
 
     @property
     def impressions(self) -> int:
@@ -80,37 +81,14 @@ class Tally:
             clicked = decoded.has_event
             self.add_scores(decoded.unit, decoded.time, clicked, scored.columns)
             for attribute, (codes, values) in segments.items():
-                self._add_segments(attribute, codes, values, found, clicked, scored.columns)
+                self.segments.add(attribute, codes, values, decoded.unit, clicked, scored.columns)
 
     def add_scores(self, unit: Array, time: Array, clicked: Array, columns: Array) -> None:
         """Count scores in: of impressions, or of sessions."""
         found = buckets.buckets(unit)
         self.scores.add(found, clicked, columns, self.about.linear)
-        self.slices.add(time, found, clicked, columns)
+        self.slices.add(time, unit, clicked, columns)
         self.units.add(unit, self.number_of(INTERLEAVED), time, clicked, columns)
-
-    def _add_segments(
-        self, attribute: str, codes: Array, values: list[str], found: Array, clicked: Array, columns: Array
-    ) -> None:
-        for number, value in enumerate(values):
-            rows = np.flatnonzero(codes == number)
-            if len(rows):
-                self._segment(attribute, value).add(found[rows], clicked[rows], columns[rows], self.about.linear)
-
-    def _segment(self, attribute: str, value: str) -> Scores:
-        if (attribute, value) not in self.segments:
-            self.segments[attribute, value] = Scores.empty(len(self.about.rankers), self.about.linear)
-            self.check_segments()
-        return self.segments[attribute, value]
-
-    def check_segments(self) -> None:
-        """Whether a report can tell all segments apart."""
-        if len(self.segments) > MOST_SEGMENTS:
-            worst = Counter(attribute for attribute, _ in self.segments).most_common(1)[0][0]
-            raise DataError(
-                f"attribute {worst!r} has too many values to report on: more than {MOST_SEGMENTS} segments in all; "
-                "group its values in the log, or leave it out of by="
-            )
 
     def _arm(self, name: str) -> Arm:
         self.number_of(name)

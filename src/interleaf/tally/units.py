@@ -117,10 +117,15 @@ class Units:
 
     def merge(self, level: int, hashes: Array, values: Array) -> None:
         """Count another sample in: what both can keep."""
+        self.raise_to(level)
+        self._put(hashes, values)
+
+    def raise_to(self, level: int) -> None:
+        """Keep the share of units that another sample keeps."""
         if level > self.level:
+            self._forget()
             self.level = level
             self._rebuild(len(self._keys), self._keys & np.uint64((1 << level) - 1) == 0)
-        self._put(hashes, values)
 
     def reorder(self, order: Sequence[int], linear: bool) -> None:
         """Sums with ranker order[i] in place i."""

@@ -1,0 +1,45 @@
+"""What people say, not visits: the mean score of each unit, weighed by its impressions up to a limit.
+
+    D = sum_u w_u m_u / sum_u w_u,   m_u = S_u / N_u,   w_u = min(N_u, 10)
+
+over units u with N_u impressions with an event and the sum S_u of their scores. With w_u = N_u (one voice per search),
+a few heavy users decide. With w_u = 1 (one voice per person), an experiment needs up to twice the people. Both stand
+beside D in a report. docs/statistics.md has the measurements behind the limit of 10.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interleaf.buckets import BUCKETS
+from interleaf.methods.arrays import Array
+from interleaf.tally import Tally
+from interleaf.tally.units import CLICKED, SUMS
+
+MAX_WEIGHT = 10
+PER_PERSON = 1  # the limit that gives each unit one voice
+_BUCKET_SHIFT, _BUCKET_MASK = np.uint64(34), np.uint64(BUCKETS - 1)  # bits that cells of units keep, too
+
+
+def voices(tally: Tally, max_weight: int = MAX_WEIGHT) -> tuple[Array, Array]:
+    """Weighted sums `[bucket, column]`, in units of 2^-24, and weights `[bucket]` of all units."""
+    units, rows = tally.units.unordered
+    return weigh(units, rows[:, CLICKED], rows[:, SUMS:], max_weight)
+
+
+def weigh(units: Array, clicked: Array, sums: Array, max_weight: int = MAX_WEIGHT) -> tuple[Array, Array]:
+    """The sums of units, each weighed by its impressions with an event, but at most by `max_weight`.
+
+    Each unit is rounded once to whole numbers, so the order of units does not matter.
+
+    >>> sums, weights = weigh(np.zeros(2, np.uint64), np.array([2, 40]), np.array([[2], [-40]]))
+    >>> sums[0], int(weights[0])
+    (array([-8]), 12)
+    """
+    buckets = (units >> _BUCKET_SHIFT & _BUCKET_MASK).astype(np.int64)
+    weights = np.minimum(clicked, max_weight)
+    visits = np.maximum(clicked, 1)
+    total = np.empty((BUCKETS, sums.shape[1]), np.int64)
+    for column in range(sums.shape[1]):
+        total[:, column] = np.bincount(buckets, np.rint(sums[:, column] * weights / visits), BUCKETS)
+    return total, np.bincount(buckets, weights, BUCKETS).astype(np.int64)
