@@ -9,16 +9,31 @@ from interleaf.render import sections
 from interleaf.render.figures import Names, count, several, share
 from interleaf.render.grid import Grid
 from interleaf.render.sections import Section
-from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Check, Findings, Totals
+from interleaf.report.record import (
+    DISAGREE,
+    FAILED,
+    OK,
+    SKIPPED,
+    WARNING,
+    Check,
+    Findings,
+    Totals,
+)
 from interleaf.tables import Table
 
-WINNER, EVEN, UNTRUSTED = "winner", "even", "untrusted"
-HEADLINES = {WINNER: "✓ Winner", EVEN: "= No winner shown", UNTRUSTED: "✗ DO NOT TRUST THIS"}
+WINNER, EVEN, SPLIT, UNTRUSTED = "winner", "even", "split", "untrusted"
+HEADLINES = {
+    WINNER: "✓ Winner",
+    EVEN: "= No winner shown",
+    SPLIT: "≠ People and visits disagree",
+    UNTRUSTED: "✗ DO NOT TRUST THIS",
+}
 # The worst first. The mark and the word say it without the colour.
 MARKS = {FAILED: "✗ failed", WARNING: "! warning", OK: "✓ ok", SKIPPED: "○ skipped"}
 READING = (
-    "An estimate is the mean score of the impressions with an event. Above 0 people prefer the first ranker of a pair, "
-    "below 0 the second; the further from 0, the more.",
+    "An estimate is the mean score of people: the mean score of each unit's impressions with an event, weighed by how "
+    "many these are, but at most by 10, so that no heavy user decides alone. Above 0 people prefer the first ranker of "
+    "a pair, below 0 the second. Per person counts each unit once, per search each impression once.",
     "An interval holds the values that the data allow. The plain one is for a single look at the planned time; the "
     "anytime interval is wider and holds however often one looks: it is safe to watch, and to stop once it leaves 0.",
     "Health comes first because a broken experiment gives confident wrong numbers: after a failed check, nothing below "
@@ -31,6 +46,7 @@ NUMBERS = (
     sections.over_time,
     sections.outcomes,
     sections.other_tests,
+    sections.activity,
     sections.arms,
     sections.slots,
     sections.neutrality,
@@ -40,7 +56,7 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class Page:
-    """The whole report in words and tables; `tone` is winner, even or untrusted."""
+    """The whole report in words and tables; `tone` is winner, even, split or untrusted."""
 
     title: str
     tone: str
@@ -72,7 +88,8 @@ def lay_out(report: Findings, brief: bool = False) -> Page:
             Section("reading", "How to read this", READING),
         ]
     verdict = report.verdict
-    tone = UNTRUSTED if not verdict.trusted else WINNER if verdict.winner is not None else EVEN
+    decided = WINNER if verdict.winner is not None else SPLIT if verdict.code == DISAGREE else EVEN
+    tone = decided if verdict.trusted else UNTRUSTED
     reasons = tuple(map(names.within, verdict.why))
     title = f"{names.within(report.experiment)}, version {report.version}"
     return Page(title, tone, names.within(verdict.sentence), reasons, _facts(report), tuple(parts))

@@ -43,6 +43,8 @@ def main_figures(report: Findings) -> list[Figure]:
         Figure(f"{level} anytime interval", ("anytime_interval",), span),
         Figure("p", ("p_value",), probability),
         Figure("adjusted p", ("adjusted_p_value",), probability),
+        Figure("per person", ("per_person_estimate",), signed),
+        Figure("per search", ("per_search_estimate",), signed),
         Figure("wins / ties / losses", ("wins", "ties", "losses"), _slashed),
         Figure("with an event", ("clicked",), count),
         Figure("units", ("units",), count),
@@ -51,7 +53,7 @@ def main_figures(report: Findings) -> list[Figure]:
 
 def brief_figures(report: Findings) -> list[Figure]:
     """As many of them as fit a terminal: what holds however often one looks."""
-    left = {"interval", "p_value", "clicked"}
+    left = {"interval", "p_value", "clicked", "per_person_estimate", "per_search_estimate"}
     return [figure for figure in main_figures(report) if not left & set(figure.fields)]
 
 

@@ -124,6 +124,18 @@ def standing(report: Findings, names: Names) -> Section | None:
     return _section("standing", "Leaderboard", tuple(words), [grid], names, folded=False)
 
 
+def activity(report: Findings, names: Names) -> Section | None:
+    """Who comes how often, and whom they prefer."""
+    if len(report.activity) < 2:
+        return None
+    grid = Grid("activity", "", ["searches of a unit"], ("units", "share of units", "share of searches", "mean score"))
+    for row in report.activity:
+        figures = count(row.units), share(row.share_of_units), share(row.share_of_searches)
+        grid.add(row.searches, row.searches, *figures, written(signed, row.estimate), reason="more than two rankers")
+    words = ("Units by their number of searches with an event. The mean score counts each unit once.",)
+    return _section("activity", "Heavy and light users", words, [grid], names, folded=True)
+
+
 def arms(report: Findings, names: Names) -> Section | None:
     """Who saw what, and the absolute metrics of each arm."""
     if not report.arms:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Any, TextIO
 
-from interleaf.render.layout import EVEN, MARKS, UNTRUSTED, WINNER, Page, lay_out
+from interleaf.render.layout import EVEN, MARKS, SPLIT, UNTRUSTED, WINNER, Page, lay_out
 from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Findings
 from interleaf.tables import Table
 
 COLOURS = {
     WINNER: "green",
     EVEN: "blue",
+    SPLIT: "yellow",
     UNTRUSTED: "red",
     MARKS[FAILED]: "bold red",
     MARKS[WARNING]: "yellow",

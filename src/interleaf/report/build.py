@@ -40,6 +40,7 @@ def report(tally: Tally, settings: Settings) -> Report:
     about = tally.about
     result = compared(tally, settings) if about.method else None
     comparisons = result.comparisons if result else ()
+    active = people.activity(tally, int(result.pairs.turn[0])) if result else ()
     measured, totals = arms(tally, settings), _totals(tally)
     tested = slots(tally)
     checks = health(tally, settings, comparisons, tested)
@@ -55,7 +56,7 @@ def report(tally: Tally, settings: Settings) -> Report:
         confidence=settings.confidence,
         planned_units=settings.planned_units,
         correction=settings.correction,
-        verdict=verdict(comparisons, checks, settings, totals),
+        verdict=verdict(comparisons, checks, settings, totals, active),
         totals=totals,
         health=checks,
         comparisons=comparisons,
@@ -66,6 +67,7 @@ def report(tally: Tally, settings: Settings) -> Report:
         neutrality=neutrality(tally),
         over_time=over_time(tally, settings, result) if result else (),
         segments=_segments(tally, settings, result) if result else (),
+        activity=active,
         notes=_notes(tally, settings),
     )
 

@@ -13,7 +13,9 @@ import numpy as np
 
 from interleaf.buckets import BUCKETS
 from interleaf.methods.arrays import Array
+from interleaf.report.record import Activity
 from interleaf.tally import Tally
+from interleaf.tally.scores import ONE
 from interleaf.tally.units import CLICKED, SUMS
 
 MAX_WEIGHT = 10
@@ -43,3 +45,27 @@ def weigh(units: Array, clicked: Array, sums: Array, max_weight: int = MAX_WEIGH
     for column in range(sums.shape[1]):
         total[:, column] = np.bincount(buckets, np.rint(sums[:, column] * weights / visits), BUCKETS)
     return total, np.bincount(buckets, weights, BUCKETS).astype(np.int64)
+
+
+def activity(tally: Tally, sign: int = 1) -> tuple[Activity, ...]:
+    """Who comes how often: units with one impression with an event, with a few, and with more than the limit.
+
+    The mean score is that of two rankers, turned by `sign`; of many rankers there is none.
+    """
+    rows = tally.units.rows
+    rows = rows[rows[:, CLICKED] > 0]
+    clicked, sums = rows[:, CLICKED], rows[:, SUMS:]
+    scores = sums[:, 0] - sums[:, 1] if tally.about.linear else sums[:, 0]
+    classes = {
+        "1": clicked == 1,
+        f"2 to {MAX_WEIGHT}": (clicked > 1) & (clicked <= MAX_WEIGHT),
+        f"more than {MAX_WEIGHT}": clicked > MAX_WEIGHT,
+    }
+    found = []
+    for name, some in classes.items():
+        if some.any():
+            mean = sign * float(np.mean(scores[some] / clicked[some])) / ONE
+            share, searches = float(some.mean()), float(clicked[some].sum() / clicked.sum())
+            estimate = mean if len(tally.about.rankers) == 2 else None
+            found.append(Activity(name, tally.units.count(some), share, searches, estimate))
+    return tuple(found)

@@ -12,6 +12,7 @@ from interleaf.stats.multiplicity import holm
 Interval = tuple[float, float]
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
+BROKEN, DISAGREE, PREFERRED, UNDECIDED = "broken", "disagree", "preferred", "undecided"  # codes of a verdict
 
 
 def graded(share: float, warn: float, fail: float) -> str:
@@ -75,8 +76,8 @@ class Comparison:
 
     @property
     def winner(self) -> str | None:
-        """Whom the anytime interval prefers, if it lies on one side of zero."""
-        if self.anytime_interval is None:
+        """Whom the anytime interval prefers, if it lies on one side of zero and people and visits do not disagree."""
+        if self.anytime_interval is None or self.people_and_visits_disagree:
             return None
         low, high = self.anytime_interval
         return self.first if low > 0 else self.second if high < 0 else None
@@ -101,7 +102,7 @@ def winners(comparisons: Sequence[Comparison], confidence: float) -> tuple[str |
     adjusted = holm([one.look_p_value if looked else one.anytime_p_value for one in comparisons])
     return tuple(
         None
-        if not one.estimate or p_value is None or p_value > 1 - confidence
+        if not one.estimate or p_value is None or p_value > 1 - confidence or one.people_and_visits_disagree
         else (one.first if one.estimate > 0 else one.second)
         for one, p_value in zip(comparisons, adjusted, strict=True)
     )
@@ -189,6 +190,20 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Activity:
+    """Units by how many impressions with an event they have: their shares of all, and of two rankers, their mean score.
+
+    `estimate` counts each unit once.
+    """
+
+    searches: str
+    units: int
+    share_of_units: float
+    share_of_searches: float
+    estimate: float | None = None
+
+
+@dataclass(frozen=True)
 class Segment:
     """One value of an attribute, with its own comparisons; p-values are adjusted over all segments."""
 
@@ -200,12 +215,17 @@ class Segment:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer in a sentence; `winner` None: no difference shown. Not `trusted`: a health check failed, and `why`."""
+    """The answer in a sentence; `winner` None: no difference shown. Not `trusted`: a health check failed, and `why`.
+
+    `code` is `broken` (a health check failed), `disagree` (people and visits prefer different rankers), `preferred`
+    (there is a winner) or `undecided`.
+    """
 
     sentence: str
     winner: str | None
     trusted: bool
     why: tuple[str, ...] = ()
+    code: str = UNDECIDED
 
 
 @dataclass(frozen=True)
@@ -248,4 +268,5 @@ class Findings:
     neutrality: tuple[Neutrality, ...] = ()
     over_time: tuple[Point, ...] = ()
     segments: tuple[Segment, ...] = ()
+    activity: tuple[Activity, ...] = ()
     notes: tuple[str, ...] = ()

@@ -8,13 +8,29 @@ from interleaf.decode.events import COUNTED
 from interleaf.render.figures import signed, span
 from interleaf.report.compare import Settings
 from interleaf.report.lost import ANOTHER_KIND, UNMATCHED, UNPLACED, unusable_events
-from interleaf.report.record import FAILED, Check, Comparison, Totals, Verdict, winners
+from interleaf.report.record import (
+    BROKEN,
+    DISAGREE,
+    FAILED,
+    PREFERRED,
+    UNDECIDED,
+    Activity,
+    Check,
+    Comparison,
+    Totals,
+    Verdict,
+    winners,
+)
 
 NOTHING = Totals(0, 0, 0, True, None, None)
 
 
 def verdict(
-    comparisons: Sequence[Comparison], checks: Sequence[Check], settings: Settings, totals: Totals = NOTHING
+    comparisons: Sequence[Comparison],
+    checks: Sequence[Check],
+    settings: Settings,
+    totals: Totals = NOTHING,
+    activity: Sequence[Activity] = (),
 ) -> Verdict:
     """A failed check takes the trust away.
 
@@ -22,9 +38,15 @@ def verdict(
     """
     failed = tuple(f"{check.name}: {check.figure}" for check in checks if check.status == FAILED)
     sentence, winner = _answer(comparisons, settings, totals)
+    code = UNDECIDED if winner is None else PREFERRED
+    if any(one.people_and_visits_disagree for one in comparisons) and winner is None:
+        code = DISAGREE
+        if len(comparisons) == 1:
+            sentence = _disagreement(comparisons[0], activity)
     if failed:
+        code = BROKEN
         sentence = f"Do not trust this yet: {len(failed)} health check{'s' * (len(failed) > 1)} failed. {sentence}"
-    return Verdict(sentence, winner, not failed, failed)
+    return Verdict(sentence, winner, not failed, failed, code)
 
 
 def _answer(comparisons: Sequence[Comparison], settings: Settings, totals: Totals) -> tuple[str, str | None]:
@@ -88,9 +110,29 @@ def _of_two(one: Comparison, settings: Settings) -> tuple[str, str | None]:
     return f"People prefer {winner} to {loser}{shares}. Chance does not explain that: {sure}.", winner
 
 
+def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
+    """Both figures, and who the heavy users are."""
+    person, search = one.per_person_estimate or 0.0, one.per_search_estimate or 0.0
+    people = one.first if person > 0 else one.second
+    sentence = (
+        f"People and visits disagree, so neither ranker wins: counted once per person, people prefer {people} "
+        f"(score of {one.first} over {one.second}: {signed(person)}); counted once per search, that score is "
+        f"{signed(search)}."
+    )
+    if activity and activity[-1].estimate is not None:
+        heavy = activity[-1]
+        sentence += (
+            f" The {heavy.units:,} units with {heavy.searches} searches are {heavy.share_of_units:.1%} of the units "
+            f"and made {heavy.share_of_searches:.0%} of the searches; their score is {signed(heavy.estimate or 0.0)}."
+        )
+    return sentence
+
+
 def _winner(one: Comparison, settings: Settings) -> str | None:
     if settings.look is None:
         return one.winner
+    if one.people_and_visits_disagree:
+        return None
     if one.estimate is None or one.look_p_value is None or one.look_p_value > 1 - settings.confidence:
         return None
     return one.first if one.estimate > 0 else one.second

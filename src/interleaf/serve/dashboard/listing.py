@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from interleaf.experiment.settings import AA, LOSER, RELABELLED
 from interleaf.render.figures import Names
-from interleaf.render.layout import EVEN, UNTRUSTED, WINNER
+from interleaf.render.layout import EVEN, SPLIT, UNTRUSTED, WINNER
+from interleaf.report.record import DISAGREE
 from interleaf.report.report import Report
 from interleaf.serve.calls import MAX_PAGE, search_of, whole
 from interleaf.serve.dashboard import commands, files
@@ -121,4 +122,6 @@ def judgement(report: Report | None) -> tuple[str, str]:
     uniform = [pair.unanimous for pair in report.comparisons if pair.unanimous is not None]
     if len(report.comparisons) == 1 and uniform:
         return EVEN, f"= all favour {Names(report.rankers)[uniform[0]]}: too uniform"
+    if verdict.code == DISAGREE:
+        return SPLIT, "≠ people and visits disagree"
     return EVEN, "= no winner shown"
