@@ -19,8 +19,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import people as weighing
 from interleaf.analysis import tally_log
 from interleaf.clicks import Cascade
+from interleaf.report import people
 from interleaf.report.compare import Pairs, Settings, estimates_of
 from interleaf.simulate import People, World, synthetic
 from interleaf.stats import looks, sequence, signs
@@ -60,8 +62,8 @@ History = Sequence[Seen]
 def world(taste: float, spread: float, seed: int, method: str = "team_draft") -> World:
     """People with such tastes in front of two rankers, neither of which is better."""
     data = synthetic(queries=1_000, documents=10, features=2, grades=2, strengths=(0.5, 0.5), seed=seed)
-    people = People(units=UNITS, taste=taste, taste_spread=spread, clicks=CLICKS)
-    return World(data, [1, 2], people, method, seed=seed, relabel=True)
+    visitors = People(units=UNITS, taste=taste, taste_spread=spread, clicks=CLICKS)
+    return World(data, [1, 2], visitors, method, seed=seed, relabel=True)
 
 
 def experiments(made: World, units: int, runs: int) -> Iterator[pa.Table]:
@@ -89,9 +91,10 @@ def history(log: pa.Table, number: int, scheme: str | None = None) -> History:
 def look_at(tally: Tally) -> Seen:
     """What a report has of two rankers, without the parts that take time."""
     scores, linear = tally.scores, tally.about.linear
-    sums = Pairs.of(tally.about.rankers, None).columns(scores.sums, linear)
+    pairs, (voices, weights) = Pairs.of(tally.about.rankers, None), people.voices(tally)
+    sums = pairs.columns(scores.sums, linear)
     return Seen(
-        estimates_of(sums, scores.clicked, 1 - LEVEL)[0],
+        estimates_of(pairs.voices(voices, weights, linear), weights, 1 - LEVEL)[0],
         float(sums.sum()),
         float(scores.squares[0]) / ONE,
         int(scores.clicked.sum()),
@@ -166,7 +169,7 @@ def small_table(runs: int, seed: int) -> Table:
     """The report's intervals with few people, by the default scheme."""
     nobody, somebody = world(0, SPREAD, seed), world(TASTE, SPREAD, seed)
     everybody = look_at(tally_log(somebody.batches(units=TRUTH_UNITS, threads=1), threads=1))
-    truth = everybody.total / everybody.clicked
+    per_search, truth = everybody.total / everybody.clicked, everybody.estimate.value or 0.0
     rows = []
     for units in SIZES:
         null = [history(log, LOOKS) for log in experiments(nobody, units, runs)]
@@ -176,7 +179,7 @@ def small_table(runs: int, seed: int) -> Table:
             (
                 *(f"{units:,}", f"{effective:.0f}"),
                 share([impression_test(seen[-1]) for seen in null]),
-                share([not impression_test(seen, truth) for seen in real]),
+                share([not impression_test(seen, per_search) for seen in real]),
                 share([clustered_test(seen[-1]) for seen in null]),
                 share([not clustered_test(seen, truth) for seen in real]),
                 share([watched(seen, Settings().planned_units) for seen in null]),
@@ -206,7 +209,9 @@ def main() -> None:
     print(f"`python -m benchmarks.calibration --runs {given.runs} --seed {given.seed}`\n")
     for table in large_tables(given.runs, given.seed):
         print(table.to_markdown() + "\n", flush=True)
-    print(small_table(given.runs, given.seed).to_markdown(), flush=True)
+    print(small_table(given.runs, given.seed).to_markdown() + "\n", flush=True)
+    for table in weighing.tables(given.runs, given.seed):
+        print(table.to_markdown() + "\n", flush=True)
 
 
 if __name__ == "__main__":
