@@ -225,6 +225,7 @@ def _other_voices(
         figures: list[Figure] = []
         for name, voice in (("per_person", person), ("per_search", search)):
             interval = sequence.anytime(voice, max(units, 1), settings.planned_units, settings.confidence)
+            interval = _possible(interval, max_score(tally.about))
             figures.append((f"{name}_estimate", voice.value, voice.reason))
             figures.append((f"{name}_interval", interval.interval, interval.reason))
         side, *others = (_side(one, settings.confidence) for one in (person, search, bounded))
