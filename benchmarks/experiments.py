@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from interleaf.experiment import Experiment, Request, show
 from interleaf.serve.app import create_app
 from interleaf.serve.settings import Settings
-from interleaf.store import opened
+from interleaf.store import experiment_search, opened
 from interleaf.store.contract import DRAFT, RUNNING, STOPPED, Event, Impression
 from interleaf.store.sql import SqlStore
 
@@ -29,7 +29,17 @@ RUNS = 9
 
 def rows(numbers: list[int], address: str | None) -> Iterator[str]:
     """A line for each number of experiments."""
-    columns = ("experiments", "event by unit", "list page", "bytes", "search", "last page", "fold")
+    columns = (
+        "experiments",
+        "event by unit",
+        "list page",
+        "bytes",
+        "search",
+        "common word",
+        "last page",
+        "fold",
+        "delete unit",
+    )
     yield " ".join(f"{name:>13}" for name in columns)
     for number in numbers:
         with tempfile.TemporaryDirectory() as folder:
@@ -61,11 +71,13 @@ def _measured(store: SqlStore, number: int) -> str:
             _median(tell),
             _median(lambda: client.get("/")),
             _median(lambda: client.get("/", params={"search": "needle"})),
+            _median(lambda: client.get("/", params={"search": "production candidate"})),
             _median(lambda: client.get("/", params={"page": "1000000"})),
             _median(lambda: store.fold(START)),
+            _median(lambda: store.forget("nobody")),
         ]
-    event, page, search, last, fold = (f"{1000 * seconds:.1f}" for seconds in times)
-    figures = (f"{number:,}", event, page, f"{size:,}", search, last, fold)
+    event, page, *rest = (f"{1000 * seconds:.1f}" for seconds in times)
+    figures = (f"{number:,}", event, page, f"{size:,}", *rest)
     return " ".join(f"{figure:>13}" for figure in figures)
 
 
@@ -79,9 +91,10 @@ def _fill(store: SqlStore, number: int) -> None:
                  "owner": "needle" if place % 1000 == 7 else f"team {place % 20}"}
             )  # fmt: skip
             transaction.change(
-                "INSERT INTO experiments (name, version, state, created, started, words) VALUES (?, 1, ?, ?, ?, ?)",
-                *(name, state, START + place, None if state == DRAFT else START - MINUTE, settings.words),
+                "INSERT INTO experiments (name, version, state, created, started) VALUES (?, 1, ?, ?, ?)",
+                *(name, state, START + place, None if state == DRAFT else START - MINUTE),
             )
+            experiment_search.index(transaction, name, settings.words)
             transaction.change(
                 "INSERT INTO versions (experiment, version, settings) VALUES (?, 1, ?)",
                 *(name, json.dumps(settings.to_dict())),

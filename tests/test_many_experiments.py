@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from benchmarks.experiments import _fill
 from interleaf.errors import StateError
 from interleaf.experiment import Experiment
 from interleaf.serve.dashboard.listing import PAGE
-from interleaf.store import deleted_experiments, deleting, opened, reasons
+from interleaf.store import deleted_experiments, deleting, experiment_search, experiments, opened, reasons
 from interleaf.store.contract import ACCEPTED, Counts, Event, Search
+from interleaf.store.experiments import index_experiments
 from interleaf.store.sql import SqlStore
+from interleaf.store.tables import STEPS
 from tests.dashboards import Elements, Visitor
 from tests.services import SHOES, START, Live, live
 from tests.stores import HOUR, SECOND, SHOP, address, check_sums, click, impression, running, store  # noqa: F401
@@ -48,8 +56,82 @@ def test_a_search_finds_words_of_names_rankers_and_notes(store: SqlStore) -> Non
     assert names(store, Search(state="draft")) == ["c", "b"]
     assert names(store, Search(only="b")) == ["b"]
     assert [names(store, Search(), limit=2, offset=offset) for offset in (0, 2, 4)] == [["a", "c"], ["b"], []]
-    assert [store.count_experiments(Search(text)) for text in ("", "ann", "x")] == [3, 2, 0]
+    assert [store.count_experiments(Search(text)) for text in ("", "ann", "x")] == [(3, True), (2, True), (0, True)]
     assert store.experiments()[0] == store.experiment("a")
+
+
+WORDS = ("ann", "shoes", "shoe", "bm25_new", "Ünal", "100%", "2026-q3", "靴の検索", "a", "x" * 60)
+
+
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    notes=st.lists(st.lists(st.sampled_from(WORDS), max_size=4), min_size=1, max_size=6),
+    asked=st.lists(
+        st.sampled_from([*WORDS, "sh", "25", "new", "_", "%", "q3", "検索", "ü", "hoes", "n", "x" * 50]), max_size=3
+    ),
+    max_rare=st.sampled_from([0, 2, 1000]),
+    max_scanned=st.sampled_from([2, 1000]),
+)
+def test_a_search_finds_the_beginnings_of_all_its_words(
+    notes: list[list[str]], asked: list[str], max_rare: int, max_scanned: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiment_search, "MAX_RARE", max_rare)
+        patch.setattr(experiment_search, "MAX_SCANNED", max_scanned)
+        with closing(opened(Path(folder) / "store.db")) as store:
+            for place, words in enumerate(notes):
+                given = SHOP | {"name": f"e{place}", "rankers": ["p", "c"], "description": " ".join(words)}
+                store.create(Experiment.of(given), START + place, "test")
+            expected = [f"e{place}" for place, words in reversed([*enumerate(notes)]) if is_found(asked, words, place)]
+            found, count = names(store, Search(" ".join(asked))), store.count_experiments(Search(" ".join(asked)))
+    assert len(found) == count.number
+    assert found == expected if count.is_exact else found == expected[: len(found)]
+    assert count.is_exact or max_rare == 0 or max_scanned == 2
+
+
+def is_found(asked: list[str], words: list[str], place: int) -> bool:
+    """Whether each word that is asked for begins at a place of some word where letters, digits or signs begin."""
+    there = [*words, "p", "c", f"e{place}"]
+    begins = re.compile(r"[^\W\d_\u2e80-\uffff]+|\d+|.")
+    starts = [word.casefold()[match.start() :] for word in there for match in begins.finditer(word.casefold())]
+    return all(any(start[:40].startswith(word.casefold()[:40]) for start in starts) for word in asked)
+
+
+def test_experiments_of_an_earlier_version_are_found_by_their_notes(
+    address: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = STEPS.index(index_experiments)
+    with closing(opened(address)) as store:  # noqa: F811
+        store.create(Experiment.of(SHOP | {"owner": "Ann"}), START, "test")
+        with store._database.writing() as transaction:  # as the steps before left it
+            transaction.change("DELETE FROM experiment_words")
+            transaction.change("UPDATE schema_version SET version = ?", place)
+        assert names(store, Search("ann")) == []
+    monkeypatch.setattr("interleaf.store.tables.STEPS", STEPS[: place + 1])
+    with closing(opened(address)) as store:
+        assert names(store, Search("ann")) == names(store, Search("shop")) == ["shop"]
+
+
+def test_an_experiment_is_found_by_its_present_words(store: SqlStore) -> None:  # noqa: F811
+    store.create(Experiment.of(SHOP | {"owner": "Ann"}), START, "test")
+    store.edit(Experiment.of(SHOP | {"owner": "Bert"}), START, "test")
+    assert (names(store, Search("ann")), names(store, Search("bert"))) == ([], ["shop"])
+    store.delete("shop", START)
+    store.create(Experiment.of(SHOP), START, "test")
+    assert names(store, Search("bert")) == []
+
+
+def test_a_list_of_more_than_a_thousand_says_so(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiments, "MAX_COUNT", PAGE + 1)
+    for number in range(PAGE + 5):
+        service.make(start=False, name=f"shoes-{number:02}")
+    answer = service.ask("GET", "/v1/experiments", params={"limit": PAGE + 1}).json()
+    assert (answer["total"], answer["is_total_exact"], answer["next"]) == (PAGE + 1, False, 2)
+    answer = service.ask("GET", "/v1/experiments", params={"limit": PAGE + 1, "page": 2}).json()
+    assert (len(answer["experiments"]), answer["next"]) == (4, None)
+    text = Visitor(service).open("/?page=99").text
+    assert f"Page 2 of 2, the first {PAGE + 1} experiments; search to find others" in text
 
 
 def test_an_archived_experiment_is_stopped_and_hidden_until_it_is_unarchived(store: SqlStore) -> None:  # noqa: F811
@@ -261,22 +343,44 @@ def steps_of(store: SqlStore, work: Any) -> int:  # noqa: F811
     return steps
 
 
-def test_events_of_units_lists_and_folds_cost_the_same_however_many_experiments_there_are(tmp_path: Path) -> None:
+SEARCHES = (
+    *(Search(), Search(state="stopped"), Search(state="decided"), Search(archived=True), Search("needle")),
+    *(Search("nothing"), Search("candidate-77"), Search("needle production"), Search("needle", state="draft")),
+    *(Search("production"), Search("production candidate"), Search("production", archived=True), Search("e")),
+)
+
+
+def test_events_of_units_lists_and_folds_cost_the_same_however_many_experiments_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps: list[dict[str, int]] = []
+    monkeypatch.setattr(experiment_search, "MAX_RARE", 50)  # so that five thousand are as many as can be
+    monkeypatch.setattr(experiment_search, "MAX_SCANNED", 90)
+    monkeypatch.setattr(experiments, "MAX_COUNT", 90)
     for number in (100, 5000):
         store = opened(tmp_path / f"{number}.db")  # noqa: F811
         _fill(store, number)
-        settings = store.experiment("experiment-0").settings
-        one = impression(settings, 1, unit="ann")
+        experiment = store.experiment("experiment-0").settings
+        one = impression(experiment, 1, unit="ann")
         store.write([one], [])
         document = one.row["documents"][0]
         event = Event("e", "click", one.time, one.time, unit="ann", document=document)
+        searching: dict[str, Callable[[Search], object]] = {
+            "find": lambda search: store.experiments(search, PAGE),  # noqa: B023
+            "count": store.count_experiments,
+        }
         steps.append(
             {
                 "event": steps_of(store, lambda: store.write([], [event])),  # noqa: B023
                 "list": steps_of(store, lambda: store.experiments(Search(), PAGE)),  # noqa: B023
                 "fold": steps_of(store, lambda: store.fold(START)),  # noqa: B023
                 "start": steps_of(store, lambda: store.create(Experiment.of(SHOES), START, "x")),  # noqa: B023
+                "delete a unit": steps_of(store, lambda: store.forget("nobody")),  # noqa: B023
+            }
+            | {
+                f"{what} {search}": steps_of(store, partial(work, search))
+                for what, work in searching.items()
+                for search in SEARCHES
             }
         )
         assert [row["event"] for row in store.examples("experiment-0")[0]["events"]] == ["e"]

@@ -16,7 +16,7 @@ import pytest
 from interleaf import DataError
 from interleaf.errors import MissingExtraError, StoreError
 from interleaf.store import opened, reasons, sqlite
-from interleaf.store.contract import ACCEPTED, REPEATED, Event, Impression
+from interleaf.store.contract import ACCEPTED, REPEATED, Event, Impression, Search
 from interleaf.store.sql import SqlStore
 from interleaf.store.tables import STEPS
 from tests.stores import (
@@ -286,7 +286,9 @@ def test_events_of_an_older_store_are_still_known_after_the_upgrade(
 ) -> None:
     monkeypatch.setattr("interleaf.store.tables.STEPS", STEPS[:5])
     older = opened(address)
-    one = impression(running(older), 1)
+    with monkeypatch.context() as patch:
+        patch.setattr("interleaf.store.experiment_search.index", lambda *_: None)  # there was no table of words
+        one = impression(running(older, owner="Ann"), 1)
     older.write([one], [])
     event, waiting = click(one), click(one, id="early", impression="later")
     with older._database.writing() as transaction:
@@ -307,4 +309,5 @@ def test_events_of_an_older_store_are_still_known_after_the_upgrade(
     assert [(one["event"], one["dwell"]) for one in events[one.id]] == [(event.id, 5)]
     assert [one["event"] for one in events["later"]] == ["early"]
     assert store.unplaced() == {}
+    assert [one.settings.name for one in store.experiments(Search("ann"))] == ["shop"]
     store.close()

@@ -64,10 +64,10 @@ async def listed(service: Service, request: Request, body: bytes, who: AccessKey
     limit = whole(request, "limit", DEFAULT_LIMIT, MAX_LIMIT)
     number = whole(request, "page", 1, MAX_PAGE)
     offset = (number - 1) * limit
-    found = await asyncio.to_thread(service.store.experiments, search, limit, offset)
+    found = await asyncio.to_thread(service.store.experiments, search, limit + 1, offset)
     total = await asyncio.to_thread(service.store.count_experiments, search)
-    further = number + 1 if offset + len(found) < total and found else None
-    return answered(messages.Experiments([described(stored) for stored in found], total, further))
+    further = number + 1 if len(found) > limit else None
+    return answered(messages.Experiments([described(stored) for stored in found[:limit]], *total, further))
 
 
 def search_of(request: Request, who: AccessKey | None) -> Search:

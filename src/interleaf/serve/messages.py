@@ -173,10 +173,14 @@ class ExperimentAnswer(Struct):
 
 
 class Experiments(Struct):
-    """A page of experiments, how many there are on all pages, and the number of the next page, if there is one."""
+    """A page of experiments, how many there are on all pages, and the number of the next page, if there is one.
+
+    There are more than `total` if it is not exact: a thousand at most are counted.
+    """
 
     experiments: list[ExperimentAnswer]
     total: int
+    is_total_exact: bool
     next: int | None
 
 

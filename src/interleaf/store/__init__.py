@@ -10,6 +10,7 @@ unit_secrets.py  the secret that units are hashed with; query_storage.py: whethe
 time_check.py    the time that rows are folded and deleted by
 tables.py        tables, and the steps that made them
 experiments.py   drafts, versions, states, history; deleted_experiments.py: the end of one, with its rows
+experiment_search.py  which experiments have the words of a search
 writing.py       impressions and events go in
 attribution.py   to which impressions an event belongs; reasons.py: why to none
 encoding.py      a row as it is kept; numbers.py: its ranks and teams

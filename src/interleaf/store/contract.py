@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -55,7 +55,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Search:
-    """Which experiments are wanted: all words of `text` are in their names, rankers or notes.
+    """Which experiments are wanted: all words of `text` begin words of their names, rankers or notes.
 
     `archived` is whether they are; None: both. `only` is the name of the one that may be seen at all.
     """
@@ -67,6 +67,13 @@ class Search:
 
 
 EVERYTHING = Search(archived=None)
+
+
+class ExperimentCount(NamedTuple):
+    """How many experiments a search finds: at least so many where that is not exact."""
+
+    number: int
+    is_exact: bool
 
 
 @dataclass(slots=True)
@@ -188,7 +195,9 @@ class Store(Protocol):
     def experiments(self, search: Search = EVERYTHING, limit: int | None = None, offset: int = 0) -> list[Stored]:
         """Experiments that a search finds: what runs first, then drafts, then the rest, each the latest first."""
 
-    def count_experiments(self, search: Search = EVERYTHING) -> int: ...
+    def count_experiments(self, search: Search = EVERYTHING) -> ExperimentCount:
+        """How many a search finds; a thousand at most are counted."""
+
     def is_alone(self) -> bool:
         """Whether one version of one experiment has ever run, and no other."""
 

@@ -23,8 +23,9 @@ def delete(database: Database, name: str, now: int) -> int:
         found = Experiments(transaction).one(name)
         if found.state == RUNNING:
             raise StateError(f"experiment {name!r} cannot be deleted: it is running; stop it or archive it first")
-        for table, column in (("experiments", "name"), ("versions", "experiment"), ("history", "experiment")):
-            transaction.change(f"DELETE FROM {table} WHERE {column} = ?", name)
+        transaction.change("DELETE FROM experiments WHERE name = ?", name)
+        for table in ("versions", "history", "experiment_words"):
+            transaction.change(f"DELETE FROM {table} WHERE experiment = ?", name)
         keys = transaction.rows("SELECT id FROM access_keys WHERE experiment = ? AND revoked IS NULL", name)
         for (key,) in keys:
             revoke(transaction, key, now)

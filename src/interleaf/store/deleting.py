@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from interleaf.store.database import Database, Transaction
+from interleaf.store.tables import OPEN_NAMES
 
 PAGE = 5000  # rows deleted at a time
 OF_UNIT = (  # of open ones, units have no index: with each list it would be written in many places
-    "SELECT id FROM impressions WHERE unit = ? AND folded = 1 UNION ALL "
-    "SELECT i.id FROM versions v CROSS JOIN impressions i WHERE i.experiment = v.experiment AND i.version = v.version "
-    "AND i.folded = 0 AND i.unit = ? LIMIT ?"
+    f"{OPEN_NAMES} SELECT id FROM impressions WHERE unit = ? AND folded = 1 UNION ALL "
+    "SELECT i.id FROM names CROSS JOIN versions v CROSS JOIN impressions i WHERE v.experiment = names.name "
+    "AND i.experiment = v.experiment AND i.version = v.version AND i.folded = 0 AND i.unit = ? LIMIT ?"
 )
 
 

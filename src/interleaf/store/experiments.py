@@ -6,12 +6,22 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
-from interleaf.errors import StateError
+from interleaf.errors import InterleafError, StateError
 from interleaf.experiment import Experiment
 from interleaf.experiment.traffic import free_place
-from interleaf.store.contract import DECIDED, DRAFT, EVERYTHING, RUNNING, STOPPED, Recorded, Search, Stored
+from interleaf.store import experiment_search
+from interleaf.store.contract import (
+    DECIDED,
+    DRAFT,
+    EVERYTHING,
+    RUNNING,
+    STOPPED,
+    ExperimentCount,
+    Recorded,
+    Search,
+    Stored,
+)
 from interleaf.store.database import Row, Transaction, is_kept
 
 _POSSIBLE = {
@@ -20,8 +30,7 @@ _POSSIBLE = {
     STOPPED: "decide it",
     DECIDED: "nothing more; create another one",
 }
-ORDER = f"(CASE state WHEN '{RUNNING}' THEN 0 WHEN '{DRAFT}' THEN 1 ELSE 2 END)"  # as the index of the list has it
-MAX_WORDS = 10  # of a search
+MAX_COUNT = 1000  # experiments that are counted
 _COLUMNS = "name, version, state, created, started, stopped, archived"
 _STEP = 500  # experiments read at a time
 
@@ -34,18 +43,20 @@ class Experiments:
 
     def find(self, search: Search = EVERYTHING, limit: int | None = None, offset: int = 0) -> list[Stored]:
         """Experiments that a search finds: what runs first, then drafts, then the rest, each the latest first."""
-        where, values = _condition(search)
+        source, condition, values, order, _ = experiment_search.select(self._transaction, search)
         rows = self._transaction.rows(
-            f"SELECT {_COLUMNS} FROM experiments WHERE {where} ORDER BY {ORDER}, created DESC, name LIMIT ? OFFSET ?",
+            f"SELECT {_COLUMNS} FROM {source} WHERE {condition} ORDER BY {order} LIMIT ? OFFSET ?",
             *(*values, 2**62 if limit is None else limit, offset),
         )
         return [one for start in range(0, len(rows), _STEP) for one in self._whole(rows[start : start + _STEP])]
 
-    def count(self, search: Search = EVERYTHING) -> int:
-        """How many a search finds."""
-        where, values = _condition(search)
-        ((number,),) = self._transaction.rows(f"SELECT count(*) FROM experiments WHERE {where}", *values)
-        return int(number)
+    def count(self, search: Search = EVERYTHING) -> ExperimentCount:
+        """How many a search finds, counted up to `MAX_COUNT`."""
+        source, condition, values, _, is_whole = experiment_search.select(self._transaction, search)
+        ((number,),) = self._transaction.rows(
+            f"SELECT count(*) FROM (SELECT 1 FROM {source} WHERE {condition} LIMIT {MAX_COUNT + 1}) AS counted", *values
+        )
+        return ExperimentCount(min(number, MAX_COUNT), is_whole and number <= MAX_COUNT)
 
     def _whole(self, rows: Sequence[Row]) -> list[Stored]:
         """Rows of experiments, with their versions and histories."""
@@ -192,7 +203,7 @@ class Experiments:
         return [one for one in found if one.lane == lane]  # a note may have the same words
 
     def _keep(self, settings: Experiment, version: int) -> None:
-        self._transaction.change("UPDATE experiments SET words = ? WHERE name = ?", settings.words, settings.name)
+        experiment_search.index(self._transaction, settings.name, settings.words)
         self._transaction.change(
             "INSERT INTO versions (experiment, version, settings) VALUES (?, ?, ?) "
             "ON CONFLICT (experiment, version) DO UPDATE SET settings = excluded.settings",
@@ -206,20 +217,6 @@ class Experiments:
         )
 
 
-def _condition(search: Search) -> tuple[str, list[Any]]:
-    """A search as the condition of a statement, and its values."""
-    words = search.text.casefold().split()[:MAX_WORDS]
-    column = "+archived" if words else "archived"  # all rows are looked at for words: faster without the list's index
-    is_archived = {None: "1 = 1", True: f"{column} IS NOT NULL", False: f"{column} IS NULL"}
-    found: list[tuple[str, tuple[Any, ...]]] = [(is_archived[search.archived], ())]
-    if search.state is not None:
-        found.append(("state = ?", (search.state,)))
-    if search.only is not None:
-        found.append(("name = ?", (search.only,)))
-    found += [("words LIKE ? ESCAPE '!'", (f"%{_literal(word)}%",)) for word in words]
-    return " AND ".join(condition for condition, _ in found), [value for _, values in found for value in values]
-
-
 def _literal(text: str) -> str:
     """A text in which no character has a meaning of its own for LIKE."""
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
@@ -229,6 +226,23 @@ def _literal(text: str) -> str:
 def parsed(settings: str) -> Experiment:
     """Settings as they are kept."""
     return Experiment.of(json.loads(settings))
+
+
+def index_experiments(transaction: Transaction) -> None:
+    """Let all experiments of a store be found by their words: the step that makes the table of words."""
+    last = ""
+    while rows := transaction.rows(
+        "SELECT e.name, v.settings FROM experiments e JOIN versions v ON v.experiment = e.name "
+        "AND v.version = e.version WHERE e.name > ? ORDER BY e.name LIMIT ?",
+        *(last, _STEP),
+    ):
+        for name, settings in rows:
+            try:
+                text = parsed(settings).words
+            except InterleafError:  # settings that were possible once
+                text = name
+            experiment_search.index(transaction, name, text)
+        last = rows[-1][0]
 
 
 def _said(stored: Stored) -> str:

@@ -17,6 +17,7 @@ from interleaf.store.batches import COLUMNS, EVENT_COLUMNS, Kept, batch_of
 from interleaf.store.database import Database, Row, Transaction
 from interleaf.store.experiments import parsed
 from interleaf.store.sums import Sums
+from interleaf.store.tables import OPEN_NAMES
 from interleaf.store.tasks import task_of
 from interleaf.store.time_check import StoreTime
 from interleaf.tally import Tally
@@ -25,12 +26,9 @@ MOST_HELD = 32  # metrics of versions whose sums are held in memory, for the nex
 PAGE = 5000  # impressions that are in memory at a time
 SMALL = 1 / 8  # of all impressions: a part below that is quickly added
 _OF_METRIC = "WHERE experiment = ? AND version = ? AND metric = ?"
-# Versions with impressions that closed: from one experiment with open impressions to the next, and not through all.
+# Versions with impressions that closed.
 _CLOSED = (
-    "WITH RECURSIVE names(name) AS (SELECT min(experiment) FROM impressions WHERE folded = 0 UNION ALL "
-    "SELECT (SELECT min(i.experiment) FROM impressions i WHERE i.folded = 0 AND i.experiment > names.name) FROM names "
-    "WHERE names.name IS NOT NULL) "
-    "SELECT v.experiment, v.version, v.settings FROM names JOIN versions v ON v.experiment = names.name "
+    f"{OPEN_NAMES} SELECT v.experiment, v.version, v.settings FROM names JOIN versions v ON v.experiment = names.name "
     "WHERE EXISTS (SELECT 1 FROM impressions i WHERE i.experiment = v.experiment AND i.version = v.version "
     "AND i.folded = 0 AND i.closes <= ?)"
 )

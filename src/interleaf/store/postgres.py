@@ -42,6 +42,7 @@ class Postgres:
         "bytes": "bytea",
         "real": "double precision",
         "keyed": "",
+        "by_code": 'COLLATE "C"',
         "among": "= ANY(?)",
         "each": "unnest(?::text[]) AS each (value)",
         "take": "FOR UPDATE",

@@ -13,16 +13,25 @@ from interleaf.errors import DataError, InterleafError, StoreError
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SAME
 from interleaf.store import access, deleted_experiments, deleting, query_storage, sessions, time_check, unit_secrets
-from interleaf.store.batches import EVENT_COLUMNS
-from interleaf.store.contract import DRAFT, EVERYTHING, AccessKey, Counts, Event, Impression, Search, Stored
+from interleaf.store.contract import (
+    DRAFT,
+    EVERYTHING,
+    AccessKey,
+    Counts,
+    Event,
+    ExperimentCount,
+    Impression,
+    Search,
+    Stored,
+)
 from interleaf.store.database import Database, Transaction, is_kept
 from interleaf.store.experiments import Experiments
-from interleaf.store.exporting import export
+from interleaf.store.exporting import export, latest_rows
 from interleaf.store.folding import Folding, closed_versions
 from interleaf.store.matching import Matching
 from interleaf.store.tables import IMPRESSIONS, upgrade
 from interleaf.store.time_check import StoreTime, TimeCheck
-from interleaf.store.writing import ROW, Writing, check_event, row_of, rows_of
+from interleaf.store.writing import Writing, check_event, rows_of
 from interleaf.tally import Tally
 
 PAGE = 5000  # rows exported at a time
@@ -109,7 +118,7 @@ class SqlStore:
         with self._database.reading() as transaction:
             return Experiments(transaction).find(search, limit, offset)
 
-    def count_experiments(self, search: Search = EVERYTHING) -> int:
+    def count_experiments(self, search: Search = EVERYTHING) -> ExperimentCount:
         with self._database.reading() as transaction:
             return Experiments(transaction).count(search)
 
@@ -250,20 +259,7 @@ class SqlStore:
 
     def examples(self, name: str, version: int | None = None, most: int = 10) -> list[dict[str, Any]]:
         name_version = name, self._version(name, version)[1]
-        with self._database.reading() as transaction:
-            rows = transaction.rows(
-                f"SELECT {ROW} FROM impressions WHERE experiment = ? AND version = ? ORDER BY number DESC LIMIT ?",
-                *(*name_version, most),
-            )
-            events = transaction.rows(
-                f"SELECT {EVENT_COLUMNS} FROM events WHERE impression {self._among} ORDER BY time, rank, id",
-                self._database.among([row[0] for row in rows]),
-            )
-        found = {row[0]: row_of(row) | {"events": []} for row in rows}
-        names = ("event", "kind", "rank", "time", "dwell", "value")
-        for impression, *rest in events:
-            found[impression]["events"].append(dict(zip(names, rest, strict=True)))
-        return list(found.values())
+        return latest_rows(self._database, *name_version, most)
 
     def export(self, name: str, version: int | None = None) -> Iterator[pa.RecordBatch]:
         settings, version = self._version(name, version)

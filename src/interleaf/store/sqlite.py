@@ -38,6 +38,7 @@ class SQLite:
         "bytes": "blob",
         "real": "real",
         "keyed": "WITHOUT ROWID",
+        "by_code": "",
         "among": "IN (SELECT value FROM json_each(?))",
         "each": "json_each(?) AS each",
         "take": "",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 from interleaf.errors import DataError
-from interleaf.store.database import Database, Table
+from interleaf.store.database import Database, Table, Transaction
+from interleaf.store.experiments import index_experiments
 
 IMPRESSIONS = Table(
     "impressions",
@@ -62,8 +64,15 @@ APART = Table(
     ("id", "target"),
 )
 
+# The names of experiments with open impressions: from one of them to the next, and not through all experiments.
+OPEN_NAMES = (
+    "WITH RECURSIVE names(name) AS (SELECT min(experiment) FROM impressions WHERE folded = 0 UNION ALL "
+    "SELECT (SELECT min(i.experiment) FROM impressions i WHERE i.folded = 0 AND i.experiment > names.name) FROM names "
+    "WHERE names.name IS NOT NULL)"
+)
+
 # Steps from an empty database on; a released step is never changed, a new one is put at the end.
-STEPS = (
+STEPS: tuple[str | Callable[[Transaction], None], ...] = (
     """
     CREATE TABLE experiments (
         name text PRIMARY KEY, version integer NOT NULL, state text NOT NULL,
@@ -178,6 +187,19 @@ STEPS = (
     """
     CREATE TABLE query_storage (one integer PRIMARY KEY, queries text NOT NULL, since bigint NOT NULL)
     """,
+    # The column `words` of experiments is not used from here on.
+    """
+    CREATE TABLE experiment_words (
+        experiment text NOT NULL, word text {by_code} NOT NULL, PRIMARY KEY (experiment, word)
+    ) {keyed};
+    CREATE INDEX experiment_words_by_word ON experiment_words (word, experiment);
+    CREATE INDEX experiments_archived ON experiments (
+        (CASE state WHEN 'running' THEN 0 WHEN 'draft' THEN 1 ELSE 2 END), created DESC, name
+    ) WHERE archived IS NOT NULL;
+    CREATE INDEX experiments_of_state ON experiments (state, created DESC, name) WHERE archived IS NULL;
+    CREATE INDEX experiments_archived_of_state ON experiments (state, created DESC, name) WHERE archived IS NOT NULL
+    """,
+    index_experiments,
 )
 
 
@@ -194,6 +216,9 @@ def upgrade(database: Database) -> None:
                 "a newer interleaf wrote it; upgrade this one"
             )
         for step in STEPS[done:]:
+            if callable(step):
+                step(transaction)
+                continue
             for statement in step.format_map(database.words).split(";"):
                 transaction.change(statement)
         if not rows:

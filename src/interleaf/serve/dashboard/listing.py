@@ -59,7 +59,7 @@ async def _values(visit: Visit) -> dict[str, Any]:
     """A page of the experiments that the search finds, with a report each."""
     service, store = visit.service, visit.service.store
     search = search_of(visit.request, visit.who)
-    total = await asyncio.to_thread(store.count_experiments, search)
+    total, is_exact = await asyncio.to_thread(store.count_experiments, search)
     last = max(1, -(-total // PAGE))
     number = min(whole(visit.request, "page", 1, MAX_PAGE), last)
     found = await asyncio.to_thread(store.experiments, search, PAGE, (number - 1) * PAGE)
@@ -69,12 +69,13 @@ async def _values(visit: Visit) -> dict[str, Any]:
     return {
         "lines": lines,
         "total": total,
+        "is_exact": is_exact,
         "page": number,
         "last": last,
         "search": search,
         "states": STATES,
         "query": _query(search),
-        "is_empty": total == 0 and await asyncio.to_thread(store.count_experiments) == 0,
+        "is_empty": total == 0 and (await asyncio.to_thread(store.count_experiments)).number == 0,
         "first": commands.first_experiment(visit.address, visit.is_open),
         "address": visit.address,
         "unplaced": await asyncio.to_thread(store.unplaced) if is_all else {},
