@@ -40,7 +40,9 @@ def test_a_verdict_turns_with_the_figures(values: list[float]) -> None:
 
 def test_what_a_run_does_not_have_cannot_be_tried() -> None:
     missing = Finding("a claim", "yes", falling("Table 9", "ours", "method", ("a", "b")))
-    assert findings_table([missing], []).rows == (("a claim", "yes", None, CANNOT, "this run has no table 'Table 9'"),)
+    assert findings_table([missing], []).rows == (("a claim", "yes", None, CANNOT, "this run leaves it out"),)
+    longer = Finding("a claim", "yes", missing.answer, needs="it needs --scale paper")
+    assert findings_table([longer], []).rows[0][4] == "this run leaves it out; it needs --scale paper"
     refused = Finding("a log", "all", None, "it is not public")
     assert findings_table([refused], []).rows[0][3:] == (CANNOT, "it is not public")
     empty = Table("", "Table 9", ("method", "ours"), (("a", None), ("b", "1")))

@@ -15,7 +15,6 @@ from interleaf.cli import main
 from interleaf.decode import reasons
 from interleaf.decode.attributes import Exclusion
 from interleaf.refine.learn.training import gather
-from interleaf.report.report import Report
 from tests.log_rows import Row, made_rows, table_of
 
 GERMAN = "16/11/2026 10:00"
@@ -51,10 +50,6 @@ def lists_and_events(folder: Path, time: Callable[[str], str] = str) -> tuple[st
     events = [{"impression": row["impression"]} | event for row in rows for event in row["events"]]
     lists = [{name: cell for name, cell in row.items() if name != "events"} for row in rows]
     return write_csv(folder / "lists.csv", lists), write_csv(folder / "events.csv", events)
-
-
-def said(report: Report) -> str:
-    return f"{report}\n{report.to_markdown()}"
 
 
 def test_texts_that_are_no_iso_times_have_a_reason_of_their_own_with_an_example() -> None:

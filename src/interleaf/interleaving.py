@@ -52,13 +52,23 @@ class Interleaving:
         documents: Sequence[Document],
         method: str = "team_draft",
         teams: Sequence[int] | None = None,
+        *,
+        fixed: Mapping[int, Document] | None = None,
     ) -> Interleaving:
         """A list that something else composed from these rankings.
 
+        `fixed` are documents at given ranks of the list that people saw, such as ads. `documents` and `teams` are
+        without them.
+
         >>> Interleaving.of([["a", "b"], ["b", "a"]], ["b", "a"], teams=(1, 0)).ranks.tolist()
         [[2, 1], [1, 2]]
+        >>> Interleaving.of([["a", "b"], ["b", "a"]], ["b", "a"], teams=(1, 0), fixed={1: "ad"}).whole_list
+        ('ad', 'b', 'a')
         """
         chosen = resolve(method)
+        if fixed:
+            _refuse(find_problems(fixed))
+            rankings = remove_documents(rankings, fixed.values())
         problem = Problem.of(rankings, chosen)
         shown = stored.check_documents(documents)
         ranks = problem.ranks_of(shown)
@@ -69,7 +79,7 @@ class Interleaving:
                     f"{problem.rankers!r}; leave it out, or add it to the ranking it came from"
                 )
         owners = stored.check_teams(teams, len(shown), len(problem.rankers), chosen)
-        return Drawn(chosen, problem, None, shown, owners).interleaving(ranks)
+        return replace(Drawn(chosen, problem, None, shown, owners).interleaving(ranks), fixed=_by_rank(fixed or {}))
 
     @property
     def log_probability(self) -> float | None:
@@ -210,7 +220,8 @@ def interleave(
 ) -> Interleaving:
     """Mix rankings into one list that is fair to all of them; the same key gives the same list.
 
-    `groups` says which documents are variants of one thing: a list shows one of each group.
+    `groups` says which documents are variants of one thing: a list shows one of each group, and none of a group that
+    has a fixed document.
 
     `fixed` are documents at given ranks, such as ads. They are removed from the rankings, belong to no ranker, and take
     ranks of the `k` that people see. Show `whole_list` then, which has them.
@@ -221,18 +232,26 @@ def interleave(
     >>> interleave([["d4", "d1"], ["d1", "d9"]], k=3, key=("experiment", "user-7"), fixed={1: "ad"}).whole_list
     ('ad', 'd1', 'd4')
     """
-    given = rankings if groups is None else collapse(rankings, groups)
     if fixed is None:
+        given = rankings if groups is None else collapse(rankings, groups)
         return draw(given, resolve(method), k, key).interleaving()
     size = check_k(k)
-    problems = find_problems(fixed, size)
-    if problems:
-        raise RankingError("\n".join(problems))
+    _refuse(find_problems(fixed, size))
+    given = rankings if groups is None else collapse(rankings, groups, fixed.values())
     rest = remove_documents(given, fixed.values())
     if not any(rest.values()):
         raise RankingError("no ranking holds a document that is not fixed; at least one must")
     drawn = draw(rest, resolve(method), count_free_ranks(size, fixed), key)
-    return replace(drawn.interleaving(), fixed={int(rank): document for rank, document in fixed.items()})
+    return replace(drawn.interleaving(), fixed=_by_rank(fixed))
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        raise RankingError("\n".join(problems))
+
+
+def _by_rank(fixed: Mapping[int, Document]) -> dict[int, Document]:
+    return {int(rank): document for rank, document in fixed.items()}
 
 
 def draw(rankings: Rankings, chosen: Chosen, k: int, key: Key | None) -> Drawn:

@@ -149,27 +149,54 @@ def text_rankings(rankings: Mapping[str, Sequence[object] | None]) -> dict[str, 
     }
 
 
-def collapse(rankings: Rankings | Mapping[str, Any], groups: Mapping[Any, Any]) -> dict[str, Any]:
+def collapse(
+    rankings: Rankings | Mapping[str, Any], groups: Mapping[Any, Any], fixed: Iterable[Document] = ()
+) -> dict[str, Any]:
     """Rankings with one document of each group: where the group's first document stands.
 
     Of documents of one group, all rankings have that of the first ranking which has one, so that it is one document to
-    compare. A document without a group stands for itself.
+    compare. A document without a group stands for itself. Ids are compared as logs keep them, as texts. Groups of
+    `fixed` documents, which stand in the list whatever the rankers say, are left out.
 
     >>> groups = {"shoe-red": "shoe", "shoe-blue": "shoe"}
     >>> collapse({"A": ["shoe-red", "shoe-blue", "hat"], "B": ["hat", "shoe-blue"]}, groups)
     {'A': ['shoe-red', 'hat'], 'B': ['hat', 'shoe-red']}
+    >>> collapse({"A": [1, 2, 3]}, {"1": "shoe", "2": "shoe"}, fixed=["2"])
+    {'A': [3]}
     """
     if not isinstance(groups, Mapping):
         raise RankingError(f"groups are a mapping from document to group, not {groups!r:.100}")
+    group_of = _groups_by_text(groups)
     chosen: dict[Any, Any] = {}
-    return {ranker: ranking and _one_of_each(ranking, groups, chosen) for ranker, ranking in _named(rankings).items()}
+    taken = {group for document in fixed if (group := group_of.get(text_id(document))) is not None}
+    return {
+        ranker: ranking and _one_of_each(ranking, group_of, chosen, taken)
+        for ranker, ranking in _named(rankings).items()
+    }
 
 
-def _one_of_each(ranking: Sequence[Any], groups: Mapping[Any, Any], chosen: dict[Any, Any]) -> list[Any]:
-    """A ranking with one document of each group, which is `chosen` where a ranking before it had one."""
-    seen, documents = set[Any](), list[Any]()
+def _groups_by_text(groups: Mapping[Any, Any]) -> dict[str | None, Any]:
+    """The group of each document by the text of its id; None, which is no id, has none."""
+    found: dict[str | None, Any] = {}
+    for document, group in groups.items():
+        text = text_id(document)
+        if text is not None and found.setdefault(text, group) != group:
+            raise RankingError(
+                f"groups have document {text!r:.100} in {found[text]!r:.100} and in {group!r:.100}; a number and its "
+                "text are one id: give it one group"
+            )
+    return found
+
+
+def _one_of_each(
+    ranking: Sequence[Any], group_of: Mapping[str | None, Any], chosen: dict[Any, Any], taken: set[Any]
+) -> list[Any]:
+    """A ranking with one document of each group, which is `chosen` where a ranking before it had one; `taken` are
+    groups that have a document in the list already.
+    """
+    seen, documents = set(taken), list[Any]()
     for document in ranking:
-        group = groups.get(document)
+        group = group_of.get(text_id(document))
         if group is None:
             documents.append(document)
         elif group not in seen:

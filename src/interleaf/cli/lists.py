@@ -102,6 +102,13 @@ def interleave_options(made: argparse.ArgumentParser) -> None:
         metavar="PART",
         help="the same key gives the same list; a key that was printed ('k1:...') is used as it is",
     )
+    made.add_argument(
+        "--fixed",
+        nargs="+",
+        default=[],
+        metavar="RANK=DOCUMENT",
+        help="documents at given ranks that belong to no ranker, such as 1=ad-7; the list to show is then whole_list",
+    )
     made.add_argument("--rankings", action="store_true", help="print the input rankings, too")
 
 
@@ -109,11 +116,22 @@ def run_interleave(options: argparse.Namespace) -> int:
     """Compose one list; a wrong option is named before standard input is read."""
     resolve(options.method)
     check_k(options.k)
+    fixed = dict(map(_at_rank, options.fixed))
+    if len(fixed) < len(options.fixed):
+        raise RankingError(f"--fixed {' '.join(options.fixed)} names a rank twice; give each rank one document")
     rankings = read_json(RankingError)
     parts = options.key or [None]
     key = tuple(parts) if len(parts) > 1 else parts[0]
-    print_json(interleave(rankings, options.method, options.k, key).to_dict(options.rankings))
+    shown = interleave(rankings, options.method, options.k, key, fixed=fixed or None)
+    print_json(shown.to_dict(options.rankings) | ({"whole_list": list(shown.whole_list)} if fixed else {}))
     return 0
+
+
+def _at_rank(text: str) -> tuple[int, str]:
+    rank, _, document = text.partition("=")
+    if not rank.isdecimal() or not document:
+        raise RankingError(f"--fixed {text!r} is no RANK=DOCUMENT; give such as 1=ad-7")
+    return int(rank), document
 
 
 def credit_options(made: argparse.ArgumentParser) -> None:

@@ -95,7 +95,8 @@ class Client:
         """The list to show for rankings of one query; None stands for a ranking that failed or came too late.
 
         A further `page` names the impression of the first. `fixed` are documents at given ranks, owned by nobody.
-        `groups` says of documents which are variants of one thing: a list shows one of each group.
+        `groups` says of documents which are variants of one thing: a list shows one of each group, and none of a group
+        that has a fixed document.
         Document ids are texts or whole numbers; the answer has them as texts.
         """
         self._check_open()
@@ -105,7 +106,7 @@ class Client:
         k, page = visitors.k(k), visitors.page(page)
         texts, places = text_rankings(rankings), _fixed(fixed or {})
         if groups:
-            texts = collapse(texts, {str(document): group for document, group in groups.items()})
+            texts = collapse(texts, groups, places.values())
         request = Request(name, unit, query, texts, k, page, places)
         optional = {
             "unit": unit,
@@ -115,6 +116,7 @@ class Client:
             "attributes": visitors.attributes(attributes),
             "captions": visitors.captions(captions),
             "fixed": places or None,
+            "groups": groups if page > 1 and places else None,  # the rankings of further pages are those of the first
             "latency": latency,
             "user_agent": visitors.text("user_agent", user_agent, limits.MAX_USER_AGENT),
         }

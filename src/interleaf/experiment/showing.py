@@ -128,12 +128,17 @@ def chance_key(experiment: str, version: int, unit: str, query: str | None) -> s
     return key_of((experiment, version, unit, query or ""))
 
 
-def extended(row: Mapping[str, Any], page: int, more_fixed: Mapping[int, str] | None = None) -> Shown:
+def extended(
+    row: Mapping[str, Any],
+    page: int,
+    more_fixed: Mapping[int, str] | None = None,
+    groups: Mapping[str, str] | None = None,
+) -> Shown:
     """A further page of a list that was shown: the row of all pages up to it, with documents fixed on this page."""
     fixed = _read_fixed(row)
     size, arm = row["k"], row["arm"]
     added = {rank: one for rank, one in (more_fixed or {}).items() if fixed.get(rank) != one}
-    _check_added(row, fixed, added)
+    _check_added(row, fixed, added, groups or {})
     fixed |= added
     if page <= (row["page"] or 1):
         return Shown(_page(row["documents"], fixed, size, page), arm, dict(row))
@@ -145,14 +150,22 @@ def extended(row: Mapping[str, Any], page: int, more_fixed: Mapping[int, str] | 
     return Shown(_page(longer["documents"], fixed, size, page), arm, longer)
 
 
-def _check_added(row: Mapping[str, Any], fixed: Mapping[int, str], added: Mapping[int, str]) -> None:
-    """Documents that are fixed only now stand below what was shown, and are in no ranking: their list is drawn."""
+def _check_added(
+    row: Mapping[str, Any], fixed: Mapping[int, str], added: Mapping[int, str], groups: Mapping[str, str]
+) -> None:
+    """Documents that are fixed only now stand below what was shown; neither they nor others of their group are in a
+    ranking, because the list of the rankings is drawn.
+    """
     known = set(fixed.values()).union(*row["rankings"]) if added else set()
+    taken = {groups[document] for document in known if document in groups}
     for rank, document in added.items():
         if rank in fixed or rank <= row["k"] * (row["page"] or 1):
             raise ExperimentError("fixed", {rank: document}, "this rank was shown before; fix documents of later pages")
         if document in known or list(added.values()).count(document) > 1:
             remedy = "the document is in a ranking or stands fixed elsewhere; give fixed documents with the first page"
+            raise ExperimentError("fixed", {rank: document}, remedy)
+        if groups.get(document) in taken:
+            remedy = "another document of its group is in the list; give fixed documents with the first page"
             raise ExperimentError("fixed", {rank: document}, remedy)
 
 

@@ -16,6 +16,7 @@ from interleaf.tables import Cell, Table
 
 CAME_BACK, DID_NOT, CANNOT = "came back", "did not", "cannot be tried here"
 NEVER = float("inf")
+LEFT_OUT = "this run leaves it out"
 
 
 class NoFigureError(LookupError):
@@ -34,14 +35,14 @@ class Figures:
             if table.title.startswith(title):
                 columns, *lines = table.lines()
                 return [dict(zip(columns, line, strict=True)) for line in lines]
-        raise NoFigureError(f"this run has no table {title!r}")
+        raise NoFigureError(LEFT_OUT)
 
     def cell(self, title: str, column: str, **wanted: str) -> str:
         """The cell of the row with these values; a space in a column's name is an underscore here."""
         for row in self.rows(title):
             if all(row[name.replace("_", " ")] == value for name, value in wanted.items()):
                 return row[column]
-        raise NoFigureError(f"{title!r} has no row {wanted}")
+        raise NoFigureError(LEFT_OUT)
 
     def number(self, title: str, column: str, **wanted: str) -> float:
         """The first number in that cell."""
@@ -65,13 +66,15 @@ def figure_in(text: str) -> str:
 class Finding:
     """A claim of a paper, its published figures, and how a run answers: in words, and whether the claim holds.
 
-    Without an answer it cannot be tried, and `why` says why; with one, `why` says what may make the difference.
+    Without an answer it cannot be tried, and `why` says why; with one, `why` says what may make the difference, and
+    `needs` which run has the figures.
     """
 
     claim: str
     published: str
     answer: Callable[[Figures], tuple[str, bool]] | None
     why: str = ""
+    needs: str = ""
 
     def row(self, figures: Figures) -> tuple[Cell, ...]:
         """The row of the table of findings."""
@@ -80,7 +83,7 @@ class Finding:
         try:
             ours, holds = self.answer(figures)
         except NoFigureError as error:
-            return self.claim, self.published, None, CANNOT, str(error.args[0])
+            return self.claim, self.published, None, CANNOT, "; ".join(filter(None, (str(error), self.needs)))
         return self.claim, self.published, ours, CAME_BACK if holds else DID_NOT, self.why or None
 
 

@@ -72,7 +72,7 @@ def _drafted(service: Service, stored: Stored, asked: messages.Interleave) -> Dr
         raise RefusedError(422, "invalid", f"the latest version is {stored.version}", "version")
     settings = stored.versions[version]
     name = asked.impression or fresh()
-    rankings = collapse(asked.rankings, asked.groups) if asked.groups else asked.rankings
+    rankings = collapse(asked.rankings, asked.groups, (asked.fixed or {}).values()) if asked.groups else asked.rankings
     wanted = Request(name, asked.unit, asked.query, rankings, asked.k, asked.page, asked.fixed or {})
     until = time + settings.window
     closes = max(until, now + LATE) if asked.time else until
@@ -113,7 +113,7 @@ async def _further_page(service: Service, stored: Stored, asked: messages.Interl
         return _unlogged_page(stored, wanted)
     if row["key"] is None:
         row = {**row, "key": chance_key(row["experiment"], row["version"], asked.unit or name, asked.query)}
-    shown = extended(row, asked.page, asked.fixed)
+    shown = extended(row, asked.page, asked.fixed, asked.groups)
     if shown.row is not None and shown.row["page"] > (row["page"] or 1):
         if shown.row["documents"][: len(row["documents"])] != row["documents"]:
             raise RefusedError(422, "invalid", "give the unit and the query of the first page", "query")
