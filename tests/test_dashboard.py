@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -317,11 +318,15 @@ def test_a_form_has_a_field_for_every_setting_and_reads_back_what_it_shows() -> 
     assert forms.data_of(forms.defaults()).keys() <= SETTINGS.keys() - {"name", "rankers", "control"}
 
 
-def test_the_script_for_charts_is_made_by_another_process() -> None:
+def test_the_script_for_charts_is_made_by_another_process(tmp_path: Path) -> None:
     """The JavaScript engine that makes it would keep 100 MiB in the serving process."""
     code = "import sys; from interleaf.serve.dashboard import files; print(len(files.vega().data), *sys.modules)"
     size, *modules = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"INTERLEAF_CACHE": str(tmp_path)},
     ).stdout.split()
     assert int(size) > 100_000
     assert "vl_convert" not in modules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from interleaf.serve.dashboard import files
+from interleaf.serve.dashboard import chart_script, files
 from interleaf.serve.dashboard.session import COOKIE
 from tests.dashboards import TOKEN, Elements, Visitor
 from tests.services import Live, live
@@ -223,7 +224,10 @@ def test_every_page_is_under_a_strict_policy_and_kept_by_nobody(service: Live) -
         assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_the_script_for_charts_is_made_once_however_many_ask(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_for_charts_is_made_once_however_many_ask(
+    service: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERLEAF_CACHE", str(tmp_path / "cache"))
     runs, run = list[Any](), subprocess.run
 
     def note(*given: Any, **more: Any) -> Any:
@@ -238,10 +242,38 @@ def test_the_script_for_charts_is_made_once_however_many_ask(service: Live, monk
     assert {answer.status_code for answer in answers} == {200}
     assert all(b"vegaEmbed" in answer.content for answer in answers)
     assert len(runs) == 1
+    (path,) = (tmp_path / "cache/charts").iterdir()
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]
+    files.vega.cache_clear()  # as in the next process
+    made = files.vega()
+    assert made is not None
+    assert (made.data, len(runs)) == (answers[0].content, 1)
 
 
-def test_without_the_script_for_charts_the_file_is_missing(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_BUNDLE", "raise SystemExit(1)")
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_a_script_that_others_could_have_written_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_folder: bool
+) -> None:
+    monkeypatch.setenv("INTERLEAF_CACHE", str(tmp_path))
+    monkeypatch.setattr(chart_script, "_BUNDLE", "print('made', end='')")
+    assert chart_script.chart_script() == b"made"
+    (path,) = (tmp_path / "charts").iterdir()
+    path.write_bytes(b"kept")
+    assert chart_script.chart_script() == b"kept"
+    (path.parent if is_folder else path).chmod(0o777)
+    assert chart_script.chart_script() == b"made"
+    path.parent.chmod(0o700)
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_bytes(b"foreign")
+    assert chart_script.chart_script() == b"made"
+
+
+def test_without_the_script_for_charts_the_file_is_missing(
+    service: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERLEAF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(chart_script, "_BUNDLE", "raise SystemExit(1)")
     files.vega.cache_clear()
     files.prepare.cache_clear()
     try:

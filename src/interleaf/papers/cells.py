@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import interleaf
+from interleaf.cache_folder import cache_folder
 
 Result = TypeVar("Result")
 PIECE, UNFINISHED = 1 << 20, "part-"
@@ -34,10 +35,8 @@ class Cells:
     @classmethod
     def of(cls, study: str, data: Path | None, scale: str, seed: int) -> Cells:
         """The cells of this study on this data, in the cache folder of interleaf."""
-        from interleaf.simulate import letor_cache  # brings the compiler, and `interleaf --help` imports this file
-
         name = _digest(study, scale, str(seed), _digest_of_data(data), _digest_of_code())
-        return cls(letor_cache.folder().with_name("studies") / f"{study}-{name}")
+        return cls(cache_folder("studies") / f"{study}-{name}")
 
     def keep(self, cell: tuple[Any, ...], make: Callable[[], Result]) -> Result:
         """The cell's result: from an earlier, interrupted run where there is one, else made and kept.

@@ -5,7 +5,6 @@ An entry is a folder of .npy files that is made under another name and then rena
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from interleaf.cache_folder import cache_folder
 from interleaf.errors import DataError
 from interleaf.simulate.data import Judged
 from interleaf.simulate.letor_text import PIECE, Meter, opened
@@ -23,10 +23,8 @@ _ARRAYS = ("features", "grades", "offsets", "queries")
 
 
 def folder() -> Path:
-    """`INTERLEAF_CACHE`, else `interleaf` in `XDG_CACHE_HOME` or in `~/.cache`; therein `letor`."""
-    own = os.environ.get("INTERLEAF_CACHE")
-    general = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # never fails, as Path.home() may
-    return (Path(own) if own else Path(general) / "interleaf") / "letor"
+    """Where parsed sets are kept."""
+    return cache_folder("letor")
 
 
 def entry_of(files: Sequence[Path], meter: Meter) -> Path:

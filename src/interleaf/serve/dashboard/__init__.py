@@ -15,7 +15,7 @@ keys.py        keys
 login.py       in and out
 outlook.py     days left, what to do when the plan is reached, a winner that is early
 downloads.py   the log, and the tables as CSV
-files.py       style, scripts, vega
+files.py       style, scripts, vega; chart_script.py: vega on disk
 """
 
 from interleaf.serve.dashboard.routes import routes as routes

@@ -1,11 +1,10 @@
-"""The files that pages use: style, script, icon, and vega's bundle, which is made once a process and kept."""
+"""The files that pages use: style, script, icon, and vega's bundle, which is made once and kept."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import subprocess
-import sys
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,13 +18,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from interleaf.serve.answers import log
+from interleaf.serve.dashboard.chart_script import PACKAGE, chart_script
 
 VEGA = "vega.js"
 KINDS = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 FOLDERS = ("interleaf.serve", "interleaf.serve.dashboard")
 EMBEDDED = "interleaf.js"  # in result pages of other sites
-# Without a snippet of code, the bundle has all of Vega.
-_BUNDLE = "import sys, vl_convert; sys.stdout.buffer.write(vl_convert.javascript_bundle(None).encode())"
 _HOUR = 3600
 
 
@@ -77,16 +75,11 @@ def known() -> dict[str, File]:
 
 @lru_cache(maxsize=1)
 def vega() -> File | None:
-    """Vega, Vega-Lite and Vega-Embed in one script, which takes seconds to make; None if it cannot be made.
-
-    Another process makes it: vl-convert runs a JavaScript engine, whose 100 MiB would stay in this one, and holds the
-    interpreter lock meanwhile.
-    """
+    """The script that draws charts; None if it cannot be made."""
     if find_spec("vl_convert") is None:
         return None
     try:
-        # Its errors are kept too: if this process ends first, it has nobody to write to.
-        return File.of(subprocess.run([sys.executable, "-c", _BUNDLE], capture_output=True, check=True).stdout)
+        return File.of(chart_script())
     except (OSError, subprocess.CalledProcessError) as error:
         log.error("pages show no charts until a restart: their script was not made", extra={"reason": str(error)})
         return None
@@ -96,7 +89,7 @@ def vega() -> File | None:
 def vega_address() -> str:
     """Where the bundle is, with its version, so that browsers may keep it; empty where there is none."""
     try:
-        return f"/static/{VEGA}?v={version('vl-convert-python')}"
+        return f"/static/{VEGA}?v={version(PACKAGE)}"
     except PackageNotFoundError:
         return ""
 
