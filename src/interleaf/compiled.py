@@ -105,6 +105,11 @@ def is_compiled(function: Callable[..., Any]) -> bool:
     return _compiling > 0 or function._cache.cache_path is not None or bool(function.signatures)  # type: ignore[attr-defined]
 
 
+def is_on_disk(function: Callable[..., Any]) -> bool:
+    """Whether a compiled form of this kernel is kept on disk; numba keeps none of an older version of its file."""
+    return hasattr(function, "py_func") and bool(function._cache._cache_file._load_index())  # type: ignore[attr-defined]
+
+
 @contextmanager
 def compiling() -> Iterator[None]:
     """Inside, kernels are compiled even where that cannot be kept: `interleaf.warm` asks for it."""

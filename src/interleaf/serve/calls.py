@@ -22,7 +22,7 @@ from interleaf.serve.access import OPEN
 from interleaf.serve.answers import RefusedError, answered
 from interleaf.serve.hot import hidden, refuse_nulls
 from interleaf.serve.reports import Standing
-from interleaf.serve.service import Service, log, warmed
+from interleaf.serve.service import Service, log
 from interleaf.store.contract import STATES, AccessKey, Search, Store, Stored
 from interleaf.store.database import is_kept
 
@@ -108,14 +108,14 @@ async def edit(service: Service, request: Request, body: bytes, who: AccessKey) 
     name = (await service.experiment(request.path_params["name"])).settings.name
     if settings.name != name:
         raise ExperimentError("name", settings.name, f"an experiment keeps its name, {name!r}")
-    await asyncio.to_thread(warmed, settings)
+    await service.warm(settings)
     return answered(described(await _changed(service, who, "edited", service.store.edit, settings)))
 
 
 async def start(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Let it run; its kernels are compiled before the first list is asked for."""
     stored = await service.experiment(request.path_params["name"])
-    await asyncio.to_thread(warmed, stored.settings)
+    await service.warm(stored.settings)
     return answered(described(await _changed(service, who, "started", service.store.start, stored.settings.name)))
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from interleaf.errors import StoreError
 from interleaf.experiment import Experiment
 from interleaf.interleaving import warm_composing
-from interleaf.serve import mixing
+from interleaf.serve import mixing, warming
 from interleaf.serve.access import Access
 from interleaf.serve.answers import RefusedError
 from interleaf.serve.bots import Bots
@@ -24,7 +24,6 @@ from interleaf.serve.remembered import Remembered
 from interleaf.serve.reports import Reports, Standing
 from interleaf.serve.settings import Settings
 from interleaf.serve.tokens import Tokens
-from interleaf.serve.warming import Progress
 from interleaf.serve.writing import Writing
 from interleaf.store.contract import RUNNING, Search, Store, Stored
 from interleaf.store.query_storage import KEEP
@@ -69,7 +68,7 @@ class Service:
         self.impressions = Rates(MAX_EVENTS / 3600, MAX_EVENTS, lambda: clock() / SECOND)
         self.writing = Writing(store)
         self.reports = Reports(store)
-        self.warming = Progress(None if settings.warming is None else Path(settings.warming))
+        self.warming = warming.Progress(None if settings.warming is None else Path(settings.warming))
         # Reports and folding take seconds, and must not keep requests waiting for a thread.
         self._reporting = ThreadPoolExecutor(2, "interleaf-report")
         self._keeping = ThreadPoolExecutor(1, "interleaf-fold")
@@ -139,8 +138,15 @@ class Service:
             log.warning(warning)
         await self.access.is_open()  # to be known during an outage
         for stored in await asyncio.to_thread(self.store.experiments, Search(state=RUNNING)):
-            await asyncio.to_thread(warmed, stored.settings)
+            await self.warm(stored.settings)
         self._tasks = [asyncio.create_task(work) for work in (self._fold(), self._measure())]
+
+    async def warm(self, settings: Experiment) -> None:
+        """Make ready what composes lists of an experiment, before the first one is asked for."""
+        if self.settings.own_process and warming.needs_compiling(settings):
+            log.info("compiling, once per installation", extra={"method": settings.method})
+            await asyncio.to_thread(warming.compile_lists, settings)
+        await asyncio.to_thread(warmed, settings)
 
     async def stop(self) -> None:
         """Let what is on its way be written, and end."""
@@ -208,6 +214,6 @@ class Service:
 
 
 def warmed(settings: Experiment) -> None:
-    """Compile the kernels of an experiment."""
+    """Load the kernels that compose lists of an experiment; compile those that are not on disk."""
     warm_composing(settings.method, len(settings.rankers))
     mixing.warm(settings)

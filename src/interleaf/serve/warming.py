@@ -1,12 +1,14 @@
-"""Compile the kernels of reports in a process of low priority beside the service, and let reports wait for it.
+"""Compile kernels in other processes than the service's, which loads them from disk then.
 
-Compiled kernels are kept on disk, where every process finds them. If the service compiled them itself, the memory of
-the compiler would stay with it. `python -m interleaf.serve.warming` compiles in the foreground.
+If the service compiled them itself, the memory of the compiler would stay with it. Kernels of reports are compiled in a
+process of low priority beside the service, and reports wait for it. Kernels that compose lists are compiled when an
+experiment starts, which waits for them. `python -m interleaf.serve.warming` compiles what reports need, and waits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -17,8 +19,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+if TYPE_CHECKING:
+    from interleaf.experiment import Experiment
+
+LISTS = "--lists"  # an argument: compile what composes lists
 LOWEST = 19  # of all priorities
 UNFINISHED = 1  # the exit status of one that ended with its service
 MAX_WAIT = 600.0  # seconds; after that, the service compiles for itself
@@ -64,6 +70,22 @@ def _remove_at_end(process: subprocess.Popen[bytes], folder: Path) -> None:
     with process:  # closes the pipe
         process.wait()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def needs_compiling(settings: Experiment) -> bool:
+    """Whether kernels that compose lists of an experiment are not on disk yet, and can be kept there."""
+    from interleaf.compiled import is_compiled, is_on_disk
+
+    kernels = settings.chosen.method.kernels
+    used = (kernels.compose, kernels.compose_batch) if kernels.prepare is None else (kernels.compose,)
+    return is_compiled(kernels.compose) and not all(map(is_on_disk, used))
+
+
+def compile_lists(settings: Experiment) -> None:
+    """Compile what composes lists of an experiment, in a process that ends then."""
+    command = [sys.executable, "-m", __name__, LISTS]
+    data, silent = json.dumps(settings.to_dict()).encode(), subprocess.DEVNULL
+    subprocess.run(command, input=data, stdout=silent, stderr=silent, timeout=MAX_WAIT, check=False)
 
 
 def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> None:
@@ -123,7 +145,12 @@ def _run_beside(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[1:] == [LISTS]:
+        from interleaf.experiment import Experiment
+        from interleaf.serve.service import warmed
+
+        warmed(Experiment.of(json.load(sys.stdin)))
+    elif len(sys.argv) > 1:
         _run_beside(Path(sys.argv[1]))
     else:
         compile_reports()
