@@ -48,8 +48,7 @@ serve(Place(sys.argv[1], port=int(sys.argv[2])), Settings())
 _LISTS = """
 from numba.core import event
 from interleaf.experiment import Experiment
-from interleaf.serve import warming
-from interleaf.serve.service import warmed
+from interleaf.serve import mixing, warming
 
 recorder = event.RecordingListener()
 event.register("numba:compile", recorder)
@@ -57,7 +56,7 @@ settings = Experiment.of({"name": "shop", "rankers": ["one", "other"], "method":
 assert warming.needs_compiling(settings)
 warming.compile_lists(settings)
 assert not warming.needs_compiling(settings)
-warmed(settings)
+mixing.warm(settings)
 print([event.data["dispatcher"].py_func.__name__ for _, event in recorder.buffer])
 """
 YEAR = 365 * 24 * HOUR

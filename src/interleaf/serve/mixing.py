@@ -21,6 +21,7 @@ from interleaf.errors import InterleafError
 from interleaf.experiment import Experiment, Request, assign, show
 from interleaf.experiment.settings import COMPARE
 from interleaf.experiment.showing import Noted, chance_key
+from interleaf.interleaving import warm_composing
 from interleaf.methods.arrays import Given
 from interleaf.schema import INTERLEAVED
 from interleaf.store.contract import Impression
@@ -63,7 +64,8 @@ def is_plain(settings: Experiment, wanted: Request) -> bool:
 
 
 def warm(settings: Experiment) -> None:
-    """Compile what mixing takes, so that the first request does not wait for it."""
+    """Load the kernels that compose lists of an experiment, and compile those that are not on disk."""
+    warm_composing(settings.method, len(settings.rankers))
     wanted = Request("warm", None, None, {ranker: ["a", "b"] for ranker in settings.rankers})
     with compiling():
         if is_plain(replace(settings, share=1.0, offset=None, holdout=0.0), wanted):

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from interleaf.errors import StoreError
 from interleaf.experiment import Experiment
-from interleaf.interleaving import warm_composing
 from interleaf.serve import mixing, warming
 from interleaf.serve.access import Access
 from interleaf.serve.answers import RefusedError
@@ -146,7 +145,7 @@ class Service:
         if self.settings.own_process and warming.needs_compiling(settings):
             log.info("compiling, once per installation", extra={"method": settings.method})
             await asyncio.to_thread(warming.compile_lists, settings)
-        await asyncio.to_thread(warmed, settings)
+        await asyncio.to_thread(mixing.warm, settings)
 
     async def stop(self) -> None:
         """Let what is on its way be written, and end."""
@@ -211,9 +210,3 @@ class Service:
         """Whether a request names this machine; a page elsewhere that points its own name here does not."""
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         return name in ("127.0.0.1", "localhost", "[::1]")
-
-
-def warmed(settings: Experiment) -> None:
-    """Load the kernels that compose lists of an experiment; compile those that are not on disk."""
-    warm_composing(settings.method, len(settings.rankers))
-    mixing.warm(settings)

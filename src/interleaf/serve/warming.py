@@ -147,9 +147,9 @@ def _run_beside(folder: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == [LISTS]:
         from interleaf.experiment import Experiment
-        from interleaf.serve.service import warmed
+        from interleaf.serve.mixing import warm
 
-        warmed(Experiment.of(json.load(sys.stdin)))
+        warm(Experiment.of(json.load(sys.stdin)))
     elif len(sys.argv) > 1:
         _run_beside(Path(sys.argv[1]))
     else:
