@@ -128,8 +128,7 @@ class Client:
             visitors.note("page", f"is above {limits.MAX_PAGE}, and shows the control")
             return self._composed(experiment, request, body, is_running=False)
         try:
-            path = f"/v1/experiments/{quote(experiment, safe='')}/interleave"
-            reply = self._post(path, body, LISTED, _since() + self._timeout)
+            reply = self._post(f"/v1/experiments/{quote(experiment, safe='')}/interleave", body, LISTED)
         except AwayError:
             return self._composed(experiment, request, body)
         if reply.is_success:
@@ -201,8 +200,9 @@ class Client:
         if self._is_closed:
             raise ClientError("this client is closed; make another")
 
-    def _post(self, path: str, body: dict[str, Any], fields: Iterable[str], deadline: float) -> Reply:
-        return self._courier.post(path, _encoded(body), fields, _since(), deadline)
+    def _post(self, path: str, body: dict[str, Any], fields: Iterable[str], deadline: float | None = None) -> Reply:
+        since = _since()
+        return self._courier.post(path, _encoded(body), fields, since, deadline or since + self._timeout)
 
     def _answered(self, experiment: str, reply: Reply) -> Answer:
         data = reply.data
