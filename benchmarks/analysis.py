@@ -21,7 +21,7 @@ from interleaf.analysis import tally_log
 from interleaf.engines.work import Task
 from interleaf.log.projection import leaves
 from interleaf.report.build import report
-from interleaf.report.compare import Settings
+from interleaf.report.rule import Settings
 from interleaf.simulate import People, World, synthetic
 from interleaf.tally import Tally
 

@@ -23,7 +23,8 @@ from benchmarks import people as weighing
 from interleaf.analysis import tally_log
 from interleaf.clicks import Cascade
 from interleaf.report import people
-from interleaf.report.compare import Pairs, Settings, estimates_of
+from interleaf.report.compare import Pairs, estimates_of
+from interleaf.report.rule import Settings
 from interleaf.simulate import People, World, synthetic
 from interleaf.stats import looks, sequence, signs
 from interleaf.stats.compare import Estimate

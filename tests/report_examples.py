@@ -53,8 +53,6 @@ def comparison(first: str, second: str, estimate: float, error: float = 0.01, de
         interval=(estimate - 1.96 * error, estimate + 1.96 * error),
         p_value=p_value,
         adjusted_p_value=min(1.0, 2 * p_value),
-        anytime_interval=(estimate - 3 * error, estimate + 3 * error),
-        anytime_p_value=min(1.0, 3 * p_value),
         sign_flip_p_value=p_value,
         delta=estimate / 2,
         wins=wins,
@@ -127,6 +125,8 @@ def healthy() -> Findings:
         confidence=0.95,
         planned_units=2000,
         correction="holm",
+        rule="anytime",
+        look=None,
         verdict=Verdict(
             "People prefer candidate to production: of the impressions that decide, 55 % go to candidate, and this "
             "holds however often one looks.",

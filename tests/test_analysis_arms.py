@@ -20,7 +20,8 @@ from interleaf.simulate.people import People
 from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 from interleaf.stats.compare import difference, estimate
-from interleaf.stats.looks import even, planned_look
+from interleaf.stats.deviates import statistic
+from interleaf.stats.looks import spending, spending_p_value
 from tests.log_oracle import Rules, Sums, counted_events, metrics_of, visits
 from tests.log_rows import Row, made_row, made_rows, rows_of, table_of
 
@@ -256,9 +257,11 @@ def test_looks_that_were_planned_decide() -> None:
     (found,) = analyze(table_of(rows), look=(2, 5)).comparisons
     sums = Sums(rows)
     by_bucket = np.array(sums.voices((0, 1)))
-    truth = planned_look(estimate(by_bucket[:, 0] / 2**24, by_bucket[:, 1]), 2, even(5))
-    assert found.look_p_value == pytest.approx(truth.p_value, rel=1e-6)
-    assert analyze(table_of(rows)).comparisons[0].reasons["look_p_value"] == "no looks were planned"
+    truth = estimate(by_bucket[:, 0] / 2**24, by_bucket[:, 1])
+    shares = (found.units or 0) / 2000 / 2, (found.units or 0) / 2000  # of the planned units, at two looks
+    edge = float(statistic(spending(shares)[-1], (truth.effective_units or 0) - 1)) * (truth.error or 0)
+    assert found.interval == pytest.approx(((truth.value or 0) - edge, (truth.value or 0) + edge))
+    assert found.p_value == pytest.approx(spending_p_value(truth.deviate or 0, shares))
     for look in ((0, 5), (6, 5)):
         with pytest.raises(DataError, match="there is no look"):
             analyze(table_of(rows), look=look)

@@ -257,7 +257,7 @@ def test_metrics_that_surely_disagree_are_said_aloud() -> None:
     settings = Experiment.of({"name": "shoes", "rankers": ["old", "new"], "events": BOTH | {"return": -2.0}})
 
     def measured(low: float, high: float) -> Comparison:
-        return Comparison("new", "old", (low + high) / 2, interval=(low, high), anytime_interval=(low, high))
+        return Comparison("new", "old", (low + high) / 2, interval=(low, high))
 
     def said(**pairs: Comparison) -> tuple[str, ...]:
         healthy = EXAMPLES["healthy"]
@@ -275,18 +275,17 @@ def test_metrics_that_surely_disagree_are_said_aloud() -> None:
 def test_bars_are_on_one_scale_and_never_leave_it() -> None:
     settings = Experiment.of({"name": "shoes", "rankers": ["old", "new"], "events": BOTH})
     pairs = [
-        Comparison("new", "old", 0.1, interval=(0.05, 0.15), anytime_interval=(-9.0, 9.0)),
-        Comparison("new", "old", -0.2, interval=(-0.3, -0.1), anytime_interval=(-0.4, -0.0001)),
+        Comparison("new", "old", 0.1, interval=(-9.0, 9.0)),
+        Comparison("new", "old", -0.2, interval=(-0.3, -0.1)),
     ]
     reports = {kind: replace(EXAMPLES["healthy"], comparisons=(pair,)) for kind, pair in zip(BOTH, pairs, strict=True)}
     one, other = scorecard(settings, reports).rows  # type: ignore[arg-type]
     assert one.bar is not None
     assert other.bar is not None
-    assert one.bar.thin == (0.0, WIDTH)
-    assert other.bar.thick is not None
-    reach = 2.5 * 0.3
+    assert one.bar.interval == (0.0, WIDTH)
+    reach = 4 * 0.3
     assert one.bar.point == round(100 * (1 + 0.1 / reach), 1)
-    assert other.bar.thick == (round(100 * (1 - 0.3 / reach), 1), round(100 * (1 - 0.1 / reach), 1))
+    assert other.bar.interval == (round(100 * (1 - 0.3 / reach), 1), round(100 * (1 - 0.1 / reach), 1))
     assert (one.preferred, other.preferred) == ("neither", "second")
 
 

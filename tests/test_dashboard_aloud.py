@@ -30,10 +30,10 @@ def visitor(tmp_path: Path) -> Iterator[Visitor]:
 
 def test_a_metric_without_an_interval_disagrees_if_it_is_unanimous_and_all_together_with_the_first() -> None:
     settings = Experiment.of({"name": "shoes", "rankers": ["old", "new"], "events": BOTH})
-    up = Comparison("new", "old", 0.15, interval=(0.1, 0.2), anytime_interval=(0.1, 0.2))
-    down = Comparison("new", "old", -0.15, interval=(-0.2, -0.1), anytime_interval=(-0.2, -0.1))
-    alike = {"interval": ALIKE, "anytime_interval": ALIKE}
-    all_old = Comparison("new", "old", -1.0, wins=0, losses=40, ties=0, unit_sign_test_p_value=1e-9, reasons=alike)
+    up = Comparison("new", "old", 0.15, interval=(0.1, 0.2))
+    down = Comparison("new", "old", -0.15, interval=(-0.2, -0.1))
+    alike = {"interval": ALIKE}
+    all_old = Comparison("new", "old", -1.0, wins=0, losses=40, ties=0, unit_wins=0, unit_losses=30, reasons=alike)
 
     def made(**pairs: Comparison) -> Scorecard:
         healthy = EXAMPLES["healthy"]
@@ -42,7 +42,7 @@ def test_a_metric_without_an_interval_disagrees_if_it_is_unanimous_and_all_toget
     found = made(click=up, purchase=all_old)
     assert "by click people prefer new, and by purchase old" in found.aloud[0]
     assert (found.rows[1].said, found.rows[1].reason) == ("● all favour old", TOO_UNIFORM)
-    assert made(click=up, purchase=replace(all_old, losses=2, unit_sign_test_p_value=0.5)).aloud == ()
+    assert made(click=up, purchase=replace(all_old, losses=2, unit_losses=2)).aloud == ()
     (sentence,) = made(click=up, weighted=down).aloud
     assert "by all kinds together, weighted, old" in sentence
     assert made(purchase=down, weighted=up).aloud == ()
@@ -52,7 +52,7 @@ def test_a_conflict_is_in_the_banner_and_on_the_list(visitor: Visitor, monkeypat
     visitor.service.make(events=BOTH)
     settings, healthy = visitor.service.store.experiment("shoes").settings, EXAMPLES["healthy"]
     pair = healthy.comparisons[0]
-    turned = replace(pair, estimate=-0.2, anytime_interval=(-0.3, -0.1))
+    turned = replace(pair, estimate=-0.2, interval=(-0.3, -0.1))
     reports: Any = {"click": healthy, "purchase": replace(healthy, comparisons=(turned,))}
     monkeypatch.setattr(Reports, "standing", lambda *_: Standing(1, reports, None, Counts(0, 9, {})))
     page = visitor.open("/experiments/shoes").text

@@ -63,15 +63,15 @@ def test_a_winner_of_the_first_day_is_early() -> None:
 
 
 def test_when_the_plan_is_reached_without_a_winner_it_says_what_to_do() -> None:
-    keep, further = looked(240, 2000, estimate=0.02, anytime_interval=(-0.02, 0.06)).advice
+    keep, further = looked(240, 2000, estimate=0.02, interval=(-0.02, 0.06)).advice
     assert "If a difference from -0.020 to +0.060 would not matter" in keep
     assert "stop it and keep production" in keep
     assert "will exclude zero after about 6,000 more units (about 30 days)." in further
-    assert "more than 20 times" in looked(240, 2000, estimate=0.001, anytime_interval=(-0.05, 0.05)).advice[1]
-    assert "never exclude zero" in looked(240, 2000, estimate=0.0, anytime_interval=(-0.05, 0.05)).advice[1]
-    assert "days" not in looked(240, 2000, state="stopped", estimate=0.02, anytime_interval=(-0.02, 0.06)).advice[1]
-    assert looked(240, 1999, estimate=0.02, anytime_interval=(-0.02, 0.06)).advice == ()
-    assert looked(240, 2000, winner="candidate", estimate=0.02, anytime_interval=(0.01, 0.03)).advice == ()
+    assert "more than 20 times" in looked(240, 2000, estimate=0.001, interval=(-0.05, 0.05)).advice[1]
+    assert "never exclude zero" in looked(240, 2000, estimate=0.0, interval=(-0.05, 0.05)).advice[1]
+    assert "days" not in looked(240, 2000, state="stopped", estimate=0.02, interval=(-0.02, 0.06)).advice[1]
+    assert looked(240, 1999, estimate=0.02, interval=(-0.02, 0.06)).advice == ()
+    assert looked(240, 2000, winner="candidate", estimate=0.02, interval=(0.01, 0.03)).advice == ()
     assert len(looked(240, 2000).advice) == 2  # without an estimate, too
 
 

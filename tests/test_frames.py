@@ -98,7 +98,7 @@ def test_every_table_of_a_report_comes_as_arrow(name: str) -> None:
     assert tables["health"].to_pylist() == [vars(check) for check in report.health]
     for row, point in zip(tables["over_time"].to_pylist(), report.over_time, strict=True):
         assert row["time"] == point.time
-        assert (row["anytime_interval_low"] is None) == (point.anytime_interval is None)
+        assert (row["interval_low"] is None) == (point.interval is None)
 
 
 def test_a_report_s_tables_are_frames_in_polars_and_pandas(table: Any) -> None:

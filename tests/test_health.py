@@ -11,9 +11,9 @@ import pytest
 from interleaf.analysis import analyze, tally_log
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError
-from interleaf.report.compare import Settings
 from interleaf.report.record import Check, Comparison
 from interleaf.report.report import Report
+from interleaf.report.rule import Settings
 from interleaf.report.verdict import verdict
 from interleaf.stats.compare import ALIKE
 from tests.log_rows import Row, made_row, made_rows, table_of, with_column
@@ -242,7 +242,7 @@ def test_a_latency_that_cannot_be_is_not_counted_for_another_ranker(odd: Any) ->
 
 # Verdicts.
 
-ESTIMATED = Comparison("A", "B", 0.2, 0.05, (0.1, 0.3), 0.001, 0.001, (0.05, 0.35), 0.01)
+ESTIMATED = Comparison("A", "B", 0.2, 0.05, (0.05, 0.35), 0.01, 0.01)
 ONE = replace(ESTIMATED, wins=60, losses=40, ties=0, clicked=100)
 
 
@@ -251,8 +251,8 @@ def test_a_verdict_says_who_wins_and_how_sure_one_may_be() -> None:
     assert (found.winner, found.trusted) == ("A", True)
     assert "100 lists" in found.sentence
     assert "60%" in found.sentence
-    assert verdict([replace(ONE, anytime_interval=(-0.01, 0.4), units=30)], [], Settings()).winner is None
-    assert verdict([replace(ONE, anytime_interval=(-0.4, -0.1), estimate=-0.2)], [], Settings()).winner == "B"
+    assert verdict([replace(ONE, interval=(-0.01, 0.4), units=30)], [], Settings()).winner is None
+    assert verdict([replace(ONE, interval=(-0.4, -0.1), estimate=-0.2)], [], Settings()).winner == "B"
     assert "Nobody has clicked" in verdict([Comparison("A", "B")], [], Settings()).sentence
     assert "no interleaved lists" in verdict([], [], Settings()).sentence
 
@@ -266,14 +266,14 @@ def test_rankings_that_are_one_need_not_differ_in_an_aa() -> None:
 def test_the_verdict_has_the_sign_of_the_tables() -> None:
     first = verdict([replace(ONE, clicked=9)], [], Settings()).sentence
     assert "its score is +0.200, between +0.050 and +0.350" in first
-    lost = replace(ONE, clicked=9, estimate=-0.2, anytime_interval=(-0.35, -0.05))
+    lost = replace(ONE, clicked=9, estimate=-0.2, interval=(-0.35, -0.05))
     assert "the score of A over B is -0.200, between -0.350 and -0.050" in verdict([lost], [], Settings()).sentence
 
 
 def test_small_scores_do_not_round_to_nothing() -> None:
-    small = replace(ONE, clicked=9, estimate=0.0004, anytime_interval=(0.00012, 0.0014))
+    small = replace(ONE, clicked=9, estimate=0.0004, interval=(0.00012, 0.0014))
     assert "its score is +0.00040, between +0.00012 and +0.0014" in verdict([small], [], Settings()).sentence
-    none = replace(small, anytime_interval=(-0.0002, 0.0014), units=30)
+    none = replace(small, interval=(-0.0002, 0.0014), units=30)
     assert "is +0.00040, and anything from -0.00020 to +0.0014 fits" in verdict([none], [], Settings()).sentence
 
 
@@ -289,19 +289,23 @@ def test_when_all_agree_it_is_said_plainly_and_nobody_wins() -> None:
 
 
 def test_planned_looks_decide_instead_of_anytime_intervals() -> None:
-    wide = replace(ONE, anytime_interval=(-1.0, 1.0), units=30, look_p_value=0.03)
-    assert verdict([wide], [], Settings(look=(2, 5))).winner == "A"
-    assert verdict([replace(ONE, look_p_value=0.06, units=30)], [], Settings(look=(2, 5))).winner is None
+    found = verdict([replace(ONE, interval=(0.1, 0.3), units=30)], [], Settings(look=(2, 5)))
+    assert found.winner == "A"
+    assert "with 95% confidence, at look 2 of 5" in found.sentence
+    assert verdict([replace(ONE, interval=(-0.1, 0.3), units=30)], [], Settings(look=(2, 5))).winner is None
 
 
 def test_many_rankers_are_held_against_all_pairs() -> None:
-    def pairs(*p_values: float) -> list[Comparison]:
+    def pairs(*decided: bool) -> list[Comparison]:
         names = [("A", "B"), ("A", "C"), ("B", "C")]
-        return [replace(ONE, first=a, second=b, anytime_p_value=p) for (a, b), p in zip(names, p_values, strict=True)]
+        return [
+            replace(ONE, first=a, second=b, interval=(0.1, 0.3) if one else (-0.1, 0.3))
+            for (a, b), one in zip(names, decided, strict=True)
+        ]
 
-    assert verdict(pairs(0.01, 0.02, 0.5), [], Settings()).winner == "A"
-    assert verdict(pairs(0.02, 0.03, 0.5), [], Settings()).winner is None  # 0.03 * 2 is above 0.05
-    found = verdict(pairs(0.001, 0.5, 0.5), [], Settings(control="B"))
+    assert verdict(pairs(True, True, False), [], Settings()).winner == "A"
+    assert verdict(pairs(True, False, False), [], Settings()).winner is None
+    found = verdict(pairs(True, False, False), [], Settings(control="B"))
     assert "People prefer A to the control B" in found.sentence
     assert found.winner is None
 

@@ -180,7 +180,7 @@ def test_intervals_hold_only_scores_that_can_be() -> None:
     rows = [row | {"unit": f"u{number % 3}"} for number, row in enumerate(made_rows(30))]
     report = analyze(table_of(rows), by=["device"])
     pairs = [*report.comparisons, *(pair for segment in report.segments for pair in segment.comparisons)]
-    ends = [end for pair in pairs for found in (pair.interval, pair.anytime_interval) for end in found or ()]
-    ends += [end for point in report.over_time for end in point.anytime_interval or ()]
+    ends = [end for pair in pairs for end in pair.interval or ()]
+    ends += [end for point in report.over_time for end in point.interval or ()]
     assert ends
     assert max(map(abs, ends)) == 1.0

@@ -23,23 +23,23 @@ def rows_of(make: Any, report: Findings) -> list[dict[str, Any]]:
 def three() -> Findings:
     """Three rankers, one pair undecided, one without an interval, one even."""
     pairs = (
-        Comparison("a", "b", 0.2, 0.05, (0.1, 0.3), 0.01, 0.04, (0.05, 0.35), 0.02, wins=60, ties=5, losses=35),
-        Comparison("a", "c", -0.1, 0.1, adjusted_p_value=0.06, anytime_interval=(-0.3, 0.1), wins=0, ties=0, losses=0),
+        Comparison("a", "b", 0.2, 0.05, (0.1, 0.3), 0.01, 0.04, wins=60, ties=5, losses=35),
+        Comparison("a", "c", -0.1, 0.1, (-0.3, 0.1), adjusted_p_value=0.06, wins=0, ties=0, losses=0),
         Comparison("b", "c", 0.0, 0.1),
     )
     strengths = (Strength("a", 1, 0.3, (0.1, 0.5)), Strength("c", 0, 0.1), Strength("b", -1))
     return replace(healthy(), rankers=("a", "b", "c"), comparisons=pairs, standing=Standing("a", strengths, ()))
 
 
-def test_the_forest_has_every_pair_with_both_intervals() -> None:
+def test_the_forest_has_every_pair_with_its_interval() -> None:
     first, second, third = rows_of(charts.forest_rows, three())
     assert first == {
         "label": "a\nover b", "second": "b", "estimate": 0.2, "preferred": charts.FIRST,
-        "low": 0.1, "high": 0.3, "anytime low": 0.05, "anytime high": 0.35,
+        "low": 0.1, "high": 0.3,
     }  # fmt: skip
-    assert (second["preferred"], second["low"], second["anytime low"]) == (charts.NEITHER, None, -0.3)
-    assert (third["preferred"], third["anytime low"]) == (charts.NEITHER, None)
-    lost = replace(three().comparisons[0], anytime_interval=(-0.3, -0.1))
+    assert (second["preferred"], second["low"]) == (charts.NEITHER, -0.3)
+    assert (third["preferred"], third["low"]) == (charts.NEITHER, None)
+    lost = replace(three().comparisons[0], interval=(-0.3, -0.1))
     assert rows_of(charts.forest_rows, replace(three(), comparisons=(lost,)))[0]["preferred"] == charts.SECOND
 
 
@@ -72,7 +72,7 @@ def test_the_matrix_has_both_directions_in_the_order_of_the_standing() -> None:
 
 def test_a_large_matrix_has_marks_only() -> None:
     sure = [
-        replace(pair, anytime_p_value=1e-6) if abs(pair.estimate or 0.0) > 0.05 else pair
+        replace(pair, interval=(pair.estimate or 0.0,) * 2) if abs(pair.estimate or 0.0) > 0.05 else pair
         for pair in very_many().comparisons
     ]
     rows = rows_of(charts.matrix_rows, replace(very_many(), comparisons=tuple(sure)))
@@ -80,11 +80,10 @@ def test_a_large_matrix_has_marks_only() -> None:
     assert {row["written"] for row in rows} == {"▲", "▼", ""}
 
 
-def test_the_marks_of_the_matrix_are_held_against_all_pairs_however_often_one_looks() -> None:
+def test_the_marks_of_the_matrix_are_those_of_the_intervals() -> None:
     pairs = three().comparisons
-    one_look = (replace(pairs[0], anytime_p_value=0.06), *pairs[1:])  # though its adjusted p is small
-    two_tests = (pairs[0], replace(pairs[1], anytime_p_value=0.03), replace(pairs[2], anytime_p_value=0.9))
-    for comparisons, marked in ((one_look, 0), (two_tests, 0), (pairs, 2)):
+    undecided = (replace(pairs[0], interval=(-0.1, 0.5)), *pairs[1:])
+    for comparisons, marked in ((undecided, 0), (pairs, 2)):
         rows = rows_of(charts.matrix_rows, replace(three(), comparisons=comparisons))
         assert sum(row["written"].endswith(("▲", "▼")) for row in rows) == marked
 

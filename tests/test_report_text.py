@@ -56,7 +56,7 @@ def test_only_what_is_wrong_is_listed() -> None:
 
 def test_a_dash_has_its_reason_below() -> None:
     text = to_text(nothing_computed())
-    for name in ("estimate", "anytime_interval", "adjusted_p_value", "wins"):
+    for name in ("estimate", "interval", "adjusted_p_value", "wins"):
         assert f"so nothing can be said of their spread ({name})." in text
     assert "no times known" in text
 

@@ -134,4 +134,4 @@ def test_every_point_in_time_is_what_a_report_would_have_said_then(method: str) 
     for one in report.comparisons:
         (last,) = [point for point in report.over_time if (point.first, point.second) == (one.first, one.second)][-1:]
         assert (last.time, last.estimate, last.impressions) == (report.totals.until, one.estimate, one.clicked)
-        assert last.anytime_interval == one.anytime_interval
+        assert last.interval == one.interval

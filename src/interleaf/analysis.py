@@ -20,8 +20,8 @@ from interleaf.errors import DataError, listed
 from interleaf.log import Progress
 from interleaf.refine.learn.learned import Learned
 from interleaf.report.build import report
-from interleaf.report.compare import Settings
 from interleaf.report.report import Report
+from interleaf.report.rule import Settings
 from interleaf.score import Scoring
 from interleaf.tally import Tally
 

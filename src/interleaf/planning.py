@@ -84,7 +84,8 @@ def _numbers(variance: float, correlation: float, each: float) -> tuple[Pilot, f
 def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Pilot, float | None, str]:
     from interleaf.analysis import analyzed_tally
     from interleaf.report.build import report
-    from interleaf.report.compare import Settings, compared
+    from interleaf.report.compare import compared
+    from interleaf.report.rule import Settings
     from interleaf.report.verdict import verdict
 
     tally = analyzed_tally(pilot, **options)

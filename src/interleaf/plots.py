@@ -100,14 +100,13 @@ def intervals(
     rows: Rows,
     label: str,
     estimate: str,
-    wide: tuple[str, str],
+    ends: tuple[str, str],
     *,
-    narrow: tuple[str, str] | None = None,
     colour: str | None = None,
     colours: Mapping[str, str] | None = None,
     shapes: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """A forest plot: a point a row in its interval, with a narrower one inside; colours and shapes as given."""
+    """A forest plot: a point a row in its interval; colours and shapes as given."""
     altair = _altair()
     base, shape = altair.Chart(altair.Data(values=list(rows))).encode(y=_labels(altair, label)), {}
     base = base.encode(color=_painted(altair, colour, colours))
@@ -115,11 +114,9 @@ def intervals(
         drawn = altair.Scale(domain=list(shapes), range=list(shapes.values()))
         shape = {"shape": altair.Shape(f"{colour}:N", scale=drawn, legend=None)}
     parts = [_zero(altair, "x")]
-    for ends, thickness in ((wide, 2), (narrow, 6)):
-        if ends is not None:
-            rule = base.mark_rule(strokeWidth=thickness, opacity=0.55, strokeCap="round")
-            start = altair.X(f"{ends[0]}:Q", title=estimate, axis=altair.Axis(tickCount=5))
-            parts.append(rule.encode(x=start, x2=f"{ends[1]}:Q"))
+    rule = base.mark_rule(strokeWidth=4, opacity=0.55, strokeCap="round")
+    start = altair.X(f"{ends[0]}:Q", title=estimate, axis=altair.Axis(tickCount=5))
+    parts.append(rule.encode(x=start, x2=f"{ends[1]}:Q"))
     parts.append(base.mark_point(filled=True, size=110, opacity=1).encode(x=altair.X(f"{estimate}:Q"), **shape))
     return _finished(altair.layer(*parts).properties(width=WIDTH, height=altair.Step(_step(rows, label))))
 

@@ -22,8 +22,8 @@ def line_of(report: Report | None) -> str:
     winner = report.verdict.winner
     said = f"People prefer {winner}" if winner else "No difference shown yet"
     one = report.comparisons[0] if len(report.comparisons) == 1 else None
-    if one is not None and one.estimate is not None and one.anytime_interval is not None:
-        said += f": {one.first} over {one.second} {signed(one.estimate)} ({span(one.anytime_interval)})"
+    if one is not None and one.estimate is not None and one.interval is not None:
+        said += f": {one.first} over {one.second} {signed(one.estimate)} ({span(one.interval)})"
     return f"{said}; {came}"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from interleaf import plots
 from interleaf.render.figures import MOST_LETTERS, Names, count, share, signed
-from interleaf.render.scorecard import Labelled, followed, furthest, pair_label, shown
-from interleaf.report.record import Comparison, Findings, Point, winners
+from interleaf.render.scorecard import Labelled, followed, furthest, interval_name, pair_label, shown
+from interleaf.report.record import Comparison, Findings, Point
 
 Row = dict[str, Any]
 
@@ -45,20 +45,20 @@ def charts(report: Findings) -> dict[str, list[Chart]]:
     """The charts of each section that has any."""
     names = Names(report.rankers)
     made = {
-        "comparisons": _forest(forest_rows(report, names), report, "Which ranker people prefer", ANYTIME),
+        "comparisons": _forest(forest_rows(report, names), report, "Which ranker people prefer"),
         "over_time": _over_time(time_rows(report, names), report),
         "outcomes": _outcomes(outcome_rows(report, names)),
         "standing": [*_matrix(matrix_rows(report, names), report), *_strengths(strength_rows(report, names))],
         "slots": _slots(slot_rows(report, names)),
-        "segments": _forest(segment_rows(report, names), report, "Which ranker people prefer, by segment", ADJUSTED),
+        "segments": _forest(segment_rows(report, names), report, "Which ranker people prefer, by segment"),
     }
     return {section: drawn for section, drawn in made.items() if drawn}
 
 
 def forest_rows(report: Findings, names: Names) -> list[Row]:
-    """The pairs that are shown and have an estimate, with both intervals."""
+    """The pairs that are shown and have an estimate, with their intervals."""
     labelled = _labelled(shown(report), names)
-    return [_forest_row(label, pair, names, pair.winner) for label, pair in labelled if pair.estimate is not None]
+    return [_forest_row(label, pair, names) for label, pair in labelled if pair.estimate is not None]
 
 
 def segment_rows(report: Findings, names: Names) -> list[Row]:
@@ -69,20 +69,18 @@ def segment_rows(report: Findings, names: Names) -> list[Row]:
             f"{names[segment.attribute]} = {names[segment.value]}\n{pair_label(pair, names)}",
             pair,
             names,
-            pair.preferred(report.confidence),
         )
         for segment, pair in furthest(every, lambda row: row[1])
         if pair.estimate is not None
     ]
 
 
-def _forest_row(label: str, pair: Comparison, names: Names, winner: str | None) -> Row:
+def _forest_row(label: str, pair: Comparison, names: Names) -> Row:
     low, high = pair.interval or (None, None)
-    anytime_low, anytime_high = pair.anytime_interval or (None, None)
-    preferred = {pair.first: FIRST, pair.second: SECOND, None: NEITHER}[winner]
+    preferred = {pair.first: FIRST, pair.second: SECOND, None: NEITHER}[pair.winner]
     return {
         **{"label": label, "estimate": pair.estimate, "preferred": preferred, "second": names[pair.second]},
-        **{"low": low, "high": high, "anytime low": anytime_low, "anytime high": anytime_high},
+        **{"low": low, "high": high},
     }
 
 
@@ -92,9 +90,9 @@ def time_rows(report: Findings, names: Names) -> list[Row]:
 
 
 def _time_row(point: Point, names: Names) -> Row:
-    low, high = point.anytime_interval or (None, None)
+    low, high = point.interval or (None, None)
     pair, time = pair_label(point, names), point.time.isoformat()
-    figures = {"estimate": point.estimate, "anytime low": low, "anytime high": high}
+    figures = {"estimate": point.estimate, "low": low, "high": high}
     return {"time": time, "pair": pair, "impressions": point.impressions, **figures}
 
 
@@ -120,8 +118,7 @@ def matrix_rows(report: Findings, names: Names) -> list[Row]:
         return []
     order = [place.ranker for place in report.standing.strengths]
     pairs = {(pair.first, pair.second): pair for pair in report.comparisons}
-    found = winners(report.comparisons, report.confidence)
-    sure = {(pair.first, pair.second) for pair, winner in zip(report.comparisons, found, strict=True) if winner}
+    sure = {(pair.first, pair.second) for pair in report.comparisons if pair.winner}
     rows = []
     for one in order:
         for other in order:
@@ -163,17 +160,13 @@ def slot_rows(report: Findings, names: Names) -> list[Row]:
     ]
 
 
-ANYTIME = ", the thin line the anytime interval: once that leaves 0, one ranker is preferred."
-ADJUSTED = ", for one look; a ranker is called preferred where the adjusted p, held against all segments, is small."
-
-
-def _forest(rows: list[Row], report: Findings, title: str, words: str) -> list[Chart]:
+def _forest(rows: list[Row], report: Findings, title: str) -> list[Chart]:
     if not rows:
         return []
-    described = f"The thick line is the {100 * report.confidence:g} % interval{words}"
+    described = f"The line is the {interval_name(report)}: where it leaves out 0, one ranker is preferred."
     spec = plots.intervals(
-        rows, "label", "estimate", ("anytime low", "anytime high"),
-        narrow=("low", "high"), colour="preferred", shapes={name: SHAPES[sign] for name, (_, sign) in FOREST.items()},
+        rows, "label", "estimate", ("low", "high"),
+        colour="preferred", shapes={name: SHAPES[sign] for name, (_, sign) in FOREST.items()},
         colours=_colours(FOREST),
     )  # fmt: skip
     return [Chart(title + _over(rows), described, spec, FOREST)]
@@ -182,22 +175,22 @@ def _forest(rows: list[Row], report: Findings, title: str, words: str) -> list[C
 def _over_time(rows: list[Row], report: Findings) -> list[Chart]:
     # Early intervals are wide: what has a quarter of the impressions sets the scale, and they are cut off there.
     late = [row for row in rows if 4 * row["impressions"] >= max(other["impressions"] for other in rows)]
-    ends = [row[end] for row in late for end in ("anytime low", "anytime high", "estimate") if row[end] is not None]
+    ends = [row[end] for row in late for end in ("low", "high", "estimate") if row[end] is not None]
     limits = _room(ends) if ends else None
     times = [datetime.fromisoformat(row["time"]) for row in rows]
     span = max(times) - min(times) if times else timedelta()
     shape = next(shape for most, shape in _TIMES if span <= most)
-    described = f"The estimate, and around it the {100 * report.confidence:g} % anytime interval, by time."
+    described = f"The estimate, and around it the {interval_name(report)}, by time."
     panels: dict[str, list[Row]] = {}
     for row in rows:
-        cut = {end: _within(row[end], limits) for end in ("anytime low", "anytime high", "estimate")}
+        cut = {end: _within(row[end], limits) for end in ("low", "high", "estimate")}
         panels.setdefault(row["pair"], []).append(row | cut)
     return [
         Chart(
             pair,
             described,
             plots.over_time(
-                some, "time", "estimate", ("anytime low", "anytime high"),
+                some, "time", "estimate", ("low", "high"),
                 format=shape, limits=limits,
             ),
         )

@@ -34,8 +34,9 @@ READING = (
     "An estimate is the mean score of people: the mean score of each unit's impressions with an event, weighed by how "
     "many these are, but at most by 10, so that no heavy user decides alone. Above 0 people prefer the first ranker of "
     "a pair, below 0 the second. Per person counts each unit once, per search each impression once.",
-    "An interval holds the values that the data allow. The plain one is for a single look at the planned time; the "
-    "anytime interval is wider and holds however often one looks: it is safe to watch, and to stop once it leaves 0.",
+    "An interval holds the values that the data allow. An anytime interval holds however often one looks: it is safe "
+    "to watch, and to stop once it leaves out 0. With planned looks, intervals hold at these looks only. With several "
+    "comparisons, intervals and adjusted p-values hold for all of them together.",
     "Health comes first because a broken experiment gives confident wrong numbers: after a failed check, nothing below "
     "it can be relied on.",
     "A dash is a figure that could not be computed; the reason stands below its table.",

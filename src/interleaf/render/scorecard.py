@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from interleaf.render.figures import Names, count, probability, signed, span
 from interleaf.render.grid import Grid
-from interleaf.report.record import Comparison, Findings, Point, winners
+from interleaf.report.record import Comparison, Findings, Point
 
 MOST_ROWS = 40
 MOST_FOLLOWED = 6  # pairs over time
@@ -34,13 +34,20 @@ class Figure(NamedTuple):
         return next((comparison.reasons[field] for field in self.fields if field in comparison.reasons), "")
 
 
+def interval_name(report: Findings) -> str:
+    """What the intervals of the report are called, by its rule."""
+    level = f"{100 * report.confidence:g} %"
+    if report.look is None:
+        return f"{level} anytime interval"
+    which, of = report.look
+    return f"{level} interval" if of == 1 else f"{level} interval at look {which} of {of}"
+
+
 def main_figures(report: Findings) -> list[Figure]:
     """What everyone should see."""
-    level = f"{100 * report.confidence:g} %"
     return [
         Figure("estimate", ("estimate",), signed),
-        Figure(f"{level} interval", ("interval",), span),
-        Figure(f"{level} anytime interval", ("anytime_interval",), span),
+        Figure(interval_name(report), ("interval",), span),
         Figure("p", ("p_value",), probability),
         Figure("adjusted p", ("adjusted_p_value",), probability),
         Figure("per person", ("per_person_estimate",), signed),
@@ -53,7 +60,7 @@ def main_figures(report: Findings) -> list[Figure]:
 
 def brief_figures(report: Findings) -> list[Figure]:
     """As many of them as fit a terminal: what holds however often one looks."""
-    left = {"interval", "p_value", "clicked", "per_person_estimate", "per_search_estimate"}
+    left = {"p_value", "clicked", "per_person_estimate", "per_search_estimate"}
     return [figure for figure in main_figures(report) if not left & set(figure.fields)]
 
 
@@ -62,8 +69,6 @@ def other_figures(report: Findings) -> list[Figure]:
     units = report.comparisons[0].unit_sign_test_of if report.comparisons else "units"
     return [
         Figure("standard error", ("error",), _digits),
-        Figure("anytime p", ("anytime_p_value",), probability),
-        Figure("p at this look", ("look_p_value",), probability),
         Figure("bootstrap interval", ("bootstrap_interval",), span),
         Figure("sign-flip p", ("sign_flip_p_value",), probability),
         Figure("Delta", ("delta",), signed),
@@ -97,8 +102,8 @@ def shown_in_brief(report: Findings) -> tuple[Comparison, ...]:
 def wins_and_losses(report: Findings) -> tuple[Counter[str], Counter[str]]:
     """How many other rankers each ranker beats, and how many it loses to, corrected for all pairs together."""
     wins, losses = Counter[str](), Counter[str]()
-    for pair, winner in zip(report.comparisons, winners(report.comparisons, report.confidence), strict=True):
-        if winner is not None:
+    for pair in report.comparisons:
+        if (winner := pair.winner) is not None:
             wins[winner] += 1
             losses[pair.second if winner == pair.first else pair.first] += 1
     return wins, losses

@@ -14,6 +14,7 @@ from interleaf.render.scorecard import (
     comparison_grid,
     followed,
     furthest,
+    interval_name,
     left_out,
     main_figures,
     other_figures,
@@ -73,14 +74,15 @@ def over_time(report: Findings, names: Names) -> Section | None:
         return None
     points = followed(report)
     pairs, every = len({(point.first, point.second) for point in points}), len(report.comparisons)
-    interval = f"{100 * report.confidence:g} % anytime interval"
-    grid = Grid("over_time", "", ("time (UTC)", "comparison"), ("estimate", interval, "impressions"))
+    grid = Grid("over_time", "", ("time (UTC)", "comparison"), ("estimate", interval_name(report), "impressions"))
     for point in sorted(points, key=lambda point: point.time)[-MOST_ROWS:]:
         pair, time = pair_label(point, names), moment(point.time)
-        figures = written(signed, point.estimate), written(span, point.anytime_interval)
+        figures = written(signed, point.estimate), written(span, point.interval)
         grid.add(f"{pair} at {time}", time, pair, *figures, count(point.impressions))
     words = (
-        "The estimate as it stood at each time, with its anytime interval: safe to watch, however often.",
+        "The estimate as it stood at each time, with its anytime interval: safe to watch, however often."
+        if report.look is None
+        else "The estimate as it stood at each time. Only the look that was planned has an interval.",
         *([f"Followed are the first {pairs:,} of {every:,} comparisons."] if pairs < every else []),
     )
     made = _section("over_time", "Over time", words, [grid], names, folded=True)

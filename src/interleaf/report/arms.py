@@ -9,8 +9,8 @@ import numpy as np
 
 from interleaf.methods.arrays import Array
 from interleaf.metrics.absolute import METRICS
-from interleaf.report.compare import Settings
 from interleaf.report.record import Arm, Metric
+from interleaf.report.rule import Settings
 from interleaf.schema import HOLDOUT, INTERLEAVED
 from interleaf.stats.compare import difference, estimate
 from interleaf.tally import Tally, pages

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from interleaf.engines.book import OTHER, notes_on_reading
@@ -10,26 +12,15 @@ from interleaf.methods.table import resolve
 from interleaf.refine.learn.learned import CROSS_FITTED, LEARNED
 from interleaf.report import people
 from interleaf.report.arms import arms, baseline
-from interleaf.report.compare import (
-    HOLM,
-    MAX_T,
-    Compared,
-    Pairs,
-    Settings,
-    compared,
-    estimates_of,
-    max_score,
-    moment,
-    over_time,
-    segment_comparison,
-)
+from interleaf.report.compare import Compared, Pairs, compared, estimates_of, max_score, segment_comparison
 from interleaf.report.health import health, neutrality, slots
+from interleaf.report.history import moment, over_time
 from interleaf.report.record import Segment, Standing, Strength, Totals
 from interleaf.report.report import Report
+from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, Settings, decide
 from interleaf.report.verdict import verdict
 from interleaf.stats import ranking, strengths
 from interleaf.stats.looks import MAX_LOOKS
-from interleaf.stats.multiplicity import holm
 from interleaf.tally import Tally
 from interleaf.tally.pages import CLICKED
 
@@ -56,6 +47,8 @@ def report(tally: Tally, settings: Settings) -> Report:
         confidence=settings.confidence,
         planned_units=settings.planned_units,
         correction=settings.correction,
+        rule=settings.rule,
+        look=settings.look,
         verdict=verdict(comparisons, checks, settings, totals, active),
         totals=totals,
         health=checks,
@@ -79,6 +72,10 @@ def _check(tally: Tally, settings: Settings) -> None:
     if settings.correction not in (HOLM, MAX_T):
         raise DataError(
             f"unknown correction {settings.correction!r}; known are {suggest(settings.correction, (HOLM, MAX_T))}"
+        )
+    if settings.correction == MAX_T and settings.look != ONE_LOOK:
+        raise DataError(
+            "the correction max_t holds for one look at a planned time; give look=(1, 1), or use the correction holm"
         )
     if not 0.5 <= settings.confidence < 1:
         raise DataError(f"confidence is {settings.confidence!r}; give a share from 0.5 to below 1, such as 0.95")
@@ -144,13 +141,16 @@ def _segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segme
     for key in keys:
         sums, weights = people.weigh(*tally.segments.units_of(key))
         voices = result.pairs.voices(sums, weights, tally.about.linear)
-        found.append(estimates_of(voices, weights, settings.confidence, max_score(tally.about)))
-    adjusted = iter(holm([estimate.p_value for estimates in found for estimate in estimates]))
+        found.append(estimates_of(voices, weights, settings.confidence))
+    every = [estimate for estimates in found for estimate in estimates]
+    # All units are the clock: those of a segment grow with them.
+    units = max((one.units or 0 for one in result.comparisons), default=0)
+    decisions = iter(decide(every, units, replace(settings, correction=HOLM), max_score(tally.about)))
     segments = []
     for key, estimates in zip(keys, found, strict=True):
         shown, clicked = tally.segments.impressions[key], tally.segments.clicked[key]
         comparisons = tuple(
-            segment_comparison(result.pairs.names(pair), estimate, next(adjusted), shown, clicked)
+            segment_comparison(result.pairs.names(pair), estimate, next(decisions), shown, clicked)
             for pair, estimate in enumerate(estimates)
         )
         segments.append(Segment(*key, shown, comparisons))
@@ -184,8 +184,8 @@ def _notes(tally: Tally, settings: Settings) -> tuple[str, ...]:
         )
     if tally.segments:
         notes.append(
-            f"{len(tally.segments)} segments were looked at, each for one look: where there is no difference, a share "
-            f"of {1 - settings.confidence:.2g} of them shows one. Their adjusted p-values hold for all together."
+            f"{len(tally.segments)} segments were looked at. Their intervals and adjusted p-values hold for all of "
+            "them together, by the rule of the report."
         )
     if not about.method:
         notes.append("The log has no interleaved lists: arms are compared, rankers are not.")

@@ -13,9 +13,9 @@ from interleaf.metrics.absolute import METRICS
 from interleaf.render.figures import signed
 from interleaf.report.arms import interleaved_against_holdout
 from interleaf.report.bias import bias
-from interleaf.report.compare import Settings
 from interleaf.report.lost import event_checks
 from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Check, Comparison, Neutrality, Slot, graded
+from interleaf.report.rule import Settings
 from interleaf.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_test, share_tests
@@ -276,7 +276,8 @@ def _scoring(tally: Tally) -> Iterator[Check]:
 
 
 def _aa(comparisons: Sequence[Comparison]) -> Iterator[Check]:
-    for one, p_value in zip(comparisons, holm([one.anytime_p_value for one in comparisons]), strict=True):
+    for one in comparisons:
+        p_value = one.adjusted_p_value
         yield Check(
             f"A/A: {one.first} and {one.second}",
             tested(p_value),

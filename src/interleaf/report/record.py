@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from interleaf.stats.compare import ALIKE
-from interleaf.stats.multiplicity import holm
 
 Interval = tuple[float, float]
 
@@ -35,9 +34,10 @@ class Comparison:
     """One pair of rankers, `first` over `second`: an estimate above 0 says that people prefer the first.
 
     `estimate` is the mean of unit means, each weighed by the unit's impressions with an event, but at most by 10;
-    `per_person` counts each unit once, `per_search` each impression once. `interval` and `p_value` are meant for one
-    look at a planned time; the `anytime` ones hold however often one looks. `adjusted_p_value` is held against all
-    pairs of the report. `delta` is C12's: (wins + ties / 2) / (wins + losses + ties) - 1/2.
+    `per_person` counts each unit once, `per_search` each impression once. Intervals and p-values follow the rule of the
+    report. `adjusted_p_value` is held against all pairs of the report; `interval` leaves out zero exactly where it is
+    small enough. Tests for one look are None unless that is the rule. `delta` is C12's: (wins + ties / 2) / (wins +
+    losses + ties) - 1/2.
     """
 
     first: str
@@ -47,8 +47,6 @@ class Comparison:
     interval: Interval | None = None
     p_value: float | None = None
     adjusted_p_value: float | None = None
-    anytime_interval: Interval | None = None
-    anytime_p_value: float | None = None
     per_person_estimate: float | None = None
     per_person_interval: Interval | None = None
     per_search_estimate: float | None = None
@@ -56,7 +54,6 @@ class Comparison:
     people_and_visits_disagree: bool = False
     bootstrap_interval: Interval | None = None
     sign_flip_p_value: float | None = None
-    look_p_value: float | None = None
     delta: float | None = None
     wins: int | None = None
     losses: int | None = None
@@ -76,10 +73,10 @@ class Comparison:
 
     @property
     def winner(self) -> str | None:
-        """Whom the anytime interval prefers, if it lies on one side of zero and people and visits do not disagree."""
-        if self.anytime_interval is None or self.people_and_visits_disagree:
+        """Whom the interval prefers, if it lies on one side of zero and people and visits do not disagree."""
+        if self.interval is None or self.people_and_visits_disagree:
             return None
-        low, high = self.anytime_interval
+        low, high = self.interval
         return self.first if low > 0 else self.second if high < 0 else None
 
     @property
@@ -88,24 +85,6 @@ class Comparison:
         if not self.estimate or self.reasons.get("interval") != ALIKE or (self.wins and self.losses):
             return None
         return self.first if self.estimate > 0 else self.second
-
-    def preferred(self, confidence: float) -> str | None:
-        """Whom one look prefers, held against all comparisons of its kind."""
-        if self.estimate is None or self.adjusted_p_value is None or self.adjusted_p_value > 1 - confidence:
-            return None
-        return self.first if self.estimate > 0 else self.second
-
-
-def winners(comparisons: Sequence[Comparison], confidence: float) -> tuple[str | None, ...]:
-    """Whom each pair prefers, held against all pairs together: by the planned look, else however often one looks."""
-    looked = any(one.look_p_value is not None for one in comparisons)
-    adjusted = holm([one.look_p_value if looked else one.anytime_p_value for one in comparisons])
-    return tuple(
-        None
-        if not one.estimate or p_value is None or p_value > 1 - confidence or one.people_and_visits_disagree
-        else (one.first if one.estimate > 0 else one.second)
-        for one, p_value in zip(comparisons, adjusted, strict=True)
-    )
 
 
 @dataclass(frozen=True)
@@ -179,14 +158,14 @@ class Neutrality:
 
 @dataclass(frozen=True)
 class Point:
-    """The comparison as it stood at a time: estimate and confidence sequence of all data up to there."""
+    """The comparison as it stood at a time: estimate and interval of all data up to there."""
 
     time: datetime
     first: str
     second: str
     impressions: int
     estimate: float | None
-    anytime_interval: Interval | None
+    interval: Interval | None
 
 
 @dataclass(frozen=True)
@@ -257,6 +236,8 @@ class Findings:
     confidence: float
     planned_units: int
     correction: str
+    rule: str
+    look: tuple[int, int] | None
     verdict: Verdict
     totals: Totals
     health: tuple[Check, ...]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from interleaf.decode.events import COUNTED
 from interleaf.render.figures import signed, span
-from interleaf.report.compare import Settings
 from interleaf.report.lost import ANOTHER_KIND, UNMATCHED, UNPLACED, unusable_events
 from interleaf.report.record import (
     BROKEN,
@@ -19,8 +18,8 @@ from interleaf.report.record import (
     Comparison,
     Totals,
     Verdict,
-    winners,
 )
+from interleaf.report.rule import Settings
 
 NOTHING = Totals(0, 0, 0, True, None, None)
 
@@ -34,7 +33,7 @@ def verdict(
 ) -> Verdict:
     """A failed check takes the trust away.
 
-    Without planned looks it rests on the anytime intervals, so that it may be read at any time; with them, on the look.
+    It follows the rule of the report: intervals that hold however often one looks, or planned looks.
     """
     failed = tuple(f"{check.name}: {check.figure}" for check in checks if check.status == FAILED)
     sentence, winner = _answer(comparisons, settings, totals)
@@ -94,15 +93,14 @@ def _of_two(one: Comparison, settings: Settings) -> tuple[str, str | None]:
         return f"No click favours {one.first} or {one.second}: every list scores 0.", None
     if one.unanimous is not None:
         return _unanimity(one), None
-    interval = one.anytime_interval if settings.look is None else one.interval
-    if one.estimate is None or interval is None:
-        reason = one.reasons.get("anytime_interval" if settings.look is None else "interval", "")
+    if one.estimate is None or one.interval is None:
+        reason = one.reasons.get("interval", "")
         return f"It is too early to say whom people prefer: {reason}.", None
-    winner = _winner(one, settings)
+    winner = one.winner
     if winner is None:
         return (
             f"No difference between {one.first} and {one.second} is shown yet: the score is {signed(one.estimate)}, "
-            f"and anything from {span(interval)} fits what {one.units:,} units did.",
+            f"and anything from {span(one.interval)} fits what {one.units:,} units did.",
             None,
         )
     loser = one.second if winner == one.first else one.first
@@ -128,16 +126,6 @@ def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
     return sentence
 
 
-def _winner(one: Comparison, settings: Settings) -> str | None:
-    if settings.look is None:
-        return one.winner
-    if one.people_and_visits_disagree:
-        return None
-    if one.estimate is None or one.look_p_value is None or one.look_p_value > 1 - settings.confidence:
-        return None
-    return one.first if one.estimate > 0 else one.second
-
-
 def _shares(one: Comparison, winner: str) -> str:
     """What one can picture: of lists with a preference, how many went to the winner."""
     if not one.wins and not one.losses:
@@ -150,23 +138,22 @@ def _sure(one: Comparison, settings: Settings, winner: str) -> str:
     """How large and how sure, in the direction of all tables: below 0 if the second wins."""
     whose = "its score" if winner == one.first else f"the score of {one.first} over {one.second}"
     score = signed(one.estimate or 0.0)
+    low, high = one.interval or (0.0, 0.0)
+    when = "however often one looks"
     if settings.look is not None:
         which, of = settings.look
-        return f"{whose} is {score}, p = {one.look_p_value:.2g} at look {which} of {of}"
-    low, high = one.anytime_interval or (0.0, 0.0)
-    return (
-        f"{whose} is {score}, between {signed(low)} and {signed(high)} with {settings.confidence:.0%} "
-        "confidence, however often one looks"
-    )
+        when = "at this one look" if of == 1 else f"at look {which} of {of}"
+    sure = f"{settings.confidence:.0%} confidence, {when}"
+    return f"{whose} is {score}, between {signed(low)} and {signed(high)} with {sure}"
 
 
 def _of_many(comparisons: Sequence[Comparison], settings: Settings) -> tuple[str, str | None]:
     """The ranker that surely beats all others, if there is one; else who beats the control, or how many are decided."""
     beats: dict[str, set[str]] = {}
-    for one, winner in zip(comparisons, winners(comparisons, settings.confidence), strict=True):
+    for one in comparisons:
         for ranker in (one.first, one.second):
             beats.setdefault(ranker, set())
-        if winner is not None:
+        if (winner := one.winner) is not None:
             beats[winner].add(one.second if winner == one.first else one.first)
     best = [ranker for ranker, beaten in beats.items() if len(beaten) == len(beats) - 1]
     if best:

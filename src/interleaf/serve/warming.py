@@ -94,7 +94,7 @@ def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> 
     from interleaf.log import rows_to_batch
     from interleaf.methods.table import DEFAULT, METHODS
     from interleaf.report.build import report
-    from interleaf.report.compare import Settings
+    from interleaf.report.rule import Settings
     from interleaf.score import Scoring
     from interleaf.store.sums import Sums
 

@@ -12,7 +12,7 @@ by the time t, whenever the looks are. Probabilities by recursive integration ov
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -92,6 +92,27 @@ def spending(fractions: Sequence[float], confidence: float = 0.95) -> tuple[floa
     _check(fractions)
     edge = NormalDist().inv_cdf(1 - significance(confidence) / 2)
     return spent_by([math.erfc(edge / math.sqrt(2 * fraction)) for fraction in fractions], fractions)
+
+
+def spending_p_value(deviate: float, fractions: Sequence[float]) -> float:
+    """The smallest alpha whose spending rejects at the last of these looks, between the points of a table.
+
+    >>> round(spending_p_value(1.99, (0.3, 0.55, 1.0)), 3)
+    0.05
+    """
+    low, high, logarithm = _spending_table(tuple(fractions))
+    return 1.0 if deviate**2 < low else math.exp(float(logarithm(min(deviate**2, high))))
+
+
+@lru_cache(maxsize=64)
+def _spending_table(fractions: tuple[float, ...]) -> tuple[float, float, Callable[[float], float]]:
+    """The smallest and the largest square of the last boundary, and the logarithm of alpha between them."""
+    from scipy.interpolate import PchipInterpolator
+
+    levels = -np.concatenate([np.geomspace(1e-3, 0.7, 20), np.linspace(0.8, 27, 40)])
+    edges = [spending(fractions, -math.expm1(level))[-1] for level in levels.tolist()]
+    squares = np.square(np.array(edges)[np.isfinite(edges)])
+    return float(squares[0]), float(squares[-1]), PchipInterpolator(squares, levels[np.isfinite(edges)])
 
 
 def spent_by(spent: Sequence[float], fractions: Sequence[float]) -> tuple[float, ...]:

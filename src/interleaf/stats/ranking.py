@@ -20,8 +20,8 @@ class Standing:
     """Where each ranker stands among the others.
 
     `preference[i][j]` above 0: i beats j, by this estimate, None where there is none; `significant[i][j]`: surely so,
-    or surely not. `copeland` counts pairs won less pairs lost. `condorcet` beats every other ranker, surely so where
-    `condorcet_is_significant`; if there is none, `reason` says why. `cycles` are those of the estimates.
+    or surely not. `copeland` counts pairs won less pairs lost. `condorcet` surely beats every other ranker; if there is
+    none, `reason` says why. `cycles` are those of the estimates.
     """
 
     rankers: tuple[str, ...]
@@ -29,7 +29,6 @@ class Standing:
     significant: tuple[tuple[bool, ...], ...]
     copeland: tuple[int, ...]
     condorcet: str | None
-    condorcet_is_significant: bool
     cycles: tuple[Cycle, ...]
     reason: str = ""
 
@@ -58,14 +57,13 @@ def standing(
     marks = matrix(np.array([p_value is not None and p_value <= level for p_value in adjusted_p_values])) != 0
     preference = matrix(values)
     beats = preference > 0
-    best = np.flatnonzero(beats.sum(axis=1) == len(rankers) - 1)
+    best = np.flatnonzero((beats & marks).sum(axis=1) == len(rankers) - 1)
     return Standing(
         rankers=tuple(rankers),
         preference=tuple(tuple(None if np.isnan(one) else float(one) for one in row) for row in preference),
         significant=tuple(tuple(map(bool, row)) for row in marks),
         copeland=tuple(int(score) for score in beats.sum(axis=1) - beats.sum(axis=0)),
         condorcet=rankers[best[0]] if len(best) else None,
-        condorcet_is_significant=bool(len(best) and marks[best[0]].sum() == len(rankers) - 1),
         cycles=cycles(rankers, beats),
         reason="" if len(best) else _reason(rankers, values),
     )
@@ -76,4 +74,4 @@ def _reason(rankers: Sequence[str], values: Array) -> str:
     if len(missing):
         first, second = (part[missing[0]] for part in pairs(len(rankers)))
         return f"there is no estimate of {rankers[first]!r} against {rankers[second]!r}"
-    return "no ranker beats all others"
+    return "no ranker surely beats all others"

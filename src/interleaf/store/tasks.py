@@ -6,7 +6,7 @@ from interleaf.decode import Counting
 from interleaf.engines.work import Task
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, RELABELLED
-from interleaf.report.compare import Settings
+from interleaf.report.rule import Settings
 from interleaf.score import Scoring
 
 

@@ -81,13 +81,13 @@ def _advice(settings: Experiment, report: Report, rate: float | None) -> tuple[s
     if not is_due or settings.mode != COMPARE:
         return ()
     control = Names(settings.rankers)[settings.control]
-    pairs = [pair for pair in report.comparisons if pair.estimate is not None and pair.anytime_interval is not None]
+    pairs = [pair for pair in report.comparisons if pair.estimate is not None and pair.interval is not None]
     if len(report.comparisons) != 1 or not pairs:
         return (
             f"Stop it and keep {control} if a difference as small as these intervals allow would not matter to you.",
             "Else let it run on: the anytime intervals stay valid, and grow narrower with more units.",
         )
-    interval = span(pairs[0].anytime_interval or (0.0, 0.0))
+    interval = span(pairs[0].interval or (0.0, 0.0))
     return (
         f"If a difference from {interval} would not matter to you, stop it and keep {control}.",
         f"Else let it run on: the anytime interval stays valid. {_further(pairs[0], report.totals.units, rate)}",
@@ -96,7 +96,7 @@ def _advice(settings: Experiment, report: Report, rate: float | None) -> tuple[s
 
 def _further(pair: Comparison, units: int, rate: float | None) -> str:
     """When the interval would exclude zero at this estimate: its width goes with one over the root of the units."""
-    low, high = pair.anytime_interval or (0.0, 0.0)
+    low, high = pair.interval or (0.0, 0.0)
     if not pair.estimate:
         return "At an estimate of 0 it will never exclude zero."
     half = pair.estimate - low if pair.estimate > 0 else high - pair.estimate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -22,10 +23,9 @@ _MARKS = {FIRST: "▶", SECOND: "◀", NEITHER: "●"}
 
 @dataclass(frozen=True)
 class Bar:
-    """Where an interval lies, from 0 to `WIDTH`: the thin anytime interval, the thick one, and the estimate."""
+    """Where an interval lies, from 0 to `WIDTH`, and the estimate in it."""
 
-    thin: tuple[float, float] | None
-    thick: tuple[float, float] | None
+    interval: tuple[float, float] | None
     point: float
     described: str
 
@@ -38,7 +38,7 @@ class Row:
     note: str
     pair: str
     estimate: str | None
-    anytime: str | None
+    interval: str | None
     outcomes: tuple[str, str, str] | None
     preferred: str
     said: str
@@ -79,10 +79,10 @@ def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str,
     for (one, report), (other, against) in combinations(reports.items(), 2):
         if other == WEIGHTED and one != settings.primary:
             continue
-        others = {(pair.first, pair.second): pair for pair in against.comparisons}
+        others = {frozenset((pair.first, pair.second)): pair for pair in against.comparisons}
         for pair in report.comparisons:
             better = _favoured(pair, settings.events[one])
-            worse = _favoured(others.get((pair.first, pair.second)), settings.events.get(other, 1.0))
+            worse = _favoured(others.get(frozenset((pair.first, pair.second))), settings.events.get(other, 1.0))
             if better is not None and worse is not None and better != worse:
                 by = "all kinds together, weighted," if other == WEIGHTED else names[other]
                 found.append(
@@ -102,7 +102,8 @@ def _favoured(pair: Comparison | None, weight: float) -> str | None:
 
 def _is_sure(pair: Comparison) -> bool:
     """Of one that is unanimous: whether so many units could agree by chance."""
-    return pair.unit_sign_test_p_value is not None and pair.unit_sign_test_p_value < UNLIKELY
+    agreeing = (pair.unit_wins or 0) + (pair.unit_losses or 0)
+    return agreeing > 0 and 2.0 ** (1 - agreeing) < UNLIKELY
 
 
 def _row(metric: str, pair: Comparison, names: Names, settings: Experiment, reach: float) -> Row:
@@ -121,12 +122,12 @@ def _row(metric: str, pair: Comparison, names: Names, settings: Experiment, reac
         "counts against" if counts_against else _weights(metric, settings, names),
         pair_label(pair, names),
         None if pair.estimate is None else signed(pair.estimate),
-        None if pair.anytime_interval is None else span(pair.anytime_interval),
+        None if pair.interval is None else span(pair.interval),
         None if None in outcomes else tuple(count(number or 0) for number in outcomes),  # type: ignore[arg-type]
         preferred,
         f"{_MARKS[preferred]} {said}",
         _bar(pair, reach, said),
-        TOO_UNIFORM if pair.unanimous else pair.reasons.get("estimate") or pair.reasons.get("anytime_interval", ""),
+        TOO_UNIFORM if pair.unanimous else pair.reasons.get("estimate") or pair.reasons.get("interval", ""),
     )
 
 
@@ -138,22 +139,18 @@ def _weights(metric: str, settings: Experiment, names: Names) -> str:
 
 
 def _reach(pairs: Sequence[Comparison]) -> float:
-    """Half of the scale of all bars: the widest anytime interval, unless that is far wider than all plain ones."""
-    plain = [abs(end) for pair in pairs for end in (*(pair.interval or ()), pair.estimate or 0.0)]
-    wide = [abs(end) for pair in pairs for end in pair.anytime_interval or ()]
-    return min(max([*wide, *plain, 0.0]), 2.5 * max([*plain, 0.0])) or 1.0
+    """Half of the scale of all bars: the widest interval, unless that is far wider than others and all estimates."""
+    wide = [max(map(abs, pair.interval)) for pair in pairs if pair.interval is not None]
+    near = [abs(pair.estimate or 0.0) for pair in pairs]
+    return min(max([*wide, *near, 0.0]), 4 * max([min([*wide, math.inf]), *near])) or 1.0
 
 
 def _bar(pair: Comparison, reach: float, said: str) -> Bar | None:
     if pair.estimate is None:
         return None
-    ends = [None if found is None else (_at(found[0], reach), _at(found[1], reach)) for found in _intervals(pair)]
-    within = "" if pair.anytime_interval is None else f", anytime interval {span(pair.anytime_interval)}"
-    return Bar(ends[0], ends[1], _at(pair.estimate, reach), f"estimate {signed(pair.estimate)}{within}: {said}")
-
-
-def _intervals(pair: Comparison) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
-    return pair.anytime_interval, pair.interval
+    ends = None if pair.interval is None else (_at(pair.interval[0], reach), _at(pair.interval[1], reach))
+    within = "" if pair.interval is None else f", interval {span(pair.interval)}"
+    return Bar(ends, _at(pair.estimate, reach), f"estimate {signed(pair.estimate)}{within}: {said}")
 
 
 def _at(value: float, reach: float) -> float:

@@ -1,0 +1,144 @@
+"""The one rule by which a report decides: intervals that may be watched at any time, or planned looks.
+
+Every interval and p-value of a report follows its rule. With several comparisons, Holm's correction holds for all of
+them together, and each interval has the confidence at which the correction holds it against zero: so an interval
+leaves out zero exactly where the adjusted p-value is small enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf.methods.arrays import Array
+from interleaf.stats import bootstrap, looks, multiplicity, sequence
+from interleaf.stats.compare import Estimate
+from interleaf.stats.deviates import statistic
+from interleaf.stats.figure import Interval
+from interleaf.stats.sums import significance
+
+HOLM, MAX_T = "holm", "max_t"
+ANYTIME, LOOKS = "anytime", "looks"
+ONE_LOOK = (1, 1)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a tally is read: whose candidates are compared with a control, how sure, for how many units, and when.
+
+    `look` is (which, of how many) where looks were planned. `aa` says that there should be nothing to see, and
+    `holdout` which share of units should see the control unchanged.
+    """
+
+    control: str | None = None
+    confidence: float = 0.95
+    planned_units: int = 2000
+    correction: str = HOLM
+    look: tuple[int, int] | None = None
+    aa: bool = False
+    holdout: float | None = None
+    resamples: int = bootstrap.RESAMPLES
+    seed: int = 0
+
+    @property
+    def rule(self) -> str:
+        """`anytime`, or `looks` where looks were planned."""
+        return ANYTIME if self.look is None else LOOKS
+
+
+class Decision(NamedTuple):
+    """The interval and p-values of an estimate by the rule; `reason` says why one is None."""
+
+    interval: Interval | None
+    p_value: float | None
+    adjusted_p_value: float | None
+    reason: str = ""
+
+
+def decide(
+    estimates: Sequence[Estimate],
+    units: Array | int,
+    settings: Settings,
+    most: float = math.inf,
+    means: Array | None = None,
+) -> tuple[Decision, ...]:
+    """Decide on comparisons that are held against each other.
+
+    `units` are those with an event, of all comparisons or of each. `most` is the largest score that an impression can
+    have. `means` are resamples of the same comparisons, for the correction max_t.
+    """
+    clock = np.maximum(np.broadcast_to(units, len(estimates)), 1)
+    p_values, reasons = _p_values(estimates, clock, settings)
+    use_max_t = settings.correction == MAX_T and means is not None and len(means)
+    adjusted = multiplicity.max_t(estimates, means) if use_max_t and means is not None else multiplicity.holm(p_values)
+    levels = holm_levels(p_values, significance(settings.confidence))
+    made = []
+    for place, estimate in enumerate(estimates):
+        interval, reason = interval_of(estimate, int(clock[place]), settings, levels[place])
+        made.append(Decision(possible(interval, most), p_values[place], adjusted[place], reason or reasons[place]))
+    return tuple(made)
+
+
+def holm_levels(p_values: Sequence[float | None], alpha: float) -> tuple[float, ...]:
+    """The level at which Holm's correction holds each p-value.
+
+    >>> [round(0.05 / level) for level in holm_levels([0.01, 0.04, None, 0.03], 0.05)]
+    [3, 2, 1, 2]
+    """
+    known = sorted((p_value, place) for place, p_value in enumerate(p_values) if p_value is not None)
+    levels, left, goes_on = [alpha] * len(p_values), len(known), True
+    for p_value, place in known:
+        levels[place] = alpha / left
+        goes_on = goes_on and p_value <= alpha / left
+        left -= goes_on
+    return tuple(levels)
+
+
+def interval_of(estimate: Estimate, units: int, settings: Settings, level: float) -> tuple[Interval | None, str]:
+    """The interval of one estimate by the rule, at this level; the reason where there is none."""
+    if settings.look is None:
+        found = sequence.anytime(estimate, units, settings.planned_units, 1 - level)
+        return found.interval, found.reason
+    if estimate.value is None or estimate.error is None or estimate.effective_units is None or estimate.reason:
+        return None, estimate.reason
+    boundary = looks.spending(fractions(units, settings), 1 - level)[-1]
+    width = float(statistic(boundary, estimate.effective_units - 1))
+    if not math.isfinite(width) or width > sequence.WIDEST:
+        return None, sequence.EARLY
+    return (estimate.value - estimate.error * width, estimate.value + estimate.error * width), ""
+
+
+def possible(interval: Interval | None, most: float) -> Interval | None:
+    """The interval cut to scores that can be: no mean lies outside of them, so the confidence holds."""
+    return None if interval is None else (max(interval[0], -most), min(interval[1], most))
+
+
+def fractions(units: int, settings: Settings) -> tuple[float, ...]:
+    """The information at the looks so far, as shares of all: what was collected, not what was planned.
+
+    Earlier looks are taken for evenly spaced. The last look has all information, whether it is more or less than was
+    planned.
+    """
+    which, of = settings.look or ONE_LOOK
+    if which == of:
+        early = min(1.0, settings.planned_units / units) if of > 1 else 1.0
+        return (*(early * look / of for look in range(1, of)), 1.0)
+    now = min(units / settings.planned_units, 1 - 1 / (2 * of))
+    return tuple(now * look / which for look in range(1, which + 1))
+
+
+def _p_values(estimates: Sequence[Estimate], clock: Array, settings: Settings) -> tuple[list[float | None], list[str]]:
+    if settings.look is None:
+        found = sequence.anytimes(estimates, clock, settings.planned_units, settings.confidence)
+        return [one.p_value for one in found], [one.reason for one in found]
+    if settings.look == ONE_LOOK:
+        return [one.p_value for one in estimates], [one.reason for one in estimates]
+    p_values = [
+        None if one.deviate is None else looks.spending_p_value(one.deviate, fractions(int(units), settings))
+        for one, units in zip(estimates, clock, strict=True)
+    ]
+    return p_values, [one.reason for one in estimates]

@@ -1,0 +1,123 @@
+"""One rule a report: every interval, p-value, chart, segment and sentence follows it."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interleaf import DataError, analyze
+from interleaf.report.rule import Settings, decide, fractions, holm_levels
+from interleaf.stats.compare import estimates
+from interleaf.stats.looks import spending, spending_p_value
+from interleaf.stats.multiplicity import holm
+from tests.log_rows import Row, made_rows, table_of
+from tests.test_report_people import visits
+
+LOOKS = (None, (1, 1), (1, 5), (3, 5), (5, 5))
+
+
+def lists(share: float, units: int = 240) -> list[Row]:
+    """Units with a visit or two, of which this share favours production."""
+    chance = np.random.default_rng(5)
+    sides = chance.choice([1, -1, 0], (units, 2), p=[share * 0.6, (1 - share) * 0.6, 0.4])
+    return visits([row[: 1 + number % 2].tolist() for number, row in enumerate(sides)])
+
+
+@given(st.lists(st.floats(0, 1) | st.none(), min_size=1, max_size=12))
+def test_holm_s_levels_decide_as_its_adjusted_p_values(p_values: list[float | None]) -> None:
+    for p_value, adjusted, level in zip(p_values, holm(p_values), holm_levels(p_values, 0.05), strict=True):
+        if p_value is not None and adjusted is not None and not math.isclose(adjusted, 0.05, rel_tol=1e-9):
+            assert (adjusted <= 0.05) == (p_value <= level)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("share", [0.5, 0.62, 0.75])
+def test_sentence_interval_p_value_and_chart_agree(look: tuple[int, int] | None, share: float) -> None:
+    report = analyze(table_of(lists(share)), look=look, planned_units=240)
+    (one,) = report.comparisons
+    assert one.interval is not None
+    assert one.adjusted_p_value is not None
+    decided = one.interval[0] > 0 or one.interval[1] < 0
+    assert decided == (one.adjusted_p_value <= 0.05) == (report.verdict.winner is not None)
+    assert ("No difference" in report.verdict.sentence) != decided
+    assert report.over_time[-1].interval == one.interval
+    plain = json.loads(report.to_json())
+    assert (plain["rule"], plain["look"]) == ("anytime" if look is None else "looks", look and list(look))
+
+
+def test_tests_for_one_look_are_there_only_for_one_look() -> None:
+    names = ("bootstrap_interval", "sign_flip_p_value", "sign_test_p_value", "unit_sign_test_p_value")
+    for look in LOOKS:
+        (one,) = analyze(table_of(lists(0.6)), look=look).comparisons
+        for name in names:
+            assert (getattr(one, name) is not None) == (look == (1, 1))
+            assert look == (1, 1) or "one look" in one.reasons[name]
+    with pytest.raises(DataError, match="max_t holds for one look"):
+        analyze(table_of(lists(0.6)), correction="max_t")
+
+
+def test_the_winner_of_a_decided_pair_comes_first() -> None:
+    rows = lists(0.15)
+    (one,) = analyze(table_of(rows), planned_units=240).comparisons
+    assert (one.first, one.second, one.winner) == ("candidate", "production", "candidate")
+    assert one.estimate is not None
+    assert one.estimate > 0
+    (kept,) = analyze(table_of(rows), control="candidate", planned_units=240).comparisons
+    assert (kept.first, kept.estimate, kept.wins) == ("production", -one.estimate, one.losses)
+
+
+def test_no_condorcet_winner_is_named_without_evidence() -> None:
+    report = analyze(table_of(made_rows(60, of=3)))
+    assert report.standing is not None
+    assert report.standing.condorcet is None
+    assert report.standing.reasons["condorcet"] == "no ranker surely beats all others"
+
+
+def test_segments_follow_the_rule_and_hold_together() -> None:
+    report = analyze(table_of(lists(0.75)), by=["device"], planned_units=240)
+    pairs = [pair for segment in report.segments for pair in segment.comparisons]
+    for pair in pairs:
+        assert pair.interval is not None
+        assert pair.adjusted_p_value is not None
+        assert (pair.interval[0] > 0 or pair.interval[1] < 0) == (pair.adjusted_p_value <= 0.05)
+    assert pairs[0].adjusted_p_value == pytest.approx(min(1.0, 2 * min(pair.p_value or 1 for pair in pairs)), rel=1)
+
+
+@pytest.mark.parametrize("look", LOOKS[1:])
+def test_looks_are_held_against_the_information_that_was_collected(look: tuple[int, int]) -> None:
+    settings = Settings(planned_units=1_000, look=look)
+    which, of = look
+    shares = fractions(700, settings)
+    assert len(shares) == which
+    assert shares[-1] == (1.0 if which == of else 0.7)
+    found = estimates(np.tile([[1.0], [1.0], [0.0], [-1.0]], (100, 1)), np.ones((400, 1)))
+    (decision,) = decide(found, 700, settings)
+    assert decision.interval is not None
+    edge = spending(shares)[-1]
+    assert (decision.interval[0] > 0) == ((found[0].deviate or 0) > edge)
+
+
+def test_the_p_value_of_spending_inverts_its_boundary() -> None:
+    shares = (0.3, 0.55, 1.0)
+    for confidence in (0.8, 0.9, 0.95, 0.99, 0.999):
+        edge = spending(shares, confidence)[-1]
+        assert spending_p_value(edge, shares) == pytest.approx(1 - confidence, rel=2e-3)
+    values = [spending_p_value(z, shares) for z in np.linspace(0, 7, 50)]
+    assert values == sorted(values, reverse=True)
+
+
+def test_more_data_than_planned_keep_the_level_of_the_last_look() -> None:
+    """Two looks were planned at 500 and 1,000 units; at the second, 1,500 had come."""
+    chance = np.random.default_rng(8)
+    runs = 40_000
+    first = chance.normal(size=runs) * math.sqrt(500)
+    last = first + chance.normal(size=runs) * math.sqrt(1_000)
+    early = spending(fractions(500, Settings(planned_units=1_000, look=(1, 2))))[-1]
+    late = spending(fractions(1_500, Settings(planned_units=1_000, look=(2, 2))))[-1]
+    wrong = (np.abs(first) / math.sqrt(500) > early) | (np.abs(last) / math.sqrt(1_500) > late)
+    assert wrong.mean() == pytest.approx(0.05, abs=0.005)
