@@ -1,6 +1,7 @@
 """A log to its figures: every one against a plain computation, for every method, whatever the log comes as."""
 
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from math import comb
@@ -44,6 +45,30 @@ def sign_test(wins: int, losses: int) -> float:
     return min(1.0, float(Fraction(2 * fewer, 2**number)))
 
 
+def as_given(found: Comparison) -> Comparison:
+    """The comparison with its rankers in the order of their names: the winner of a decided pair comes first."""
+    if found.first < found.second:
+        return found
+
+    def less(value: float | None) -> float | None:
+        return None if value is None else -value
+
+    low, high = found.interval or (0.0, 0.0)
+    names = ("estimate", "per_person_estimate", "per_search_estimate", "delta", "z_score")
+    signed: dict[str, Any] = {name: less(getattr(found, name)) for name in names}
+    return replace(
+        found,
+        first=found.second,
+        second=found.first,
+        interval=(-high, -low),
+        wins=found.losses,
+        losses=found.wins,
+        unit_wins=found.unit_losses,
+        unit_losses=found.unit_wins,
+        **signed,
+    )
+
+
 def check_comparison(found: Comparison, sums: Sums, pair: tuple[int, int]) -> None:
     """All that follows from the sums of one pair in a line of arithmetic."""
     assert found.estimate == pytest.approx(float(sums.estimate(pair)), rel=1e-12, abs=1e-15)
@@ -72,10 +97,10 @@ def check_comparison(found: Comparison, sums: Sums, pair: tuple[int, int]) -> No
 def test_every_method_s_figures_are_those_of_a_plain_computation(method: str, rankers: int) -> None:
     source = table(world(method, rankers))
     rows = rows_of(source)
-    report = analyze(source)
+    report = analyze(source, look=(1, 1))
     sums = Sums(rows)
     assert len(report.comparisons) == rankers * (rankers - 1) // 2
-    for found, pair in zip(report.comparisons, combinations(range(rankers), 2), strict=True):
+    for found, pair in zip(map(as_given, report.comparisons), combinations(range(rankers), 2), strict=True):
         assert (found.first, found.second) == ("ABC"[pair[0]], "ABC"[pair[1]])
         assert (found.wins is None) == (method in SIGNLESS)
         check_comparison(found, sums, pair)
@@ -106,8 +131,9 @@ def test_every_method_s_figures_are_those_of_a_plain_computation(method: str, ra
 def test_other_ways_to_score_a_log_follow_the_same_arithmetic(rules: Rules) -> None:
     source = table(world(units=80))
     counting: dict[str, Any] = {"dwell": rules.dwell, "first": rules.first, "window": rules.window}
-    (found,) = analyze(source, rules.scheme, method=rules.method, events=rules.events, **counting).comparisons
-    check_comparison(found, Sums(rows_of(source), rules), (0, 1))
+    counting |= {"method": rules.method, "events": rules.events, "look": (1, 1)}
+    (found,) = analyze(source, rules.scheme, **counting).comparisons
+    check_comparison(as_given(found), Sums(rows_of(source), rules), (0, 1))
 
 
 def test_every_source_of_a_log_gives_the_same_report(tmp_path: Path) -> None:
@@ -168,8 +194,8 @@ def half_derived(source: Any) -> list[Row]:
 def test_a_log_scored_by_another_method_takes_what_that_one_needs_from_the_rankings(tmp_path: Path) -> None:
     source = table(world())
     log.write_batches(tmp_path / "log.parquet", source.to_batches())
-    (found,) = analyze(tmp_path / "log.parquet", method="pairwise_preference").comparisons
-    check_comparison(found, Sums(rows_of(source), Rules(method="pairwise_preference")), (0, 1))
+    (found,) = analyze(tmp_path / "log.parquet", method="pairwise_preference", look=(1, 1)).comparisons
+    check_comparison(as_given(found), Sums(rows_of(source), Rules(method="pairwise_preference")), (0, 1))
 
 
 # What a log may hold besides.

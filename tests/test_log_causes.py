@@ -178,7 +178,7 @@ def test_the_text_has_the_notes_and_the_reasons_of_skipped_checks() -> None:
 
 def test_intervals_hold_only_scores_that_can_be() -> None:
     rows = [row | {"unit": f"u{number % 3}"} for number, row in enumerate(made_rows(30))]
-    report = analyze(table_of(rows), by=["device"])
+    report = analyze(table_of(rows), by=["device"], look=(1, 1))
     pairs = [*report.comparisons, *(pair for segment in report.segments for pair in segment.comparisons)]
     ends = [end for pair in pairs for end in pair.interval or ()]
     ends += [end for point in report.over_time for end in point.interval or ()]

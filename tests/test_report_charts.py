@@ -95,8 +95,8 @@ def test_over_time_there_is_room_beyond_zero_and_what_is_cut_off_goes_beyond_it(
     low, high = chart.spec["layer"][0]["encoding"]["y"]["scale"]["domain"]
     assert low < 0 < 0.5 < high
     first, last = chart.spec["layer"][0]["data"]["values"]
-    assert (first["anytime low"], first["anytime high"]) == (low, high)
-    assert (last["anytime low"], last["anytime high"]) == (0.1, 0.5)
+    assert (first["low"], first["high"]) == (low, high)
+    assert (last["low"], last["high"]) == (0.1, 0.5)
     assert chart.spec["layer"][0]["mark"]["type"] == "area"
     (alone,) = charts.charts(replace(healthy(), over_time=(late,)))["over_time"]
     assert alone.spec["layer"][0]["mark"]["type"] == "rule"
@@ -116,7 +116,7 @@ def test_points_over_time_are_those_with_an_estimate_of_six_pairs_at_most() -> N
     assert rows_of(charts.time_rows, replace(three(), over_time=points)) == [
         {
             **{"time": SINCE.isoformat(), "pair": "a over b", "impressions": 2, "estimate": 0.1},
-            **{"anytime low": None, "anytime high": None},
+            **{"low": None, "high": None},
         }
     ]
     rows = rows_of(charts.time_rows, with_cycle())

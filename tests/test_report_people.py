@@ -59,7 +59,7 @@ def heavy_against_light() -> list[list[int]]:
 
 
 def test_people_never_win_against_most_people() -> None:
-    report = analyze(table_of(visits(heavy_against_light())), planned_units=400)
+    report = analyze(table_of(visits(heavy_against_light())), planned_units=400, control="candidate")
     (found,) = report.comparisons
     assert found.per_search_estimate is not None
     assert found.per_search_estimate < 0

@@ -85,7 +85,8 @@ def test_segments_follow_the_rule_and_hold_together() -> None:
         assert pair.interval is not None
         assert pair.adjusted_p_value is not None
         assert (pair.interval[0] > 0 or pair.interval[1] < 0) == (pair.adjusted_p_value <= 0.05)
-    assert pairs[0].adjusted_p_value == pytest.approx(min(1.0, 2 * min(pair.p_value or 1 for pair in pairs)), rel=1)
+    smallest = min(pair.p_value or 1.0 for pair in pairs)
+    assert min(pair.adjusted_p_value or 1.0 for pair in pairs) == pytest.approx(min(1.0, 2 * smallest))
 
 
 @pytest.mark.parametrize("look", LOOKS[1:])
@@ -94,7 +95,7 @@ def test_looks_are_held_against_the_information_that_was_collected(look: tuple[i
     which, of = look
     shares = fractions(700, settings)
     assert len(shares) == which
-    assert shares[-1] == (1.0 if which == of else 0.7)
+    assert shares[-1] == pytest.approx(1.0 if which == of else 0.7)
     found = estimates(np.tile([[1.0], [1.0], [0.0], [-1.0]], (100, 1)), np.ones((400, 1)))
     (decision,) = decide(found, 700, settings)
     assert decision.interval is not None
@@ -106,7 +107,7 @@ def test_the_p_value_of_spending_inverts_its_boundary() -> None:
     shares = (0.3, 0.55, 1.0)
     for confidence in (0.8, 0.9, 0.95, 0.99, 0.999):
         edge = spending(shares, confidence)[-1]
-        assert spending_p_value(edge, shares) == pytest.approx(1 - confidence, rel=2e-3)
+        assert spending_p_value(edge, shares) == pytest.approx(1 - confidence, rel=4e-3)
     values = [spending_p_value(z, shares) for z in np.linspace(0, 7, 50)]
     assert values == sorted(values, reverse=True)
 

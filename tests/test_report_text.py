@@ -91,7 +91,7 @@ def test_a_narrow_terminal_loses_no_figure(monkeypatch: pytest.MonkeyPatch) -> N
     drawn = COLOUR.sub("", terminal.getvalue())
     assert max(map(len, drawn.split("\n"))) <= 60
     assert "…" not in drawn
-    for figure in ("+0.042", "+0.012", "+0.072", "2,105", "1,895", "2,100", "10,412"):
+    for figure in ("+0.042", "+0.022", "+0.062", "2,105", "1,895", "2,100", "10,412"):
         assert figure in drawn
 
 

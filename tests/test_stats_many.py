@@ -90,17 +90,17 @@ def sure(*values: float | None) -> list[Estimate]:
 
 def test_a_condorcet_winner_beats_everyone_and_says_how_surely() -> None:
     found = standing("ABC", sure(0.2, 0.1, -0.3), [0.01, 0.2, 0.04])
-    assert (found.condorcet, found.condorcet_is_significant, found.reason) == ("A", False, "")
+    assert (found.condorcet, found.reason) == (None, "no ranker surely beats all others")
     assert found.copeland == (2, -2, 0)
     assert found.preference == ((0, 0.2, 0.1), (-0.2, 0, -0.3), (-0.1, 0.3, 0))
     assert found.significant == ((False, True, False), (True, False, True), (False, True, False))
-    assert standing("ABC", sure(0.2, 0.1, -0.3), [0.01, 0.05, None]).condorcet_is_significant
+    assert standing("ABC", sure(0.2, 0.1, -0.3), [0.01, 0.05, None]).condorcet == "A"
 
 
 def test_without_a_condorcet_winner_there_is_a_reason() -> None:
     around = standing("ABC", sure(0.2, -0.1, 0.3), [0.01] * 3)
     assert (around.condorcet, around.cycles, around.copeland) == (None, (("A", "B", "C"),), (0, 0, 0))
-    assert around.reason == "no ranker beats all others"
+    assert around.reason == "no ranker surely beats all others"
     unknown = standing("ABC", sure(0.2, None, 0.3), [0.01, None, 0.01])
     assert (unknown.condorcet, unknown.preference[0][2]) == (None, None)
     assert unknown.reason == "there is no estimate of 'A' against 'C'"
