@@ -80,6 +80,7 @@ def lay_out(report: Findings, brief: bool = False) -> Page:
         compared = sections.comparisons(report, names, brief)
         numbers = [sections.standing(report, names), compared, sections.segments(report, names), arms]
         parts = [_health(report, names, brief), *filter(None, numbers), *_dropped(report, names)]
+        parts += _next_step(report, names, "What to do next: ")
         parts += [Section("notes", "Notes", tuple(map(names.within, report.notes)))] if report.notes else []
     else:
         parts = [
@@ -87,6 +88,7 @@ def lay_out(report: Findings, brief: bool = False) -> Page:
             *_numbers(report, names),
             _input(report, names),
             Section("reading", "How to read this", READING),
+            *_next_step(report, names),
         ]
     verdict = report.verdict
     decided = WINNER if verdict.winner is not None else SPLIT if verdict.code == DISAGREE else EVEN
@@ -110,6 +112,11 @@ def _dropped(report: Findings, names: Names) -> list[Section]:
         return []
     told = "; ".join(f"{names.within(reason)}: {count(number)}" for reason, number in report.totals.dropped.items())
     return [Section("dropped", "Dropped", (f"Rows dropped: {told}.",))]
+
+
+def _next_step(report: Findings, names: Names, before: str = "") -> list[Section]:
+    step = report.verdict.next_step
+    return [Section("next", "What to do next", (before + names.within(step),))] if step else []
 
 
 def _facts(report: Findings) -> tuple[str, ...]:

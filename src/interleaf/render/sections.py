@@ -148,7 +148,7 @@ def arms(report: Findings, names: Names) -> Section | None:
         "metrics",
         "Metrics" if base is None else f"Metrics, and differences to {base}",
         ("arm", "metric"),
-        ("value", "difference", "interval", "p"),
+        ("value", "difference", "interval", "adjusted p"),
         drop_empty=True,
     )
     for arm in report.arms:

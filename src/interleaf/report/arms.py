@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy as np
 from interleaf.methods.arrays import Array
 from interleaf.metrics.absolute import METRICS
 from interleaf.report.record import Arm, Metric
-from interleaf.report.rule import Settings
+from interleaf.report.rule import HOLM, Decision, Settings, decide
 from interleaf.schema import HOLDOUT, INTERLEAVED
-from interleaf.stats.compare import difference, estimate
+from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.tally import Tally, pages
 from interleaf.tally.scores import ONE
 from interleaf.tally.units import ARMS
@@ -32,16 +33,30 @@ def arms(tally: Tally, settings: Settings) -> tuple[Arm, ...]:
     """Every arm with its metrics; differences are to the control's bucket, else to the holdout."""
     base = baseline(tally, settings)
     seen = tally.units.rows[:, ARMS]
+    ordered = sorted(enumerate(tally.arms.items()), key=_interleaved_first)
+    measured = [
+        list(_metrics(arm, tally.arms[base] if base and base != name else None, settings.confidence))
+        for _, (name, arm) in ordered
+    ]
+    differences = [found for metrics in measured for _, found in metrics if found is not None]
+    # All differences are held against each other, apart from the comparisons of rankers.
+    decisions = iter(decide(differences, tally.units.count(), replace(settings, correction=HOLM)))
     return tuple(
         Arm(
             name,
             int(arm.measures[:, pages.QUERIES].sum()),
             int(arm.measures[:, pages.CLICKED].sum()),
             tally.units.count((seen >> place & 1) == 1),
-            tuple(_metrics(arm, tally.arms[base] if base and base != name else None, settings.confidence)),
+            tuple(metric if found is None else _decided(metric, next(decisions)) for metric, found in metrics),
         )
-        for place, (name, arm) in sorted(enumerate(tally.arms.items()), key=_interleaved_first)
+        for (place, (name, arm)), metrics in zip(ordered, measured, strict=True)
     )
+
+
+def _decided(metric: Metric, decision: Decision) -> Metric:
+    """The metric with the interval and the adjusted p-value of its difference."""
+    reason = metric.reason or decision.reason
+    return replace(metric, interval=decision.interval, p_value=decision.adjusted_p_value, reason=reason)
 
 
 def _interleaved_first(arm: tuple[int, tuple[str, pages.Arm]]) -> tuple[bool, str]:
@@ -56,21 +71,22 @@ def baseline(tally: Tally, settings: Settings) -> str | None:
     return buckets[0] if buckets else HOLDOUT if HOLDOUT in tally.arms else None
 
 
-def _metrics(arm: pages.Arm, base: pages.Arm | None, confidence: float) -> Iterator[Metric]:
+def _metrics(arm: pages.Arm, base: pages.Arm | None, confidence: float) -> Iterator[tuple[Metric, Estimate | None]]:
+    """Each metric, and its difference to the base where there is one."""
     for name in METRICS:
         if name in ("first_click", "last_click"):
-            yield _median(name, arm.delays[0 if name == "first_click" else 1])
+            yield _median(name, arm.delays[0 if name == "first_click" else 1]), None
             continue
         mine = ratio(arm, name)
         if not mine.counts.any():
             of_sessions = name in ("reformulation", "session_queries") and not arm.sessions.any()
-            yield Metric(name, None, reason=NO_SESSIONS if of_sessions else f"no {METRICS[name].over}")
+            yield Metric(name, None, reason=NO_SESSIONS if of_sessions else f"no {METRICS[name].over}"), None
         elif base is None:
-            yield Metric(name, estimate(*mine, confidence).value)
+            yield Metric(name, estimate(*mine, confidence).value), None
         else:
             found = difference(*mine, *ratio(base, name), confidence)
             value = float(mine.sums.sum() / mine.counts.sum())
-            yield Metric(name, value, found.value, found.interval, found.p_value, found.reason)
+            yield Metric(name, value, found.value, reason=found.reason), found
 
 
 def ratio(arm: pages.Arm, name: str) -> Ratio:

@@ -197,7 +197,7 @@ class Verdict:
     """The answer in a sentence; `winner` None: no difference shown. Not `trusted`: a health check failed, and `why`.
 
     `code` is `broken` (a health check failed), `disagree` (people and visits prefer different rankers), `preferred`
-    (there is a winner) or `undecided`.
+    (there is a winner) or `undecided`. `next_step` says what to do now.
     """
 
     sentence: str
@@ -205,6 +205,7 @@ class Verdict:
     trusted: bool
     why: tuple[str, ...] = ()
     code: str = UNDECIDED
+    next_step: str = ""
 
 
 @dataclass(frozen=True)

@@ -105,9 +105,14 @@ def interval_of(estimate: Estimate, units: int, settings: Settings, level: float
         return found.interval, found.reason
     if estimate.value is None or estimate.error is None or estimate.effective_units is None or estimate.reason:
         return None, estimate.reason
-    boundary = looks.spending(fractions(units, settings), 1 - level)[-1]
-    width = float(statistic(boundary, estimate.effective_units - 1))
-    if not math.isfinite(width) or width > sequence.WIDEST:
+    degrees = estimate.effective_units - 1
+    if settings.look == ONE_LOOK:
+        from scipy.special import stdtrit
+
+        width = float(stdtrit(degrees, 1 - level / 2))
+    else:
+        width = float(statistic(looks.spending(fractions(units, settings), 1 - level)[-1], degrees))
+    if not math.isfinite(width):
         return None, sequence.EARLY
     return (estimate.value - estimate.error * width, estimate.value + estimate.error * width), ""
 

@@ -45,7 +45,29 @@ def verdict(
     if failed:
         code = BROKEN
         sentence = f"Do not trust this yet: {len(failed)} health check{'s' * (len(failed) > 1)} failed. {sentence}"
-    return Verdict(sentence, winner, not failed, failed, code)
+    return Verdict(sentence, winner, not failed, failed, code, _next_step(code, winner, settings, totals, comparisons))
+
+
+def _next_step(
+    code: str, winner: str | None, settings: Settings, totals: Totals, comparisons: Sequence[Comparison]
+) -> str:
+    """What to do now."""
+    if code == BROKEN:
+        return "Mend what the failed checks name, then start the experiment again as a new version."
+    if code == DISAGREE:
+        return "Compare heavy and light users below, and decide whom the ranker is for before you choose one."
+    if winner is not None and winner == settings.control:
+        return f"Keep {winner}, and try another candidate."
+    if winner is not None:
+        return f"Make {winner} live, and compare the next candidate with it."
+    if not comparisons or not any(one.clicked for one in comparisons):
+        return "Check that lists and clicks reach the log, and look again when people have clicked."
+    if totals.units < settings.planned_units:
+        return f"Let it run: {totals.units:,} of {settings.planned_units:,} planned units have come."
+    return (
+        "The planned units have come. Let it run on to find a smaller difference, or take the rankers for alike if all "
+        "that the interval allows is too small to matter to you."
+    )
 
 
 def _answer(comparisons: Sequence[Comparison], settings: Settings, totals: Totals) -> tuple[str, str | None]:
@@ -127,11 +149,18 @@ def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
 
 
 def _shares(one: Comparison, winner: str) -> str:
-    """What one can picture: of lists with a preference, how many went to the winner."""
-    if not one.wins and not one.losses:
+    """What one can picture: how many lists, and how many people, favoured each of the two."""
+    if one.wins is None or one.losses is None or not one.wins + one.losses:
         return ""
-    decided, won = (one.wins or 0) + (one.losses or 0), one.wins if winner == one.first else one.losses
-    return f": of {decided:,} lists where clicks favoured one of the two, {(won or 0) / decided:.0%} favoured {winner}"
+    is_first = winner == one.first
+    loser = one.second if is_first else one.first
+    won, lost = (one.wins, one.losses) if is_first else (one.losses, one.wins)
+    said = f": of {one.clicked:,} lists with an event, {won:,} favoured {winner}, {lost:,} {loser} and "
+    said += f"{one.clicked - won - lost:,} neither"
+    if one.unit_wins is None or one.unit_losses is None or one.unit_sign_test_of != "units" or one.units is None:
+        return said
+    won, lost = (one.unit_wins, one.unit_losses) if is_first else (one.unit_losses, one.unit_wins)
+    return f"{said}; of {one.units:,} people, {won:,} favoured {winner} and {lost:,} {loser}"
 
 
 def _sure(one: Comparison, settings: Settings, winner: str) -> str:
