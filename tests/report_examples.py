@@ -20,6 +20,7 @@ from interleaf.report.record import (
     Neutrality,
     Point,
     Segment,
+    SegmentComparison,
     Slot,
     Standing,
     Strength,
@@ -38,6 +39,11 @@ HOSTILE = (
     "\x1b[31mred & <b>bold</b> &amp;",
 )
 REASON = "fewer than two units, so nothing can be said of their spread"
+
+
+def in_segment(pair: Comparison) -> SegmentComparison:
+    """The pair as if it were a segment's."""
+    return SegmentComparison(**vars(pair))
 
 
 def comparison(first: str, second: str, estimate: float, error: float = 0.01, decisions: int = 5000) -> Comparison:
@@ -147,7 +153,7 @@ def healthy() -> Findings:
         neutrality=(Neutrality("production", 5.02, 0.498, 0.292), Neutrality("candidate", 4.98, 0.502, 0.294)),
         over_time=points("candidate", "production", 0.042),
         segments=tuple(
-            Segment("device", value, size, (comparison("candidate", "production", estimate, 0.02),))
+            Segment("device", value, size, (in_segment(comparison("candidate", "production", estimate, 0.02)),))
             for value, size, estimate in (("desktop", 6_100, 0.071), ("phone", 4_000, 0.004), ("tablet", 312, -0.03))
         ),
         notes=("Units are users where one was logged, else sessions.",),
@@ -240,7 +246,7 @@ def nothing_computed() -> Findings:
         slots=(Slot(1, "candidate", 1.0, 0.5),),
         neutrality=(Neutrality("candidate", 3.0, 1.0, None),),
         over_time=(Point(SINCE, "candidate", "production", 3, None, None),),
-        segments=(Segment("device", "phone", 3, (pair,)),),
+        segments=(Segment("device", "phone", 3, (in_segment(pair),)),),
         notes=(),
     )
 
@@ -266,7 +272,7 @@ def hostile() -> Findings:
         slots=slots(HOSTILE, 3),
         neutrality=tuple(Neutrality(name, 1.0, 1.0, 0.5) for name in HOSTILE),
         over_time=tuple(point for pair in pairs for point in points(pair.first, pair.second, 0.02)),
-        segments=tuple(Segment(SCRIPT, name, 9, pairs[:1]) for name in HOSTILE),
+        segments=tuple(Segment(SCRIPT, name, 9, (in_segment(pairs[0]),)) for name in HOSTILE),
         notes=(f"# {SCRIPT}", "1. one\n2. two", everything),
     )
 

@@ -122,3 +122,24 @@ def test_more_data_than_planned_keep_the_level_of_the_last_look() -> None:
     late = spending(fractions(1_500, Settings(planned_units=1_000, look=(2, 2))))[-1]
     wrong = (np.abs(first) / math.sqrt(500) > early) | (np.abs(last) / math.sqrt(1_500) > late)
     assert wrong.mean() == pytest.approx(0.05, abs=0.005)
+
+
+def test_segments_are_shrunk_to_their_mean_and_named_only_where_they_differ() -> None:
+    same = analyze(table_of(lists(0.7)), by=["device"], planned_units=240)
+    phone, desk = (segment.comparisons[0] for segment in same.segments)
+    assert phone.shrunken_estimate == pytest.approx(desk.shrunken_estimate)  # no more spread than chance
+    assert min(phone.estimate or 0, desk.estimate or 0) < (phone.shrunken_estimate or 0)
+    assert "do not differ more than chance explains" in same.to_markdown()
+    assert (phone.differs_p_value or 0) > 0.05
+    low, high = phone.interval or (0.0, 0.0)
+    assert (phone.smallest_effect or 0) == pytest.approx((high - low) / 2 + 0.8416 * (phone.error or 0), rel=1e-3)
+    rows = [
+        row | {"attributes": {"device": "phone" if int(row["unit"][2:]) < 120 else "desk"}}
+        for row in visits([[1]] * 100 + [[-1]] * 20 + [[-1]] * 100 + [[1]] * 20)
+    ]
+    split = analyze(table_of(rows), by=["device"], planned_units=240)
+    assert "Segments by device differ from each other" in split.to_markdown()
+    one = split.segments[0].comparisons[0]
+    assert one.differs_p_value is not None
+    assert one.differs_p_value < 0.001
+    assert abs(one.shrunken_estimate or 0) == pytest.approx(abs(one.estimate or 0), rel=0.05)

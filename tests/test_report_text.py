@@ -41,7 +41,7 @@ def test_the_text_of_a_healthy_report_is_short_and_says_the_verdict_first() -> N
         "  To do: Set a holdout share to learn whether interleaving itself hurts.",
     ]
     assert parts[5].split("\n")[2].split("  ")[0] == "candidate over production"
-    assert len(parts) == 10
+    assert len(parts) == 13
     assert parts[8].startswith("Rows dropped: ")
 
 

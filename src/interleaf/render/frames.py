@@ -20,6 +20,7 @@ from interleaf.report.record import (
     Neutrality,
     Point,
     Segment,
+    SegmentComparison,
     Slot,
     Strength,
 )
@@ -51,7 +52,7 @@ def to_frames(report: Findings) -> dict[str, pa.Table]:
         "neutrality": _columns(Neutrality, report.neutrality),
         "over_time": _columns(Point, report.over_time),
         "segments": _columns(Segment, segments, ("attribute", "value"))
-        | _columns(Comparison, [pair for _, pair in pairs]),
+        | _columns(SegmentComparison, [pair for _, pair in pairs]),
     }
     return {name: pa.table(columns) for name, columns in tables.items()}
 

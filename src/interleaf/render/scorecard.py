@@ -69,6 +69,8 @@ def other_figures(report: Findings) -> list[Figure]:
     units = report.comparisons[0].unit_sign_test_of if report.comparisons else "units"
     return [
         Figure("standard error", ("error",), _digits),
+        Figure("interval per person", ("per_person_interval",), span),
+        Figure("interval per search", ("per_search_interval",), span),
         Figure("bootstrap interval", ("bootstrap_interval",), span),
         Figure("sign-flip p", ("sign_flip_p_value",), probability),
         Figure("Delta", ("delta",), signed),

@@ -10,6 +10,7 @@ from interleaf.render.figures import Names, count, moment, probability, share, s
 from interleaf.render.grid import Grid, why, written
 from interleaf.render.scorecard import (
     MOST_ROWS,
+    Figure,
     brief_figures,
     comparison_grid,
     followed,
@@ -23,7 +24,7 @@ from interleaf.render.scorecard import (
     shown_in_brief,
     wins_and_losses,
 )
-from interleaf.report.record import Findings
+from interleaf.report.record import Findings, Segment
 from interleaf.tables import Table
 
 
@@ -210,6 +211,24 @@ def neutrality(report: Findings, names: Names) -> Section | None:
     return _section("neutrality", "Neutrality", words, [grid], names, folded=False)
 
 
+def _attribute(segment: Segment) -> str:
+    return segment.attribute
+
+
+def _heterogeneity(attribute: str, rows: list[Segment], report: Findings) -> str:
+    """Whether the segments of an attribute differ from each other."""
+    p_values = [pair.differs_p_value for segment in rows for pair in segment.comparisons]
+    known = [p_value for p_value in p_values if p_value is not None]
+    if not known:
+        return f"Whether segments by {attribute} differ from each other cannot be tested."
+    if min(known) > 1 - report.confidence:
+        return (
+            f"Segments by {attribute} do not differ more than chance explains (adjusted p: {probability(min(known))}), "
+            "so read the estimate of all, not that of one segment."
+        )
+    return f"Segments by {attribute} differ from each other (adjusted p: {probability(min(known))})."
+
+
 SEGMENT_FIGURES = ("estimate", "interval", "adjusted_p_value", "clicked")
 
 
@@ -220,6 +239,11 @@ def segments(report: Findings, names: Names) -> Section | None:
     every = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
     some = furthest(every, lambda row: row[1])
     figures = [figure for figure in main_figures(report) if figure.fields[0] in SEGMENT_FIGURES]
+    figures += [
+        Figure("shrunken", ("shrunken_estimate",), signed),
+        Figure("smallest effect", ("smallest_effect",), signed),
+        Figure("differs, adjusted p", ("differs_p_value",), probability),
+    ]
     grids = []
     for attribute, rows in groupby(some, key=lambda row: row[0].attribute):
         labelled = [(f"{names[segment.value]}: {pair_label(pair, names)}", pair) for segment, pair in rows]
@@ -227,6 +251,9 @@ def segments(report: Findings, names: Names) -> Section | None:
     words = (
         f"Comparisons made here: {count(len(every))}. Among many, some look different by chance alone: go by the "
         "adjusted p, which is held against all of them, and take a surprise for a question to the next experiment.",
+        *(_heterogeneity(names[name], list(rows), report) for name, rows in groupby(report.segments, _attribute)),
+        "Shrunken: the estimate drawn towards the mean of the attribute's segments; the best guess for a segment. "
+        "Smallest effect: what a segment of its size shows in 80 % of experiments.",
         *left_out("Shown are", len(some), len(every), "comparisons"),
     )
     return _section("segments", "Segments", words, grids, names, folded=True)

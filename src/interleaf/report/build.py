@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from interleaf.engines.book import OTHER, notes_on_reading
@@ -12,12 +10,13 @@ from interleaf.methods.table import resolve
 from interleaf.refine.learn.learned import CROSS_FITTED, LEARNED
 from interleaf.report import people
 from interleaf.report.arms import arms, baseline
-from interleaf.report.compare import Compared, Pairs, compared, estimates_of, max_score, segment_comparison
+from interleaf.report.compare import Compared, Pairs, compared, estimates_of
 from interleaf.report.health import health, neutrality, slots
 from interleaf.report.history import moment, over_time
-from interleaf.report.record import Segment, Standing, Strength, Totals
+from interleaf.report.record import Standing, Strength, Totals
 from interleaf.report.report import Report
-from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, Settings, decide
+from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, Settings
+from interleaf.report.segments import segments
 from interleaf.report.verdict import verdict
 from interleaf.stats import ranking, strengths
 from interleaf.stats.looks import MAX_LOOKS
@@ -59,7 +58,7 @@ def report(tally: Tally, settings: Settings) -> Report:
         slots=tested,
         neutrality=neutrality(tally),
         over_time=over_time(tally, settings, result) if result else (),
-        segments=_segments(tally, settings, result) if result else (),
+        segments=segments(tally, settings, result) if result else (),
         activity=active,
         notes=_notes(tally, settings),
     )
@@ -132,29 +131,6 @@ def _standing(tally: Tally, result: Compared, settings: Settings) -> Standing | 
 
 def _strongest_first(place: Strength) -> tuple[float, int]:
     return -(place.strength or 0.0), -place.copeland  # without strengths, all have none
-
-
-def _segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segment, ...]:
-    """Each value of each attribute with its own comparisons; p-values are adjusted over all of them."""
-    keys = sorted(tally.segments)
-    found = []
-    for key in keys:
-        sums, weights = people.weigh(*tally.segments.units_of(key))
-        voices = result.pairs.voices(sums, weights, tally.about.linear)
-        found.append(estimates_of(voices, weights, settings.confidence))
-    every = [estimate for estimates in found for estimate in estimates]
-    # All units are the clock: those of a segment grow with them.
-    units = max((one.units or 0 for one in result.comparisons), default=0)
-    decisions = iter(decide(every, units, replace(settings, correction=HOLM), max_score(tally.about)))
-    segments = []
-    for key, estimates in zip(keys, found, strict=True):
-        shown, clicked = tally.segments.impressions[key], tally.segments.clicked[key]
-        comparisons = tuple(
-            segment_comparison(result.pairs.names(pair), estimate, next(decisions), shown, clicked)
-            for pair, estimate in enumerate(estimates)
-        )
-        segments.append(Segment(*key, shown, comparisons))
-    return tuple(segments)
 
 
 def _notes(tally: Tally, settings: Settings) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
 from interleaf.refine.learn.learned import LEARNED
 from interleaf.report import people
-from interleaf.report.record import Comparison
+from interleaf.report.record import Comparison, SegmentComparison
 from interleaf.report.rule import ONE_LOOK, Decision, Settings, decide, interval_of, possible
 from interleaf.stats import bootstrap, compare, figure, signs
 from interleaf.stats.compare import Estimate
@@ -161,11 +161,12 @@ def _comparison(names: tuple[str, str], totals: dict[str, int], figures: Sequenc
 
 def segment_comparison(
     names: tuple[str, str], estimate: Estimate, decision: Decision, impressions: int, clicked: int
-) -> Comparison:
+) -> SegmentComparison:
     """A comparison of a part of the log."""
     figures = list(_by_the_rule(estimate, decision))
     figures += [(name, None, "not counted by segment") for name in ("units", "wins", "losses", "ties")]
-    return _comparison(names, {"impressions": impressions, "clicked": clicked}, figures)
+    found = _comparison(names, {"impressions": impressions, "clicked": clicked}, figures)
+    return SegmentComparison(**vars(found))
 
 
 def _by_the_rule(estimate: Estimate, decision: Decision) -> Iterator[Figure]:

@@ -1,0 +1,118 @@
+"""Segments: each value of an attribute with its own comparisons, and whether the values differ at all.
+
+A segment's estimate is shrunk towards the mean of its attribute's segments, by how much these differ beyond chance
+(DerSimonian and Laird 1986). Whether a segment differs from the others is tested for all segments together, by the rule
+of the report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from statistics import NormalDist
+
+from interleaf.report import people
+from interleaf.report.compare import Compared, estimates_of, max_score, segment_comparison
+from interleaf.report.record import Segment
+from interleaf.report.rule import HOLM, Settings, decide
+from interleaf.stats.compare import Estimate
+from interleaf.tally import Tally
+
+POWER = 0.8  # with which the smallest effect of a segment is shown
+
+
+def segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segment, ...]:
+    """Each value of each attribute with its own comparisons; p-values are adjusted over all of them."""
+    keys = sorted(tally.segments)
+    found = []
+    for key in keys:
+        sums, weights = people.weigh(*tally.segments.units_of(key))
+        voices = result.pairs.voices(sums, weights, tally.about.linear)
+        found.append(estimates_of(voices, weights, settings.confidence))
+    # All units are the clock: those of a segment grow with them.
+    units = max((one.units or 0 for one in result.comparisons), default=0)
+    rule = replace(settings, correction=HOLM)
+    decisions = iter(decide([one for row in found for one in row], units, rule, max_score(tally.about)))
+    pooled = [_pooled(row) for row in _by_attribute(keys, found)]
+    differing = iter(decide([one.difference for row in pooled for one in row], units, rule))
+    shrunk = iter([one.shrunken for row in pooled for one in row])
+    made = []
+    for key, estimates in zip(keys, found, strict=True):
+        shown, clicked = tally.segments.impressions[key], tally.segments.clicked[key]
+        comparisons = []
+        for pair, estimate in enumerate(estimates):
+            one = segment_comparison(result.pairs.names(pair), estimate, next(decisions), shown, clicked)
+            differs = next(differing).adjusted_p_value
+            smallest = _smallest_effect(one.interval, one.error)
+            comparisons.append(
+                replace(one, shrunken_estimate=next(shrunk), smallest_effect=smallest, differs_p_value=differs)
+            )
+        made.append(Segment(*key, shown, tuple(comparisons)))
+    return tuple(made)
+
+
+class _Part:
+    """One segment's estimate of a pair beside those of the other segments."""
+
+    def __init__(self, difference: Estimate, shrunken: float | None) -> None:
+        self.difference, self.shrunken = difference, shrunken
+
+
+def _by_attribute(
+    keys: Sequence[tuple[str, str]], found: Sequence[tuple[Estimate, ...]]
+) -> list[list[tuple[Estimate, ...]]]:
+    """The estimates of each attribute's segments, in the order of the keys."""
+    rows = zip(keys, found, strict=True)
+    return [[row for _, row in group] for _, group in groupby(rows, key=lambda row: row[0][0])]
+
+
+def _pooled(rows: list[tuple[Estimate, ...]]) -> list[_Part]:
+    """Each estimate of an attribute's segments against the others, segment by segment and pair by pair."""
+    pairs = [_parts(list(column)) for column in zip(*rows, strict=True)]
+    return [pairs[pair][place] for place in range(len(rows)) for pair in range(len(pairs))]
+
+
+def _parts(estimates: list[Estimate]) -> list[_Part]:
+    precisions = [1 / one.error**2 if one.error and one.value is not None else 0.0 for one in estimates]
+    values = [one.value or 0.0 for one in estimates]
+    total = sum(precisions)
+    mean = sum(precision * value for precision, value in zip(precisions, values, strict=True)) / (total or 1.0)
+    excess = sum(precision * (value - mean) ** 2 for precision, value in zip(precisions, values, strict=True))
+    excess -= sum(precision > 0 for precision in precisions) - 1
+    scale = total - sum(precision**2 for precision in precisions) / (total or 1.0)
+    spread = max(0.0, excess / scale) if scale > 0 else 0.0
+    return [
+        _Part(
+            _against_others(one, precision, value, mean, total, estimates),
+            (value * spread + mean / precision) / (spread + 1 / precision) if precision else None,
+        )
+        for one, precision, value in zip(estimates, precisions, values, strict=True)
+    ]
+
+
+def _against_others(
+    one: Estimate, precision: float, value: float, mean: float, total: float, estimates: list[Estimate]
+) -> Estimate:
+    """The difference of a segment to the mean of the others."""
+    rest = total - precision
+    if not precision or rest <= 1e-12 * total:
+        return Estimate(None, None, None, None, None, 0, "there is no other segment to compare with")
+    others = (mean * total - precision * value) / rest
+    error = math.sqrt(1 / precision + 1 / rest)
+    units = [other.effective_units or 0.0 for other in estimates if other is not one]
+    effective = min(one.effective_units or 0.0, sum(units))
+    if effective <= 1:
+        return Estimate(value - others, None, None, None, effective, 0, "fewer than two effective units")
+    from scipy.special import stdtr
+
+    p_value = 2 * float(stdtr(effective - 1, -abs(value - others) / error))
+    return Estimate(value - others, error, None, p_value, effective, 0)
+
+
+def _smallest_effect(interval: tuple[float, float] | None, error: float | None) -> float | None:
+    """The smallest effect that a segment of this size shows with a power of 80 %."""
+    if interval is None or error is None:
+        return None
+    return (interval[1] - interval[0]) / 2 + NormalDist().inv_cdf(POWER) * error
