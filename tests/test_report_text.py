@@ -42,7 +42,7 @@ def test_the_text_of_a_healthy_report_is_short_and_says_the_verdict_first() -> N
     ]
     assert parts[5].split("\n")[2].split("  ")[0] == "candidate over production"
     assert len(parts) == 13
-    assert parts[8].startswith("Rows dropped: ")
+    assert parts[11].startswith("Rows dropped: ")
 
 
 def test_only_what_is_wrong_is_listed() -> None:
