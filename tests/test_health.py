@@ -21,17 +21,25 @@ from tests.log_rows import Row, made_row, made_rows, table_of, with_column
 HEALTHY = [
     "Rows used",
     "Repeated impressions",
+    "Repeated content",
     "Events unmatched",
     "Events before its impression",
     "Events past the window",
     "Events repeated",
+    "Events over time",
+    "Clicks by rank",
     "Units known",
     "Enough units",
+    "Units that came once",
     "Fallbacks",
     "Fair lists",
     "Rankings differ",
+    "Possible lists",
+    "Clicks by ranker",
+    "Same effect over time",
     "Unbiased scoring",
 ]
+UNDECIDED = {"Units that came once", "Clicks by ranker"}  # every unit comes once; no document falls by a coin
 
 
 def many_rows(count: int = 300, method: str = "team_draft", **more: Any) -> list[Row]:
@@ -48,7 +56,8 @@ def status_of(report: Report, name: str) -> str:
 def test_a_sound_log_passes_every_check() -> None:
     report = analyze(table_of(many_rows()))
     assert [check.name for check in report.health] == HEALTHY
-    assert {check.status for check in report.health} == {"ok"}
+    assert {check.name for check in report.health if check.status == "skipped"} == UNDECIDED
+    assert {check.status for check in report.health if check.name not in UNDECIDED} == {"ok"}
     assert report.verdict.trusted
 
 

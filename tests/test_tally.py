@@ -50,6 +50,8 @@ def contents(tally: Tally) -> dict[str, Any]:
     bits = {name: tally.units.values[:, 1] >> place & 1 for place, name in enumerate(tally.arms)}
     arrays |= {f"units in {name}": values for name, values in bits.items()}
     arrays |= {"units' sums": np.delete(tally.units.values, 1, axis=1)}
+    arrays |= {f"evidence {name}": values for name, values in tally.evidence.arrays() if not name.startswith("first")}
+    arrays |= {f"evidence first {key}": values for key, values in tally.evidence.firsts.items()}
     rest = {name: dict(getattr(tally, name)) for name in ("dropped", "events", "facts")}
     levels = (tally.units.level, tally.sample.level, tally.slices.step, tally.slices.first)
     return {name: values.tolist() for name, values in sorted(arrays.items())} | rest | {

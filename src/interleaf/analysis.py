@@ -89,6 +89,7 @@ def analyze(
     look: tuple[int, int] | None = None,
     aa: bool = False,
     holdout: float | None = None,
+    split: Mapping[str, float] | None = None,
     seed: int = 0,
     **options: Any,
 ) -> Report:
@@ -101,9 +102,10 @@ def analyze(
     `by`: attributes to split by. `engine="spark"`: Parquet, read by Spark's executors. `credit`: what `learn` wrote,
     in place of equal credit. `control`: whom the others are compared with. `look=(2, 5)`: this is the second of five
     planned looks; without, the verdict rests on intervals that hold however often one looks, narrowest at
-    `planned_units`.
+    `planned_units`. `holdout`, `split`: planned shares of units, 0.05 in the holdout, {"A": 0.6, "B": 0.4} of those in
+    A/B buckets (else equal ones).
     """
-    settings = Settings(control, confidence, planned_units, correction, look, aa, holdout, seed=seed)
+    settings = Settings(control, confidence, planned_units, correction, look, aa, holdout, seed=seed, split=split)
     return report(analyzed_tally(log, scheme, by, **options), settings)
 
 

@@ -32,6 +32,12 @@ def analyze_options(made: argparse.ArgumentParser) -> None:
         "--aa", action="store_true", help="this is an A/A test, plain or relabelled: no difference is expected"
     )
     made.add_argument("--holdout", type=float, metavar="SHARE", help="the share of units planned for the holdout")
+    made.add_argument(
+        "--split",
+        nargs="+",
+        metavar="ARM=SHARE",
+        help="planned shares of units in A/B buckets, such as A=0.6 B=0.4 (without: equal ones)",
+    )
     made.add_argument("--json", action="store_true", help="print the report as JSON")
     made.add_argument("--markdown", metavar="FILE", help="write the report as Markdown")
     made.add_argument("--html", metavar="FILE", help="write the report as a page with charts, in one file")
@@ -92,6 +98,20 @@ def engine_options(made: argparse.ArgumentParser) -> None:
     )
 
 
+def _split(given: list[str] | None) -> dict[str, float] | None:
+    """Planned shares by arm."""
+    if given is None:
+        return None
+    shares = {}
+    for text in given:
+        arm, _, share = text.rpartition("=")
+        try:
+            shares[arm] = float(share)
+        except ValueError:
+            raise DataError(f"--split {text!r} is no arm with its share; write A=0.6") from None
+    return shares
+
+
 def run_analyze(options: argparse.Namespace) -> int:
     """A log to a verdict."""
     from interleaf.analysis import analyze
@@ -108,6 +128,7 @@ def run_analyze(options: argparse.Namespace) -> int:
         look=_look(options.look),
         aa=options.aa,
         holdout=options.holdout,
+        split=_split(options.split),
     )
     if options.markdown:
         write_text(options.markdown, report.to_markdown())

@@ -75,7 +75,8 @@ class Method:
     with a shorter one; `even_owners` says that every position is owned by each ranker alike, whatever is shown there,
     and `even_tops` that the top document of each is shown first as often. `unfair` are values of parameters that make
     all this untrue. Old lists can be scored for new rankers (H12h) where there is a `short` name for estimates; owners,
-    where it takes any, are INDEPENDENT by position, or DRAFTED.
+    where it takes any, are INDEPENDENT by position, or DRAFTED. `takes_best` says that each document of a list is some
+    ranking's best one that is not shown above it.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Method:
     unfair: tuple[Value, ...] = ()
     short: str = ""
     owners_given_list: str = ""
+    takes_best: bool = False
     module_name: str = ""
 
     @cached_property

@@ -68,6 +68,7 @@ METHODS: dict[str, Method] = {
             claims=Claims(considerate=True, unbiased=False, pareto=False, reusable=False),
             composing=("fill",),
             even_tops=True,
+            takes_best=True,
         ),
         Method(
             name="document_constraint",
@@ -111,6 +112,7 @@ METHODS: dict[str, Method] = {
             unfair=("owned", "stop"),
             short="TD",
             owners_given_list=DRAFTED,
+            takes_best=True,
         ),
         Method(
             name="probabilistic",
@@ -151,6 +153,7 @@ METHODS: dict[str, Method] = {
             needs=("lengths",),
             composing=("credit",),
             drawn_whole=True,
+            takes_best=True,
         ),
         Method(
             name="sample_scored_only",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 import numpy as np
 
 from interleaf.engines.book import OTHER, notes_on_reading
@@ -86,8 +89,19 @@ def _check(tally: Tally, settings: Settings) -> None:
         )
     if settings.holdout is not None and not 0 < settings.holdout < 1:
         raise DataError(f"holdout is {settings.holdout!r}; give the planned share of units, such as 0.05")
+    _check_split(tally, settings.split or {})
     if settings.planned_units < 1:
         raise DataError(f"planned_units is {settings.planned_units!r}; give a whole number from 1 up")
+
+
+def _check_split(tally: Tally, split: Mapping[str, float]) -> None:
+    for arm, share in split.items():
+        if arm not in tally.arms:
+            raise DataError(
+                f"split names the bucket {arm!r}, which the log does not have; there are {suggest(arm, tally.arms)}"
+            )
+        if not 0 < share < math.inf:
+            raise DataError(f"the planned share of {arm!r} is {share!r}; give a number above 0, such as 0.5")
 
 
 def _totals(tally: Tally) -> Totals:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,39 +14,51 @@ from interleaf.metrics.absolute import METRICS
 from interleaf.render.figures import signed
 from interleaf.report.arms import interleaved_against_holdout
 from interleaf.report.bias import bias
+from interleaf.report.codes import code_of
+from interleaf.report.draw_checks import clicks_by_rank, list_checks
+from interleaf.report.effect_checks import effect_over_time, units_once
 from interleaf.report.lost import event_checks
-from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Check, Comparison, Neutrality, Slot, graded
+from interleaf.report.record import (
+    FAILED,
+    OK,
+    SKIPPED,
+    WARN_BELOW,
+    WARNING,
+    Check,
+    Comparison,
+    Neutrality,
+    Slot,
+    graded,
+    tested,
+)
 from interleaf.report.rule import Settings
+from interleaf.report.traffic_checks import ab_split, events_over_time, repeated_content
 from interleaf.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_test, share_tests
 from interleaf.tally import ALONE, Tally
+from interleaf.tally.evidence import DAY
 from interleaf.tally.merge import SHARED
 from interleaf.tally.pages import QUERIES, quantile
 from interleaf.tally.scores import ONE
 from interleaf.tally.units import ARMS
 
-WARN_BELOW, FAIL_BELOW = 0.01, 0.001  # p-values
 FEW_UNITS = 20
 MANY_VISITS, ONCE = 1000, 1.01  # impressions with a unit, and how many for each unit are so few that ids do not last
+MANY_IN_DAYS, DAYS = 200, 2  # as many are enough where they are of so many days
 
 
 def health(
     tally: Tally, settings: Settings, comparisons: Sequence[Comparison], slots: Sequence[Slot]
 ) -> tuple[Check, ...]:
     """All checks, in the order in which one would look."""
-    checks = [*_rows(tally), *event_checks(tally), *_units(tally, comparisons), *_arms(tally, settings)]
+    checks = [*_rows(tally), repeated_content(tally), *event_checks(tally), events_over_time(tally)]
+    checks += [clicks_by_rank(tally), *_units(tally, comparisons), units_once(tally)]
+    checks += [*_arms(tally, settings), *ab_split(tally, settings.split)]
     if tally.about.method:
-        checks += [*_lists(tally, slots, settings), *_scoring(tally)]
+        checks += [*_lists(tally, slots, settings), *list_checks(tally), effect_over_time(tally), *_scoring(tally)]
         checks += [*_aa(comparisons)] if settings.aa else []
-    return tuple(checks)
-
-
-def tested(p_value: float | None) -> str:
-    """By how unlikely a figure is in a sound experiment."""
-    if p_value is None:
-        return SKIPPED
-    return FAILED if p_value < FAIL_BELOW else WARNING if p_value < WARN_BELOW else OK
+    return tuple(replace(check, code=code_of(check.name)) for check in checks)
 
 
 def _rows(tally: Tally) -> Iterator[Check]:
@@ -89,7 +102,9 @@ def _units(tally: Tally, comparisons: Sequence[Comparison]) -> Iterator[Check]:
         else "",
     )
     units = tally.units.count() - alone
-    if units and kept - alone >= MANY_VISITS and kept - alone <= ONCE * units:
+    days = ((tally.until or 0) - (tally.since or 0)) / DAY
+    enough = MANY_IN_DAYS if days >= DAYS else MANY_VISITS
+    if units and kept - alone >= enough and kept - alone <= ONCE * units:
         yield Check(
             "Units come back",
             WARNING,
@@ -170,7 +185,13 @@ def _holdout(tally: Tally, settings: Settings) -> Iterator[Check]:
             f"{signed(found.difference)}, p = {found.p_value:.2g}",
             f"{cause}; if none is, look at latency and at how lists are shown" if differs else "",
         )
-    if settings.holdout is not None:
+    if settings.holdout is None:
+        share = (
+            tally.units.count(tally.units.rows[:, ARMS] >> list(tally.arms).index(HOLDOUT) & 1) / tally.units.count()
+        )
+        figure = f"{share:.2%} of units; the planned share is not given (holdout=0.05), so it cannot be compared"
+        yield Check("Holdout split", SKIPPED, figure)
+    else:
         seen, names = tally.units.rows[:, ARMS], list(tally.arms)
         inside = seen >> names.index(HOLDOUT) & 1
         found_share = share_test(inside, np.ones(len(inside), np.int64), settings.holdout)

@@ -12,6 +12,7 @@ Interval = tuple[float, float]
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 BROKEN, DISAGREE, PREFERRED, UNDECIDED = "broken", "disagree", "preferred", "undecided"  # codes of a verdict
+WARN_BELOW, FAIL_BELOW = 0.01, 0.001  # p-values of checks
 
 
 def graded(share: float, warn: float, fail: float) -> str:
@@ -19,14 +20,25 @@ def graded(share: float, warn: float, fail: float) -> str:
     return FAILED if share > fail else WARNING if share > warn else OK
 
 
+def tested(p_value: float | None) -> str:
+    """By how unlikely a figure is in a sound experiment."""
+    if p_value is None:
+        return SKIPPED
+    return FAILED if p_value < FAIL_BELOW else WARNING if p_value < WARN_BELOW else OK
+
+
 @dataclass(frozen=True)
 class Check:
-    """A health check: `ok`, `warning`, `failed`, or `skipped` where the log cannot tell; its figure, and what to do."""
+    """A health check: `ok`, `warning`, `failed`, or `skipped` where the log cannot tell; its figure, and what to do.
+
+    `code` says which check it is. It stays the same in later versions; names may change, and may name rankers.
+    """
 
     name: str
     status: str
     figure: str
     remedy: str = ""
+    code: str = ""
 
 
 @dataclass(frozen=True)

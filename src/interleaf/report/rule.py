@@ -8,7 +8,7 @@ leaves out zero exactly where the adjusted p-value is small enough.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,7 +31,8 @@ class Settings:
     """How a tally is read: whose candidates are compared with a control, how sure, for how many units, and when.
 
     `look` is (which, of how many) where looks were planned. `aa` says that there should be nothing to see, and
-    `holdout` which share of units should see the control unchanged.
+    `holdout` which share of units should see the control unchanged. `split` has the planned shares of A/B buckets,
+    relative to each other; without it, they should be of equal size.
     """
 
     control: str | None = None
@@ -43,6 +44,7 @@ class Settings:
     holdout: float | None = None
     resamples: int = bootstrap.RESAMPLES
     seed: int = 0
+    split: Mapping[str, float] | None = None
 
     @property
     def rule(self) -> str:

@@ -111,4 +111,5 @@ class Sums:
         if not self._is_split:
             for tally in both:
                 tally.segments.clear()
+                tally.evidence.firsts.clear()
         self._book.merge(book)

@@ -5,6 +5,7 @@ units.py    units one by one, while they are few
 slices.py   sums over time
 pages.py    clicks by arm, slots by owner, how visible each ranker was
 seen.py     which impressions came before
+evidence.py what health checks need and no estimate does, from draws.py and timeline.py
 stored.py   a tally as a file
 """
 

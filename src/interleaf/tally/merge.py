@@ -41,6 +41,7 @@ def absorb(total: Tally, more: Tally) -> None:
     total.scores = added(total.scores, more.scores)
     total.lists = added(total.lists, more.lists)
     total.slices.merge(more.slices)
+    total.evidence.merge(more.evidence)
     _merge_units(total, more)
     total.segments.merge(more.segments)
     for name, arm in more.arms.items():
@@ -68,6 +69,7 @@ def reordered(tally: Tally, rankers: Sequence[str]) -> Tally:
     copy.about = replace(tally.about, rankers=tuple(rankers))
     copy.scores = copy.scores.reordered(order, linear)
     copy.lists = copy.lists.reordered(order)
+    copy.evidence.reorder(order)
     for units in (copy.units, copy.slices.cells, copy.segments.cells):
         units.reorder(order, linear)
     return copy
@@ -83,7 +85,7 @@ def as_if(tally: Tally, about: About) -> Tally:
     values = np.zeros((tally.units.size, SUMS + total.units.columns), np.int64)
     values[:, :SUMS] = rows[:, :SUMS]
     total.units.merge(tally.units.level, hashes, values)
-    for name in ("arms", "sample", "dropped", "events", "facts", "since", "until"):
+    for name in ("arms", "sample", "evidence", "dropped", "events", "facts", "since", "until"):
         setattr(total, name, deepcopy(getattr(tally, name)))
     return total
 

@@ -58,6 +58,7 @@ def to_bytes(tally: Tally) -> bytes:
         "span": [tally.since, tally.until],
         "slices": [tally.slices.step, tally.slices.first],
         "levels": {name: one.level for name, one in (_samples(tally) | _units(tally)).items()},
+        "evidence": tally.evidence.rest,
     }
     arrays = {
         "slices": tally.slices.clicked,
@@ -70,6 +71,7 @@ def to_bytes(tally: Tally) -> bytes:
     parts |= {f"arm{number}": arm for number, arm in enumerate(tally.arms.values())}
     for name, part in parts.items():
         arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
+    arrays |= {f"{_EVIDENCE}{name}": values for name, values in tally.evidence.arrays()}
     file = BytesIO()
     np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
     return file.getvalue()
@@ -104,13 +106,16 @@ def _tally(arrays: dict[str, Any], rest: dict[str, Any], kind: type[Tally]) -> T
         setattr(tally, name, Counter(rest["counters"][name]))
     tally.since, tally.until = rest["span"]
     tally.slices.step, tally.slices.first = rest["slices"]
-    tally.slices.clicked = _like(tally.slices.clicked, arrays["slices"], 1)
+    tally.slices.clicked = like(tally.slices.clicked, arrays["slices"], 1)
     for name, units in _units(tally).items():
-        values = _like(units.values, arrays[f"{name}.values"], 1)
-        units.merge(rest["levels"][name], _like(units.hashes, arrays[name], 1)[: len(values)], values)
+        values = like(units.values, arrays[f"{name}.values"], 1)
+        units.merge(rest["levels"][name], like(units.hashes, arrays[name], 1)[: len(values)], values)
     for name, sample in _samples(tally).items():
         sample.raise_to(rest["levels"][name])
-        sample.add(_like(sample.hashes, arrays[name], 1))
+        sample.add(like(sample.hashes, arrays[name], 1))
+    if "evidence" in rest:  # tallies of older versions have none
+        found = {name.removeprefix(_EVIDENCE): array for name, array in arrays.items() if name.startswith(_EVIDENCE)}
+        tally.evidence.take(found, rest["evidence"])
     return tally
 
 
@@ -122,17 +127,18 @@ def _samples(tally: Tally) -> dict[str, Sample]:
     return {"sample": tally.sample, "slice_sample": tally.slices.sample}
 
 
-def _part(like: Any, arrays: dict[str, Any], name: str) -> Any:
+def _part(empty: Any, arrays: dict[str, Any], name: str) -> Any:
     """Sums by the names of their fields, in the shapes that they should have."""
-    fields = like._asdict().items()
-    return type(like)(*(_like(values, arrays[f"{name}.{field}"]) for field, values in fields))
+    fields = empty._asdict().items()
+    return type(empty)(*(like(values, arrays[f"{name}.{field}"]) for field, values in fields))
 
 
-def _like(wanted: Array, found: Array, free: int = 0) -> Array:
+def like(wanted: Array, found: Array, free: int = 0) -> Array:
     """An array, if it is of the right type and shape, but for so many axes."""
     if found.dtype != wanted.dtype or found.ndim != wanted.ndim or found.shape[free:] != wanted.shape[free:]:
         raise ValueError(f"an array of {found.dtype} {found.shape} stands where one like {wanted.shape} should")
     return found
 
 
+_EVIDENCE = "evidence."
 _COUNTERS = ("dropped", "events", "facts")

@@ -17,6 +17,7 @@ from interleaf.schema import INTERLEAVED
 from interleaf.score import Scored
 from interleaf.tally import merge, stored
 from interleaf.tally.about import About
+from interleaf.tally.evidence import Evidence
 from interleaf.tally.pages import QUERIES, Arm, Lists
 from interleaf.tally.scores import Scores
 from interleaf.tally.seen import Sample
@@ -40,6 +41,7 @@ class Tally:
     lists: Lists
     sample: Sample
     segments: Segments
+    evidence: Evidence
     arms: dict[str, Arm] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
@@ -54,7 +56,9 @@ class Tally:
         scores = Scores.empty(rankers, about.linear)
         columns = scores.sums.shape[1]
         lists = Lists.empty(rankers)
-        return cls(about, scores, Units(columns), Slices(columns), lists, Sample(), Segments(columns))
+        return cls(
+            about, scores, Units(columns), Slices(columns), lists, Sample(), Segments(columns), Evidence(rankers)
+        )
 
     @property
     def impressions(self) -> int:
@@ -67,6 +71,7 @@ class Tally:
             return
         found = buckets.buckets(decoded.unit)
         self._arm(decoded.design.arm).add(found, decoded)
+        self.evidence.add(found, decoded)
         self.facts[ALONE] += int(decoded.alone.sum())
         low, high = int(decoded.time.min()), int(decoded.time.max())
         self.since = low if self.since is None else min(low, self.since)
@@ -77,6 +82,7 @@ class Tally:
             self.units.add(decoded.unit, self.number_of(decoded.design.arm), decoded.time, none, columns)
             return
         self.lists.add(found, decoded, latency)
+        self.evidence.add_lists(found, decoded, segments)
         if self.about.sessions is None:
             clicked = decoded.has_event
             self.add_scores(decoded.unit, decoded.time, clicked, scored.columns)

@@ -1,0 +1,167 @@
+"""Checks that the effect is the same early and late, and that of people: not of bots that come once."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf.methods.arrays import Array
+from interleaf.report.compare import Pairs
+from interleaf.report.record import FAIL_BELOW, FAILED, OK, SKIPPED, WARN_BELOW, WARNING, Check
+from interleaf.report.traffic_checks import moment
+from interleaf.stats.compare import difference, estimate
+from interleaf.stats.multiplicity import holm
+from interleaf.tally import ALONE, Tally
+from interleaf.tally.cells import pack, unpack
+from interleaf.tally.evidence import CLICKS, EVENTS
+from interleaf.tally.scores import ONE
+from interleaf.tally.units import CLICKED as VISITS
+from interleaf.tally.units import SUMS
+
+MIN_UNITS = 100  # that came once, and that came back
+WARN_RATIO, FAIL_RATIO = 1.5, 3.0  # how much more those who came once click than others
+SPLITS = (0.25, 0.5, 0.75)  # of all clicked impressions: where early ends and late begins
+MAX_CLICKED = 0.99  # of lists: odds beyond that are too large to mean something
+
+
+class _Compared(NamedTuple):
+    """A figure of units that came once, and of those that came back; how unlikely by chance the first is larger."""
+
+    once: float
+    back: float
+    p_value: float
+
+
+def units_once(tally: Tally) -> Check:
+    """Whether units that came on one day click far more than those that came again, or for another ranker, as bots do.
+
+    People do the reverse: who finds something comes back. Days are compared, not impressions, because who finds nothing
+    asks again on the same day. Where only whom they prefer differs, heavy users may have another taste, so that alone
+    is a warning.
+    """
+    name, days, rows = "Units that came once", *_by_unit(tally)[1:]
+    once, back = days == 1, days > 1
+    if 2 * tally.facts.get(ALONE, 0) > tally.impressions:
+        return Check(name, SKIPPED, "most impressions have no unit")
+    if min(once.sum(), back.sum()) < MIN_UNITS:
+        figure = f"{once.sum():,} units came on one day and {back.sum():,} on several"
+        return Check(name, SKIPPED, f"{figure}: to compare them takes {MIN_UNITS} of each")
+    with_event, events, clicks = rows
+    clicked = events > 0
+    share = _compared(with_event[once], with_event[back] / days[back])
+    many = _compared(*(clicks[some & clicked] / events[some & clicked] for some in (once, back)))
+    ratios = [
+        (share, _odds(share.once) / max(_odds(share.back), 1e-9)),
+        (many, many.once / max(many.back, 1e-9)),
+    ]
+    odd = [ratio for compared, ratio in ratios if compared.p_value < FAIL_BELOW and ratio > WARN_RATIO]
+    p_value = _effect_p_value(tally)
+    differs = p_value is not None and p_value < FAIL_BELOW
+    fails = len(odd) + differs > 1 or max(odd, default=0.0) > FAIL_RATIO
+    status = FAILED if fails else WARNING if odd or differs else OK
+    effect = "" if p_value is None else f"; that both prefer the same ranker has p = {p_value:.2g}"
+    return Check(
+        name,
+        status,
+        f"{once.sum():,} units came on one day: {share.once:.1%} of them clicked, {many.once:.2f} documents a list; "
+        f"{back.sum():,} came again: they clicked on {share.back:.1%} of days, {many.back:.2f} a list{effect}",
+        "look for bots that take a new id with each visit, and leave them out (exclude)" if status != OK else "",
+    )
+
+
+def _compared(once: Array, back: Array) -> _Compared:
+    from scipy.special import ndtr
+
+    if not len(once) or not len(back):
+        return _Compared(0.0, 0.0, 1.0)
+    error = math.sqrt(float(once.var() / len(once) + back.var() / len(back)))
+    gap = float(once.mean() - back.mean())
+    return _Compared(float(once.mean()), float(back.mean()), float(ndtr(-gap / error)) if error else 1.0)
+
+
+def _by_unit(tally: Tally) -> tuple[Array, Array, Array]:
+    """The units of the sample, on how many days each came, and of those with an event: days, impressions and clicks."""
+    keys, values = tally.evidence.visits.unordered
+    units, places = np.unique(unpack(keys)[0], return_inverse=True)
+    events, clicks = (values[:, SUMS + of] / ONE for of in (EVENTS, CLICKS))
+    sums = np.stack([np.bincount(places, of, len(units)) for of in (events > 0, events, clicks)])
+    return units, np.bincount(places, minlength=len(units)), sums
+
+
+def _odds(share: float) -> float:
+    return min(share, MAX_CLICKED) / (1 - min(share, MAX_CLICKED))
+
+
+def _effect_p_value(tally: Tally) -> float | None:
+    """How likely it is by chance that units that came once prefer so differently from those that came back."""
+    if not tally.about.method or tally.about.sessions is not None:
+        return None
+    units, days, _ = _by_unit(tally)
+    hashes, values = tally.units.unordered
+    known = unpack(pack(hashes, np.zeros(len(hashes), np.int64)))[0]
+    places = np.minimum(np.searchsorted(units, known), len(units) - 1)
+    used = (units[places] == known) & (values[:, VISITS] > 0)
+    rows, once = values[used], days[places[used]] == 1
+    counts = rows[:, VISITS].astype(np.float64)
+    means = Pairs.of(tally.about.rankers, None).columns(rows[:, SUMS:], tally.about.linear) / counts[:, None]
+    if min(once.sum(), (~once).sum()) < MIN_UNITS:
+        return None
+    found = [
+        difference(pair * once, once.astype(np.float64), pair * ~once, (~once).astype(np.float64)).p_value
+        for pair in means.T
+    ]
+    return min((p_value for p_value in holm(found) if p_value is not None), default=None)
+
+
+def effect_over_time(tally: Tally) -> Check:
+    """Whether people prefer the same ranker early and late, clustered by units."""
+    name, found, slices = "Same effect over time", Pairs.of(tally.about.rankers, None), tally.slices
+    total = slices.clicked.sum()
+    if len(slices.clicked) < 2 or not total:
+        return Check(name, SKIPPED, "the log is too short to compare its parts")
+    ends = np.unique(np.searchsorted(np.cumsum(slices.clicked) / total, SPLITS) + 1)
+    keys, values = slices.cells.unordered
+    units, slice_of = unpack(keys)
+    unit_of = np.unique(units, return_inverse=True)[1]
+    scores = found.columns(values[:, SUMS:], tally.about.linear)
+    cells = [(end, pair) for end in ends[ends < len(slices.clicked)].tolist() for pair in range(scores.shape[1])]
+    parts = [_sums(unit_of, scores[:, pair], values[:, VISITS], slice_of < end) for end, pair in cells]
+    later = [_sums(unit_of, scores[:, pair], values[:, VISITS], slice_of >= end) for end, pair in cells]
+    gaps = [difference(*early, *late) for early, late in zip(parts, later, strict=True)]
+    known = [
+        (p_value, place) for place, p_value in enumerate(holm([gap.p_value for gap in gaps])) if p_value is not None
+    ]
+    if not known:
+        return Check(name, SKIPPED, gaps[0].reason if gaps else "all events are of one stretch of time")
+    turned = [
+        (p_value, place) for p_value, place in known if p_value < FAIL_BELOW and _turns(parts[place], later[place])
+    ]
+    p_value, place = min(turned or known)
+    early, late = (estimate(*part[place]) for part in (parts, later))
+    status = FAILED if turned else WARNING if p_value < WARN_BELOW else OK
+    first, second = found.names(cells[place][1])
+    until = moment(int(slices.ends[cells[place][0] - 1]))
+    return Check(
+        name,
+        status,
+        f"{first} over {second}: {early.value or 0.0:+.3f} up to {until}, "
+        f"{late.value or 0.0:+.3f} from then on, adjusted p = {p_value:.2g}",
+        "look for what changed then: a ranker, its name, the way teams are logged; compare each part on its own"
+        if status != OK
+        else "",
+    )
+
+
+def _sums(unit_of: Array, scores: Array, counts: Array, used: Array) -> tuple[Array, Array]:
+    """Scores and impressions of each unit in a part of the log."""
+    return np.bincount(unit_of, scores * used), np.bincount(unit_of, counts * used)
+
+
+def _turns(early: tuple[Array, Array], late: tuple[Array, Array]) -> bool:
+    """Whether each part by itself prefers somebody, and not the same."""
+    one, other = estimate(*early), estimate(*late)
+    if one.p_value is None or other.p_value is None:
+        return False
+    return max(one.p_value, other.p_value) < WARN_BELOW and (one.value or 0.0) * (other.value or 0.0) < 0

@@ -1,0 +1,197 @@
+"""What lists and clicks say about the draw itself: clicks by owner, clicks by rank, and lists that cannot be drawn."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from interleaf.buckets import BUCKETS
+from interleaf.compiled import kernel, part
+from interleaf.decode import Decoded
+from interleaf.methods.arrays import Array, Impression
+from interleaf.methods.table import DRAFTED, METHODS, Chosen, resolve
+from interleaf.tally.pages import POSITIONS
+
+SLOTS, CLICKS, COIN_SLOTS, COIN_CLICKS = range(4)
+SHOWN, CLICKED = range(2)
+DECIDED, IMPOSSIBLE = range(2)
+# Which lists a method can draw: every one; those with no document above its best rank; those where each document is
+# the best unshown one of some ranker; those where it is that of its owner, and each ranker picks once a round.
+ANY, CONSIDERATE, NEXT, DRAFT = range(4)
+_POSITIONS = POSITIONS
+_WORD = 64
+MAX_DRAFTERS = 62  # rankers that fit a word of bits
+_ONE = np.uint64(1)
+
+
+class Draws(NamedTuple):
+    """`owners[bucket, ranker]`: owned slots, clicks on them, and both again for slots that fell to it by a coin.
+    `ranks[position]`: documents shown there, and clicked. `lists`: how many could be checked, and cannot be drawn.
+
+    A slot falls by a coin where its document is the best unshown one of every ranker. Neither the document nor what is
+    shown above it depends on the coin.
+    """
+
+    owners: Array
+    ranks: Array
+    lists: Array
+
+    @classmethod
+    def empty(cls, rankers: int) -> Draws:
+        """Nothing seen yet."""
+        return cls(np.zeros((BUCKETS, rankers, 4), np.int64), np.zeros((POSITIONS, 2), np.int64), np.zeros(2, np.int64))
+
+    def add_ranks(self, decoded: Decoded) -> None:
+        """Count the clicks of any lists by rank."""
+        _add_ranks(decoded.counts, decoded.clicked, self.ranks)
+
+    def add_lists(self, buckets: Array, decoded: Decoded) -> None:
+        """Count interleaved lists in."""
+        has = decoded.has
+        known = np.stack([has["ranks"], has["teams"], has["sizes"]])
+        rule = rule_of(resolve(decoded.design.method))
+        if rule == DRAFT and len(decoded.design.rankers) > MAX_DRAFTERS:
+            rule = NEXT
+        _add_lists(buckets, decoded.impressions, decoded.counts, decoded.clicked, known, rule, self)
+
+    def reordered(self, order: list[int]) -> Draws:
+        """The same with ranker order[i] in place i."""
+        return self._replace(owners=self.owners[:, order])
+
+
+def rule_of(chosen: Chosen) -> int:
+    """Which lists a method can draw, as far as ranks and owners tell."""
+    method = METHODS[chosen.method.composes_as] if chosen.method.composes_as else chosen.method
+    if method.owners_given_list == DRAFTED:
+        return DRAFT
+    if method.takes_best:
+        return NEXT
+    return CONSIDERATE if method.claims.considerate and method.schemes else ANY
+
+
+@kernel
+def _add_ranks(counts: Array, clicked: Array, ranks: Array) -> None:
+    for row in range(len(counts)):
+        for position in range(min(counts[row], _POSITIONS)):
+            ranks[position, SHOWN] += 1
+            ranks[position, CLICKED] += clicked[row, position]
+
+
+@kernel
+def _add_lists(
+    buckets: Array, impressions: Impression, counts: Array, clicked: Array, known: Array, rule: int, into: Draws
+) -> None:
+    ranks, teams, owners = impressions.ranks, impressions.teams, into.owners
+    rankers = ranks.shape[1]
+    shown, depths = np.zeros(rankers, np.uint64), np.zeros(rankers, np.int64)
+    for row in range(len(buckets)):
+        bucket, count = buckets[row], counts[row]
+        has_ranks, has_teams = known[0, row], known[1, row]
+        is_told = has_ranks or has_teams
+        if not has_ranks:  # owners may be known of clicked documents only
+            for position in range(count):
+                is_told &= teams[row, position] >= 0
+        for position in range(count if is_told else 0):
+            owner = teams[row, position] if has_teams else _better(ranks, row, position)
+            if owner >= 0:
+                owners[bucket, owner, SLOTS] += 1
+                owners[bucket, owner, CLICKS] += clicked[row, position]
+        if rule == ANY or not has_ranks:
+            continue
+        into.lists[DECIDED] += 1
+        if rule == DRAFT and has_teams:
+            can_be = _walk(row, bucket, impressions, count, clicked, known[2, row], shown, depths, owners)
+        else:
+            can_be = _can_be(row, ranks, count, rule, shown)
+        into.lists[IMPOSSIBLE] += not can_be
+
+
+@part
+def _better(ranks: Array, row: int, position: int) -> int:
+    """The ranker with the best rank of a document, -1 where two have it."""
+    best, owner = 0, -1
+    for ranker in range(ranks.shape[1]):
+        rank = ranks[row, ranker, position]
+        if rank > 0 and (best == 0 or rank < best):
+            best, owner = rank, ranker
+        elif rank > 0 and rank == best:
+            owner = -1
+    return owner
+
+
+@part
+def _is_best(rank: int, shown: Any) -> bool:
+    """Whether all better documents of a ranker are shown above, where `shown` has a bit for each rank shown."""
+    if rank < 1 or rank > _WORD:
+        return False
+    better = (_ONE << np.uint64(rank - 1)) - _ONE
+    return bool(shown & better == better)
+
+
+@part
+def _bit(rank: int) -> Any:
+    """The bit of a rank in a word; none for a rank below a word's end, which no best document has."""
+    return _ONE << np.uint64(rank - 1) if 0 < rank <= _WORD else np.uint64(0)
+
+
+@part
+def _can_be(row: int, ranks: Array, count: int, rule: int, shown: Array) -> bool:
+    """Whether each document is the next one of some ranker, or at least not above its best rank."""
+    shown[:] = 0
+    for position in range(min(count, _WORD)):
+        is_some = False
+        for ranker in range(ranks.shape[1]):
+            rank = ranks[row, ranker, position]
+            is_some |= _is_best(rank, shown[ranker]) if rule != CONSIDERATE else 0 < rank <= position + 1
+        if not is_some:
+            return False
+        for ranker in range(ranks.shape[1]):
+            shown[ranker] |= _bit(ranks[row, ranker, position])
+    return True
+
+
+@part
+def _walk(
+    row: int,
+    bucket: int,
+    impressions: Impression,
+    count: int,
+    clicked: Array,
+    has_sizes: bool,
+    shown: Array,
+    depths: Array,
+    owners: Array,
+) -> bool:
+    """Whether a draft can lead to this list and these owners; count the slots that fell by a coin."""
+    ranks, teams, lengths = impressions.ranks, impressions.teams, impressions.lengths
+    rankers = ranks.shape[1]
+    everyone = (1 << rankers) - 1
+    shown[:], depths[:] = 0, 0
+    picked, has_rounds, is_fair, in_prefix = 0, has_sizes, True, True
+    for position in range(min(count, _WORD)):
+        best = able = 0
+        for ranker in range(rankers):
+            rank = ranks[row, ranker, position]
+            in_prefix &= rank == position + 1
+            best |= _is_best(rank, shown[ranker]) << ranker
+            able |= (depths[ranker] < lengths[row, ranker]) << ranker
+        owner = teams[row, position]
+        if best == 0 or (owner >= 0 and best >> owner & 1 == 0):
+            return False
+        if owner < 0:
+            has_rounds &= in_prefix  # a shared prefix that nobody owns; else who picked is not known
+        elif has_rounds:
+            if able & ~picked == 0:
+                picked = 0
+            if (able & ~picked) >> owner & 1 == 0:
+                return False
+            is_fair = (is_fair or picked == 0) and best == everyone
+            if is_fair:
+                owners[bucket, owner, COIN_SLOTS] += 1
+                owners[bucket, owner, COIN_CLICKS] += clicked[row, position]
+            picked |= 1 << owner
+        for ranker in range(rankers):
+            shown[ranker] |= _bit(ranks[row, ranker, position])
+            depths[ranker] += ranks[row, ranker, position] > 0
+    return True

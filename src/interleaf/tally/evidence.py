@@ -1,0 +1,156 @@
+"""What health checks look at and no estimate needs; it adds up like all of a tally, in a size that does not grow.
+
+draws.py     clicks by owner and by rank, and lists that cannot be drawn
+timeline.py  impressions over time, with and without an event
+here         samples of units with their days, and of impressions with an event by what they hold; who owns the first
+             position, by segment
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from interleaf.buckets import BUCKETS
+from interleaf.compiled import kernel, mix
+from interleaf.decode import Decoded
+from interleaf.methods.arrays import Array, Impression
+from interleaf.tally.cells import pack
+from interleaf.tally.draws import Draws
+from interleaf.tally.stored import like
+from interleaf.tally.timeline import Timeline
+from interleaf.tally.units import Units
+
+MAX_VISITS, MAX_CONTENTS = 2**14, 2**13  # rows of the samples
+DAY = 86_400_000_000  # in microseconds
+EVENTS, CLICKS = range(2)  # sums in `visits`, besides impressions
+Segment = tuple[str, str]
+_UNIT_BITS = np.uint64(2**24 - 1)
+_PRIME = np.uint64(0x100000001B3)
+
+
+class Evidence:
+    """`visits` has a row for each day of each unit of a sample: impressions, those with an event, clicks. `contents`
+    counts impressions with an event that agree in unit, time, list and clicks. `firsts[segment][bucket, ranker]` says
+    who owns the first position.
+    """
+
+    def __init__(self, rankers: int) -> None:
+        self.draws = Draws.empty(rankers)
+        self.timeline = Timeline()
+        self.visits = Units(2, MAX_VISITS)
+        self.contents = Units(0, MAX_CONTENTS)
+        self.firsts: dict[Segment, Array] = {}
+
+    def add(self, buckets: Array, decoded: Decoded) -> None:
+        """Count rows of any arm in."""
+        has_event = decoded.has_event
+        self.draws.add_ranks(decoded)
+        self.timeline.add(decoded.time, buckets, has_event)
+        every = np.ones(len(buckets), np.bool_)
+        clicks = decoded.clicked.sum(axis=1)
+        days = pack(decoded.unit, decoded.time // DAY)
+        self.visits.add(days, 0, decoded.time, every, np.stack([has_event, clicks], axis=1).astype(np.float64))
+        rows = np.flatnonzero(has_event & (decoded.unit & np.uint64((1 << self.contents.level) - 1) == 0))
+        contents = _contents_of(decoded, rows)
+        self.contents.add(contents, 0, decoded.time[rows], every[rows], np.zeros((len(rows), 0)))
+
+    def add_lists(self, buckets: Array, decoded: Decoded, segments: Mapping[str, tuple[Array, list[str]]]) -> None:
+        """Count interleaved rows in, besides; `segments` are a number for each row and what the numbers stand for."""
+        self.draws.add_lists(buckets, decoded)
+        if not decoded.impressions.teams.shape[1]:
+            return
+        owner = decoded.impressions.teams[:, 0].astype(np.int64)
+        for attribute, (codes, values) in segments.items():
+            for number in np.unique(codes[codes >= 0]):
+                rows = np.flatnonzero((codes == number) & (owner >= 0))
+                cells = buckets[rows].astype(np.int64) * self._rankers + owner[rows]
+                counted = np.bincount(cells, minlength=BUCKETS * self._rankers).reshape(BUCKETS, self._rankers)
+                self._add_firsts((attribute, values[number]), counted)
+
+    @property
+    def _rankers(self) -> int:
+        return int(self.draws.owners.shape[1])
+
+    def _add_firsts(self, segment: Segment, counted: Array) -> None:
+        self.firsts[segment] = self.firsts[segment] + counted if segment in self.firsts else counted
+
+    def merge(self, other: Evidence) -> None:
+        """Count another one in, with the same rankers."""
+        self.draws = Draws(*(mine + theirs for mine, theirs in zip(self.draws, other.draws, strict=True)))
+        self.timeline.merge(other.timeline.step, other.timeline.places, other.timeline.counts)
+        for mine, theirs in ((self.visits, other.visits), (self.contents, other.contents)):
+            mine.merge(theirs.level, *theirs.unordered)
+        for segment, counted in other.firsts.items():
+            self._add_firsts(segment, counted)
+
+    def reorder(self, order: list[int]) -> None:
+        """Put ranker order[i] in place i."""
+        self.draws = self.draws.reordered(order)
+        self.firsts = {segment: counted[:, order] for segment, counted in self.firsts.items()}
+
+    def arrays(self) -> Iterator[tuple[str, Array]]:
+        """All of it as arrays by name, but for `rest`."""
+        yield from self.draws._asdict().items()
+        yield "places", self.timeline.places
+        yield "counts", self.timeline.counts
+        for name, units in (("visits", self.visits), ("contents", self.contents)):
+            yield name, units.hashes
+            yield f"{name}_values", units.values
+        for number, counted in enumerate(self.firsts.values()):
+            yield f"first{number}", counted
+
+    @property
+    def rest(self) -> dict[str, Any]:
+        """What is not in `arrays`, as plain data."""
+        return {
+            "step": self.timeline.step,
+            "levels": [self.visits.level, self.contents.level],
+            "segments": list(self.firsts),
+        }
+
+    def take(self, arrays: Mapping[str, Array], rest: Mapping[str, Any]) -> None:
+        """Count in what `arrays` and `rest` gave of another one."""
+        other = Evidence(self._rankers)
+        other.draws = Draws(*(like(values, arrays[name]) for name, values in other.draws._asdict().items()))
+        places = like(other.timeline.places, arrays["places"], 1)
+        other.timeline.merge(rest["step"], places, like(other.timeline.counts, arrays["counts"], 1)[: len(places)])
+        for name, units, level in zip(
+            ("visits", "contents"), (other.visits, other.contents), rest["levels"], strict=True
+        ):
+            hashes, values = like(units.hashes, arrays[name], 1), like(units.values, arrays[f"{name}_values"], 1)
+            units.merge(level, hashes[: len(values)], values)
+        shape = np.zeros((BUCKETS, self._rankers), np.int64)
+        for number, (attribute, value) in enumerate(rest["segments"]):
+            other.firsts[attribute, value] = like(shape, arrays[f"first{number}"])
+        self.merge(other)
+
+
+def _contents_of(decoded: Decoded, rows: Array) -> Array:
+    """A hash of what these rows hold; its lowest bits are the unit's, so that a sample takes all rows of a unit."""
+    found = np.zeros(len(rows), np.uint64)
+    first, last = ((1000 * seconds[rows]).astype(np.int64) for seconds in (decoded.clicks.first, decoded.clicks.last))
+    moments = np.stack([decoded.time[rows], first, last], axis=1).view(np.uint64)
+    _hash(rows, decoded.unit, moments, decoded.impressions, decoded.counts, decoded.clicked, found)
+    return found
+
+
+@kernel
+def _hash(
+    rows: Array, unit: Array, moments: Array, impressions: Impression, counts: Array, clicked: Array, found: Array
+) -> None:
+    ranks, teams = impressions.ranks, impressions.teams
+    for place in range(len(rows)):
+        row = rows[place]
+        word = unit[row]
+        for moment in range(moments.shape[1]):
+            word = mix(word ^ moments[place, moment]) * _PRIME
+        for position in range(counts[row]):
+            document = np.uint64(clicked[row, position])
+            for ranker in range(ranks.shape[1]):  # a sum: rankers may be named in any order
+                is_owner = teams[row, position] == ranker
+                document += mix(np.uint64(2 * ranks[row, ranker, position] + is_owner + 2))
+            word = (word ^ document) * _PRIME
+        found[place] = mix(word) & ~_UNIT_BITS | unit[row] & _UNIT_BITS
