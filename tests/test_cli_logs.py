@@ -78,7 +78,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--confidence 0.9 --planned-units 500": {"confidence": 0.9, "planned_units": 500},
     "--look 2/5": {"look": (2, 5)},
     "--aa": {"aa": True},
-    "--correction max_t": {"correction": "max_t"},
+    "--correction max_t --look 1/1": {"correction": "max_t", "look": (1, 1)},
 }
 
 

@@ -64,7 +64,8 @@ def activity(tally: Tally, sign: int = 1) -> tuple[Activity, ...]:
     found = []
     for name, some in classes.items():
         if some.any():
-            mean = sign * float(np.mean(scores[some] / clicked[some])) / ONE
+            # Whole numbers: their sum does not depend on the order of units.
+            mean = sign * float(np.rint(scores[some] / clicked[some]).sum()) / int(some.sum()) / ONE
             share, searches = float(some.mean()), float(clicked[some].sum() / clicked.sum())
             estimate = mean if len(tally.about.rankers) == 2 else None
             found.append(Activity(name, tally.units.count(some), share, searches, estimate))
