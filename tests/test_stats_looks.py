@@ -1,4 +1,4 @@
-"""Many looks: the confidence sequence as its page writes it, boundaries as the literature prints them."""
+"""Planned looks: boundaries as the literature prints them."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,82 +6,18 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from interleaf import DataError
-from interleaf.stats.compare import Estimate, estimate, estimates
-from interleaf.stats.deviates import statistic
+from interleaf.stats.compare import Estimate, estimate
 from interleaf.stats.looks import crossing, even, free_look, obrien_fleming, planned_look, spending, spent_by
-from interleaf.stats.sequence import EARLY, anytime, anytime_p_value, anytimes, multiplier
 
 Rule = Callable[[Sequence[float], float], tuple[float, ...]]
-UNITS = st.integers(1, 10**7)
 
 
 def found(z: float, effective: float = 1e9) -> Estimate:
     """An estimate z standard errors from zero."""
     return Estimate(z, 1.0, (z - 2, z + 2), 0.5, effective, 100)
-
-
-@given(UNITS, UNITS, st.sampled_from([0.8, 0.95, 0.99]))
-def test_the_sequence_is_as_wide_as_its_formula(units: int, planned: int, confidence: float) -> None:
-    alpha = round(1 - confidence, 10)
-    rho = (-2 * math.log(alpha) + math.log(-2 * math.log(alpha) + 1)) / planned
-    inner = 2 * (units * rho + 1) / (units**2 * rho) * math.log(math.sqrt(units * rho + 1) / alpha)
-    expected = math.sqrt(units) * math.sqrt(inner)
-    assert float(multiplier(units, planned, confidence)) == pytest.approx(expected, rel=1e-9)
-
-
-@given(UNITS, UNITS, st.floats(0, 12), st.floats(3, 1e6))
-def test_the_anytime_p_value_is_small_where_the_interval_leaves_out_zero(
-    units: int, planned: int, z: float, effective: float
-) -> None:
-    result = anytime(found(z, effective), units, planned)
-    if result.interval is not None and result.p_value is not None and abs(result.p_value - 0.05) > 1e-9:
-        assert (result.interval[0] > 0) == (result.p_value < 0.05)
-
-
-@given(UNITS, UNITS, st.lists(st.floats(0, 30), min_size=2, max_size=8))
-def test_the_anytime_p_value_falls_as_the_deviate_grows(units: int, planned: int, sizes: list[float]) -> None:
-    p_values = anytime_p_value(np.array(sorted(sizes)), units, planned)
-    assert (np.diff(p_values) <= 0).all()
-    assert ((p_values >= 0) & (p_values <= 1)).all()
-
-
-def test_the_anytime_p_value_inverts_the_sequence_at_its_own_width() -> None:
-    for confidence in (0.8, 0.95, 0.999):
-        width = multiplier(500, 1_000, confidence)
-        assert float(anytime_p_value(width, 500, 1_000, confidence)) == pytest.approx(1 - confidence)
-
-
-def test_few_units_widen_the_sequence_by_t() -> None:
-    width = float(multiplier(500, 1_000))
-    for effective in (4.0, 30.0, 1e9):
-        low, high = anytime(found(1.0, effective), 500, 1_000).interval or (0, 0)
-        assert (high - low) / 2 == pytest.approx(float(statistic(width, effective - 1)))
-    low, high = anytime(found(1.0, 1e9), 500, 1_000).interval or (0, 0)
-    assert (high - low) / 2 == pytest.approx(width, rel=1e-6)
-
-
-def test_all_times_at_once_are_each_time_alone() -> None:
-    chance = np.random.default_rng(1)
-    counts = np.cumsum(chance.integers(0, 3, (50, 6)), axis=1)
-    several = estimates(np.cumsum(chance.integers(0, 2, (50, 6)), axis=1) * (counts > 0), counts)
-    units = np.arange(10, 70, 10)
-    assert anytimes(several, units, 60) == tuple(
-        anytime(one, float(unit), 60) for one, unit in zip(several, units, strict=True)
-    )
-
-
-def test_without_an_estimate_or_too_early_there_is_no_interval() -> None:
-    nothing = estimate(np.zeros(3), np.zeros(3))
-    assert anytime(nothing, 0, 100).reason == nothing.reason
-    early = anytime(found(3.0, 2.1), 1, 1e9)
-    assert (early.interval, early.reason) == (None, EARLY)
-    with pytest.raises(DataError, match="0 planned"):
-        multiplier(10, 0)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 from interleaf.errors import DataError, listed
 from interleaf.stats import power as powers
 from interleaf.stats import sequence
-from interleaf.stats.power import NORMAL, Pilot, Plan
+from interleaf.stats.power import Pilot, Plan
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,7 @@ def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Pilot, float | None, s
 
 
 def _watched(made: Plan) -> int:
-    """Units at which a confidence sequence that is narrowest there shows the effect with the same power."""
-    width = float(sequence.multiplier(1.0, 1.0, made.confidence))
-    one_look = NORMAL.inv_cdf(1 - (1 - made.confidence) / 2)
-    beta = NORMAL.inv_cdf(made.power) if 0 < made.power < 1 else 0.0
-    return math.ceil(made.units * ((width + beta) / (one_look + beta)) ** 2)
+    """Units that a page watched all the time needs for the same power, if it is planned for that many."""
+    if not 1 - made.confidence < made.power < 1:
+        return made.units
+    return math.ceil(made.units * sequence.cost_of_watching(made.power, made.confidence))

@@ -1,13 +1,28 @@
-"""For a page that people watch: an asymptotic confidence sequence, which holds at every look, and its p-value.
+"""For a page that people watch: an interval that holds at every look, and its p-value.
 
-    D +- se m,  m^2 = 2 (n r + 1) / (n r) * log(sqrt(n r + 1) / alpha),
-    r = (-2 log alpha + log(1 - 2 log alpha)) / planned
+If nothing is preferred, z sqrt(n) is a Brownian motion in the number of units n. A boundary for |z| that this motion
+ever reaches with probability alpha at most may be watched after every unit. The p-value is the smallest alpha whose
+boundary is reached.
 
-n is any clock that grows with information, and `planned` the size at which the interval is to be tightest, in the same
-currency: units, or impressions that carry a preference (Waudby-Smith and others 2021). The p-value inverts it with r as
-it is. m is meant for a normal D / se. With few units it is none: where few people make most of the visits, and the page
-is watched through its first 30 to 200 people, 13 to 19 % of cases would be wrong. So m becomes the t-statistic that is
-as unlikely, which leaves at most 2 %, and changes nothing where units are many.
+**Without a plan**, alpha is spread over sizes on a logarithmic scale, by a fixed density w of log n:
+
+    a boundary where |z| phi(z) = alpha w(log n),   so that   p = |z| phi(z) / w(log n)
+
+A motion reaches a concave boundary b(n) at n with at most the density of its tangent there, (b - n b') phi(z) / n^1.5,
+because who stays below b stays below its tangents (Lerche 1986). With b = sqrt(n) |z(n)| and both sides, that adds up
+to the integral of |z| phi(z) over log n, which is alpha.
+
+**With a plan** of N units, t = n / N:
+
+    t <= 1:  p = P(sup_{s <= 1} |B(s)| >= |z| sqrt t) / PLAN_SHARE,    or |z| phi(z) / v(log t), if that is less
+    t > 1:   p = |z| phi(z) / v(log t),    or P(sup_{s <= 1} |B(s)| >= |z|) / PLAN_SHARE, if that is more
+
+Up to N the boundary is flat in |B|, which shows the planned effect soonest; beyond N it goes on with a small step, and
+grows slowly. Integrated numerically, the boundaries are reached with 0.74 to 0.98 alpha, for alpha from 0.5 to 1e-6.
+
+With few units D / se is not normal. So |z| is the normal deviate of a t-statistic, with fewer degrees of freedom than
+units: f^2 / (f + 40), where f is effective units - 1. The 40 are by measurement (`python -m benchmarks.watching`): with
+f itself, too many winners are false below 100 units where frequent users lean to one ranker, the others to the other.
 """
 
 from __future__ import annotations
@@ -15,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -27,6 +43,13 @@ from interleaf.stats.sums import significance
 
 EARLY = "so few units allow no interval yet"
 WIDEST = 50  # standard errors to each side; a wider interval says nothing
+MISSING_DEGREES = 40  # how many effective units it takes to halve the degrees of freedom
+
+CENTRE, SPREAD = 8.0, 5.0  # of log n without a plan: nearly even from 30 to 300,000 units
+PLAN_SHARE = 0.7  # of alpha, for the flat boundary up to the planned size
+BEFORE_HEIGHT, BEFORE_WIDTH = 0.012, 4.0  # of v, so that a plan that is far too large costs little
+AFTER_HEIGHT, AFTER_WIDTH = 0.75, 0.35
+NORMAL = NormalDist()
 
 
 @dataclass(frozen=True)
@@ -38,54 +61,105 @@ class Anytime:
     reason: str = ""
 
 
-def multiplier(units: Array | float, planned: float, confidence: float = 0.95) -> Array:
-    """How many standard errors the sequence is wide to each side, after so many units; n se^2 taken as known.
+def multiplier(units: Array | float, planned: float | None, confidence: float = 0.95) -> Array:
+    """How many standard errors the interval is wide to each side, after so many units; `planned=None`: no plan.
 
-    >>> multiplier(np.array([100, 1_000, 10_000]), planned=1_000)
-    array([3.86, 3.04, 3.24])
+    >>> multiplier(np.array([500, 1_000, 2_000, 10_000]), planned=1_000)
+    array([3.36, 2.38, 3.20, 3.88])
+    >>> multiplier(np.array([500, 1_000, 2_000, 10_000]), planned=None)
+    array([3.38, 3.38, 3.38, 3.38])
     """
-    clock, alpha = _clock(units, planned, confidence), significance(confidence)
-    widths: Array = np.sqrt((clock + 1) / clock * (np.log1p(clock) - 2 * math.log(alpha)))
-    return widths
+    alpha, size = significance(confidence), _checked(units, planned)
+    if planned is None:
+        return _edge(alpha * _density(size))
+    share = size / planned
+    flat, spread = _supremum_quantile(alpha * PLAN_SHARE), _edge(alpha * _density_around_plan(share))
+    return np.where(share <= 1, np.minimum(flat / np.sqrt(share), spread), np.maximum(flat, spread))
 
 
-def anytime_p_value(deviates: Array | float, units: Array | float, planned: float, confidence: float = 0.95) -> Array:
-    """The smallest alpha whose sequence leaves out zero: min(1, sqrt(n r + 1) exp(-z^2 n r / (2 (n r + 1)))).
+def anytime_p_value(deviates: Array | float, units: Array | float, planned: float | None) -> Array:
+    """The smallest alpha whose boundary these normal deviates reach: below alpha where the interval leaves out zero."""
+    size, reached = _checked(units, planned), np.abs(deviates)
+    if planned is None:
+        return np.minimum(1.0, _rate(reached) / _density(size))
+    share = size / planned
+    flat = supremum_p_value(reached * np.sqrt(np.minimum(share, 1.0))) / PLAN_SHARE
+    spread = _rate(reached) / _density_around_plan(share)
+    return np.minimum(1.0, np.where(share <= 1, np.minimum(flat, spread), np.maximum(flat, spread)))
 
-    It is below 1 - confidence exactly where the interval leaves out zero.
+
+def supremum_p_value(level: Array | float) -> Array:
+    """P(sup |B(s)| >= level, s <= 1) = 4 sum_k (-1)^k Phi(-(2 k + 1) level), exact for levels from 0.8 up.
+
+    Below 0.8 it is the value there, which is more than PLAN_SHARE.
+
+    >>> float(supremum_p_value(2.2414))
+    0.05
     """
-    clock = _clock(units, planned, confidence)
-    p_values: Array = np.exp((np.log1p(clock) - np.square(deviates) * clock / (clock + 1)) / 2)
-    return np.minimum(1.0, p_values)
+    from scipy.special import ndtr
+
+    reached = np.maximum(level, 0.8)
+    found: Array = 4 * (ndtr(-reached) - ndtr(-3 * reached) + ndtr(-5 * reached) - ndtr(-7 * reached))
+    return found
 
 
-def anytime(estimate: Estimate, units: float, planned: float, confidence: float = 0.95) -> Anytime:
-    """The sequence of one estimate after so many units.
+def cost_of_watching(power: float = 0.8, confidence: float = 0.95) -> float:
+    """How many times the units of one look it takes to show an effect with this power by the planned size.
+
+    A motion with drift d reaches c by time 1 with probability Phi(d - c) + exp(2 c d) Phi(-d - c).
+
+    >>> cost_of_watching()
+    1.17
+    """
+    from scipy.optimize import brentq
+    from scipy.special import log_ndtr, ndtr
+
+    alpha = significance(confidence)
+    level = _supremum_quantile(alpha * PLAN_SHARE)
+
+    def excess(drift: float) -> float:
+        return float(ndtr(drift - level) + np.exp(2 * level * drift + log_ndtr(-drift - level))) - power
+
+    one_look = NORMAL.inv_cdf(1 - alpha / 2) + NORMAL.inv_cdf(power)
+    return (float(brentq(excess, 0.0, 2 * level + 20)) / one_look) ** 2
+
+
+def anytime(estimate: Estimate, units: float, planned: float | None, confidence: float = 0.95) -> Anytime:
+    """The interval of one estimate after so many units.
 
     >>> from interleaf.stats.compare import estimate
-    >>> found = estimate(np.tile([1, 1, 0], 100), np.ones(300))
-    >>> anytime(found, units=300, planned=1_000).interval
+    >>> anytime(estimate(np.tile([1, 1, 0], 100), np.ones(300)), units=300, planned=None).interval
     (0.57, 0.76)
     """
     return anytimes([estimate], np.array([units]), planned, confidence)[0]
 
 
 def anytimes(
-    estimates: Sequence[Estimate], units: Array | float, planned: float, confidence: float = 0.95
+    estimates: Sequence[Estimate], units: Array | float, planned: float | None, confidence: float = 0.95
 ) -> tuple[Anytime, ...]:
     """Many estimates at once: of several pairs, or of one at several times, each with its own `units`."""
-    sound = np.array([found.p_value is not None for found in estimates], bool)
-    values = np.array([found.value or 0.0 for found in estimates])
-    errors = np.array([found.error or 1.0 for found in estimates])
-    degrees = np.where(sound, [(found.effective_units or 2.0) - 1 for found in estimates], 1.0)
-    clock = np.where(sound, np.broadcast_to(units, len(estimates)), 1.0)  # where nothing is, no unit need be
-    width = statistic(multiplier(clock, planned, confidence), degrees)
+    sound = np.array([one.p_value is not None for one in estimates], bool)
+    values = np.array([one.value or 0.0 for one in estimates])
+    errors = np.array([one.error or 1.0 for one in estimates])
+    degrees = degrees_of_freedom(np.where(sound, [one.effective_units or 2.0 for one in estimates], 2.0))
+    size = np.where(sound, np.broadcast_to(units, len(estimates)), 1.0)  # without an estimate there may be no unit
+    width = statistic(multiplier(size, planned, confidence), degrees)
     radius = np.where(width > WIDEST, np.inf, errors * width)
-    p_values = anytime_p_value(deviate(values / errors, degrees), clock, planned, confidence)
+    p_values = anytime_p_value(deviate(values / errors, degrees), size, planned)
     return tuple(
-        _record(found, float(half), float(p_value))
-        for found, half, p_value in zip(estimates, radius, p_values, strict=True)
+        _record(one, float(half), float(p_value))
+        for one, half, p_value in zip(estimates, radius, p_values, strict=True)
     )
+
+
+def degrees_of_freedom(effective_units: Array | float) -> Array:
+    """Degrees of freedom of D / se, fewer than a single look would take.
+
+    >>> float(degrees_of_freedom(101))
+    71.4
+    """
+    free = np.asarray(effective_units, np.float64) - 1
+    return free * free / (free + MISSING_DEGREES)
 
 
 def _record(found: Estimate, radius: float, p_value: float) -> Anytime:
@@ -96,10 +170,45 @@ def _record(found: Estimate, radius: float, p_value: float) -> Anytime:
     return Anytime((found.value - radius, found.value + radius), p_value)
 
 
-def _clock(units: Array | float, planned: float, confidence: float) -> Array:
-    """n r: how far the clock is, in the sequence's own time."""
-    passed = np.asarray(units, np.float64)
-    if not (planned > 0 and (passed > 0).all()):
+def _checked(units: Array | float, planned: float | None) -> Array:
+    size = np.asarray(units, np.float64)
+    if not ((planned is None or planned > 0) and (size > 0).all()):
         raise DataError(f"{units!r} of {planned!r} planned units cannot be; give numbers above 0")
-    twice = -2 * math.log(significance(confidence))
-    return passed * ((twice + math.log1p(twice)) / planned)
+    return size
+
+
+def _density(size: Array) -> Array:
+    """w(log n), which integrates to 1."""
+    height = 1 / (math.pi / math.sqrt(2) * SPREAD)
+    return height / (1 + ((np.log(size) - CENTRE) / SPREAD) ** 4)
+
+
+def _density_around_plan(share: Array) -> Array:
+    """v(log t), by side."""
+    distance = np.log(share)
+    before = BEFORE_HEIGHT / (1 + (distance / BEFORE_WIDTH) ** 4)
+    return np.where(share <= 1, before, AFTER_HEIGHT / (1 + (distance / AFTER_WIDTH) ** 2))
+
+
+def _rate(reached: Array) -> Array:
+    """|z| phi(z), which falls from |z| = 1 on; below, its value there."""
+    beyond = np.maximum(reached, 1.0)
+    return beyond * np.exp(-beyond * beyond / 2) / math.sqrt(2 * math.pi)
+
+
+def _edge(rate: Array) -> Array:
+    """The |z| of at least 1 that has this rate: z^2 = -W(-2 pi rate^2), on the lower branch of Lambert's W."""
+    from scipy.special import lambertw
+
+    inner = np.minimum(2 * math.pi * np.square(rate), math.exp(-1) * (1 - 1e-12))  # W has no value beyond
+    edges: Array = np.sqrt(-lambertw(-inner, -1).real)
+    return edges
+
+
+def _supremum_quantile(probability: float) -> float:
+    """The level to which `supremum_p_value` gives this probability, at most PLAN_SHARE."""
+    level = 2.0
+    for _ in range(20):
+        rest = float(supremum_p_value(level)) / 4 - NORMAL.cdf(-level)
+        level = -NORMAL.inv_cdf(probability / 4 - rest)
+    return level
