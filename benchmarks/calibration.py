@@ -120,7 +120,7 @@ def clustered_test(seen: Seen, truth: float = 0.0) -> bool:
     return seen.estimate.interval is not None and not seen.estimate.interval[0] <= truth <= seen.estimate.interval[1]
 
 
-def anytime_test(seen: Seen, clock: float, planned: float) -> bool:
+def anytime_test(seen: Seen, clock: float, planned: float | None) -> bool:
     """The report's confidence sequence leaves out 0."""
     p_value = sequence.anytime(seen.estimate, clock, planned, 1 - LEVEL).p_value
     return p_value is not None and p_value < LEVEL
@@ -142,6 +142,7 @@ TESTS: dict[str, Callable[[History], bool]] = {
     f"confidence sequence, {LOOKS} looks": lambda seen: watched(seen, UNITS),
 }
 CLOCKS: dict[str, Callable[[History], bool]] = {
+    "units, no plan": lambda seen: watched(seen, None),
     f"units, {UNITS:,} planned": lambda seen: watched(seen, UNITS),
     f"units, {UNITS // 10:,} planned": lambda seen: watched(seen, UNITS // 10),
     f"units, {UNITS * 10:,} planned": lambda seen: watched(seen, UNITS * 10),
@@ -151,7 +152,7 @@ CLOCKS: dict[str, Callable[[History], bool]] = {
 }
 
 
-def watched(seen: History, planned: float) -> bool:
+def watched(seen: History, planned: float | None) -> bool:
     """Somebody who looks every time sees a difference once, by the clock of units that reports have."""
     return any(anytime_test(look, look.units, planned) for look in seen)
 

@@ -258,7 +258,7 @@ def test_candidates_are_compared_with_the_control_first(control: str) -> None:
 
 def test_looks_that_were_planned_decide() -> None:
     rows = world_rows(units=300)
-    (found,) = analyze(table_of(rows), look=(2, 5)).comparisons
+    (found,) = analyze(table_of(rows), look=(2, 5), planned_units=2_000).comparisons
     sums = Sums(rows)
     by_bucket = np.array(sums.voices((0, 1)))
     truth = estimate(by_bucket[:, 0] / 2**24, by_bucket[:, 1])
@@ -266,6 +266,8 @@ def test_looks_that_were_planned_decide() -> None:
     edge = float(statistic(spending(shares)[-1], (truth.effective_units or 0) - 1)) * (truth.error or 0)
     assert found.interval == pytest.approx(((truth.value or 0) - edge, (truth.value or 0) + edge))
     assert found.p_value == pytest.approx(spending_p_value(truth.deviate or 0, shares))
+    (even,) = analyze(table_of(rows), look=(2, 5)).comparisons  # without a plan, looks are evenly spaced
+    assert even.p_value == pytest.approx(spending_p_value(truth.deviate or 0, (0.2, 0.4)))
     for look in ((0, 5), (6, 5)):
         with pytest.raises(DataError, match="there is no look"):
             analyze(table_of(rows), look=look)

@@ -33,7 +33,7 @@ def service(tmp_path: Path) -> Iterator[Live]:
 
 
 def looked(
-    hours: float, units: int, planned: int = 2000, state: str = "running", winner: str | None = None, **pair: Any
+    hours: float, units: int, planned: int | None = 2000, state: str = "running", winner: str | None = None, **pair: Any
 ) -> Outlook:
     """The outlook of an experiment with so many units after so many hours."""
     until = SINCE + timedelta(hours=hours)
@@ -73,6 +73,19 @@ def test_when_the_plan_is_reached_without_a_winner_it_says_what_to_do() -> None:
     assert looked(240, 1999, estimate=0.02, interval=(-0.02, 0.06)).advice == ()
     assert looked(240, 2000, winner="candidate", estimate=0.02, interval=(0.01, 0.03)).advice == ()
     assert len(looked(240, 2000).advice) == 2  # without an estimate, too
+
+
+def test_without_a_plan_nothing_is_left_and_nothing_is_due(service: Live) -> None:
+    undecided = looked(240, 5000, None, estimate=0.02, interval=(-0.02, 0.06))
+    assert (undecided.left, undecided.advice) == ("", ())
+    service.make()
+    traffic(service, 20)
+    service.clock.now += 120 * MINUTE
+    visitor = Visitor(service)
+    page = visitor.open("/experiments/shoes").text
+    assert "No size was planned" in page
+    assert "planned units" not in page[page.index("<h3>Progress</h3>") :][:600]
+    assert "units of the planned size" not in page + visitor.open("/").text
 
 
 def test_the_page_and_the_list_warn_of_an_early_winner(service: Live) -> None:

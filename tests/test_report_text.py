@@ -52,6 +52,7 @@ def test_only_what_is_wrong_is_listed() -> None:
     assert "✗ failed  slots by position: " in text
     assert "✓ ok" not in text
     assert "about 600 units (2,000 planned)" in to_text(undecided())
+    assert "about 600 units, " in to_text(replace(undecided(), planned_units=None))
 
 
 def test_a_dash_has_its_reason_below() -> None:

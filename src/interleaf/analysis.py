@@ -84,7 +84,7 @@ def analyze(
     *,
     control: str | None = None,
     confidence: float = 0.95,
-    planned_units: int = 2000,
+    planned_units: int | None = None,
     correction: str = "holm",
     look: tuple[int, int] | None = None,
     aa: bool = False,
@@ -101,9 +101,9 @@ def analyze(
     such as `{"device": ["bot"]}`, or an `Exclusion` of units, too: crawlers and internal traffic, left out and counted.
     `by`: attributes to split by. `engine="spark"`: Parquet, read by Spark's executors. `credit`: what `learn` wrote,
     in place of equal credit. `control`: whom the others are compared with. `look=(2, 5)`: this is the second of five
-    planned looks; without, the verdict rests on intervals that hold however often one looks, narrowest at
-    `planned_units`. `holdout`, `split`: planned shares of units, 0.05 in the holdout, {"A": 0.6, "B": 0.4} of those in
-    A/B buckets (else equal ones).
+    planned looks; without, the verdict rests on intervals that hold however often one looks. `planned_units`: the size
+    that was planned before the start, where these intervals are narrowest. `holdout`, `split`: planned shares of units,
+    0.05 in the holdout, {"A": 0.6, "B": 0.4} of those in A/B buckets (else equal ones).
     """
     settings = Settings(control, confidence, planned_units, correction, look, aa, holdout, seed=seed, split=split)
     return report(analyzed_tally(log, scheme, by, **options), settings)

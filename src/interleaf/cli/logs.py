@@ -24,7 +24,10 @@ def analyze_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--control", help="the ranker that others are compared with")
     made.add_argument("--confidence", type=float, default=0.95, help="the confidence of intervals")
     made.add_argument(
-        "--planned-units", type=int, default=2000, help="number of units at which the anytime interval is narrowest"
+        "--planned-units",
+        type=int,
+        metavar="N",
+        help="the number of units planned before the start, if one was planned",
     )
     made.add_argument("--look", metavar="K/N", help="this is look K of N planned ones (O'Brien-Fleming); 1/1: one look")
     made.add_argument("--correction", default="holm", help="the correction for many pairs: holm or max_t")

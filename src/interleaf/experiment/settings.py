@@ -78,7 +78,9 @@ class Experiment:
     window_minutes: float = _setting(
         "Attribution window in minutes", Number(0.01, 43_200), "how long after an impression its events count", 30.0
     )
-    planned_units: int = _setting("Planned units", Number(1, 10**9, True), "how many units it is planned for", 2000)
+    planned_units: int | None = _setting(
+        "Planned units", Optional(Number(1, 10**9, True)), "how many units it is planned for; null: no plan", None
+    )
     confidence: float = _setting("Confidence level", Number(0.5, 0.9999), "how sure intervals are", 0.95)
     mode: str = _setting("Purpose", Choice(MODES), "a comparison, or a check that the set-up can be trusted", COMPARE)
     by: tuple[str, ...] = _setting("Segments", Several(Text(100), 0, 10), "attributes that the report is split by", ())

@@ -122,9 +122,10 @@ def _next_step(report: Findings, names: Names, before: str = "") -> list[Section
 def _facts(report: Findings) -> tuple[str, ...]:
     totals = report.totals
     units = f"{'' if totals.units_are_exact else 'about '}{count(totals.units)} unit{'s' * (totals.units != 1)}"
+    planned = "" if report.planned_units is None else f" ({count(report.planned_units)} planned)"
     return (
         _days(totals),
-        f"{units} ({count(report.planned_units)} planned)",
+        f"{units}{planned}",
         f"{count(totals.impressions)} impression{'s' * (totals.impressions != 1)}",
         f"{count(totals.clicked)} with an event",
     )
@@ -183,7 +184,7 @@ def _input(report: Findings, names: Names) -> Section:
         ("rankers", several((names[name] for name in report.rankers), most=10)),
         ("control", "none" if report.control is None else names[report.control]),
         ("confidence", share(report.confidence)),
-        ("planned units", count(report.planned_units)),
+        ("planned units", "none" if report.planned_units is None else count(report.planned_units)),
         ("correction", report.correction),
     ):
         settings.add(setting, setting, names.within(value))

@@ -90,8 +90,10 @@ def _check(tally: Tally, settings: Settings) -> None:
     if settings.holdout is not None and not 0 < settings.holdout < 1:
         raise DataError(f"holdout is {settings.holdout!r}; give the planned share of units, such as 0.05")
     _check_split(tally, settings.split or {})
-    if settings.planned_units < 1:
-        raise DataError(f"planned_units is {settings.planned_units!r}; give a whole number from 1 up")
+    if settings.planned_units is not None and settings.planned_units < 1:
+        raise DataError(
+            f"planned_units is {settings.planned_units!r}; give a whole number from 1 up, or None without a plan"
+        )
 
 
 def _check_split(tally: Tally, split: Mapping[str, float]) -> None:

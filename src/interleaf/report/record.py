@@ -261,7 +261,7 @@ class Findings:
     rankers: tuple[str, ...]
     control: str | None
     confidence: float
-    planned_units: int
+    planned_units: int | None
     correction: str
     rule: str
     look: tuple[int, int] | None

@@ -37,7 +37,7 @@ class Settings:
 
     control: str | None = None
     confidence: float = 0.95
-    planned_units: int = 2000
+    planned_units: int | None = None
     correction: str = HOLM
     look: tuple[int, int] | None = None
     aa: bool = False
@@ -127,14 +127,15 @@ def possible(interval: Interval | None, most: float) -> Interval | None:
 def fractions(units: int, settings: Settings) -> tuple[float, ...]:
     """The information at the looks so far, as shares of all: what was collected, not what was planned.
 
-    Earlier looks are taken for evenly spaced. The last look has all information, whether it is more or less than was
-    planned.
+    Earlier looks are taken for evenly spaced, and so is this one where no number of units was planned. The last look
+    has all information, whether it is more or less than was planned.
     """
     which, of = settings.look or ONE_LOOK
+    planned = units * of / which if settings.planned_units is None else settings.planned_units
     if which == of:
-        early = min(1.0, settings.planned_units / units) if of > 1 else 1.0
+        early = min(1.0, planned / units)
         return (*(early * look / of for look in range(1, of)), 1.0)
-    now = min(units / settings.planned_units, 1 - 1 / (2 * of))
+    now = min(units / planned, 1 - 1 / (2 * of))
     return tuple(now * look / which for look in range(1, which + 1))
 
 

@@ -62,11 +62,11 @@ def _next_step(
         return f"Make {winner} live, and compare the next candidate with it."
     if not comparisons or not any(one.clicked for one in comparisons):
         return "Check that lists and clicks reach the log, and look again when people have clicked."
-    if totals.units < settings.planned_units:
+    if settings.planned_units is not None and totals.units < settings.planned_units:
         return f"Let it run: {totals.units:,} of {settings.planned_units:,} planned units have come."
-    return (
-        "The planned units have come. Let it run on to find a smaller difference, or take the rankers for alike if all "
-        "that the interval allows is too small to matter to you."
+    return "The planned units have come. " * (settings.planned_units is not None) + (
+        "Let it run on to find a smaller difference, or take the rankers for alike if all that the interval allows is "
+        "too small to matter to you."
     )
 
 

@@ -61,9 +61,9 @@ class Numbers:
         return None
 
     @property
-    def share(self) -> float:
-        """How much of the planned size there is."""
-        return self.report.totals.units / self.report.planned_units
+    def share(self) -> float | None:
+        """How much of the planned size there is; None without a plan."""
+        return None if self.report.planned_units is None else self.report.totals.units / self.report.planned_units
 
 
 async def shown(visit: Visit) -> Response:

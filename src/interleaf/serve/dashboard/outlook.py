@@ -56,15 +56,15 @@ def _units_a_day(report: Report, time: timedelta) -> float | None:
 
 
 def _time_left(report: Report, rate: float | None) -> str:
-    missing = report.planned_units - report.totals.units
-    if missing <= 0:
+    if report.planned_units is None or report.totals.units >= report.planned_units:
         return ""
     if rate is None:
         return "How many days are left can be said after an hour of traffic."
     if not rate:
         return ""
+    days = _days((report.planned_units - report.totals.units) / rate)
     return (
-        f"{_days(missing / rate).capitalize()} left, at the average of {count(round(rate))} new units a day so far. "
+        f"{days.capitalize()} left, at the average of {count(round(rate))} new units a day so far. "
         "It takes longer if most people have come by now."
     )
 
@@ -77,8 +77,9 @@ def _days(days: float) -> str:
 
 def _advice(settings: Experiment, report: Report, rate: float | None) -> tuple[str, ...]:
     """What to do where the planned size is reached and nobody has won."""
-    is_due = report.totals.units >= report.planned_units and report.verdict.winner is None and report.verdict.trusted
-    if not is_due or settings.mode != COMPARE:
+    is_reached = report.planned_units is not None and report.totals.units >= report.planned_units
+    is_undecided = report.verdict.winner is None and report.verdict.trusted
+    if not (is_reached and is_undecided) or settings.mode != COMPARE:
         return ()
     control = Names(settings.rankers)[settings.control]
     pairs = [pair for pair in report.comparisons if pair.estimate is not None and pair.interval is not None]
