@@ -156,6 +156,8 @@ def test_a_failed_check_is_the_status_only_where_strict(tmp_path: Path, capsys: 
         ("LOG --experiment other", "experiment 'other'"),
         ("LOG --version 2", "version 2"),
         ("LOG --holdout 2", "2.0"),
+        ("LOG --split A", "'A' is no arm with its share"),
+        ("LOG --split Z=0.5 A=1", "split names the bucket 'Z'"),
         ("LOG --html no/folder/x.html", "no/folder"),
         ("LOG --markdown no/folder/x.md", "no/folder"),
         ("LOG --tally no/folder/x.tally", "no/folder"),
