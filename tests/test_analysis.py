@@ -216,7 +216,10 @@ def test_the_latest_version_is_analysed_and_the_others_are_noted() -> None:
     rows = [row | {"version": 1 + number % 3} for number, row in enumerate(made_rows(40))]
     report = analyze(table_of(rows))
     assert (report.version, report.totals.impressions) == (3, 13)
-    assert report.notes == ("Impressions of another version, left out: 27.",)
+    assert report.notes == (
+        "Impressions of another version (1), left out: 14.",
+        "Impressions of another version (2), left out: 13.",
+    )
     first = analyze(table_of(rows), version=1)
     own = [row for row in rows if row["version"] == 1]
     assert first.to_dict() == analyze(table_of(own)).to_dict()
@@ -231,8 +234,8 @@ def test_lists_of_another_method_or_other_rankers_are_left_out_and_noted() -> No
     report = analyze(table_of([*others, *rows, *strangers]))
     assert report.comparisons == analyze(table_of(rows)).comparisons
     assert report.notes == (
-        "Impressions of another method, left out: 3.",
-        "Impressions of another set of rankers, left out: 5.",
+        "Impressions of another method (probabilistic), left out: 3.",
+        "Impressions of another set of rankers ('A', 'Z'), left out: 5.",
     )
 
 

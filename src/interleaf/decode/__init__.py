@@ -89,8 +89,8 @@ class Decoded(NamedTuple):
 
 class Decoding:
     """A record batch on its way to arrays: iterate over its parts; `dropped` counts rows that belong to no design,
-    `others` are the experiments, with version, that were not wanted, `examples` are values behind reasons, and `kinds`
-    are those of all events.
+    `others` counts the rows of experiments and versions that were not wanted, `examples` are values behind reasons, and
+    `kinds` are those of all events.
 
     `detailed`: with when each position was clicked, and for how long people stayed.
     """
@@ -105,7 +105,7 @@ class Decoding:
     ) -> None:
         self._batch, self._counting, self._wanted, self._detailed = batch, counting, wanted, detailed
         self.dropped: Counter[str] = Counter()
-        self.others: set[tuple[str, int]] = set()
+        self.others: Counter[tuple[str, int]] = Counter()
         said = batch.schema.metadata or {}
         of_column = {"time": reasons.REASONS[reasons.NO_TIME], "events": f"events {TIMELESS}"}
         self.examples = {of_column[name]: said[key].decode() for name, key in NOT_ISO.items() if key in said}
@@ -134,7 +134,7 @@ class Decoding:
                 self.dropped[reasons.REASONS[reasons.NO_RANKERS]] += len(rows)
                 continue
             if not self._wanted(design):
-                self.others.add((design.experiment, design.version))
+                self.others[design.experiment, design.version] += len(rows)
                 continue
             width = self._shown.width(rows)
             step = max(1, CELLS // (len(design.rankers) * width))

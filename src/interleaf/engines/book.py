@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
+from reprlib import repr as short
 from typing import NamedTuple
 
 from interleaf.decode import Design, reasons
@@ -22,11 +23,15 @@ from interleaf.tally.merge import absorb, as_if
 MOST_TALLIES = 1000
 MAX_EXAMPLES = 10  # in a report
 MAX_KINDS = 100  # of events that are remembered, but for those that count
-OTHER = "impressions of another "
+OTHER = "impressions of another "  # facts that begin so count the rows of the log that the report leaves out
+OTHER_RANKERS, OTHER_METHOD = OTHER + "set of rankers", OTHER + "method"
+OTHER_VERSION, OTHER_EXPERIMENT = OTHER + "version", OTHER + "experiment of nearly the same name"
+CONCURRENT = "concurrent impressions of another version"  # a fact: about how many, while the analysed version ran
+MAX_OTHERS = 10  # causes that are counted one by one
 ASSUMED = "assumed: "  # facts that begin so are sentences about what a log does not say
 EXAMPLE = "not used: "  # facts that begin so name a reason and the first line or value behind it
 NO_MATCH = "nothing in the log: "  # facts that begin so count the impressions among which none is as was asked for
-UNUSED = OTHER + "version that cannot be used"
+UNUSED = OTHER_VERSION + " that cannot be used"
 
 
 Group = tuple[str, int, frozenset[str]]
@@ -44,6 +49,16 @@ def notes_on_reading(tally: Tally) -> list[str]:
         if name.startswith(NO_MATCH) and number == tally.impressions
     )
     return [f"{sentence[0].upper()}{sentence[1:]}." for sentence in (*assumed, *absent, *examples[:MAX_EXAMPLES])]
+
+
+def _concurrent(other: Tally, total: Tally) -> int:
+    """About how many impressions of another version came after the analysed version began.
+
+    Slices of time count impressions with an event; the others are taken to be spread alike.
+    """
+    slices = other.slices
+    after = int(slices.clicked[slices.ends - slices.width >= (total.since or 0)].sum())
+    return round(other.impressions * after / max(int(slices.clicked.sum()), 1))
 
 
 class Entry(NamedTuple):
@@ -76,7 +91,7 @@ class Book:
         self._task, self._waits = task, waits and task.scoring.sessions is not None
         self._tallies: dict[Entry, Tally] = {}
         self._waiting: dict[Group, Waiting] = {}
-        self.others: set[tuple[str, int]] = set()
+        self.others: Counter[tuple[str, int]] = Counter()
         self._attributes: set[str] = set()
         self.dropped: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
@@ -92,7 +107,7 @@ class Book:
         """Count a part of a batch in."""
         part = worked.part
         self.dropped += worked.dropped
-        self.others |= worked.others
+        self.others.update(worked.others)
         self._attributes |= worked.attributes
         self.examples = {**worked.examples, **self.examples}
         wanted = self._task.scoring.counting.weights
@@ -140,7 +155,7 @@ class Book:
             self.take(other._tallies.popitem()[1])
         self.dropped += other.dropped
         self.events += other.events
-        self.others |= other.others
+        self.others.update(other.others)
         self._attributes |= other._attributes
         self.examples = {**other.examples, **self.examples}
         self._kinds |= other._kinds
@@ -195,17 +210,26 @@ class Book:
         return f"{reason}, for example {self.examples[reason]}" if reason in self.examples else reason
 
     def _leave_out(self, total: Tally, main: Entry, chosen: list[Entry]) -> None:
-        """Say what is in the log besides, and what could not be used of it."""
+        """Count the rows that the report leaves out, by cause, and what could not be used of them."""
+        left_out: Counter[tuple[str, str]] = Counter()
         for entry, tally in self._tallies.items():
             if entry in chosen:
                 continue
-            name = "method" if entry.group == main.group else "set of rankers"
             if entry.version != main.version:
-                name = "version"
-                total.facts += Counter({UNUSED: tally.dropped.total()})
+                total.facts += Counter({UNUSED: tally.dropped.total(), CONCURRENT: _concurrent(tally, total)})
+                cause = OTHER_VERSION, f"({entry.version})"
             else:
                 total.dropped += tally.dropped
-            total.facts += Counter({OTHER + name: self._impressions(entry)})
+                cause = OTHER_RANKERS, short(tuple(sorted(entry.rankers)))
+                if entry.group == main.group:
+                    cause = OTHER_METHOD, f"({entry.composed})"
+            left_out[cause] += self._impressions(entry)
+        for (experiment, version), number in self.others.items():
+            is_similar = experiment.strip().casefold() == main.experiment.strip().casefold()
+            if is_similar and experiment != main.experiment and self._task.version in (None, version):
+                left_out[OTHER_EXPERIMENT, f"({short(experiment)})"] += number
+        for rank, ((kind, which), number) in enumerate(left_out.most_common()):
+            total.facts += Counter({f"{kind} {which}" if rank < MAX_OTHERS else kind: number})
 
     def _of_one_experiment(self) -> list[Entry]:
         """The tallies that hold an impression, if all are of one experiment."""

@@ -79,7 +79,8 @@ class Part(NamedTuple):
 
 
 class Worked(NamedTuple):
-    """A part of a batch; or rows that belong to none, by reason, and experiments with version that were not wanted.
+    """A part of a batch; or rows that belong to none, by reason, and rows of experiments and versions that were not
+    wanted.
 
     `attributes`: the names of the batch's attributes, where rows are split or excluded by some. `examples`: a value
     behind a reason for which rows are dropped. `kinds`: the kinds of the batch's events.
@@ -87,7 +88,7 @@ class Worked(NamedTuple):
 
     part: Part | None
     dropped: Counter[str]
-    others: frozenset[tuple[str, int]] = frozenset()
+    others: Mapping[tuple[str, int], int] = MappingProxyType({})
     attributes: frozenset[str] = frozenset()
     examples: Mapping[str, str] = MappingProxyType({})
     kinds: frozenset[str] = frozenset()
@@ -115,7 +116,7 @@ def work(batch: pa.RecordBatch, task: Task, repeated: Array | None = None) -> It
         latency = milliseconds(latencies, rows, len(decoded.design.rankers))
         yield Worked(Part(decoded, scored, own, noted, latency), Counter())
     names = attribute_names(batch) if task.by or task.exclusion.attributes else frozenset()
-    yield Worked(None, decoding.dropped, frozenset(decoding.others), names, decoding.examples, decoding.kinds)
+    yield Worked(None, decoding.dropped, decoding.others, names, decoding.examples, decoding.kinds)
 
 
 def _scored(decoded: Decoded, task: Task) -> tuple[Scored | None, str]:

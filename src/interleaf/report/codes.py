@@ -7,6 +7,11 @@ import re
 # What a name is or begins with, and the code.
 CODES = {
     "Rows used": "rows_used",
+    "Rows of another set of rankers": "rows_other_rankers",
+    "Rows of another method": "rows_other_method",
+    "Rows of another version": "rows_other_version",
+    "Rows of another experiment of nearly the same name": "rows_other_experiment",
+    "Rows excluded": "rows_excluded",
     "Repeated impressions": "repeated_impressions",
     "Repeated content": "repeated_content",
     "Tallies overlap": "tallies_overlap",

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from interleaf.buckets import BUCKETS
-from interleaf.decode import RELAXED, reasons
+from interleaf.decode import RELAXED
 from interleaf.methods.table import resolve
 from interleaf.metrics.absolute import METRICS
 from interleaf.render.figures import signed
@@ -31,6 +31,7 @@ from interleaf.report.record import (
     graded,
     tested,
 )
+from interleaf.report.rows import row_checks
 from interleaf.report.rule import Settings
 from interleaf.report.traffic_checks import ab_split, events_over_time, repeated_content
 from interleaf.schema import FALLBACK, HOLDOUT, INTERLEAVED
@@ -38,7 +39,6 @@ from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_test, share_tests
 from interleaf.tally import ALONE, Tally
 from interleaf.tally.evidence import DAY
-from interleaf.tally.merge import SHARED
 from interleaf.tally.pages import QUERIES, quantile
 from interleaf.tally.scores import ONE
 from interleaf.tally.units import ARMS
@@ -52,42 +52,13 @@ def health(
     tally: Tally, settings: Settings, comparisons: Sequence[Comparison], slots: Sequence[Slot]
 ) -> tuple[Check, ...]:
     """All checks, in the order in which one would look."""
-    checks = [*_rows(tally), repeated_content(tally), *event_checks(tally), events_over_time(tally)]
+    checks = [*row_checks(tally), repeated_content(tally), *event_checks(tally), events_over_time(tally)]
     checks += [clicks_by_rank(tally), *_units(tally, comparisons), units_once(tally)]
     checks += [*_arms(tally, settings), *ab_split(tally, settings.split)]
     if tally.about.method:
         checks += [*_lists(tally, slots, settings), *list_checks(tally), effect_over_time(tally), *_scoring(tally)]
         checks += [*_aa(comparisons)] if settings.aa else []
     return tuple(replace(check, code=code_of(check.name)) for check in checks)
-
-
-def _rows(tally: Tally) -> Iterator[Check]:
-    kept = tally.impressions
-    repeated = tally.dropped.get(reasons.REASONS[reasons.REPEATED], 0)
-    excluded = sum(number for reason, number in tally.dropped.items() if reason.startswith("excluded"))
-    dropped = tally.dropped.total() - repeated - excluded
-    share = dropped / max(kept + dropped, 1)
-    yield Check(
-        "Rows used",
-        graded(share, 0.01, 0.1),
-        f"{kept:,} of {kept + dropped:,} rows; {share:.2%} could not be used",
-        "see what was dropped below, and mend the log's writer" if dropped else "",
-    )
-    share = repeated / max(kept + repeated, 1)
-    yield Check(
-        "Repeated impressions",
-        graded(share, 0.001, 0.01),
-        f"{repeated:,} rows had the id of an earlier one, and were left out",
-        "write every impression once, or give each its own id" if repeated else "",
-    )
-    shared = tally.facts.get(SHARED, 0)
-    if shared:
-        yield Check(
-            "Tallies overlap",
-            FAILED,
-            f"about {shared:,} impressions are in two of the tallies that were added, and count twice",
-            "add each day once",
-        )
 
 
 def _units(tally: Tally, comparisons: Sequence[Comparison]) -> Iterator[Check]:
