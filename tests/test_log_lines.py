@@ -164,7 +164,7 @@ def test_a_line_without_experiment_or_zone_is_read_and_the_assumption_is_noted(t
     assert [(row["experiment"], row["time"]) for row in found] == [
         ("experiment", datetime(2026, 11, 15, 12, tzinfo=UTC))
     ]
-    assert list(reading.assumptions) == [schema.NO_EXPERIMENT, schema.NAIVE_TIMES]
+    assert list(reading.assumptions) == [schema.NO_EXPERIMENT, schema.NAIVE_TIMES, schema.NO_EVENT_LINES]
     assert not reading.dropped
 
 
@@ -295,3 +295,18 @@ def test_no_line_is_lost_without_being_counted(tmp_path: Path, lines: list[bytes
     assert wrong_events <= events
     for batch in log.read(path, batch_size=2):
         batch.validate(full=True)
+
+
+def test_lines_without_any_event_are_noted_as_a_table_without_the_column_is(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    click = {"impression": "i-1", "kind": "click", "rank": 1, "time": "2026-11-15T12:00:01Z"}
+    for lines, assumed in (
+        ([LEAST], [schema.NO_EVENT_LINES]),
+        ([LEAST | {"events": []}], []),
+        ([LEAST, click], []),
+        ([LEAST, LEAST | {"impression": "i-2", "events": []}], []),
+    ):
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        reading = log.read(path)
+        assert sum(batch.num_rows for batch in reading) == sum("documents" in line for line in lines)
+        assert list(reading.assumptions) == assumed

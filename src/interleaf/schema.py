@@ -130,6 +130,7 @@ MAX_SHOWN = 1000  # documents of one list
 IDS = ("documents", "rankings", "impression", "unit", "session", "query")  # whole numbers are ids, too
 NO_EXPERIMENT = "there is no column 'experiment': all rows are taken for one experiment"
 NO_EVENTS = "there is no column 'events': no list has a click"
+NO_EVENT_LINES = "no line has 'events', and no line is an event: no list has a click"
 NAIVE_TIMES = "times that name no zone are taken for UTC"
 TIME_EXAMPLE = "2026-11-16T10:00:00Z"  # how texts give times
 

@@ -10,6 +10,7 @@ files.py         paths, globs and folders to files
 remote.py        files in object stores
 projection.py    which columns are read
 parquet.py       Parquet files
+checksums.py     their checksums, written and checked
 arrow.py         tables and streams in memory
 joining.py       files of JSON lines, the events joined to their impressions
 lines.py         a line of JSON to an impression or an event

@@ -69,6 +69,7 @@ class JoinedLines:
     def __init__(self, files: Sequence[File], counts: Counts, kept: EventLines) -> None:
         self._files, self._counts, self._kept = files, counts, kept
         self._impressions = 0
+        self._have_events = False  # whether some impression has events inside, or an empty list of them
         self.continued: set[str] = set()  # impressions with a further page
 
     def collect(self) -> None:
@@ -147,6 +148,7 @@ class JoinedLines:
         self._impressions += len(columns["impression"])
         if "experiment" not in said and any("experiment" not in value for _, value in objects):
             self._counts.assume(schema.NO_EXPERIMENT)
+        self._have_events = self._have_events or any(value.get("events") is not None for _, value in objects)
         for time in columns["time"]:
             self._note_naive(time)
         columns["events"] = list(map(self._merged, columns["impression"], columns["events"]))
@@ -170,7 +172,9 @@ class JoinedLines:
         return self._kept.of(impression) if impression in self.continued else []
 
     def finish(self) -> None:
-        """Count the events without an impression; a log without a single good line is none."""
+        """Count the events without an impression; note a log without events; refuse one without a usable line."""
+        if self._impressions and not self._have_events and not self._kept.count:
+            self._counts.assume(schema.NO_EVENT_LINES)
         if unmatched := self._kept.unmatched:
             self._counts.events["unmatched"] += unmatched
         if self._counts.examples and not self._impressions and not self._kept.count:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from interleaf import schema
 from interleaf.errors import DataError
 from interleaf.log.arrow import DEFAULTS, checked, with_columns
+from interleaf.log.checksums import check_footer
 from interleaf.log.files import File
 from interleaf.log.normal import normal
 from interleaf.log.pages import find_continued, ids_among, paged_ids
@@ -21,6 +22,7 @@ from interleaf.log.projection import Projection, is_wanted, leaves
 
 BUFFER = 2**18  # bytes of a column that are read at a time: a row group of any size is never held whole
 REPEATED = ("experiment", "arm", "method", "rankers", "events.kind")  # few values, over and over: read as dictionaries
+DICTIONARY_COLUMNS = {path.split(".")[0] for path in REPEATED}
 
 
 class Looked(NamedTuple):
@@ -66,10 +68,21 @@ def batches(
             defaults = {name: value for name, value in (DEFAULTS | file.said).items() if is_wanted(name, names)}
             read = None if names is None else leaves(paths, names)
             for group in groups:  # one by one: Arrow cannot put nested dictionaries of two row groups together
+                missing = metadata.row_group(group).num_rows
                 for batch in parquet.iter_batches(batch_size, row_groups=[group], columns=read):
+                    missing -= batch.num_rows
+                    _check_dictionaries(batch)
                     # A column without any value, such as events that are all empty, has none of the wanted leaves.
                     lacking = {name: value for name, value in defaults.items() if name not in batch.schema.names}
                     yield normal(with_columns(batch, lacking))
+                if missing:  # a page has a checksum, its header has none: if that is damaged, Arrow may skip the page
+                    raise OSError(f"row group {group + 1} lacks {missing:,} rows")
+
+
+def _check_dictionaries(batch: pa.RecordBatch) -> None:
+    """Raise an error if a column names places that its dictionary lacks: Arrow does not check that when it reads."""
+    for name in DICTIONARY_COLUMNS & {*batch.schema.names}:
+        batch.column(name).validate(full=True)
 
 
 def find_pages(files: Sequence[tuple[File, Looked]], batch_size: int) -> pa.Array:
@@ -116,9 +129,18 @@ def _opened(file: File, **options: Any) -> Iterator[pq.ParquetFile]:
     try:
         if file.size == 0:
             raise DataError(f"{path} is empty; its writer was interrupted: write it again, or leave it out")
-        source = path if isinstance(path, Path) else path.open()
-        with pq.ParquetFile(source, pre_buffer=not isinstance(path, Path), buffer_size=BUFFER, **options) as parquet:
-            yield parquet
+        with path.open("rb") if isinstance(path, Path) else path.open() as raw:
+            if "metadata" not in options:  # else the footer was read and checked before
+                check_footer(raw)
+            source = path if isinstance(path, Path) else raw
+            with pq.ParquetFile(
+                source,
+                pre_buffer=not isinstance(path, Path),
+                buffer_size=BUFFER,
+                page_checksum_verification=True,
+                **options,
+            ) as parquet:
+                yield parquet
     except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
         words = " ".join(str(problem).split())
         raise DataError(

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from interleaf import schema
 from interleaf.errors import DataError, listed
 from interleaf.log.arrow import each_checked
+from interleaf.log.checksums import parquet_pieces
 from interleaf.log.normal import normal
 
 ROW_GROUP = 65_536  # rows: small enough to hold with captions and rankings, large enough to compress and to skip
@@ -67,16 +67,21 @@ def _of_one_schema(
 def _write_parquet(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
     """Batches are gathered into row groups of one size, whatever theirs is."""
     count = 0
-    with pq.ParquetWriter(file, columns, compression="zstd") as writer:
+
+    def row_groups() -> Iterator[pa.Table]:
+        nonlocal count
         waiting = pa.Table.from_batches([], columns)
         for batch in batches:
             count += batch.num_rows
             waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
             while waiting.num_rows >= ROW_GROUP:
-                writer.write_table(waiting.slice(0, ROW_GROUP), ROW_GROUP)
+                yield waiting.slice(0, ROW_GROUP)
                 waiting = waiting.slice(ROW_GROUP)
         if waiting.num_rows:
-            writer.write_table(waiting, ROW_GROUP)
+            yield waiting
+
+    for piece in parquet_pieces(columns, row_groups()):
+        file.write(piece)
     return count
 
 

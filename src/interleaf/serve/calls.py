@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
@@ -17,6 +15,7 @@ from interleaf import schema
 from interleaf.errors import ExperimentError
 from interleaf.errors import listed as named
 from interleaf.experiment import Experiment
+from interleaf.log.checksums import parquet_pieces
 from interleaf.serve import messages
 from interleaf.serve.access import OPEN
 from interleaf.serve.answers import RefusedError, answered
@@ -219,33 +218,7 @@ async def export(service: Service, request: Request, body: bytes, who: AccessKey
 
 def parquet(store: Store, name: str, version: int) -> Iterator[bytes]:
     """A Parquet file, piece by piece; in memory is one record batch at a time."""
-    pieces = _Pieces()
-    with pq.ParquetWriter(pa.PythonFile(pieces, "w"), schema.SCHEMA, compression="zstd") as writer:
-        for batch in store.export(name, version):
-            writer.write_batch(batch)
-            yield pieces.taken()
-    yield pieces.taken()
-
-
-class _Pieces:
-    """A file that is only written to, and read away from its beginning."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._written = bytearray()
-
-    def write(self, data: bytes) -> int:
-        self._written += data
-        return len(data)
-
-    def taken(self) -> bytes:
-        found = bytes(self._written)
-        self._written.clear()
-        return found
-
-    def flush(self) -> None: ...
-    def close(self) -> None: ...
+    return parquet_pieces(schema.SCHEMA, store.export(name, version))
 
 
 async def forget(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
