@@ -2,7 +2,7 @@
 
 import math
 from itertools import combinations
-from statistics import NormalDist, median
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from interleaf.simulate.world import World
 from interleaf.stats.compare import difference, estimate
 from interleaf.stats.deviates import statistic
 from interleaf.stats.looks import spending, spending_p_value
-from tests.log_oracle import Rules, Sums, counted_events, metrics_of, visits
+from tests.log_oracle import Rules, Sums, counted_events, metrics_of, visits, voice
 from tests.log_rows import Row, made_row, made_rows, rows_of, table_of
 
 DATA = synthetic(queries=15, seed=4)
@@ -273,24 +273,43 @@ def test_looks_that_were_planned_decide() -> None:
             analyze(table_of(rows), look=look)
 
 
-def test_a_plan_takes_from_a_pilot_how_much_units_differ() -> None:
-    rows = world_rows(units=200)
-    sums, pair = Sums(rows), (0, 1)
-    units = sum(cell.clicked > 0 for cell in sums.units.values())
-    mean, each = float(sums.estimate(pair)), sums.clicked / units
-    cells = sums.voices(pair)
-    weight = sum(weight for _, weight in cells) / units
-    residuals = sum((score / 2**24 - mean * weight) ** 2 for score, weight in cells)
-    variance = residuals / units * len(cells) / (len(cells) - 1) * (each / weight) ** 2
-    distance = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
-    found = plan(0.04, table_of(rows))
-    assert found.fixed.variance == pytest.approx(variance, rel=1e-9)
-    assert found.fixed.units == math.ceil(distance**2 * variance / (each * 0.04) ** 2)
+def test_a_plan_takes_from_a_pilot_how_much_units_differ_and_how_many_come() -> None:
+    """People in other arms do not count; people without an event do."""
+    rows, pair, effect = world_rows(units=300, arms=ARMS), (0, 1), 0.04
+    cells = list(Sums(rows).units.values())
+    voices = [(score / 2**24, weight) for score, weight in (voice(cell, pair) for cell in cells)]
+    total = sum(weight for _, weight in voices)
+    mean = sum(score for score, _ in voices) / total
+    effective = total**2 / sum(weight**2 for _, weight in voices)
+    jackknife = sum(((score - mean * weight) / (total - weight)) ** 2 for score, weight in voices)
+    error = jackknife * (1 - 1 / effective)
+    within = sum(weight**2 / cell.clicked for (_, weight), cell in zip(voices, cells, strict=True) if weight) / total**2
+    variance = len(cells) * (error + within * (mean**2 - error - effect**2))
+    found = plan(effect, table_of(rows))
+    assert found.fixed.variance == pytest.approx(variance, rel=1e-6)
+    clicking, clicked = sum(cell.clicked > 0 for cell in cells), sum(cell.clicked for cell in cells)
+    assert clicking < len(cells) < len({row["unit"] for row in rows})
+    assert found.fixed.units_with_event == math.ceil(found.fixed.units * clicking / len(cells))
+    assert found.fixed.impressions == math.ceil(found.fixed.units * clicked / len(cells))
+    assert found.fixed.fewest < found.fixed.units < found.fixed.most
     assert found.watched_units > found.fixed.units
-    assert plan(pilot=table_of(rows)).fixed.effect == pytest.approx(mean)
     detectable = plan(pilot=table_of(rows), units=found.fixed.units).fixed.effect
-    assert detectable == pytest.approx(0.04, rel=1e-3)
-    assert f"{units:,} units" in found.pilot
+    assert detectable == pytest.approx(effect, rel=1e-2)
+    assert plan(effect, table_of(rows), units=found.fixed.units).fixed.power == pytest.approx(found.fixed.power)
+    assert f"a pilot of {len(cells):,} people who came, {clicking:,} with an event" in found.pilot
+    for said in (
+        f"{found.fixed.units:,} people who come, of whom about {found.fixed.units_with_event:,} have an event",
+        f"could take {found.fixed.fewest:,} to {found.fixed.most:,} people",
+    ):
+        assert said in str(found)
+
+
+def test_a_plan_is_refused_where_a_pilot_cannot_carry_it() -> None:
+    with pytest.raises(DataError, match="the score of a pilot is too uncertain to plan for"):
+        plan(pilot=table_of(world_rows(units=200)))
+    with pytest.raises(DataError, match="effective units, too few to say how much people differ"):
+        plan(0.1, table_of(world_rows(units=4)))
+    assert "The pilot is small" in str(plan(0.1, table_of(world_rows(units=30))))
     with pytest.raises(DataError, match="two rankers; the pilot compares 3"):
         plan(0.02, table_of(made_rows(30, of=3)))
     with pytest.raises(DataError, match="give the effect to be found"):

@@ -65,7 +65,7 @@ def test_the_plan_of_a_live_experiment_stands_beside_the_answer() -> None:
     plan = found.plans["A", "B"]
     assert not isinstance(plan, str)
     assert plan.fixed.effect == pytest.approx(abs(found.answers[0].value or 0) * found.impressions / found.clicked)
-    assert f"{plan.fixed.units:,} units" in str(found)
+    assert f"{plan.fixed.units:,} people who come" in str(found)
     assert found.to_markdown().startswith("# Old impressions for new rankers")
     assert "uncertain" not in str(found)
 
@@ -90,7 +90,7 @@ def test_a_plan_knows_people_by_lists_that_say_something_of_the_new_rankers() ->
         assert not isinstance(plan, str)
         own, estimate = of(found, "PI+MA").value or 0, found.answers[0].value or 0
         apart = own * 40 / 30 - estimate * found.impressions / found.clicked  # 30 of 40 have an event
-        of_one.append(plan.fixed.variance / plan.fixed.impressions_per_unit - apart**2)
+        of_one.append(plan.fixed.variance * plan.fixed.impressions_per_unit - apart**2)
     assert of_one[0] == pytest.approx(of_one[1])
 
 

@@ -133,7 +133,7 @@ def test_a_plan_takes_old_scores_about_the_estimate_not_about_their_own_mean() -
     assert not isinstance(plan, str)
     share = found.clicked / found.impressions
     apart = (of(found, "PI+MA").value or 0) / share - (found.answers[0].value or 0) / share
-    assert plan.fixed.variance / plan.fixed.impressions_per_unit > apart**2 > 0
+    assert plan.fixed.variance * plan.fixed.impressions_per_unit > apart**2 > 0
     assert "expect up to twice as many units" in str(found)
 
 

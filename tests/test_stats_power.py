@@ -1,45 +1,81 @@
-"""How many units: the formula and its inverses, the variance of a unit from buckets, and what a plan promises."""
+"""How many units: power by the t-test and its inverses, what a pilot says of units, and whether plans keep claims."""
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
+from scipy.stats import nct, t
 
+from benchmarks.plans import TOLERANCE, World, kept
 from interleaf import DataError
-from interleaf.stats.compare import ALIKE, EMPTY, ONE_BUCKET, estimates
-from interleaf.stats.power import Pilot, detectable_effect, pilot, power_at, units_needed
+from interleaf.planning import pilot_of_units, plan
+from interleaf.stats.compare import ALIKE, EMPTY, ONE_BUCKET
+from interleaf.stats.power import MIN_EFFECTIVE, Pilot, detectable_effect, pilot, power_at, units_needed
 
-KNOWN = Pilot(variance=3.0, impressions_per_unit=2.5)
+KNOWN = Pilot(variance=0.48, impressions_per_unit=2.5, effective=0.4, with_event=0.6)
 
 
-@given(st.floats(0.001, 0.5), st.sampled_from([0.5, 0.8, 0.9, 0.99]), st.sampled_from([0.8, 0.95, 0.999]))
-def test_units_follow_the_formula_and_its_inverses_lead_back(effect: float, power: float, confidence: float) -> None:
-    plan = units_needed(effect, KNOWN, power, confidence)
-    z = NormalDist().inv_cdf
-    exact = (z(1 - (1 - confidence) / 2) + z(power)) ** 2 * 3.0 / (2.5**2 * effect**2)
-    assert exact - 1e-6 <= plan.units <= exact + 1 + 1e-6
-    assert plan.impressions == math.ceil(plan.units * 2.5)
-    assert units_needed(-effect, KNOWN, power, confidence).units == plan.units
-    assert power_at(plan.units, effect, KNOWN, confidence).power >= power - 1e-9
-    if plan.units > 1:
-        assert power_at(plan.units - 1, effect, KNOWN, confidence).power < power + 1e-9
-    assert detectable_effect(plan.units, KNOWN, power, confidence).effect <= effect * (1 + 1e-9)
+@given(st.floats(0.001, 0.8), st.sampled_from([0.5, 0.8, 0.9, 0.99]), st.sampled_from([0.8, 0.95, 0.999]))
+def test_power_is_that_of_a_t_test_and_its_inverses_lead_back(effect: float, power: float, confidence: float) -> None:
+    made = units_needed(effect, KNOWN, power, confidence)
+    degrees = 0.4 * made.units - 1
+    shift = effect * math.sqrt(made.units / 0.48 * degrees / (degrees + 1))
+    exact = nct.sf(t.isf((1 - confidence) / 2, degrees), degrees, shift)
+    assert made.power == pytest.approx(exact, abs=2e-3)  # critical values are Wallace's
+    assert made.power >= power
+    assert made.at_minimum == (made.units == MIN_EFFECTIVE / 0.4)
+    if not made.at_minimum:
+        assert power_at(made.units - 1, effect, KNOWN, confidence).power < power
+    assert made.impressions == math.ceil(made.units * 2.5)
+    assert made.units_with_event == math.ceil(round(made.units * 0.6, 9))
+    assert (made.fewest, made.most) == (made.units, made.units)
+    assert units_needed(-effect, KNOWN, power, confidence).units == made.units
+    assert power_at(made.units, effect, KNOWN, confidence).power == made.power
     found = detectable_effect(1_000, KNOWN, power, confidence)
     assert power_at(1_000, found.effect, KNOWN, confidence).power == pytest.approx(power)
 
 
-def test_units_as_buckets_give_the_plain_variance_of_residuals() -> None:
+def test_no_plan_is_too_small_for_a_t_test() -> None:
+    """The normal formula says 2 units for an effect of 0.72 with a deviation of 0.3, and 8 with the default one."""
+    assert units_needed(0.72, Pilot(variance=0.09, impressions_per_unit=1.0)).units == MIN_EFFECTIVE
+    assert plan(0.72).fixed.units == MIN_EFFECTIVE
+    assert "Fewer would do" in str(plan(0.72))
+    assert "Fewer would do" not in str(plan(0.1))
+
+
+def test_an_uncertain_pilot_asks_for_more_units_and_gives_a_range() -> None:
+    sizes = []
+    for degrees in (math.inf, 1_000, 50, 10):
+        made = units_needed(0.05, Pilot(0.5, 1.0, degrees=degrees))
+        assert made.fewest <= made.units <= made.most
+        sizes.append((made.units, made.most - made.fewest))
+    assert sizes == sorted(sizes)
+    with pytest.raises(DataError, match=r"5\.0 effective units, too few"):
+        units_needed(0.05, pilot_of_units(np.ones(5, np.int64), np.array([1, 0, -1, 0, 1]), are_signs=True))
+
+
+def test_units_as_buckets_give_the_variance_of_the_mean() -> None:
     chance = np.random.default_rng(1)
-    counts = chance.integers(1, 6, 300)
-    sums = chance.binomial(counts, 0.6) * 2.0 - counts
-    residuals = sums - sums.sum() / counts.sum() * counts
-    found = pilot(sums, counts, units=300)
-    assert found.variance == pytest.approx(residuals.var(ddof=1))
-    assert found.impressions_per_unit == pytest.approx(counts.mean())
+    sums = chance.integers(-1, 2, 300)
+    found = pilot(sums, np.ones(300), units=300)
+    assert found.variance == pytest.approx(sums.var(ddof=1))
+    assert (found.effective, found.with_event) == (pytest.approx(1), 1)
+    absent = pilot(np.append(sums, np.zeros(200)), np.append(np.ones(300), np.zeros(200)), units=500)
+    assert absent.variance == pytest.approx(sums.var(ddof=1) / 0.6)
+    assert (absent.effective, absent.with_event) == (pytest.approx(0.6), 0.6)
+
+
+def test_the_degrees_of_freedom_are_those_of_the_variance() -> None:
+    """Over many pilots, the logarithm of the variance spreads as that of a chi-square with so many degrees."""
+    chance = np.random.default_rng(2)
+    pilots = []
+    for _ in range(2_000):
+        counts = np.minimum(chance.geometric(0.4, 200), 10)
+        pilots.append(pilot_of_units(counts, chance.binomial(counts, 0.6) * 2 - counts, are_signs=False))
+    spread = np.var(np.log([one.variance or 0.0 for one in pilots]))
+    assert 2 / spread == pytest.approx(float(np.median([one.degrees for one in pilots])), rel=0.25)
 
 
 def test_buckets_tell_the_variance_of_a_unit_however_many_units_they_hold() -> None:
@@ -59,25 +95,42 @@ def test_buckets_tell_the_variance_of_a_unit_however_many_units_they_hold() -> N
         assert exact.variance == pytest.approx(float(np.mean(np.array(variances, float))), abs=5 * spread)
 
 
-def test_a_plan_keeps_its_promise() -> None:
-    chance, runs, effect = np.random.default_rng(3), 1_000, 0.15
-
-    def people(units: int, preferred: float) -> tuple[np.ndarray, np.ndarray]:
-        counts = chance.geometric(0.4, (units, runs))
-        won = chance.binomial(counts, np.clip(chance.normal(preferred, 0.15, (units, runs)), 0, 1))
-        return 2.0 * won - counts, counts
-
-    sums, counts = people(400, 0.5)
-    plan = units_needed(effect, pilot(sums[:, 0], counts[:, 0], 400))
-    shown = sum((one.p_value or 1) <= 0.05 for one in estimates(*people(plan.units, 0.5 + effect / 2)))
-    assert binom.ppf(1e-6, runs, 0.7) <= shown <= binom.isf(1e-6, runs, 0.9)  # the pilot's variance is an estimate, too
+@pytest.mark.parametrize(
+    "world",
+    [
+        World(0.3, 1.5, 0.3, 30),
+        World(0.2, 1.05, 0.3, 100),
+        World(0.3, 0.0, 0.0, 100, pilot_effect=0.0),
+        World(0.5, 0.0, 0.0, 100),
+        World(0.2, 1.05, 0.0, None),
+        World(0.3, 0.0, 0.3, None, visits=4),
+    ],
+    ids=str,
+)
+def test_a_plan_keeps_its_claim(world: World) -> None:
+    found = kept(world, runs=1_600, seed=3)
+    error = max(found.error, 0.01)
+    assert found.refused <= 0.1 * len(found.plans)
+    assert found.shown.mean() == pytest.approx(found.claim, abs=TOLERANCE + 3 * error)
 
 
 def test_a_plan_says_what_it_is() -> None:
     assert str(units_needed(0.02, KNOWN)) == (
-        "9,419 units (about 23,548 impressions with an event) show a preference of 0.02 in 80% of experiments, "
-        "at a confidence of 0.95."
+        "9,426 people who come, of whom about 5,656 have an event (about 23,565 impressions with an event), show a "
+        "preference of 0.02 in 80% of experiments, at a confidence of 0.95."
     )
+
+
+def test_given_numbers_assume_that_a_few_people_come_far_more_often() -> None:
+    """Visits by a Pareto law with the given mean, of which at most 10 weigh, against people who all come 3 times."""
+    few, even = (plan(0.05, impressions_per_unit=3, even_activity=flag).fixed for flag in (False, True))
+    assert even.variance == pytest.approx(0.5 / 3)
+    assert few.units > 1.2 * even.units
+    once = [plan(0.05, even_activity=flag).fixed for flag in (False, True)]
+    assert once[0] == once[1]
+    half = plan(0.05, impressions_per_unit=3, share_with_event=0.5).fixed
+    assert half.units == pytest.approx(2 * few.units, abs=2)
+    assert half.units_with_event == pytest.approx(few.units, abs=1)
 
 
 def test_a_pilot_that_says_nothing_gives_its_reason_and_no_plan() -> None:

@@ -2,35 +2,60 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from interleaf.errors import DataError, listed
+from interleaf.methods.arrays import Array
 from interleaf.stats import power as powers
-from interleaf.stats import sequence
-from interleaf.stats.power import Pilot, Plan
+from interleaf.stats.power import MIN_EFFECTIVE, Pilot, Plan
+
+MAX_COUNTED = 100_000  # visits up to which a law of activity is summed
+MIN_PILOT = 6  # effective units of a pilot
+MIN_DEGREES = 5  # of freedom, of its variance
+SMALL = 50  # degrees of freedom of the variance below which the text calls a pilot small
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan for one look at its end, and how many units it takes if people watch the page and stop when they like."""
+    """A plan for one look at its end, and how many people it takes if somebody watches the page and stops early.
+
+    `watched_units` show the effect with a power of at least `watched_power`.
+    """
 
     fixed: Plan
     watched_units: int
+    watched_power: float
     pilot: str
+    small: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return asdict(self.fixed) | {"watched_units": self.watched_units, "pilot": self.pilot}
+        watched = {"watched_units": self.watched_units, "watched_power": self.watched_power}
+        return asdict(self.fixed) | watched | {"pilot": self.pilot, "small_pilot": self.small}
 
     def __str__(self) -> str:
-        return (
-            f"{self.fixed}\n"
-            f"That is for one look, when they have come. Watched all the time, it takes {self.watched_units:,} units.\n"
-            f"Based on {self.pilot}: a variance of {self.fixed.variance:.4g} and "
-            f"{self.fixed.impressions_per_unit:.4g} impressions with an event for each unit."
+        plan = self.fixed
+        lines = [str(plan)]
+        if plan.at_minimum:
+            lines.append(f"Fewer would do, but with fewer than {MIN_EFFECTIVE} effective units intervals are rough.")
+        lines.append(
+            "That is for one look, when they have come. Watched all the time, it takes at most "
+            f"{self.watched_units:,} people for {self.watched_power:.0%}."
         )
+        if plan.fewest < plan.most:
+            why = "The pilot is small" if self.small else "A pilot only estimates how much people differ"
+            lines.append(
+                f"{why}: if its variance were known, it could take {plan.fewest:,} to {plan.most:,} people "
+                "(80% of cases)."
+            )
+        lines.append(
+            f"Based on {self.pilot}: a variance of {plan.variance:.4g} and {plan.impressions_per_unit:.4g} impressions "
+            "with an event for each person who comes."
+        )
+        return "\n".join(lines)
 
 
 def plan(
@@ -43,50 +68,89 @@ def plan(
     variance: float = 0.5,
     correlation: float = 0.0,
     impressions_per_unit: float = 1.0,
+    share_with_event: float = 1.0,
+    even_activity: bool = False,
     **options: Any,
 ) -> Planned:
     """How many units show an effect (a mean score, such as 0.02); or, with `units`, which effect so many show.
 
-    `pilot` is a log or a tally, also of a simulation: how much people differ is taken from it, and the effect, too,
-    where none is given. Without one, a unit has `impressions_per_unit` scores of a `variance`, with a `correlation`.
+    A unit is a person who comes, with or without an event. `pilot` is a log or a tally, also of a simulation: it says
+    how much people differ and how often they come. Without one, a share of `share_with_event` of the people have an
+    event, and these have `impressions_per_unit` impressions with an event on average, with scores of a `variance` and a
+    `correlation` between scores of one person. A few come far more often than most, by a Pareto law with that mean;
+    with `even_activity` all come equally often.
 
     >>> print(plan(0.05).fixed.units, plan(0.05, impressions_per_unit=4, correlation=0.1).fixed.units)
-    1570 511
+    1576 888
     """
-    known, seen, source = _numbers(variance, correlation, impressions_per_unit)
     if pilot is None and options:
         raise DataError(f"without a pilot log there is nothing to score by {listed(options)}; leave that out")
-    if pilot is not None:
-        known, seen, source = _of_log(pilot, options)
-    if units is not None:
-        made = (
-            powers.power_at(units, effect, known, confidence)
-            if effect
-            else powers.detectable_effect(units, known, power, confidence)
-        )
+    if pilot is None:
+        known = _given(effect, variance, correlation, impressions_per_unit, share_with_event, even_activity)
+        source = "given numbers"
     else:
-        wanted = effect if effect is not None else seen
-        if wanted is None:
-            raise DataError("give the effect to be found, such as 0.02, or a pilot log that has one")
-        made = powers.units_needed(wanted, known, power, confidence)
-    return Planned(made, _watched(made), source)
+        known, source = _of_log(pilot, options)
+    if units is None:
+        if effect is None:
+            raise DataError(
+                "give the effect to be found: the smallest score that matters to you, such as 0.02; the score of a "
+                "pilot is too uncertain to plan for: if it is too high by chance, the plan is too small"
+            )
+        made = powers.units_needed(effect, known, power, confidence)
+    elif effect is None:
+        made = powers.detectable_effect(units, known, power, confidence)
+    else:
+        made = powers.power_at(units, effect, known, confidence)
+    watched = powers.units_watched(made.effect, known, power, confidence)
+    return Planned(made, watched.units, power, source, known.degrees < SMALL)
 
 
-def _numbers(variance: float, correlation: float, each: float) -> tuple[Pilot, float | None, str]:
-    if not (variance > 0 and each > 0 and 0 <= correlation <= 1):
+def _given(
+    effect: float | None, variance: float, correlation: float, each: float, share: float, is_even: bool
+) -> Pilot:
+    from interleaf.report.people import MAX_WEIGHT
+
+    if not (variance > 0 and each >= 1 and 0 <= correlation <= 1 and 0 < share <= 1):
         raise DataError(
-            f"a variance of {variance!r}, a correlation of {correlation!r} and {each!r} impressions for each unit "
-            "cannot be; give numbers above 0, and a correlation from 0 to 1"
+            f"a variance of {variance!r}, a correlation of {correlation!r}, {each!r} impressions for each unit with an "
+            f"event and a share of {share!r} of units with an event cannot be; give a variance above 0, a correlation "
+            "from 0 to 1, at least 1 impression, and a share above 0 and up to 1"
         )
-    return Pilot(each * variance * (1 + (each - 1) * correlation), each), None, "given numbers"
+    visits, chances = (np.full(1, each), np.ones(1)) if is_even else _pareto(each)
+    weights = np.minimum(visits, MAX_WEIGHT)
+    mean, squares = float(weights @ chances), float(weights**2 @ chances)
+    within, between = float((weights**2 / visits) @ chances) / mean**2 / share, squares / mean**2 / share
+    return Pilot(
+        variance * ((1 - correlation) * within + correlation * between),
+        each * share,
+        effective=1 / between,
+        with_event=share,
+        mean_square=effect**2 if effect else 0.0,
+        square=within if effect else 0.0,
+    )
 
 
-def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Pilot, float | None, str]:
+def _pareto(mean: float) -> tuple[Array, Array]:
+    """Numbers of visits and their probabilities, P(visits >= k) = k^-tail, with the tail that gives this mean."""
+    from scipy.optimize import brentq
+    from scipy.special import zeta
+
+    visits = np.arange(1.0, MAX_COUNTED + 1)
+    if mean == 1:
+        return visits[:1], np.ones(1)
+    tail = brentq(lambda index: zeta(index) - mean, 1 + 0.5 / mean, 60) if mean > zeta(60) else 60
+    reached = np.append(visits**-tail, 0.0)
+    return visits, reached[:-1] - reached[1:]
+
+
+def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Pilot, str]:
     from interleaf.analysis import analyzed_tally
     from interleaf.report.build import report
-    from interleaf.report.compare import compared
+    from interleaf.report.compare import Pairs, max_score
     from interleaf.report.rule import Settings
     from interleaf.report.verdict import verdict
+    from interleaf.schema import INTERLEAVED
+    from interleaf.tally.units import ARMS, CLICKED, SUMS
 
     tally = analyzed_tally(pilot, **options)
     if len(tally.about.rankers) != 2:
@@ -95,20 +159,40 @@ def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Pilot, float | None, s
         found = report(tally, Settings())
         why = verdict(found.comparisons, (), Settings(), found.totals).sentence
         raise DataError(" ".join(["the pilot log has no event to plan by.", why, *found.notes]))
-    result = compared(tally, Settings())
-    sums = result.pairs.voices(result.sums, result.weights, tally.about.linear)[:, 0]
-    one = result.comparisons[0]
-    units = one.units or 0
-    known = powers.pilot(sums, result.weights, units >> tally.units.level)
-    if known.variance is not None and known.impressions_per_unit:
-        each = one.clicked / units  # the pilot's weights are impressions up to a limit
-        known = Pilot(known.variance * (each / known.impressions_per_unit) ** 2, each)
-    source = f"a pilot of {one.clicked:,} impressions with an event, of {units:,} units"
-    return known, one.estimate, source
+    rows = tally.units.values  # in one order, so that sums are the same for every way to read a log
+    rows = rows[rows[:, ARMS] >> tally.number_of(INTERLEAVED) & 1 == 1]
+    clicked = rows[:, CLICKED]
+    sums = Pairs.of(tally.about.rankers, None).columns(rows[:, SUMS:], tally.about.linear)[:, 0]
+    known = pilot_of_units(clicked, sums, max_score(tally.about) == 1)
+    units, clicking = (tally.units.count(some) for some in (np.ones(len(rows), np.bool_), clicked > 0))
+    source = (
+        f"a pilot of {units:,} people who came, {clicking:,} with an event, and "
+        f"{int(tally.scores.clicked.sum()):,} impressions with an event"
+    )
+    return known, source
 
 
-def _watched(made: Plan) -> int:
-    """Units that a page watched all the time needs for the same power, if it is planned for that many."""
-    if not 1 - made.confidence < made.power < 1:
-        return made.units
-    return math.ceil(made.units * sequence.cost_of_watching(made.power, made.confidence))
+def pilot_of_units(clicked: Array, sums: Array, are_signs: bool) -> Pilot:
+    """What units say by their impressions with an event and the sums of their scores, weighed as in a report.
+
+    `are_signs` says that scores are 1, 0 or -1, whose variance is known to depend on their mean.
+
+    >>> pilot_of_units(np.tile([1, 2, 0, 1], 9), np.tile([1, 0, 0, -1], 9), are_signs=True).with_event
+    0.75
+    """
+    from interleaf.report.people import MAX_WEIGHT
+
+    weights, visits = np.minimum(clicked, MAX_WEIGHT), np.maximum(clicked, 1)
+    known = powers.pilot(sums * weights / visits, weights, len(weights))
+    if known.variance is None:
+        return known
+    effective = known.effective * len(weights)
+    if effective < MIN_PILOT or known.degrees < MIN_DEGREES:
+        return Pilot(
+            None,
+            None,
+            f"the pilot has {effective:.1f} effective units, too few to say how much people differ: at least "
+            f"{MIN_PILOT} are needed, and more where a few people make most of the visits",
+        )
+    square = float((weights**2 / visits).mean() / weights.mean() ** 2) if are_signs else 0.0
+    return replace(known, impressions_per_unit=float(clicked.mean()), square=square)

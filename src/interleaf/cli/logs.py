@@ -233,9 +233,9 @@ def plan_options(made: argparse.ArgumentParser) -> None:
     tally_options(made)
     engine_options(made)
     made.add_argument(
-        "--effect", type=float, help="the score to detect, such as 0.02; the score of the log if left out"
+        "--effect", type=float, help="the score to detect, such as 0.02: the smallest that matters to you"
     )
-    made.add_argument("--units", type=int, help="compute instead what this number of units can detect")
+    made.add_argument("--units", type=int, help="compute instead what this number of people who come can detect")
     made.add_argument("--power", type=float, default=0.8, help="the probability to detect the effect")
     made.add_argument("--confidence", type=float, default=0.95, help="the confidence of intervals")
     made.add_argument(
@@ -245,7 +245,18 @@ def plan_options(made: argparse.ArgumentParser) -> None:
         "--correlation", type=float, default=0.0, help="without a log: the correlation between scores of a unit"
     )
     made.add_argument(
-        "--impressions-per-unit", type=float, default=1.0, help="without a log: impressions with an event, per unit"
+        "--impressions-per-unit",
+        type=float,
+        default=1.0,
+        help="without a log: impressions with an event, per unit that has any",
+    )
+    made.add_argument(
+        "--share-with-event", type=float, default=1.0, help="without a log: the share of people who have an event"
+    )
+    made.add_argument(
+        "--even-activity",
+        action="store_true",
+        help="without a log: all people come equally often; otherwise a few come far more often (a Pareto law)",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
 
@@ -270,6 +281,8 @@ def run_plan(options: argparse.Namespace) -> int:
         variance=options.variance,
         correlation=options.correlation,
         impressions_per_unit=options.impressions_per_unit,
+        share_with_event=options.share_with_event,
+        even_activity=options.even_activity,
     )
     if options.json:
         print_json(made.to_dict())

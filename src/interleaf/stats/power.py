@@ -1,143 +1,281 @@
-"""How many units a comparison needs, and what so many can show.
+"""How many units a comparison needs, and what a number of units can show.
 
-    units = (z_{alpha/2} + z_beta)^2 Var(S_u - D N_u) / (mean N^2 effect^2)
+    power = P(T > t),  T noncentral t with f degrees of freedom and mean effect * sqrt(units / variance)
 
-over units u with sums S_u and counts N_u; `effect` is a difference of D from 0. A pilot is known by bucket. Residuals
-S_u - D N_u are 0 on average, so those of a bucket add up to a variance of as many as it has units, however these fall
-into buckets: sum_b (S_b - D N_b)^2 estimates units times the variance of one.
+f is units * effective - 1 and t the critical value of the test, as in `compare`; `variance` is units * se^2. A pilot
+only estimates the variance, with g degrees of freedom. So the power is the mean over variance * g / chi^2_g: this is
+the share of experiments that show the effect, over all pilots of this size and the experiments planned by them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
+from interleaf.stats import sequence
 from interleaf.stats.compare import ALIKE, EMPTY, ONE_BUCKET, jackknife
+from interleaf.stats.deviates import statistic
 from interleaf.stats.sums import significance
 
-NORMAL = NormalDist()
+MIN_EFFECTIVE = 20  # effective units below which an interval is rough; no plan is smaller
+MIN_VARIANCE = 0.25  # of the pilot's variance, however large the effect
+RANGE = (0.1, 0.9)  # of the true variance, given the pilot's
+PILOTS = 64  # quantiles of the true variance
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """What planning has to know of a unit: the variance of S_u - D N_u, and its mean impressions with an event.
+    """What a plan needs to know of units, where a unit is a person who comes, with or without an event.
 
-    From a log or a simulation by `pilot`, or given; None where `reason` says why.
+    From a log or a simulation by `pilot`, or given; None where `reason` says why. `variance` is the number of units
+    times the squared standard error of D; `effective` how many effective units each unit adds; `with_event` the share
+    of units with an event; `degrees` the degrees of freedom of `variance`. Where `square` is above 0, scores are signs:
+    the variance is for a mean score of `mean`, and another mean changes it by `square` times the change of mean^2.
     """
 
     variance: float | None
     impressions_per_unit: float | None
     reason: str = ""
+    effective: float = 1.0
+    with_event: float = 1.0
+    degrees: float = math.inf
+    mean_square: float = 0.0
+    square: float = 0.0
+
+
+class Test(NamedTuple):
+    """How many standard errors an interval is wide to each side, as a normal deviate, and degrees of freedom it lacks.
+
+    With f degrees of freedom, the interval is that of a t-test with f^2 / (f + missing_degrees).
+    """
+
+    width: float
+    missing_degrees: float = 0.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A size, an effect, and the power to show it; what was asked for follows from the rest."""
+    """A number of units, an effect, and the power to show it; what was asked for follows from the rest.
+
+    `units` are people who come, `units_with_event` those of them who are expected to have an event. `fewest` and `most`
+    are the units needed if the true variance is at either end of what the pilot allows; equal to `units` where nothing
+    is estimated. `at_minimum` says that fewer units have the power, but too few effective units for their interval.
+    """
 
     effect: float
     units: int
+    units_with_event: int
     impressions: int
     power: float
     confidence: float
     variance: float
     impressions_per_unit: float
+    fewest: int
+    most: int
+    at_minimum: bool = False
 
     def __str__(self) -> str:
+        power = f"{self.power:.0%}" if self.power < 0.99 else "more than 99%"
+        clicking = (
+            f"of whom about {self.units_with_event:,} have an event"
+            if self.units_with_event < self.units
+            else "each with an event"
+        )
         return (
-            f"{self.units:,} units (about {self.impressions:,} impressions with an event) show a preference of "
-            f"{self.effect:.4g} in {self.power:.0%} of experiments, at a confidence of {self.confidence:.4g}."
+            f"{self.units:,} people who come, {clicking} (about {self.impressions:,} impressions with an event), show "
+            f"a preference of {self.effect:.4g} in {power} of experiments, at a confidence of {self.confidence:.4g}."
         )
 
 
 def pilot(sums: Array, counts: Array, units: int) -> Pilot:
-    """The variance of a unit from `sums[bucket]` and `counts[bucket]` of so many units; a bucket may be one unit.
+    """What `sums[bucket]` and `counts[bucket]` of so many units say; a bucket may be one unit, also without an event.
 
-    >>> pilot(np.array([1, -1, 2, 0]), np.array([1, 1, 2, 2]), units=4)
-    Pilot(variance=1.48, impressions_per_unit=1.5, reason='')
+    >>> found = pilot(np.array([1, -1, 2, 0, 0]), np.array([1, 1, 2, 2, 0]), units=5)
+    >>> found.variance, found.impressions_per_unit, found.with_event
+    (0.82, 1.2, 0.80)
     """
     found = jackknife(np.asarray(sums).reshape(-1, 1), np.asarray(counts).reshape(-1, 1))
-    buckets = int(found.buckets[0])
+    buckets, weights = int(found.buckets[0]), np.asarray(counts, np.float64)
     if buckets < 2:
         return Pilot(None, None, ONE_BUCKET if buckets else EMPTY)
     if units < buckets:
         raise DataError(f"{units} units cannot fill {buckets} buckets; give how many units the sums are of")
-    total = float(np.sum(counts))
-    residuals = found.deviations[:, 0] * (total - np.asarray(counts, np.float64))  # rid of rounding
+    total = float(weights.sum())
+    residuals = found.deviations[:, 0] * (total - weights)  # rid of rounding
     if not residuals.any():
         return Pilot(None, total / units, ALIKE)
-    # D comes from the same buckets, which costs one of them.
-    return Pilot(float((residuals**2).sum()) / units * buckets / (buckets - 1), total / units)
+    squares, effective = residuals**2, float(found.effective[0])
+    error = float(found.errors[0]) ** 2 * (1 - 1 / effective)  # a jackknife's is so much too large
+    # What each bucket adds to the logarithm of the variance.
+    shares = squares / squares.sum() - 2 * weights / total + 1 / len(weights)
+    return Pilot(
+        units * error,
+        total / units,
+        effective=effective / units,
+        with_event=buckets / units,
+        degrees=1 / max(float((shares**2).sum()) / 2, 1 / (3 * effective)),
+        mean_square=float(found.values[0]) ** 2 - error,
+    )
 
 
 def units_needed(effect: float, known: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
-    """How many units show this effect with this power.
+    """How many units show this effect with this power at one look, and at least enough for an interval to trust.
 
-    >>> plan = units_needed(0.05, Pilot(variance=2.0, impressions_per_unit=2.0))
+    >>> plan = units_needed(0.05, Pilot(variance=0.5, impressions_per_unit=2.0))
     >>> plan.units, plan.impressions
-    (1570, 3140)
-    >>> print(plan)
-    1,570 units (about 3,140 impressions with an event) show a preference of 0.05 in 80% of experiments, at a ...
+    (1573, 3146)
+    >>> units_needed(0.72, Pilot(variance=0.5, impressions_per_unit=2.0)).units
+    20
     """
     _check_effect(effect)
-    units = (_distance(power, confidence) * _spread(known) / effect) ** 2
-    return _plan(effect, math.ceil(round(units, 9)), power, confidence, known)
+    _check_power(power, confidence)
+    return _units(effect, known, power, confidence, Test(_one_look(confidence)))
+
+
+def units_watched(effect: float, known: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
+    """How many units show this effect with this power if the page is watched and planned for that many.
+
+    >>> units_watched(0.05, Pilot(variance=0.5, impressions_per_unit=2.0)).units
+    1870
+    """
+    _check_effect(effect)
+    _check_power(power, confidence)
+    beta = NormalDist().inv_cdf(power)
+    width = math.sqrt(sequence.cost_of_watching(power, confidence)) * (_one_look(confidence) + beta) - beta
+    return _units(effect, known, power, confidence, Test(width, sequence.MISSING_DEGREES))
+
+
+def _units(effect: float, known: Pilot, power: float, confidence: float, test: Test) -> Plan:
+    fewest = max(2, math.ceil(round(MIN_EFFECTIVE / known.effective, 9)))
+
+    def needed(of: Pilot) -> int:
+        return _first(lambda units: _power(units, effect, of, test) >= power, fewest)
+
+    units = needed(known)
+    low, high = (_known_variance(known, part) for part in RANGE)
+    span = (needed(low), needed(high)) if math.isfinite(known.degrees) else (units, units)
+    made = _plan(effect, units, _power(units, effect, known, test), confidence, known, span)
+    return replace(made, at_minimum=units == fewest)
 
 
 def power_at(units: int, effect: float, known: Pilot, confidence: float = 0.95) -> Plan:
     """With which power so many units show this effect.
 
-    >>> power_at(1570, 0.05, Pilot(variance=2.0, impressions_per_unit=2.0)).power
+    >>> power_at(1573, 0.05, Pilot(variance=0.5, impressions_per_unit=2.0)).power
     0.80
     """
     _check_effect(effect)
-    _check_units(units)
-    reached = abs(effect) * math.sqrt(units) / _spread(known) - NORMAL.inv_cdf(1 - significance(confidence) / 2)
-    return _plan(effect, units, NORMAL.cdf(reached), confidence, known)
+    _check_units(units, known)
+    return _plan(effect, units, _power(units, effect, known, Test(_one_look(confidence))), confidence, known)
 
 
 def detectable_effect(units: int, known: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
     """The smallest effect that so many units show with this power.
 
-    >>> detectable_effect(1570, Pilot(variance=2.0, impressions_per_unit=2.0)).effect
+    >>> detectable_effect(1573, Pilot(variance=0.5, impressions_per_unit=2.0)).effect
     0.0500
     """
-    _check_units(units)
-    return _plan(_distance(power, confidence) * _spread(known) / math.sqrt(units), units, power, confidence, known)
+    _check_units(units, known)
+    _check_power(power, confidence)
+    test, low, high = Test(_one_look(confidence)), 0.0, math.sqrt(_variance(known, 0.0))
+    while _power(units, high, known, test) < power:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if _power(units, middle, known, test) >= power else (middle, high)
+    return _plan(high, units, power, confidence, known)
 
 
-def _plan(effect: float, units: int, power: float, confidence: float, known: Pilot) -> Plan:
-    variance, each = _known(known)
-    return Plan(effect, units, math.ceil(round(units * each, 9)), power, confidence, variance, each)
+def _power(units: int, effect: float, known: Pilot, test: Test) -> float:
+    """The mean power over what the true variance may be."""
+    from scipy.special import nctdtr
+
+    degrees = max(units * known.effective - 1, 1.0)
+    # The squared error of a jackknife is larger than the variance says, by one effective unit.
+    precision, variance = units * degrees / (degrees + 1), _variance(known, effect)
+    critical = float(statistic(test.width, degrees**2 / (degrees + test.missing_degrees))) ** 2
+    # Scores that are signs vary more where their mean is smaller, so at the edge of significance more than at `effect`.
+    edge = critical * (1 + known.square * effect**2 / variance) / (1 + critical * known.square / precision)
+    shift = abs(effect) * math.sqrt(precision / variance)
+    missed = nctdtr(degrees, shift * _pilots(known.degrees), math.sqrt(edge))
+    return 1 - float(np.mean(missed))
 
 
-def _distance(power: float, confidence: float) -> float:
-    """z_{alpha/2} + z_beta."""
-    alpha = significance(confidence)
-    if not alpha / 2 < power < 1:
-        raise DataError(f"a power of {power!r} cannot be planned for; give a share such as 0.8")
-    return NORMAL.inv_cdf(1 - alpha / 2) + NORMAL.inv_cdf(power)
+def _pilots(degrees: float) -> Array:
+    """Quantiles of the standard deviation that a pilot estimates, over the true one."""
+    from scipy.special import gammaincinv
+
+    if math.isinf(degrees):
+        return np.ones(1)
+    middles = (np.arange(PILOTS) + 0.5) / PILOTS
+    found: Array = np.sqrt(2 * gammaincinv(degrees / 2, middles) / degrees)
+    return found
 
 
-def _spread(known: Pilot) -> float:
-    """The standard error of D for one unit."""
-    variance, each = _known(known)
-    return math.sqrt(variance) / each
+def _known_variance(known: Pilot, part: float) -> Pilot:
+    """The same as if the true variance were this quantile of those that the pilot allows."""
+    from scipy.special import gammaincinv
+
+    if math.isinf(known.degrees):
+        return known
+    ratio = known.degrees / float(2 * gammaincinv(known.degrees / 2, 1 - part))
+    variance = None if known.variance is None else known.variance * ratio
+    return replace(known, variance=variance, square=known.square * ratio, degrees=math.inf)
+
+
+def _variance(known: Pilot, effect: float) -> float:
+    """The variance if this is the effect."""
+    variance, _ = _known(known)
+    return max(variance + known.square * (known.mean_square - effect**2), MIN_VARIANCE * variance)
+
+
+def _first(is_enough: Callable[[int], bool], start: int) -> int:
+    """The smallest number of at least `start` that is enough."""
+    low, high = start - 1, start
+    while not is_enough(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def _plan(
+    effect: float, units: int, power: float, confidence: float, known: Pilot, span: tuple[int, int] | None = None
+) -> Plan:
+    _, each = _known(known)
+    clicking, impressions = (math.ceil(round(units * share, 9)) for share in (known.with_event, each))
+    fewest, most = span or (units, units)
+    variance = _variance(known, effect)
+    return Plan(effect, units, clicking, impressions, power, confidence, variance, each, fewest, most)
+
+
+def _one_look(confidence: float) -> float:
+    return NormalDist().inv_cdf(1 - significance(confidence) / 2)
 
 
 def _known(known: Pilot) -> tuple[float, float]:
     variance, each = known.variance, known.impressions_per_unit
+    if known.reason:
+        raise DataError(f"nothing can be planned: {known.reason}; take a larger pilot, or give numbers without one")
     if not (variance and variance > 0 and each and each > 0):
-        why = f" ({known.reason})" if known.reason else ""
         raise DataError(
-            f"nothing can be planned with a variance of {variance!r} and {each!r} impressions a unit{why}; "
-            "take both from a larger pilot, or give numbers above 0"
+            f"nothing can be planned with a variance of {variance!r} and {each!r} impressions a unit; give numbers "
+            "above 0"
         )
     return variance, each
+
+
+def _check_power(power: float, confidence: float) -> None:
+    if not significance(confidence) / 2 < power < 1:
+        raise DataError(f"a power of {power!r} cannot be planned for; give a share such as 0.8")
 
 
 def _check_effect(effect: float) -> None:
@@ -145,6 +283,6 @@ def _check_effect(effect: float) -> None:
         raise DataError(f"an effect of {effect!r} needs no plan; give the preference to be shown, such as 0.02")
 
 
-def _check_units(units: int) -> None:
-    if units < 1:
-        raise DataError(f"{units!r} units can show nothing; give at least 1")
+def _check_units(units: int, known: Pilot) -> None:
+    if units * known.effective < 2:
+        raise DataError(f"{units!r} units can show nothing; give at least {math.ceil(2 / known.effective)}")

@@ -253,10 +253,16 @@ def _plan(found: Found, scorer: Scorer, pair: int, answer: Estimated, confidence
         return f"it cannot be planned: {known.reason}."
     effect = answer.value / (looks.clicked / looks.impressions)
     # Scores of old lists lie about a mean of their own, which is not the new rankers': E(o - D)^2 is about theirs.
-    variance = known.variance / known.impressions_per_unit + (sums.sum() / looks.pilot.sum() - effect) ** 2
-    each = looks.clicked / looks.clicking_units
+    variance = known.variance * known.impressions_per_unit + (sums.sum() / looks.pilot.sum() - effect) ** 2
     try:
-        made = plan(abs(effect), confidence=confidence, variance=variance, impressions_per_unit=each)
+        made = plan(
+            abs(effect),
+            confidence=confidence,
+            variance=variance,
+            impressions_per_unit=looks.clicked / looks.clicking_units,
+            share_with_event=looks.clicking_units / looks.units,
+            even_activity=True,
+        )
     except DataError as problem:
         return f"it cannot be planned: {problem}."
     return replace(made, pilot=OLD_LISTS)
