@@ -11,8 +11,9 @@ from scipy.stats import nct, t
 from benchmarks.plans import TOLERANCE, World, kept
 from interleaf import DataError
 from interleaf.planning import pilot_of_units, plan
-from interleaf.stats.compare import ALIKE, EMPTY, ONE_BUCKET
-from interleaf.stats.power import MIN_EFFECTIVE, Pilot, detectable_effect, pilot, power_at, units_needed
+from interleaf.stats.compare import ALIKE, EMPTY, ONE_BUCKET, estimates
+from interleaf.stats.power import MIN_EFFECTIVE, Pilot, detectable_effect, pilot, power_at, units_needed, units_watched
+from interleaf.stats.sequence import anytimes
 
 KNOWN = Pilot(variance=0.48, impressions_per_unit=2.5, effective=0.4, with_event=0.6)
 
@@ -61,10 +62,10 @@ def test_units_as_buckets_give_the_variance_of_the_mean() -> None:
     sums = chance.integers(-1, 2, 300)
     found = pilot(sums, np.ones(300), units=300)
     assert found.variance == pytest.approx(sums.var(ddof=1))
-    assert (found.effective, found.with_event) == (pytest.approx(1), 1)
+    assert [found.effective, found.with_event] == pytest.approx([1, 1])
     absent = pilot(np.append(sums, np.zeros(200)), np.append(np.ones(300), np.zeros(200)), units=500)
     assert absent.variance == pytest.approx(sums.var(ddof=1) / 0.6)
-    assert (absent.effective, absent.with_event) == (pytest.approx(0.6), 0.6)
+    assert [absent.effective, absent.with_event] == pytest.approx([0.6, 0.6])
 
 
 def test_the_degrees_of_freedom_are_those_of_the_variance() -> None:
@@ -112,6 +113,29 @@ def test_a_plan_keeps_its_claim(world: World) -> None:
     error = max(found.error, 0.01)
     assert found.refused <= 0.1 * len(found.plans)
     assert found.shown.mean() == pytest.approx(found.claim, abs=TOLERANCE + 3 * error)
+
+
+def test_a_watched_page_needs_more_units_most_of_all_if_they_are_few() -> None:
+    costs = []
+    for effect in (0.02, 0.1, 0.4):
+        known = Pilot(0.5, 1.0)
+        costs.append(units_watched(effect, known).units / units_needed(effect, known).units)
+    assert costs[:2] == pytest.approx([1.225, 1.225], abs=0.01)
+    assert 1.3 < costs[2] < 2
+
+
+def test_a_watched_page_keeps_its_claim() -> None:
+    """60 looks, evenly spaced, at people who each have an event."""
+    world = World(0.2, 0.0, 0.0, None, share=1.0)
+    made = plan(0.2, variance=0.9 - 0.2**2)
+    visits, sums = world.people(np.random.default_rng(4), (made.watched_units, 1_000), 0.2)
+    shown = np.zeros(1_000, np.bool_)
+    for look in range(1, 61):
+        present = made.watched_units * look // 60
+        found = estimates(sums[:present], visits[:present])
+        intervals = [one.interval for one in anytimes(found, present, made.watched_units_with_event)]
+        shown |= np.array([interval is not None and interval[0] > 0 for interval in intervals])
+    assert float(shown.mean()) == pytest.approx(made.watched_power, abs=TOLERANCE + 3 * 0.0126)
 
 
 def test_a_plan_says_what_it_is() -> None:

@@ -22,18 +22,20 @@ SMALL = 50  # degrees of freedom of the variance below which the text calls a pi
 class Planned:
     """A plan for one look at its end, and how many people it takes if somebody watches the page and stops early.
 
-    `watched_units` show the effect with a power of at least `watched_power`.
+    Watched until `watched_units_with_event` have an event, which takes about `watched_units`, the page shows the effect
+    with a power of `watched_power`.
     """
 
     fixed: Plan
     watched_units: int
+    watched_units_with_event: int
     watched_power: float
     pilot: str
     small: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        watched = {"watched_units": self.watched_units, "watched_power": self.watched_power}
+        watched = {name: value for name, value in vars(self).items() if name.startswith("watched")}
         return asdict(self.fixed) | watched | {"pilot": self.pilot, "small_pilot": self.small}
 
     def __str__(self) -> str:
@@ -42,8 +44,10 @@ class Planned:
         if plan.at_minimum:
             lines.append(f"Fewer would do, but with fewer than {MIN_EFFECTIVE} effective units intervals are rough.")
         lines.append(
-            "That is for one look, when they have come. Watched all the time, it takes at most "
-            f"{self.watched_units:,} people for {self.watched_power:.0%}."
+            "That is for one look, when they have come. Watched all the time, it takes "
+            f"{self.watched_units:,} people for {self.watched_power:.0%}: "
+            f"until {self.watched_units_with_event:,} of them have an event "
+            f"(--planned-units {self.watched_units_with_event})."
         )
         if plan.fewest < plan.most:
             why = "The pilot is small" if self.small else "A pilot only estimates how much people differ"
@@ -102,7 +106,7 @@ def plan(
     else:
         made = powers.power_at(units, effect, known, confidence)
     watched = powers.units_watched(made.effect, known, power, confidence)
-    return Planned(made, watched.units, power, source, known.degrees < SMALL)
+    return Planned(made, watched.units, watched.units_with_event, power, source, known.degrees < SMALL)
 
 
 def _given(

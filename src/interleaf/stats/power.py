@@ -26,6 +26,7 @@ from interleaf.stats.sums import significance
 
 MIN_EFFECTIVE = 20  # effective units below which an interval is rough; no plan is smaller
 MIN_VARIANCE = 0.25  # of the pilot's variance, however large the effect
+LOOKS = 60  # at a page that is watched
 RANGE = (0.1, 0.9)  # of the true variance, given the pilot's
 PILOTS = 64  # quantiles of the true variance
 
@@ -50,7 +51,7 @@ class Pilot:
     square: float = 0.0
 
 
-class Test(NamedTuple):
+class Boundary(NamedTuple):
     """How many standard errors an interval is wide to each side, as a normal deviate, and degrees of freedom it lacks.
 
     With f degrees of freedom, the interval is that of a t-test with f^2 / (f + missing_degrees).
@@ -83,14 +84,10 @@ class Plan:
 
     def __str__(self) -> str:
         power = f"{self.power:.0%}" if self.power < 0.99 else "more than 99%"
-        clicking = (
-            f"of whom about {self.units_with_event:,} have an event"
-            if self.units_with_event < self.units
-            else "each with an event"
-        )
         return (
-            f"{self.units:,} people who come, {clicking} (about {self.impressions:,} impressions with an event), show "
-            f"a preference of {self.effect:.4g} in {power} of experiments, at a confidence of {self.confidence:.4g}."
+            f"{self.units:,} people who come, of whom about {self.units_with_event:,} have an event (about "
+            f"{self.impressions:,} impressions with an event), show a preference of {self.effect:.4g} in {power} of "
+            f"experiments, at a confidence of {self.confidence:.4g}."
         )
 
 
@@ -136,32 +133,36 @@ def units_needed(effect: float, known: Pilot, power: float = 0.8, confidence: fl
     """
     _check_effect(effect)
     _check_power(power, confidence)
-    return _units(effect, known, power, confidence, Test(_one_look(confidence)))
+    return _units(effect, known, power, confidence, Boundary(_one_look(confidence)))
 
 
 def units_watched(effect: float, known: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
     """How many units show this effect with this power if the page is watched and planned for that many.
 
+    Between looks, a Brownian motion may pass a boundary and return. With so many even looks that is as if the boundary
+    were 0.583 / sqrt(looks) higher (Siegmund 1979). The power holds when `units_with_event` have come.
+
     >>> units_watched(0.05, Pilot(variance=0.5, impressions_per_unit=2.0)).units
-    1870
+    1927
     """
     _check_effect(effect)
     _check_power(power, confidence)
     beta = NormalDist().inv_cdf(power)
     width = math.sqrt(sequence.cost_of_watching(power, confidence)) * (_one_look(confidence) + beta) - beta
-    return _units(effect, known, power, confidence, Test(width, sequence.MISSING_DEGREES))
+    width += 0.583 / math.sqrt(LOOKS)
+    return _units(effect, known, power, confidence, Boundary(width, sequence.MISSING_DEGREES))
 
 
-def _units(effect: float, known: Pilot, power: float, confidence: float, test: Test) -> Plan:
+def _units(effect: float, known: Pilot, power: float, confidence: float, boundary: Boundary) -> Plan:
     fewest = max(2, math.ceil(round(MIN_EFFECTIVE / known.effective, 9)))
 
     def needed(of: Pilot) -> int:
-        return _first(lambda units: _power(units, effect, of, test) >= power, fewest)
+        return _first(lambda units: _power(units, effect, of, boundary) >= power, fewest)
 
     units = needed(known)
     low, high = (_known_variance(known, part) for part in RANGE)
     span = (needed(low), needed(high)) if math.isfinite(known.degrees) else (units, units)
-    made = _plan(effect, units, _power(units, effect, known, test), confidence, known, span)
+    made = _plan(effect, units, _power(units, effect, known, boundary), confidence, known, span)
     return replace(made, at_minimum=units == fewest)
 
 
@@ -173,7 +174,7 @@ def power_at(units: int, effect: float, known: Pilot, confidence: float = 0.95) 
     """
     _check_effect(effect)
     _check_units(units, known)
-    return _plan(effect, units, _power(units, effect, known, Test(_one_look(confidence))), confidence, known)
+    return _plan(effect, units, _power(units, effect, known, Boundary(_one_look(confidence))), confidence, known)
 
 
 def detectable_effect(units: int, known: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
@@ -184,23 +185,23 @@ def detectable_effect(units: int, known: Pilot, power: float = 0.8, confidence: 
     """
     _check_units(units, known)
     _check_power(power, confidence)
-    test, low, high = Test(_one_look(confidence)), 0.0, math.sqrt(_variance(known, 0.0))
-    while _power(units, high, known, test) < power:
+    boundary, low, high = Boundary(_one_look(confidence)), 0.0, math.sqrt(_variance(known, 0.0))
+    while _power(units, high, known, boundary) < power:
         low, high = high, 2 * high
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if _power(units, middle, known, test) >= power else (middle, high)
+        low, high = (low, middle) if _power(units, middle, known, boundary) >= power else (middle, high)
     return _plan(high, units, power, confidence, known)
 
 
-def _power(units: int, effect: float, known: Pilot, test: Test) -> float:
+def _power(units: int, effect: float, known: Pilot, boundary: Boundary) -> float:
     """The mean power over what the true variance may be."""
     from scipy.special import nctdtr
 
     degrees = max(units * known.effective - 1, 1.0)
     # The squared error of a jackknife is larger than the variance says, by one effective unit.
     precision, variance = units * degrees / (degrees + 1), _variance(known, effect)
-    critical = float(statistic(test.width, degrees**2 / (degrees + test.missing_degrees))) ** 2
+    critical = float(statistic(boundary.width, degrees**2 / (degrees + boundary.missing_degrees))) ** 2
     # Scores that are signs vary more where their mean is smaller, so at the edge of significance more than at `effect`.
     edge = critical * (1 + known.square * effect**2 / variance) / (1 + critical * known.square / precision)
     shift = abs(effect) * math.sqrt(precision / variance)
