@@ -259,7 +259,7 @@ def test_a_verdict_says_who_wins_and_how_sure_one_may_be() -> None:
     found = verdict([ONE], [], Settings())
     assert (found.winner, found.trusted) == ("A", True)
     assert "100 lists" in found.sentence
-    assert "60%" in found.sentence
+    assert "60 favoured A, 40 B and 0 neither" in found.sentence
     assert verdict([replace(ONE, interval=(-0.01, 0.4), units=30)], [], Settings()).winner is None
     assert verdict([replace(ONE, interval=(-0.4, -0.1), estimate=-0.2)], [], Settings()).winner == "B"
     assert "Nobody has clicked" in verdict([Comparison("A", "B")], [], Settings()).sentence
