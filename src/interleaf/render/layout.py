@@ -80,8 +80,8 @@ def lay_out(report: Findings, brief: bool = False) -> Page:
         compared = sections.comparisons(report, names, brief)
         numbers = [sections.standing(report, names), compared, sections.segments(report, names), arms]
         parts = [_health(report, names, brief), *filter(None, numbers), *_dropped(report, names)]
-        parts += _next_step(report, names, "What to do next: ")
         parts += [Section("notes", "Notes", tuple(map(names.within, report.notes)))] if report.notes else []
+        parts += _next_step(report, names, "What to do next: ")
     else:
         parts = [
             _health(report, names),
