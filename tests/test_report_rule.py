@@ -16,7 +16,7 @@ from interleaf.stats.compare import estimates
 from interleaf.stats.looks import spending, spending_p_value
 from interleaf.stats.multiplicity import holm
 from tests.log_rows import Row, made_rows, table_of
-from tests.test_report_people import visits
+from tests.test_report_people import visit, visits
 
 LOOKS = (None, (1, 1), (1, 5), (3, 5), (5, 5))
 
@@ -143,3 +143,17 @@ def test_segments_are_shrunk_to_their_mean_and_named_only_where_they_differ() ->
     assert one.differs_p_value is not None
     assert one.differs_p_value < 0.001
     assert abs(one.shrunken_estimate or 0) == pytest.approx(abs(one.estimate or 0), rel=0.05)
+
+
+def test_a_plan_is_not_used_where_the_same_people_only_come_again() -> None:
+    """Sixty people who come once, one after the other; then the same people, ten times more."""
+    chance = np.random.default_rng(2)
+    first = [visit(number, number, int(chance.choice([1, -1, 1]))) for number in range(60)]
+    again = [visit(60 + number, number % 60, int(chance.choice([1, -1, 1]))) for number in range(600)]
+    for rows, is_stalled in ((first, False), (first + again, True)):
+        report = analyze(table_of(rows), planned_units=60)
+        (one,) = report.comparisons
+        (without,) = analyze(table_of(rows)).comparisons
+        assert (one.interval == without.interval) == is_stalled
+        assert any("stopped coming" in note for note in report.notes) == is_stalled
+        assert report.planned_units == 60

@@ -37,6 +37,8 @@ READING = (
     "An interval holds the values that the data allow. An anytime interval holds however often one looks: it is safe "
     "to watch, and to stop once it leaves out 0. With planned looks, intervals hold at these looks only. With several "
     "comparisons, intervals and adjusted p-values hold for all of them together.",
+    "The verdict holds for people like these and the queries that they asked. With another mix of queries, another "
+    "ranker may be preferred.",
     "Health comes first because a broken experiment gives confident wrong numbers: after a failed check, nothing below "
     "it can be relied on.",
     "A dash is a figure that could not be computed; the reason stands below its table.",

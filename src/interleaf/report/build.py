@@ -18,7 +18,7 @@ from interleaf.report.health import health, neutrality, slots
 from interleaf.report.history import moment, over_time
 from interleaf.report.record import Standing, Strength, Totals
 from interleaf.report.report import Report
-from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, Settings
+from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, Settings, without_stalled_plan
 from interleaf.report.segments import segments
 from interleaf.report.verdict import verdict
 from interleaf.stats import ranking, strengths
@@ -26,15 +26,20 @@ from interleaf.stats.looks import MAX_LOOKS
 from interleaf.tally import Tally
 from interleaf.tally.pages import CLICKED
 
+STALLED = (
+    "New units have nearly stopped coming, so intervals are those without a plan: a plan counts units, and an interval "
+    "that is planned in units would be too narrow for people who only come again."
+)
+
 
 def report(tally: Tally, settings: Settings) -> Report:
     """All that a tally tells."""
     _check(tally, settings)
-    about = tally.about
-    result = compared(tally, settings) if about.method else None
+    about, used = tally.about, without_stalled_plan(tally, settings)
+    result = compared(tally, used) if about.method else None
     comparisons = result.comparisons if result else ()
     active = people.activity(tally, int(result.pairs.turn[0])) if result else ()
-    measured, totals = arms(tally, settings), _totals(tally)
+    measured, totals = arms(tally, used), _totals(tally)
     tested = slots(tally)
     checks = health(tally, settings, comparisons, tested)
     return Report(
@@ -60,10 +65,10 @@ def report(tally: Tally, settings: Settings) -> Report:
         baseline=baseline(tally, settings),
         slots=tested,
         neutrality=neutrality(tally),
-        over_time=over_time(tally, settings, result) if result else (),
-        segments=segments(tally, settings, result) if result else (),
+        over_time=over_time(tally, used, result) if result else (),
+        segments=segments(tally, used, result) if result else (),
         activity=active,
-        notes=_notes(tally, settings),
+        notes=(*_notes(tally), *([STALLED] if used != settings else [])),
     )
 
 
@@ -149,7 +154,7 @@ def _strongest_first(place: Strength) -> tuple[float, int]:
     return -(place.strength or 0.0), -place.copeland  # without strengths, all have none
 
 
-def _notes(tally: Tally, settings: Settings) -> tuple[str, ...]:
+def _notes(tally: Tally) -> tuple[str, ...]:
     """What a reader should know, and would not see."""
     about = tally.about
     notes = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +20,14 @@ from interleaf.stats.compare import Estimate
 from interleaf.stats.deviates import statistic
 from interleaf.stats.figure import Interval
 from interleaf.stats.sums import significance
+from interleaf.tally import Tally
+from interleaf.tally.units import CLICKED, SINCE
 
 HOLM, MAX_T = "holm", "max_t"
 ANYTIME, LOOKS = "anytime", "looks"
 ONE_LOOK = (1, 1)
+MIN_SLICES = 4  # of time, to tell whether units still come
+MIN_NEW_UNITS = 0.2  # of all units, in the later half of the impressions with an event
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,23 @@ class Settings:
     def rule(self) -> str:
         """`anytime`, or `looks` where looks were planned."""
         return ANYTIME if self.look is None else LOOKS
+
+
+def without_stalled_plan(tally: Tally, settings: Settings) -> Settings:
+    """The settings without their plan where new units have nearly stopped coming.
+
+    A plan counts units. If the same people only come again, what is known grows and their number does not, and an
+    interval planned in units would be too narrow when watched: in closed groups of 100 and 400 people with 10 to 50
+    visits, 7.6 to 19.4 % of experiments showed a false winner (500 runs each), and 1.8 to 4.4 % by this rule.
+    """
+    slices = tally.slices
+    used = np.flatnonzero(slices.clicked)
+    if settings.planned_units is None or settings.look is not None or len(used) < MIN_SLICES:
+        return settings
+    shown = np.cumsum(slices.clicked)
+    half = slices.ends[int(np.argmax(2 * shown >= shown[-1]))]
+    since = tally.units.rows[tally.units.rows[:, CLICKED] > 0, SINCE]
+    return settings if np.mean(since >= half) >= MIN_NEW_UNITS else replace(settings, planned_units=None)
 
 
 class Decision(NamedTuple):
