@@ -302,7 +302,8 @@ def test_a_store_is_closed_while_others_read(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_readers_that_were_needed_at_once_do_not_all_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", range(25))  # threads met in the check of the files in one of forty runs
+def test_readers_that_were_needed_at_once_do_not_all_stay(tmp_path: Path, number: int) -> None:
     """Each holds memory for its cache."""
     database = sqlite.SQLite(tmp_path / "store.sqlite")
     together = threading.Barrier(12)

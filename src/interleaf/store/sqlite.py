@@ -137,9 +137,11 @@ class SQLite:
 
     def _check_files(self) -> None:
         """Whether what is written goes to the files that the next start will read."""
-        if len(self._identities) < 3:
-            self._identities |= {path: _identity(path) for path in self._beside() if path.exists()}
-        for path, identity in self._identities.items():
+        identities = self._identities  # never changed in place: other threads may go through it
+        if len(identities) < 3:
+            identities = {path: _identity(path) for path in self._beside() if path.exists()} | identities
+            self._identities = identities
+        for path, identity in identities.items():
             found = _identity(path)
             if found != identity and not self._is_closed:  # SQLite deletes two of them when the store is closed
                 what = "deleted" if found is None else "replaced"
