@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from interleaf import DataError, analyze
 from interleaf.report.rule import Settings, decide, fractions, holm_levels
+from interleaf.stats.bootstrap import resample
 from interleaf.stats.compare import estimates
 from interleaf.stats.looks import spending, spending_p_value
 from interleaf.stats.multiplicity import holm
@@ -157,3 +158,14 @@ def test_a_plan_is_not_used_where_the_same_people_only_come_again() -> None:
         assert (one.interval == without.interval) == is_stalled
         assert any("stopped coming" in note for note in report.notes) == is_stalled
         assert report.planned_units == 60
+
+
+def test_intervals_decide_as_the_p_values_adjusted_by_max_t() -> None:
+    chance = np.random.default_rng(4)
+    sums = chance.normal([0.0, 0.1, 0.2, 0.25, 0.3, 1.0], 1.0, (120, 6))
+    settings = Settings(correction="max_t", look=(1, 1))
+    found = estimates(sums, np.ones_like(sums))
+    decisions = decide(found, 120, settings, means=resample(sums, np.ones(120), 2_000, 1))
+    excluded = [one.interval is not None and (one.interval[0] > 0 or one.interval[1] < 0) for one in decisions]
+    assert excluded == [(one.adjusted_p_value or 0.0) <= 0.05 for one in decisions]
+    assert set(excluded) == {True, False}

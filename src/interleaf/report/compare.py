@@ -128,7 +128,9 @@ class _Decided(NamedTuple):
 def _decided(tally: Tally, found: Pairs, voices: Array, weights: Array, units: int, settings: Settings) -> _Decided:
     sums = found.voices(voices, weights, tally.about.linear)
     estimates = estimates_of(sums, weights, settings.confidence)
-    means = bootstrap.resample(sums, weights, settings.resamples, settings.seed)
+    # Only tests for one look and the strengths of many rankers need resamples.
+    resamples = settings.resamples if settings.look == ONE_LOOK or len(found.rankers) > 2 else 0
+    means = bootstrap.resample(sums, weights, resamples, settings.seed) if resamples else np.zeros((0, sums.shape[1]))
     return _Decided(sums, estimates, means, decide(estimates, units, settings, max_score(tally.about), means))
 
 

@@ -96,9 +96,12 @@ def decide(
     """
     clock = np.maximum(np.broadcast_to(units, len(estimates)), 1)
     p_values, reasons = _p_values(estimates, clock, settings)
-    use_max_t = settings.correction == MAX_T and means is not None and len(means)
-    adjusted = multiplicity.max_t(estimates, means) if use_max_t and means is not None else multiplicity.holm(p_values)
-    levels = holm_levels(p_values, significance(settings.confidence))
+    alpha = significance(settings.confidence)
+    if settings.correction == MAX_T and means is not None and len(means):
+        adjusted = multiplicity.max_t(estimates, means)
+        levels = _levels(p_values, adjusted, alpha)
+    else:
+        adjusted, levels = multiplicity.holm(p_values), holm_levels(p_values, alpha)
     made = []
     for place, estimate in enumerate(estimates):
         interval, reason = interval_of(estimate, int(clock[place]), settings, levels[place])
@@ -118,6 +121,15 @@ def holm_levels(p_values: Sequence[float | None], alpha: float) -> tuple[float, 
         levels[place] = alpha / left
         goes_on = goes_on and p_value <= alpha / left
         left -= goes_on
+    return tuple(levels)
+
+
+def _levels(p_values: Sequence[float | None], adjusted: Sequence[float | None], alpha: float) -> tuple[float, ...]:
+    """The level at which each p-value is held so that it decides as its adjusted one; at least Bonferroni's if so."""
+    levels = []
+    for p_value, held in zip(p_values, adjusted, strict=True):
+        level = alpha * (p_value or 0.0) / held if held else alpha
+        levels.append(max(level, alpha / len(p_values)) if held is None or held <= alpha else level)
     return tuple(levels)
 
 

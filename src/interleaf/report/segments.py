@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from statistics import NormalDist
+from typing import NamedTuple
 
 from interleaf.report import people
 from interleaf.report.compare import Compared, estimates_of, max_score, segment_comparison
@@ -53,11 +54,11 @@ def segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segmen
     return tuple(made)
 
 
-class _Part:
+class _Part(NamedTuple):
     """One segment's estimate of a pair beside those of the other segments."""
 
-    def __init__(self, difference: Estimate, shrunken: float | None) -> None:
-        self.difference, self.shrunken = difference, shrunken
+    difference: Estimate
+    shrunken: float | None
 
 
 def _by_attribute(
