@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,19 +103,22 @@ def serve(factory: str, port: int) -> None:
     )
 
 
-def running(factory: str, store: str = "") -> AbstractContextManager[Server]:
-    """Such a server, until it is told to end."""
+def running(factory: str, store: str = "", checkout: Path | None = None) -> AbstractContextManager[Server]:
+    """Such a server, until it is told to end; of another checkout of this repository, if one is given."""
     code = f"import sys; from benchmarks.service import serve; serve({factory!r}, int(sys.argv[1]))"
-    return running_command(["-c", code], store)
+    return running_command(["-c", code], store, checkout)
 
 
 @contextmanager
-def running_command(command: Sequence[str], store: str = "") -> Iterator[Server]:
+def running_command(command: Sequence[str], store: str = "", checkout: Path | None = None) -> Iterator[Server]:
     """A server that Python runs with these arguments and a free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
-    server = subprocess.Popen([sys.executable, *command, str(port)], env=os.environ | {"BENCHMARK_STORE": store})
+    environment = os.environ | {"BENCHMARK_STORE": store}
+    if checkout is not None:
+        environment["PYTHONPATH"] = str(checkout / "src")
+    server = subprocess.Popen([sys.executable, *command, str(port)], env=environment, cwd=checkout)
     try:
         _wait(port)
         yield Server(port, server.pid)
@@ -189,14 +192,14 @@ async def _connection(port: int, number: int, until: float, times: list[float]) 
 REQUESTS = [request_of(number) for number in range(2000)]
 
 
-def loaded(server: Server, seconds: float) -> Load:
+def loaded(server: Server, seconds: float, connections: int) -> Load:
     """Send requests for so long."""
     times: list[float] = []
     spent = server.processor()
 
     async def all_connections() -> None:
         until = time.perf_counter() + seconds
-        await asyncio.gather(*(_connection(server.port, 31 * one, until, times) for one in range(CONNECTIONS)))
+        await asyncio.gather(*(_connection(server.port, 31 * one, until, times) for one in range(connections)))
 
     asyncio.run(all_connections())
     times.sort()
@@ -204,51 +207,53 @@ def loaded(server: Server, seconds: float) -> Load:
     return Load(len(times) / seconds, 1000 * times[int(0.99 * len(times))], cost)
 
 
-def tables(seconds: float = SECONDS, postgres: str | None = None) -> Iterator[str]:
-    """The bare route, and the service over each store."""
-    with tempfile.TemporaryDirectory() as folder:
-        named = {"SQLite": str(Path(folder) / "store.sqlite")}
+def tables(
+    seconds: float = SECONDS,
+    rounds: int = ROUNDS,
+    connections: int = CONNECTIONS,
+    postgres: str | None = None,
+    old: Path | None = None,
+) -> Iterator[str]:
+    """The bare route, and the service over each store; and the service of another checkout, over SQLite."""
+    loads: dict[str, list[Load]] = {}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        servers = {
+            "bare route": stack.enter_context(running("bare")),
+            "SQLite": stack.enter_context(running("service", str(Path(folder) / "store.sqlite"))),
+        }
+        if old is not None:
+            servers["SQLite, old"] = stack.enter_context(running("service", str(Path(folder) / "old.sqlite"), old))
         if postgres is not None:
-            named["PostgreSQL"] = postgres
-        found: dict[str, list[Load]] = {}
-        with running("bare") as server:
-            loaded(server, 1)
-            servers = {"bare route": server}
-            with _all_running(named, servers):
-                for _ in range(ROUNDS):
-                    for name in servers:
-                        found.setdefault(name, []).append(loaded(servers[name], seconds))
-    yield f"\nRequests to /interleave, {CONNECTIONS} connections, durable before they are answered"
+            servers["PostgreSQL"] = stack.enter_context(running("service", postgres))
+        for server in servers.values():
+            loaded(server, 1, connections)
+        for _ in range(rounds):
+            for name, server in servers.items():
+                loads.setdefault(name, []).append(loaded(server, seconds, connections))
+    yield f"\nRequests to /interleave, {connections} connections, durable before they are answered"
     yield f"{'':24}{'requests/s':>12}{'of bare':>10}{'p99, ms':>10}{'processor, us':>16}{'times bare':>12}"
-    for name, loads in found.items():
-        rate, p99, cost = map(statistics.median, zip(*loads, strict=True))
-        pairs = list(zip(loads, found["bare route"], strict=True))
+    for name, own in loads.items():
+        rate, p99, cost = map(statistics.median, zip(*own, strict=True))
+        pairs = list(zip(own, loads["bare route"], strict=True))
         rates = statistics.median(one.rate / bare.rate for one, bare in pairs)
         costs = statistics.median(one.cost / bare.cost for one, bare in pairs)
         yield f"{name:24}{rate:12,.0f}{rates:10.0%}{p99:10.1f}{cost:16.0f}{costs:12.2f}"
 
 
-@contextmanager
-def _all_running(named: dict[str, str], servers: dict[str, Server]) -> Iterator[None]:
-    if not named:
-        yield
-        return
-    (name, store), *rest = named.items()
-    with running("service", store) as server:
-        servers[name] = server
-        loaded(server, 1)
-        with _all_running(dict(rest), servers):
-            yield
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--postgres", metavar="ADDRESS", help="of a database, to measure the service over it as well")
-    parser.add_argument("--soak", type=float, metavar="SECONDS", help="how memory grows under load for so long")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--connections", type=int, default=CONNECTIONS)
+    parser.add_argument("--postgres", metavar="ADDRESS", help="measure the service over this database as well")
+    parser.add_argument("--old", type=Path, metavar="FOLDER", help="measure this checkout of the repository as well")
+    parser.add_argument("--soak", type=float, metavar="SECONDS", help="measure how memory grows under load")
     options = parser.parse_args()
     if options.soak:
         from benchmarks.soak import soak
-    lines = soak(options.soak) if options.soak else tables(options.seconds, options.postgres)
+
+        lines = soak(options.soak)
+    else:
+        lines = tables(options.seconds, options.rounds, options.connections, options.postgres, options.old)
     for line in lines:
         print(line, flush=True)

@@ -32,23 +32,20 @@ class RefusedError(Exception):
 
 
 class Answer(Response):
-    """JSON, sent without the detours that answers of other kinds need."""
+    """A record as JSON. `Response.__init__` and its `__call__` do more than such an answer needs, on every request."""
 
-    def __init__(self, body: bytes, status: int) -> None:
-        self.body, self.status_code, self.background = body, status, None
-        self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", JSON.encode())]
+    def __init__(self, record: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self.body, self.status_code, self.background = _encode(record), status, None
+        self.raw_headers = [(b"content-length", b"%d" % len(self.body)), (b"content-type", JSON.encode())]
+        for name, value in (headers or {}).items():
+            self.raw_headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": self.body})
 
 
-def answered(record: Any, status: int = 200) -> Response:
-    """A record as JSON."""
-    return Answer(_encode(record), status)
-
-
-def refusal(error: Exception, route: str = "other") -> Response:
+def refusal(error: Exception, route: str = "other") -> Answer:
     """The answer to a request that failed this way; errors that nobody foresaw are not explained to strangers."""
     status, code, field, headers = _kind(error)
     if status == 500:
@@ -57,7 +54,7 @@ def refusal(error: Exception, route: str = "other") -> Response:
     else:
         message = _PLACE.sub("", str(error)) if isinstance(error, msgspec.ValidationError) else str(error)
     problem = Problem(code, message, field or msgspec.UNSET)
-    return Response(_encode(Refusal(problem)), status, headers, JSON)
+    return Answer(Refusal(problem), status, headers)
 
 
 def _kind(error: Exception) -> tuple[int, str, str | None, Mapping[str, str] | None]:

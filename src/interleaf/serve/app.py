@@ -5,23 +5,23 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from functools import lru_cache
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
-from starlette.types import Scope
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from interleaf.serve import dashboard, openapi
 from interleaf.serve import service as serving
 from interleaf.serve.access import BROWSER, OPEN, check_scope
-from interleaf.serve.answers import JSON, RETRY, RefusedError, refusal
-from interleaf.serve.gate import Endpoint, Gate, Head, Shortcut, body_of
+from interleaf.serve.answers import JSON, RETRY, RefusedError
+from interleaf.serve.gate import Gate, body_of
 from interleaf.serve.rates import network_of
-from interleaf.serve.routes import CALLS, EITHER, EVENTS, PUBLIC, Call, hot_call
+from interleaf.serve.routes import CALLS, EITHER, EVENTS, PUBLIC, Call
 from interleaf.serve.service import SERVICE, Clock, Service, log
 from interleaf.serve.settings import Settings
 from interleaf.store.contract import INGEST, READ, AccessKey, Store
@@ -49,18 +49,12 @@ def create_app(
         await service.stop()
         log.info("stopped")
 
-    endpoints = {call: endpoint(service, call) for call in CALLS}
-    routes = [Route(call.path, run, methods=[call.method]) for call, run in endpoints.items()]
+    routes = [Route(call.path, CallEndpoint(service, call), methods=[call.method]) for call in CALLS]
     routes.append(Route("/openapi.json", _described, methods=["GET"]))
-    routes += dashboard.routes(service)
-    app = Starlette(
-        routes=routes,
-        lifespan=lifespan,
-        exception_handlers={404: _unknown, 405: _unknown},
-    )
+    app = Starlette(routes=routes + dashboard.routes(service), lifespan=lifespan)
     app.state.service = service
     app.router.redirect_slashes = False  # it would redirect to whatever host the request names
-    app.middleware_stack = Gate(app.build_middleware_stack(), service, _shortcut(endpoints))
+    app.middleware_stack = Gate(app.router, service)  # in place of the three layers that Starlette puts there
     return app
 
 
@@ -72,44 +66,34 @@ def _tune() -> None:
     sys.setswitchinterval(SWITCHED_AFTER)
 
 
-def endpoint(service: Service, call: Call) -> Endpoint:
-    """A call as Starlette wants it: the key is checked, the body read, and whatever goes wrong is said."""
-    most, reads = service.settings.most_body, call.method in ("POST", "PUT")
-    changes = call.method != "GET" and call.path != EVENTS
-    checks_kind = call.takes is not None and call.path != EVENTS  # which does so itself: browsers cannot say JSON
+class CallEndpoint:
+    """A call as an ASGI application: the key is checked, the body is read, and an error becomes an answer."""
 
-    async def run(request: Request) -> Response:
-        head: Head = request.scope["head"]
-        head.route = call.path
+    def __init__(self, service: Service, call: Call) -> None:
+        self._service, self._call = service, call
+        self._has_body = call.method in ("POST", "PUT")
+        self._changes = call.method != "GET" and call.path != EVENTS
+        self._is_json = call.takes is not None and call.path != EVENTS  # which checks it itself: browsers cannot say so
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["head"].route = self._call.path
         try:
-            who = await _admitted(service, call, head.key, request)
-            if not call.narrows:
-                check_scope(who, request.path_params.get("name"))
-            if changes and who is OPEN:
-                head.check_origin()
-            if checks_kind:
-                head.check_kind()
-            return await call.run(service, request, await body_of(request, most) if reads else b"", who)
+            answer = await self._run(Request(scope, receive))
         except ClientDisconnect:
-            return Response(status_code=400)
-        except Exception as error:
-            return refusal(error, call.path)
+            answer = Response(status_code=400)
+        await answer(scope, receive, send)
 
-    return run
-
-
-def _shortcut(endpoints: Mapping[Call, Endpoint]) -> Shortcut:
-    """Finds the two calls that traffic goes through, without a look at all routes."""
-
-    def found(scope: Scope) -> Endpoint | None:
-        hot = hot_call(scope["method"], scope["path"])
-        if hot is None:
-            return None
-        call, name = hot
-        scope["path_params"] = {"name": name}
-        return endpoints[call]
-
-    return found
+    async def _run(self, request: Request) -> Response:
+        service, call, head = self._service, self._call, request.scope["head"]
+        who = await _admitted(service, call, head.key, request)
+        if not call.narrows:
+            check_scope(who, request.path_params.get("name"))
+        if self._changes and who is OPEN:
+            head.check_origin()
+        if self._is_json:
+            head.check_kind()
+        body = await body_of(request, service.settings.most_body) if self._has_body else b""
+        return await call.run(service, request, body, who)
 
 
 async def _admitted(service: Service, call: Call, secret: str | None, request: Request) -> AccessKey:
@@ -136,19 +120,3 @@ async def _described(request: Request) -> Response:
 @lru_cache(maxsize=1)
 def _document() -> bytes:
     return msgspec.json.encode(openapi.description())
-
-
-async def _unknown(request: Request, error: Exception) -> Response:
-    status = getattr(error, "status_code", 404)
-    if status == 405:
-        allowed = _allowed(request)
-        problem = f"{request.method} is not possible here; give {allowed}"
-        return refusal(RefusedError(405, "wrong_method", problem, headers={"Allow": allowed}))
-    return refusal(RefusedError(404, "unknown", "there is nothing at this address; /openapi.json lists what there is"))
-
-
-def _allowed(request: Request) -> str:
-    """The methods of all routes at a request's address."""
-    routes: list[Route] = [route for route in request.app.routes if isinstance(route, Route)]
-    here = [route.methods or set() for route in routes if route.matches(request.scope)[0] is not Match.NONE]
-    return ", ".join(sorted(set[str]().union(*here)))

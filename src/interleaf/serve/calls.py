@@ -18,7 +18,7 @@ from interleaf.experiment import Experiment
 from interleaf.log.checksums import parquet_pieces
 from interleaf.serve import messages
 from interleaf.serve.access import OPEN
-from interleaf.serve.answers import RefusedError, answered
+from interleaf.serve.answers import Answer, RefusedError
 from interleaf.serve.hot import hidden, refuse_nulls
 from interleaf.serve.reports import Standing
 from interleaf.serve.service import Service, log
@@ -66,7 +66,7 @@ async def listed(service: Service, request: Request, body: bytes, who: AccessKey
     found = await asyncio.to_thread(service.store.experiments, search, limit + 1, offset)
     total = await asyncio.to_thread(service.store.count_experiments, search)
     further = number + 1 if len(found) > limit else None
-    return answered(messages.Experiments([described(stored) for stored in found[:limit]], *total, further))
+    return Answer(messages.Experiments([described(stored) for stored in found[:limit]], *total, further))
 
 
 def search_of(request: Request, who: AccessKey | None) -> Search:
@@ -91,14 +91,14 @@ def whole(request: Request, field: str, default: int, most: int) -> int:
 
 async def read(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """One experiment."""
-    return answered(described(await service.experiment(request.path_params["name"])))
+    return Answer(described(await service.experiment(request.path_params["name"])))
 
 
 async def create(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """A new experiment, as a draft."""
     settings = settings_of(body)
     stored = await _changed(service, who, "created", service.store.create, settings)
-    return answered(described(stored), 201)
+    return Answer(described(stored), 201)
 
 
 async def edit(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
@@ -108,20 +108,20 @@ async def edit(service: Service, request: Request, body: bytes, who: AccessKey) 
     if settings.name != name:
         raise ExperimentError("name", settings.name, f"an experiment keeps its name, {name!r}")
     await service.warm(settings)
-    return answered(described(await _changed(service, who, "edited", service.store.edit, settings)))
+    return Answer(described(await _changed(service, who, "edited", service.store.edit, settings)))
 
 
 async def start(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Let it run; its kernels are compiled before the first list is asked for."""
     stored = await service.experiment(request.path_params["name"])
     await service.warm(stored.settings)
-    return answered(described(await _changed(service, who, "started", service.store.start, stored.settings.name)))
+    return Answer(described(await _changed(service, who, "started", service.store.start, stored.settings.name)))
 
 
 async def stop(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Compose no more lists; events of those that were shown still count."""
     name = (await service.experiment(request.path_params["name"])).settings.name
-    return answered(described(await _changed(service, who, "stopped", service.store.stop, name)))
+    return Answer(described(await _changed(service, who, "stopped", service.store.stop, name)))
 
 
 async def decide(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
@@ -129,25 +129,25 @@ async def decide(service: Service, request: Request, body: bytes, who: AccessKey
     decision = _decode_decision(body)
     refuse_nulls(body, decision)
     name = (await service.experiment(request.path_params["name"])).settings.name
-    return answered(described(await _changed(service, who, "decided", service.store.decide, name, decision.decision)))
+    return Answer(described(await _changed(service, who, "decided", service.store.decide, name, decision.decision)))
 
 
 async def archive(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Stop it if it runs, and hide it from lists."""
     name = (await service.experiment(request.path_params["name"])).settings.name
-    return answered(described(await _changed(service, who, "archived", service.store.archive, name)))
+    return Answer(described(await _changed(service, who, "archived", service.store.archive, name)))
 
 
 async def unarchive(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Show it in lists again."""
     name = (await service.experiment(request.path_params["name"])).settings.name
-    return answered(described(await _changed(service, who, "unarchived", service.store.unarchive, name)))
+    return Answer(described(await _changed(service, who, "unarchived", service.store.unarchive, name)))
 
 
 async def delete(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Delete it with all its rows, if its name is repeated."""
     name = (await service.experiment(request.path_params["name"])).settings.name
-    return answered(messages.Deleted(await deleted(service, name, request.query_params.get("confirm", ""))))
+    return Answer(messages.Deleted(await deleted(service, name, request.query_params.get("confirm", ""))))
 
 
 async def deleted(service: Service, name: str, confirmed: str) -> int:
@@ -189,7 +189,7 @@ async def report(service: Service, request: Request, body: bytes, who: AccessKey
 def _report_answer(made: Standing) -> Response:
     reports = {metric: msgspec.Raw(one.to_json().encode()) for metric, one in made.reports.items()}
     counts = made.counts
-    return answered(
+    return Answer(
         messages.ReportAnswer(made.version, reports, made.reason, counts.open, counts.folded, dict(counts.apart))
     )
 
@@ -226,18 +226,18 @@ async def forget(service: Service, request: Request, body: bytes, who: AccessKey
     unit = hidden(service, request.path_params["unit"]) or ""
     deleted = await asyncio.to_thread(service.store.forget, unit)
     log.info("forgot a unit", extra={"impressions": deleted, "by": who.id})
-    return answered(messages.Forgotten(deleted))
+    return Answer(messages.Forgotten(deleted))
 
 
 async def live(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Whether this process answers; the store is not asked."""
-    return answered(messages.Healthy("ok"))
+    return Answer(messages.Healthy("ok"))
 
 
 async def ready(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Whether the store answers in time."""
     await service.check_store()
-    return answered(messages.Healthy("ok"))
+    return Answer(messages.Healthy("ok"))
 
 
 async def figures(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:

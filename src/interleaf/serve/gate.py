@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.routing import Match, Route, Router
+from starlette.types import Message, Receive, Scope, Send
 
 from interleaf.serve.answers import RefusedError, refusal
 from interleaf.serve.service import Service, log
 
-Endpoint = Callable[[Request], Awaitable[Response]]
-Shortcut = Callable[[Scope], Endpoint | None]
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 
 
@@ -54,49 +53,50 @@ class Head:
 
 
 class Gate:
-    """An ASGI application around the others; those that `shortcut` knows are not looked for among all routes."""
+    """The one ASGI layer around the router: it reads the head, checks the host, turns errors into answers, counts."""
 
-    def __init__(self, app: ASGIApp, service: Service, shortcut: Shortcut) -> None:
-        self._app, self._service, self._shortcut = app, service, shortcut
+    def __init__(self, router: Router, service: Service) -> None:
+        self._router, self._service = router, service
         self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._router(scope, receive, send)
             return
-        began, head = time.perf_counter(), Head(scope["headers"])
+        began, head, status = time.perf_counter(), Head(scope["headers"]), 0
         scope["head"] = head
         if not self._has_warned:
             self._warn_about_proxy(scope, head)
-        answer: Response | None = None
-        try:
-            if self._service.settings.loopback_only:
-                await self._check_host(head)
-            if endpoint := self._shortcut(scope):
-                answer = await endpoint(Request(scope, receive))
-        except Exception as error:
-            answer = refusal(error)
-        if answer is None:
-            status = await self._routed(scope, receive, send)
-        else:
-            status = answer.status_code
-            answer.raw_headers += HEADERS
-            await answer(scope, receive, send)
-        self._service.metrics.count_request(head.route, status, time.perf_counter() - began)
 
-    async def _routed(self, scope: Scope, receive: Receive, send: Send) -> int:
-        """Let the application answer; the status of its answer."""
-        status = 500
-
-        async def sending(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] += HEADERS
             await send(message)
 
-        await self._app(scope, receive, sending)
-        return status
+        try:
+            if self._service.settings.loopback_only:
+                await self._check_host(head)
+            await self._router.app(scope, receive, send_and_note)
+        except Exception as error:
+            if status:  # the answer has begun, so the connection has to be closed
+                raise
+            answer = refusal(self._name_allowed(error, scope), head.route)
+            await answer(scope, receive, send_and_note)
+        self._service.metrics.count_request(head.route, status, time.perf_counter() - began)
+
+    def _name_allowed(self, error: Exception, scope: Scope) -> Exception:
+        """What the router raises, with the methods or the page that would have been right."""
+        if not isinstance(error, HTTPException):
+            return error
+        if error.status_code == 404:
+            return RefusedError(404, "unknown", "there is nothing at this address; /openapi.json lists what there is")
+        routes = [route for route in self._router.routes if isinstance(route, Route)]
+        here = [route.methods or set() for route in routes if route.matches(scope)[0] is not Match.NONE]
+        allowed = ", ".join(sorted(set[str]().union(*here)))
+        problem = f"{scope['method']} is not possible here; give {allowed}"
+        return RefusedError(405, "wrong_method", problem, headers={"Allow": allowed})
 
     def _warn_about_proxy(self, scope: Scope, head: Head) -> None:
         """Warn once if X-Forwarded-For is ignored; if it is not, uvicorn has taken the client's address from it."""

@@ -21,7 +21,7 @@ from interleaf.experiment.traffic import OUTSIDE
 from interleaf.problem import collapse
 from interleaf.serve import messages
 from interleaf.serve.access import BROWSER
-from interleaf.serve.answers import RETRY, RefusedError, answered
+from interleaf.serve.answers import RETRY, Answer, RefusedError
 from interleaf.serve.mixing import Draft, is_plain
 from interleaf.serve.service import MAX_EVENTS, SECOND, Service
 from interleaf.store.contract import ACCEPTED, REPEATED, RUNNING, AccessKey, Event, Impression, Stored
@@ -50,7 +50,7 @@ async def interleave(service: Service, request: HttpRequest, body: bytes, who: A
         shown = await asyncio.to_thread(show, settings, version, wanted) if slow else show(settings, version, wanted)
         if not isinstance(shown.noted, Noted):
             _count(service, settings, shown.arm, None)
-            return answered(messages.Shown(None, shown.documents, shown.arm, version, None))
+            return Answer(messages.Shown(None, shown.documents, shown.arm, version, None))
         draft.arm, draft.documents = shown.arm, shown.documents
         draft.impression.parts = encoded_note(shown.noted, **draft.kept)
     return _listed(service, draft, await service.writing.put(draft))
@@ -86,11 +86,11 @@ def _listed(service: Service, draft: Draft, before: Mapping[str, Any] | None) ->
     _count(service, settings, draft.arm, draft.kept.get("excluded"))
     if before is None:
         service.bots.came(settings, draft.wanted.unit)
-        return answered(_shown(service, name, settings.name, draft.documents, draft.arm, draft.impression.version), 201)
+        return Answer(_shown(service, name, settings.name, draft.documents, draft.arm, draft.impression.version), 201)
     if before["experiment"] != settings.name:
         raise RefusedError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
     again = extended(before, 1)
-    return answered(_shown(service, name, settings.name, again.documents, again.arm, before["version"]))
+    return Answer(_shown(service, name, settings.name, again.documents, again.arm, before["version"]))
 
 
 def _check_state(stored: Stored, late: bool, time: int) -> None:
@@ -118,7 +118,7 @@ async def _further_page(service: Service, stored: Stored, asked: messages.Interl
         if shown.row["documents"][: len(row["documents"])] != row["documents"]:
             raise RefusedError(422, "invalid", "give the unit and the query of the first page", "query")
         await asyncio.to_thread(service.store.extend, name, _as_kept(service, asked, row, shown.row))
-    return answered(_shown(service, name, stored.settings.name, shown.documents, shown.arm, row["version"]))
+    return Answer(_shown(service, name, stored.settings.name, shown.documents, shown.arm, row["version"]))
 
 
 def _unlogged_page(stored: Stored, wanted: Request) -> Response:
@@ -126,7 +126,7 @@ def _unlogged_page(stored: Stored, wanted: Request) -> Response:
     if not any(wanted.rankings.values()):
         problem = "no first page has this impression id; give it, or the rankings"
         raise RefusedError(404, "unknown", problem, "impression")
-    return answered(messages.Shown(None, unmixed(stored.settings, wanted), OUTSIDE, stored.version, None))
+    return Answer(messages.Shown(None, unmixed(stored.settings, wanted), OUTSIDE, stored.version, None))
 
 
 def _as_kept(service: Service, asked: messages.Interleave, row: Any, longer: dict[str, Any]) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _told(service: Service, fates: Sequence[str]) -> Response:
     apart = Counter(fate for fate in fates if fate not in (ACCEPTED, REPEATED))
     accepted, repeated = fates.count(ACCEPTED), fates.count(REPEATED)
     service.metrics.count_events({ACCEPTED: accepted, REPEATED: repeated} | apart)
-    return answered(messages.Taken(accepted, repeated, apart.total(), dict(apart)), 202)
+    return Answer(messages.Taken(accepted, repeated, apart.total(), dict(apart)), 202)
 
 
 def _token(service: Service, impression: str, experiment: str) -> str:

@@ -65,12 +65,9 @@ _SEARCH = {
 }
 _ALL = "/v1/experiments"
 _ONE = _ALL + "/{name}"
-_MIX = "/interleave"
-_LISTS = Call("POST", _ONE + _MIX, INGEST, "mix rankings into a list", hot.interleave, Interleave, Shown, 201)
-_EVENTS = Call("POST", EVENTS, INGEST, "report what people did", hot.events, Events, Taken, 202, narrows=True)
-CALLS = (
-    _LISTS,
-    _EVENTS,
+CALLS = (  # in the order in which the router tries them: those that traffic goes through come first
+    Call("POST", _ONE + "/interleave", INGEST, "mix rankings into a list", hot.interleave, Interleave, Shown, 201),
+    Call("POST", EVENTS, INGEST, "report what people did", hot.events, Events, Taken, 202, narrows=True),
     Call("GET", _ALL, READ, "experiments, page by page", calls.listed, None, Experiments, narrows=True, query=_SEARCH),
     Call("POST", _ALL, ADMIN, "make an experiment, as a draft", calls.create, Experiment, status=201),
     Call("GET", _ONE, EITHER, "one experiment", calls.read),
@@ -93,15 +90,3 @@ CALLS = (
     Call("GET", "/healthz", PUBLIC, "the same as /readyz", calls.ready, None, Healthy),
     Call("GET", "/metrics", READ, "figures for Prometheus", calls.figures, None, str, during_outage=True),
 )
-
-
-def hot_call(method: str, path: str) -> tuple[Call, str] | None:
-    """The call of a request and the experiment in its path, if it is one of the two that traffic goes through."""
-    if method != "POST":
-        return None
-    if path == EVENTS:
-        return _EVENTS, ""
-    name = path[len(_ALL) + 1 : -len(_MIX)]
-    if not path.endswith(_MIX) or not path.startswith(_ALL + "/") or not name or "/" in name:
-        return None
-    return _LISTS, name

@@ -43,7 +43,6 @@ class File:
 
 async def served(request: Request) -> Response:
     """A file by its name; other sites may use the script that is meant for them."""
-    request.scope["route_path_template"] = "/static/{name}"
     name = request.path_params["name"]
     found = await asyncio.shield(asyncio.wrap_future(prepare())) if name == VEGA else known().get(name)
     if found is None:

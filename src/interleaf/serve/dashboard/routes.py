@@ -78,7 +78,6 @@ def routes(service: Service) -> list[Route]:
 
 def _endpoint(shared: Shared, address: Address) -> Endpoint:
     async def run(request: Request) -> Response:
-        request.scope["route_path_template"] = address.path
         visit = Visit(shared, request)
         try:
             return await _answer(visit, address)
@@ -128,7 +127,7 @@ def refused(visit: Visit, error: Exception) -> Response:
     """The page of a refusal: the same status and sentence as the API gives."""
     answer = refusal(error)
     if answer.status_code == 500:
-        log.exception("a page failed", exc_info=error, extra={"route": visit.request.scope["route_path_template"]})
+        log.exception("a page failed", exc_info=error, extra={"route": visit.request.scope["route"].path})
     sentence = msgspec.json.decode(answer.body)["error"]["message"]
     title = HTTPStatus(answer.status_code).phrase
     made = page(visit, "refused.html", answer.status_code, title=title, sentence=sentence)
