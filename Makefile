@@ -4,15 +4,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 SERVING := .venv/.serving
+TRIAL := .venv/trial
 
-.PHONY: help test check bench demo docs study browser clean
+.PHONY: help test coverage check bench demo docs study browser release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,all]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,docs,integration,all]'
 	@touch $@ $(SERVING)
 
 $(SERVING): pyproject.toml
@@ -23,6 +24,9 @@ $(SERVING): pyproject.toml
 
 test: $(READY) ## run the tests
 	$(BIN)/pytest -n 2 --dist loadfile
+
+coverage: $(READY) ## run the tests, and list the lines that none of them runs
+	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=term-missing
 
 check: $(READY) ## lint, format, types
 	$(BIN)/ruff check
@@ -49,6 +53,16 @@ browser: ## install Debian's chromium for the page tests, where that is possible
 		|| echo 'chromium could not be installed'; \
 	else echo 'no chromium: installing it takes root and apt-get'; fi
 
+release: $(READY) ## build the source archive and the wheel into dist/, and try the wheel in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv --clear $(TRIAL)
+	$(TRIAL)/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd $(TRIAL) && bin/interleaf --version \
+		&& bin/interleaf simulate --impressions 2000 --log log.parquet && bin/interleaf analyze log.parquet
+	@echo 'dist/ is ready; this publishes it: $(BIN)/twine upload dist/*'
+
 clean: ## remove all that make made, .venv too
-	rm -rf .venv site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("playwright", reason="playwright drives the browser; pip install -e '.[dev]'")
+pytest.importorskip("playwright", reason="playwright drives the browser; pip install -e '.[integration]'")
 
 from playwright.sync_api import Page
 

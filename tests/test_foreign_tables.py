@@ -20,7 +20,7 @@ from interleaf.decode import reasons
 from tests.log_rows import Row, loose_table_of, made_rows, table_of
 from tests.test_tally import check_same
 
-pandas = pytest.importorskip("pandas", reason="comes with the extra dev")
+pandas = pytest.importorskip("pandas", reason="comes with the extra integration")
 NOTES = [schema.NO_EXPERIMENT, schema.NAIVE_TIMES]
 
 

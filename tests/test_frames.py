@@ -14,9 +14,9 @@ from interleaf.simulate.world import World
 from tests.log_rows import made_rows
 from tests.report_examples import EXAMPLES
 
-polars = pytest.importorskip("polars", reason="comes with the extra dev")
-duckdb = pytest.importorskip("duckdb", reason="comes with the extra dev")
-pandas = pytest.importorskip("pandas", reason="comes with the extra dev")
+polars = pytest.importorskip("polars", reason="comes with the extra integration")
+duckdb = pytest.importorskip("duckdb", reason="comes with the extra integration")
+pandas = pytest.importorskip("pandas", reason="comes with the extra integration")
 
 
 @pytest.fixture(scope="module")
