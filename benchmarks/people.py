@@ -123,7 +123,7 @@ def wrong_when_watched(world: World, units: int, runs: int, seed: int) -> float:
     return float(wrong.mean())
 
 
-def level_table(runs: int, seed: int, worlds: Sequence[World] = tuple(WORLDS)) -> Table:
+def level_table(runs: int, seed: int, worlds: Sequence[World]) -> Table:
     """Wrong intervals in every world."""
     rows = []
     for world in worlds:
@@ -173,5 +173,5 @@ def cost_table(runs: int, seed: int) -> Table:
 
 def tables(runs: int, seed: int) -> Iterator[Table]:
     """Levels, then cost."""
-    yield level_table(runs, seed)
+    yield level_table(runs, seed, WORLDS)
     yield cost_table(max(runs // 2, 100), seed)

@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 from scipy.stats import binom
 
-from benchmarks import calibration
+from benchmarks import calibration, people
 from benchmarks.calibration import History, experiments, history
 from interleaf.analysis import analyze
 from interleaf.clicks import Cascade
@@ -124,6 +124,9 @@ def test_the_benchmark_prints_its_command_and_its_tables(
     monkeypatch.setattr(calibration, "UNITS", 40)
     monkeypatch.setattr(calibration, "TRUTH_UNITS", 200)
     monkeypatch.setattr(calibration, "SIZES", (30,))
+    monkeypatch.setattr(people, "WORLDS", [people.WORLDS[1], people.WORLDS[-1]])  # lasting tastes; heavy users
+    for name, value in {"TAILS": (3.0,), "SIZES": (30,), "LOOKS": 3, "CALIBRATION_UNITS": 10_000}.items():
+        monkeypatch.setattr(people, name, value)
     monkeypatch.setattr("sys.argv", ["calibration", "--runs", "2", "--seed", "3"])
     calibration.main()
     printed = capsys.readouterr().out
