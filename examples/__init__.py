@@ -1,0 +1,1 @@
+"""Complete small programs with interleaf; each module says how to run it."""
