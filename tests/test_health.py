@@ -37,9 +37,11 @@ HEALTHY = [
     "Possible lists",
     "Clicks by ranker",
     "Same effect over time",
+    "Holds without any one query",
     "Unbiased scoring",
 ]
-UNDECIDED = {"Units that came once", "Clicks by ranker"}  # every unit comes once; no document falls by a coin
+# Every unit comes once; no document falls by a coin; no preference is shown.
+UNDECIDED = {"Units that came once", "Clicks by ranker", "Holds without any one query"}
 
 
 def many_rows(count: int = 300, method: str = "team_draft", **more: Any) -> list[Row]:

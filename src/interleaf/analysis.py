@@ -11,15 +11,19 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
+from interleaf.decode.queries import query_text
 from interleaf.engines import local, spark
 from interleaf.engines.choice import SPARK, chosen
 from interleaf.engines.work import Task
 from interleaf.errors import DataError, listed
-from interleaf.log import Progress
+from interleaf.log import Progress, read
 from interleaf.refine.learn.learned import Learned
 from interleaf.report.build import report
+from interleaf.report.effect_checks import FindText
 from interleaf.report.report import Report
 from interleaf.report.rule import Settings
 from interleaf.score import Scoring
@@ -90,6 +94,7 @@ def analyze(
     aa: bool = False,
     holdout: float | None = None,
     split: Mapping[str, float] | None = None,
+    cluster: str = "unit",
     seed: int = 0,
     **options: Any,
 ) -> Report:
@@ -103,10 +108,25 @@ def analyze(
     in place of equal credit. `control`: whom the others are compared with. `look=(2, 5)`: this is the second of five
     planned looks; without, the verdict rests on intervals that hold however often one looks. `planned_units`: the size
     that was planned before the start, where these intervals are narrowest. `holdout`, `split`: planned shares of units,
-    0.05 in the holdout, {"A": 0.6, "B": 0.4} of those in A/B buckets (else equal ones).
+    0.05 in the holdout, {"A": 0.6, "B": 0.4} of those in A/B buckets (else equal ones). `cluster`: what errors are
+    clustered by, "unit" for a result about the queries of this log, "unit_and_query" for one about queries like these.
     """
-    settings = Settings(control, confidence, planned_units, correction, look, aa, holdout, seed=seed, split=split)
-    return report(analyzed_tally(log, scheme, by, **options), settings)
+    settings = Settings(
+        control, confidence, planned_units, correction, look, aa, holdout, seed=seed, split=split, cluster=cluster
+    )
+    return report(analyzed_tally(log, scheme, by, **options), settings, query_finder(log))
+
+
+def query_finder(log: Any) -> FindText | None:
+    """Looks up the text of a query in a log that can be read again on this machine; tallies have no texts."""
+    if isinstance(log, (pa.Table, pa.RecordBatch)):
+        return lambda number: query_text(read(log, ("query",)), number)
+    paths = [log] if isinstance(log, (str, PathLike)) else log
+    if not isinstance(paths, list | tuple) or not all(isinstance(path, (str, PathLike)) for path in paths):
+        return None
+    if any(_is_tally(path) or "://" in str(path) for path in paths):
+        return None
+    return lambda number: query_text(read(log, ("query",)), number)
 
 
 def analyzed_tally(log: Any, scheme: str | None = None, by: Sequence[str] = (), **options: Any) -> Tally:

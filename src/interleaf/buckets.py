@@ -17,6 +17,7 @@ from interleaf.methods.arrays import Array
 
 BUCKETS = 1024
 UNIT, IMPRESSION, DOCUMENT = "interleaf-unit", "interleaf-impression", "interleaf-document"
+QUERY = "interleaf-query"
 _SHIFT = np.uint64(54)
 _PRIME = np.uint64(0x100000001B3)
 _OFFSET = 0xCBF29CE484222325

@@ -32,6 +32,12 @@ def analyze_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--look", metavar="K/N", help="this is look K of N planned ones (O'Brien-Fleming); 1/1: one look")
     made.add_argument("--correction", default="holm", help="the correction for many pairs: holm or max_t")
     made.add_argument(
+        "--cluster",
+        default="unit",
+        metavar="BY",
+        help="what errors are clustered by: unit, or unit_and_query for a result about queries like these",
+    )
+    made.add_argument(
         "--aa", action="store_true", help="this is an A/A test, plain or relabelled: no difference is expected"
     )
     made.add_argument("--holdout", type=float, metavar="SHARE", help="the share of units planned for the holdout")
@@ -117,13 +123,14 @@ def _split(given: list[str] | None) -> dict[str, float] | None:
 
 def run_analyze(options: argparse.Namespace) -> int:
     """A log to a verdict."""
-    from interleaf.analysis import analyze
+    from interleaf.analysis import query_finder
+    from interleaf.report.build import report as make_report
+    from interleaf.report.rule import Settings
 
     tally = _tally(options)
     if options.tally:
         tally.save(checked_tally(options.tally))
-    report = analyze(
-        tally,
+    settings = Settings(
         control=options.control,
         confidence=options.confidence,
         planned_units=options.planned_units,
@@ -132,7 +139,9 @@ def run_analyze(options: argparse.Namespace) -> int:
         aa=options.aa,
         holdout=options.holdout,
         split=_split(options.split),
+        cluster=options.cluster,
     )
+    report = make_report(tally, settings, query_finder(options.log))
     if options.markdown:
         write_text(options.markdown, report.to_markdown())
     if options.html:

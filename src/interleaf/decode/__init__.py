@@ -5,6 +5,7 @@ designs.py      which rows belong together
 impressions.py  what credit needs to know of a row, as logged or as the rankings say; ranks.py: its kernels
 events.py       clicks, and what became of every event
 counting.py     which events count
+queries.py      the query of each row
 reasons.py      why a row is dropped
 """
 
@@ -32,7 +33,7 @@ from interleaf.methods.arrays import Array, Impression
 CELLS = 2**18  # ranks held at a time: rows x rankers x positions; small enough for the caches
 
 COLUMNS = (
-    *("experiment", "version", "impression", "time", "unit", "arm", "method", "rankers"),
+    *("experiment", "version", "impression", "time", "unit", "query", "arm", "method", "rankers"),
     *("ranks", "lengths", "union", "teams", "choices", "relaxed", "excluded", "latency", "fallback_reason"),
     *("events.event", "events.kind", "events.rank", "events.time"),
 )

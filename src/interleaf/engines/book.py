@@ -117,7 +117,7 @@ class Book:
         tally = self._tally(part)
         tally.dropped += part.decoded.dropped
         tally.events += part.decoded.events
-        tally.add(part.decoded, part.scored, part.segments, part.latency)
+        tally.add(part.decoded, part.scored, part.segments, part.queries, part.latency)
         tally.remark(part.remarks)
         if self._waits:
             group = entry_of(part.decoded.design).group

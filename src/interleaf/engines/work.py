@@ -14,6 +14,7 @@ import pyarrow as pa
 from interleaf.decode import COLUMNS, LARGE, RELAXED, Decoded, Decoding, Design, identities
 from interleaf.decode.attributes import Exclusion, attribute, attribute_names, excluded
 from interleaf.decode.columns import codes, column, milliseconds, numbers
+from interleaf.decode.queries import query_numbers
 from interleaf.errors import MethodError
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
@@ -75,6 +76,7 @@ class Part(NamedTuple):
     scored: Scored | None
     segments: dict[str, Coded]
     remarks: list[Coded]
+    queries: Array
     latency: Array
 
 
@@ -103,6 +105,7 @@ def work(batch: pa.RecordBatch, task: Task, repeated: Array | None = None) -> It
         decoding.leave_out(rule, rows)
     segments = {name: attribute(batch, name) for name in task.by}
     remarks = list(_remarks(batch))
+    queries = query_numbers(batch)
     latencies = column(batch, "latency")
     for decoded in decoding:
         scored, problem = _scored(decoded, task)
@@ -114,7 +117,7 @@ def work(batch: pa.RecordBatch, task: Task, repeated: Array | None = None) -> It
         own = {name: (numbers[rows], values) for name, (numbers, values) in segments.items()}
         noted = [(numbers[rows], values) for numbers, values in remarks]
         latency = milliseconds(latencies, rows, len(decoded.design.rankers))
-        yield Worked(Part(decoded, scored, own, noted, latency), Counter())
+        yield Worked(Part(decoded, scored, own, noted, queries[rows], latency), Counter())
     names = attribute_names(batch) if task.by or task.exclusion.attributes else frozenset()
     yield Worked(None, decoding.dropped, decoding.others, names, decoding.examples, decoding.kinds)
 

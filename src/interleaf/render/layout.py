@@ -37,8 +37,9 @@ READING = (
     "An interval holds the values that the data allow. An anytime interval holds however often one looks: it is safe "
     "to watch, and to stop once it leaves out 0. With planned looks, intervals hold at these looks only. With several "
     "comparisons, intervals and adjusted p-values hold for all of them together.",
-    "The verdict holds for people like these and the queries that they asked. With another mix of queries, another "
-    "ranker may be preferred.",
+    "The verdict holds for people like these and the queries that they asked, in these shares. With another mix of "
+    "queries, another ranker may be preferred. To say something about queries like these, cluster errors by unit and "
+    "query (--cluster unit_and_query): intervals become wider.",
     "Health comes first because a broken experiment gives confident wrong numbers: after a failed check, nothing below "
     "it can be relied on.",
     "A dash is a figure that could not be computed; the reason stands below its table.",
@@ -130,6 +131,7 @@ def _facts(report: Findings) -> tuple[str, ...]:
         f"{units}{planned}",
         f"{count(totals.impressions)} impression{'s' * (totals.impressions != 1)}",
         f"{count(totals.clicked)} with an event",
+        *([report.population] if report.population else []),
     )
 
 
@@ -188,6 +190,7 @@ def _input(report: Findings, names: Names) -> Section:
         ("confidence", share(report.confidence)),
         ("planned units", "none" if report.planned_units is None else count(report.planned_units)),
         ("correction", report.correction),
+        ("errors clustered by", report.cluster.replace("_", " ")),
     ):
         settings.add(setting, setting, names.within(value))
     counted = Grid("events", "Events, and what became of them", ["event"], ["how many"])

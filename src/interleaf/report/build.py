@@ -14,11 +14,12 @@ from interleaf.refine.learn.learned import CROSS_FITTED, LEARNED
 from interleaf.report import people
 from interleaf.report.arms import arms, baseline
 from interleaf.report.compare import Compared, Pairs, compared, estimates_of
+from interleaf.report.effect_checks import FindText
 from interleaf.report.health import health, neutrality, slots
 from interleaf.report.history import moment, over_time
 from interleaf.report.record import Standing, Strength, Totals
 from interleaf.report.report import Report
-from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, Settings, without_stalled_plan
+from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, UNIT, UNIT_AND_QUERY, Settings, without_stalled_plan
 from interleaf.report.segments import segments
 from interleaf.report.verdict import verdict
 from interleaf.stats import ranking, strengths
@@ -30,10 +31,15 @@ STALLED = (
     "New units have nearly stopped coming, so intervals are those without a plan: a plan counts units, and an interval "
     "that is planned in units would be too narrow for people who only come again."
 )
+POPULATIONS = {UNIT: "holds for these queries", UNIT_AND_QUERY: "holds for queries like these"}
+BY_QUERY = (
+    "Errors are clustered by unit and by query, so that the result holds for queries like these. Segments, the history "
+    "and tests for one look are computed by unit only, and are left out."
+)
 
 
-def report(tally: Tally, settings: Settings) -> Report:
-    """All that a tally tells."""
+def report(tally: Tally, settings: Settings, find_text: FindText | None = None) -> Report:
+    """All that a tally tells; `find_text` gives the text of the query with a number."""
     _check(tally, settings)
     about, used = tally.about, without_stalled_plan(tally, settings)
     result = compared(tally, used) if about.method else None
@@ -41,7 +47,8 @@ def report(tally: Tally, settings: Settings) -> Report:
     active = people.activity(tally, int(result.pairs.turn[0])) if result else ()
     measured, totals = arms(tally, used), _totals(tally)
     tested = slots(tally)
-    checks = health(tally, settings, comparisons, tested)
+    checks = health(tally, used, result, tested, find_text)
+    is_by_unit = used.cluster == UNIT
     return Report(
         experiment=about.experiment,
         version=about.version,
@@ -65,10 +72,12 @@ def report(tally: Tally, settings: Settings) -> Report:
         baseline=baseline(tally, settings),
         slots=tested,
         neutrality=neutrality(tally),
-        over_time=over_time(tally, used, result) if result else (),
-        segments=segments(tally, used, result) if result else (),
+        over_time=over_time(tally, used, result) if result and is_by_unit else (),
+        segments=segments(tally, used, result) if result and is_by_unit else (),
         activity=active,
-        notes=(*_notes(tally), *([STALLED] if used != settings else [])),
+        notes=_notes(tally, settings, used),
+        cluster=settings.cluster,
+        population=POPULATIONS[settings.cluster] if result and tally.queries.size else "",
     )
 
 
@@ -84,6 +93,11 @@ def _check(tally: Tally, settings: Settings) -> None:
         raise DataError(
             "the correction max_t holds for one look at a planned time; give look=(1, 1), or use the correction holm"
         )
+    clusters = UNIT, UNIT_AND_QUERY
+    if settings.cluster not in clusters:
+        raise DataError(f"unknown cluster {settings.cluster!r}; known are {suggest(settings.cluster, clusters)}")
+    if settings.correction == MAX_T and settings.cluster == UNIT_AND_QUERY:
+        raise DataError(f"the correction max_t resamples units alone; use holm with cluster={UNIT_AND_QUERY!r}")
     if not 0.5 <= settings.confidence < 1:
         raise DataError(f"confidence is {settings.confidence!r}; give a share from 0.5 to below 1, such as 0.95")
     if settings.look is not None and not 1 <= settings.look[0] <= settings.look[1] <= MAX_LOOKS:
@@ -154,7 +168,7 @@ def _strongest_first(place: Strength) -> tuple[float, int]:
     return -(place.strength or 0.0), -place.copeland  # without strengths, all have none
 
 
-def _notes(tally: Tally) -> tuple[str, ...]:
+def _notes(tally: Tally, settings: Settings, used: Settings) -> tuple[str, ...]:
     """What a reader should know, and would not see."""
     about = tally.about
     notes = [
@@ -179,11 +193,13 @@ def _notes(tally: Tally) -> tuple[str, ...]:
             f"The log has no ranks, so lists were scored by {about.scheme}: clicks on what all rankers show alike "
             "count, and add noise. Log ranks or rankings to leave them out."
         )
-    if tally.segments:
+    if tally.segments and settings.cluster == UNIT:
         notes.append(
             f"{len(tally.segments)} segments were looked at. Their intervals and adjusted p-values hold for all of "
             "them together, by the rule of the report."
         )
     if not about.method:
         notes.append("The log has no interleaved lists: arms are compared, rankers are not.")
+    notes += [STALLED] if used != settings else []
+    notes += [BY_QUERY] if settings.cluster == UNIT_AND_QUERY else []
     return tuple(notes)

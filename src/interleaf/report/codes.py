@@ -43,6 +43,7 @@ CODES = {
     "Clicks by rank": "clicks_by_rank",
     "Clicks by ranker": "clicks_by_ranker",
     "Same effect over time": "effect_over_time",
+    "Holds without any one query": "holds_without_query",
     "Unbiased scoring": "unbiased_scoring",
     "A/A: ": "aa",
 }

@@ -9,12 +9,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
 from interleaf.refine.learn.learned import LEARNED
 from interleaf.report import people
+from interleaf.report.by_query import Cells, with_queries
 from interleaf.report.record import Comparison, SegmentComparison
-from interleaf.report.rule import ONE_LOOK, Decision, Settings, decide, interval_of, possible
+from interleaf.report.rule import (
+    ONE_LOOK,
+    UNIT,
+    UNIT_AND_QUERY,
+    Decision,
+    Settings,
+    decide,
+    interval_of,
+    possible,
+)
 from interleaf.stats import bootstrap, compare, figure, signs
 from interleaf.stats.compare import Estimate
 from interleaf.stats.pairs import pair_sums, pairs
@@ -23,6 +34,7 @@ from interleaf.tally import About, Tally
 from interleaf.tally.scores import ONE, Scores
 from interleaf.tally.units import CLICKED, SUMS
 
+NOT_BY_QUERY = "not computed with errors clustered by query"
 ONE_LOOK_ONLY = "this test is for one look at a planned time; ask for it (look 1/1)"
 
 
@@ -128,8 +140,15 @@ class _Decided(NamedTuple):
 def _decided(tally: Tally, found: Pairs, voices: Array, weights: Array, units: int, settings: Settings) -> _Decided:
     sums = found.voices(voices, weights, tally.about.linear)
     estimates = estimates_of(sums, weights, settings.confidence)
+    if settings.cluster == UNIT_AND_QUERY:
+        cells = Cells.of(tally)
+        if isinstance(cells, str):
+            raise DataError(f"errors cannot be clustered by query: {cells}; leave out cluster={UNIT_AND_QUERY!r}")
+        scores = found.columns(cells.sums, tally.about.linear)
+        estimates = with_queries(estimates, cells, scores, settings.confidence)
     # Only tests for one look and the strengths of many rankers need resamples.
-    resamples = settings.resamples if settings.look == ONE_LOOK or len(found.rankers) > 2 else 0
+    is_needed = settings.cluster == UNIT and (settings.look == ONE_LOOK or len(found.rankers) > 2)
+    resamples = settings.resamples if is_needed else 0
     means = bootstrap.resample(sums, weights, resamples, settings.seed) if resamples else np.zeros((0, sums.shape[1]))
     return _Decided(sums, estimates, means, decide(estimates, units, settings, max_score(tally.about), means))
 
@@ -181,9 +200,10 @@ def _by_the_rule(estimate: Estimate, decision: Decision) -> Iterator[Figure]:
 
 def _one_look(decided: _Decided, settings: Settings) -> Iterator[list[Figure]]:
     """Tests that hold for one look only."""
-    if settings.look != ONE_LOOK:
+    if settings.look != ONE_LOOK or settings.cluster != UNIT:
+        reason = ONE_LOOK_ONLY if settings.cluster == UNIT else NOT_BY_QUERY
         for _ in decided.estimates:
-            yield [(name, None, ONE_LOOK_ONLY) for name in ("bootstrap_interval", "sign_flip_p_value")]
+            yield [(name, None, reason) for name in ("bootstrap_interval", "sign_flip_p_value")]
         return
     means = decided.means
     resampled = bootstrap.intervals(means, settings.confidence) if len(means) else [None] * len(decided.estimates)
@@ -208,6 +228,8 @@ def _other_voices(
         for name, voice in (("per_person", person), ("per_search", search)):
             interval, reason = interval_of(voice, max(units, 1), settings, significance(settings.confidence))
             figures.append((f"{name}_estimate", voice.value, voice.reason))
+            if settings.cluster != UNIT:
+                interval, reason = None, NOT_BY_QUERY
             figures.append((f"{name}_interval", possible(interval, max_score(tally.about)), reason))
         side, *others = (_side(one, settings.confidence) for one in (person, search, bounded))
         yield [*figures, ("people_and_visits_disagree", side != 0 and -side in others, "")]

@@ -1,18 +1,24 @@
-"""Checks that the effect is the same early and late, and that of people: not of bots that come once."""
+"""Checks that the effect is the same early and late, is not one of bots that come once, and not of one query."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from interleaf.methods.arrays import Array
-from interleaf.report.compare import Pairs
+from interleaf.render.figures import signed
+from interleaf.report.by_query import Cells
+from interleaf.report.compare import Compared, Pairs
 from interleaf.report.record import FAIL_BELOW, FAILED, OK, SKIPPED, WARN_BELOW, WARNING, Check
+from interleaf.report.rule import Settings, holm_levels, interval_of
 from interleaf.report.traffic_checks import moment
-from interleaf.stats.compare import difference, estimate
+from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.stats.multiplicity import holm
+from interleaf.stats.sums import significance
 from interleaf.tally import ALONE, Tally
 from interleaf.tally.cells import pack, unpack
 from interleaf.tally.evidence import CLICKS, EVENTS
@@ -23,6 +29,8 @@ from interleaf.tally.units import SUMS
 MIN_UNITS = 100  # that came once, and that came back
 WARN_RATIO, FAIL_RATIO = 1.5, 3.0  # how much more those who came once click than others
 SPLITS = (0.25, 0.5, 0.75)  # of all clicked impressions: where early ends and late begins
+MAX_PAIRS = 12  # whose preference is looked at without a query
+FindText = Callable[[int], str | None]  # the text of the query with this number
 MAX_CLICKED = 0.99  # of lists: odds beyond that are too large to mean something
 
 
@@ -165,3 +173,52 @@ def _turns(early: tuple[Array, Array], late: tuple[Array, Array]) -> bool:
     if one.p_value is None or other.p_value is None:
         return False
     return max(one.p_value, other.p_value) < WARN_BELOW and (one.value or 0.0) * (other.value or 0.0) < 0
+
+
+def holds_without_query(tally: Tally, result: Compared, settings: Settings, find_text: FindText | None) -> Check:
+    """Whether each preference that is shown would be shown without the query that adds most to it."""
+    name, cells = "Holds without any one query", Cells.of(tally)
+    shown = [place for place, one in enumerate(result.comparisons) if one.winner is not None][:MAX_PAIRS]
+    if not shown or isinstance(cells, str):
+        return Check(name, SKIPPED, cells if isinstance(cells, str) else "no preference is shown")
+    levels = holm_levels([one.p_value for one in result.comparisons], significance(settings.confidence))
+    found = []
+    for place in shown:
+        one = result.comparisons[place]
+        sign, scores = 1 if one.winner == one.first else -1, result.pairs.columns(cells.sums, tally.about.linear)
+        query, share = cells.influential(scores[:, place], sign)
+        rest = _without(cells, query, tally, result, place)
+        interval = None if rest is None else interval_of(*rest, settings, levels[place])[0]
+        text = find_text(int(cells.numbers[query])) if find_text else None
+        figure = (
+            f"without {'one query' if text is None else f'the query {text!r}'} ({share:.1%} of impressions with an "
+            f"event), {one.first} over {one.second} is "
+        )
+        if rest is None or interval is None:
+            found.append((False, figure + "unknown"))
+            continue
+        figure += f"{signed(rest[0].value or 0.0)} ({signed(interval[0])} to {signed(interval[1])})"
+        found.append((min(sign * interval[0], sign * interval[1]) > 0, figure))
+    holds, figure = min(found, key=lambda one: one[0])
+    remedy = "look at what the rankers show for this query: the verdict may be about it more than about the others"
+    return Check(name, OK if holds else WARNING, figure, "" if holds else remedy)
+
+
+def _without(cells: Cells, query: int, tally: Tally, result: Compared, place: int) -> tuple[Estimate, int] | None:
+    """The comparison and its number of units, changed as the sample of units changes without a query."""
+    parts = []
+    for sums, weights, count in (cells.voices(), cells.voices(query)):
+        column = result.pairs.voices(sums, weights, tally.about.linear)[:, place]
+        parts.append((estimate(column, weights), count))
+    ((whole, before), (rest, after)), one = parts, result.comparisons[place]
+    figures = [(each.value, each.error, each.effective_units) for each in (whole, rest)]
+    (value, error, units), (left, left_error, left_units) = figures
+    if one.estimate is None or one.error is None or one.effective_units is None or value is None or left is None:
+        return None
+    if not error or not units or left_error is None or left_units is None:
+        return None
+    effective = max(2.0, one.effective_units * left_units / units)
+    changed = replace(
+        rest, value=one.estimate + left - value, error=one.error * left_error / error, effective_units=effective
+    )
+    return changed, max(1, round((one.units or 0) * after / before))

@@ -15,8 +15,9 @@ from interleaf.render.figures import signed
 from interleaf.report.arms import interleaved_against_holdout
 from interleaf.report.bias import bias
 from interleaf.report.codes import code_of
+from interleaf.report.compare import Compared
 from interleaf.report.draw_checks import clicks_by_rank, list_checks
-from interleaf.report.effect_checks import effect_over_time, units_once
+from interleaf.report.effect_checks import FindText, effect_over_time, holds_without_query, units_once
 from interleaf.report.lost import event_checks
 from interleaf.report.record import (
     FAILED,
@@ -49,14 +50,20 @@ MANY_IN_DAYS, DAYS = 200, 2  # as many are enough where they are of so many days
 
 
 def health(
-    tally: Tally, settings: Settings, comparisons: Sequence[Comparison], slots: Sequence[Slot]
+    tally: Tally,
+    settings: Settings,
+    result: Compared | None,
+    slots: Sequence[Slot],
+    find_text: FindText | None = None,
 ) -> tuple[Check, ...]:
     """All checks, in the order in which one would look."""
+    comparisons = result.comparisons if result else ()
     checks = [*row_checks(tally), repeated_content(tally), *event_checks(tally), events_over_time(tally)]
     checks += [clicks_by_rank(tally), *_units(tally, comparisons), units_once(tally)]
     checks += [*_arms(tally, settings), *ab_split(tally, settings.split)]
     if tally.about.method:
         checks += [*_lists(tally, slots, settings), *list_checks(tally), effect_over_time(tally), *_scoring(tally)]
+        checks += [holds_without_query(tally, result, settings, find_text)] if result else []
         checks += [*_aa(comparisons)] if settings.aa else []
     return tuple(replace(check, code=code_of(check.name)) for check in checks)
 

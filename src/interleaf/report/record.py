@@ -11,6 +11,7 @@ from interleaf.stats.compare import ALIKE
 Interval = tuple[float, float]
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
+UNIT, UNIT_AND_QUERY = "unit", "unit_and_query"  # what errors are clustered by
 BROKEN, DISAGREE, PREFERRED, UNDECIDED = "broken", "disagree", "preferred", "undecided"  # codes of a verdict
 WARN_BELOW, FAIL_BELOW = 0.01, 0.001  # p-values of checks
 
@@ -278,3 +279,5 @@ class Findings:
     segments: tuple[Segment, ...] = ()
     activity: tuple[Activity, ...] = ()
     notes: tuple[str, ...] = ()
+    cluster: str = UNIT
+    population: str = ""

@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.methods.arrays import Array
+from interleaf.report.record import UNIT as UNIT
+from interleaf.report.record import UNIT_AND_QUERY as UNIT_AND_QUERY
 from interleaf.stats import bootstrap, looks, multiplicity, sequence
 from interleaf.stats.compare import Estimate
 from interleaf.stats.deviates import statistic
@@ -36,7 +38,8 @@ class Settings:
 
     `look` is (which, of how many) where looks were planned. `aa` says that there should be nothing to see, and
     `holdout` which share of units should see the control unchanged. `split` has the planned shares of A/B buckets,
-    relative to each other; without it, they should be of equal size.
+    relative to each other; without it, they should be of equal size. `cluster` says for which queries the
+    result holds: with `unit` for those of the log, with `unit_and_query` for queries like these.
     """
 
     control: str | None = None
@@ -49,6 +52,7 @@ class Settings:
     resamples: int = bootstrap.RESAMPLES
     seed: int = 0
     split: Mapping[str, float] | None = None
+    cluster: str = UNIT
 
     @property
     def rule(self) -> str:

@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 
 from interleaf.decode.events import FATES
+from interleaf.decode.queries import query_text
 from interleaf.errors import InterleafError
 from interleaf.report.build import report
 from interleaf.report.lost import ANOTHER_KIND, IDLE, UNMATCHED, UNPLACED, UNTOLD
@@ -19,6 +21,7 @@ from interleaf.store.contract import RUNNING, Counts, Store, Stored
 from interleaf.store.tasks import report_settings_of
 from interleaf.tally import Tally
 
+MAX_PAGES = 2  # of the log, in which the text of a query is looked for
 MAX_REPORTS = 100  # versions whose latest report is held in memory
 _REMEMBERED, _MOST_REMEMBERED = 1.0, 5.0  # seconds; the first report of a process compiles, and takes many
 # What health calls an event that is kept apart; all others are unmatched.
@@ -76,9 +79,13 @@ class Reports:
         # The last metric is of all kinds that count, so what is of another kind there counts nowhere.
         last = next(reversed(tallies.values()), None)
         idle = last.events[ANOTHER_KIND] if last is not None else 0
+
+        def find_text(number: int) -> str | None:
+            return query_text(islice(self._store.export(name, version), MAX_PAGES), number)
+
         try:
             made = {
-                metric: report(with_lost(tally, apart, elsewhere, idle), report_settings_of(settings))
+                metric: report(with_lost(tally, apart, elsewhere, idle), report_settings_of(settings), find_text)
                 for metric, tally in tallies.items()
             }
         except InterleafError as error:

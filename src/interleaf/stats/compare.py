@@ -91,6 +91,12 @@ def estimates(sums: Array, counts: Array, confidence: float = 0.95) -> tuple[Est
     return _concluded(jackknife(sums, counts), confidence)
 
 
+def with_error(found: Estimate, error: float, effective: float, confidence: float = 0.95) -> Estimate:
+    """The estimate with another error and another number of effective units."""
+    values, errors, units = (np.array([number], np.float64) for number in (found.value, error, effective))
+    return _concluded(Jackknife(values, errors, units, np.array([found.buckets]), np.zeros((0, 1))), confidence)[0]
+
+
 def difference(
     sums_1: Array,
     counts_1: Array,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,10 @@ EVENT_COLUMNS = "impression, id, kind, rank, time, dwell, value"
 
 
 class Kept(NamedTuple):
-    """Impressions of one version, as columns; `bodies` where they are wanted, too. And their events, as rows."""
+    """Impressions of one version, as columns; `bodies` where they are wanted, too. And their events, as rows.
+
+    Without bodies, `asked` has those of impressions with an event, of which the query is read.
+    """
 
     ids: Sequence[str]
     units: Sequence[str | None]
@@ -36,6 +40,7 @@ class Kept(NamedTuple):
     numbers: Sequence[bytes]
     bodies: Sequence[bytes] | None
     events: Sequence[tuple[Any, ...]]
+    asked: Mapping[str, bytes] = MappingProxyType({})
 
 
 def batch_of(kept: Kept, settings: Experiment, version: int) -> pa.RecordBatch:
@@ -59,6 +64,8 @@ def batch_of(kept: Kept, settings: Experiment, version: int) -> pa.RecordBatch:
         columns["excluded"] = _with_bots(columns["excluded"], is_bot)
     if kept.bodies is not None:
         columns |= _bodies(kept.bodies)
+    elif kept.asked:
+        columns["query"] = _queries(kept.ids, kept.asked)
     fields = [schema.SCHEMA.field(name) for name in schema.SCHEMA.names if name in columns]
     return pa.RecordBatch.from_arrays(
         [columns[field.name] for field in fields], schema=pa.schema(fields, schema.SCHEMA.metadata)
@@ -143,11 +150,19 @@ def _with_bots(known: pa.Array, is_bot: Array) -> pa.Array:
     return pc.if_else(pc.and_(pa.array(is_bot), known.is_null()), CLICKED_ALL, known)
 
 
-def _bodies(bodies: Sequence[bytes]) -> dict[str, pa.Array]:
+def _queries(ids: Sequence[str], bodies: Mapping[str, bytes]) -> pa.Array:
+    """The query of each impression whose body is there."""
+    places = {name: place for place, name in enumerate(bodies)}
+    found = _bodies(list(bodies.values()), ("query",))["query"]
+    return found.take(pa.array([places.get(name) for name in ids], pa.int64()))
+
+
+def _bodies(bodies: Sequence[bytes], names: Sequence[str] = _IN_BODY) -> dict[str, pa.Array]:
     data = b"\n".join(bodies)
+    wanted = pa.schema([_BODY.field(name) for name in names])
     table = pyarrow.json.read_json(
         pa.BufferReader(data),
         pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-        pyarrow.json.ParseOptions(explicit_schema=_BODY, unexpected_field_behavior="ignore"),
+        pyarrow.json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore"),
     )
-    return {name: table.column(name).combine_chunks() for name in _IN_BODY}
+    return {name: table.column(name).combine_chunks() for name in names}

@@ -165,6 +165,9 @@ def batch_with_events(
         database.among([row[0] for row in rows]),
     )
     ids, units, times, folded, designs, numbers, *more = zip(*rows, strict=True)
-    return batch_of(
-        Kept(ids, units, times, folded, designs, numbers, more[0] if more else None, events), settings, version
-    )
+    bodies: Sequence[bytes] | None = more[0] if more else None
+    asked: dict[str, bytes] = {}
+    if bodies is None and events:
+        statement = f"SELECT id, body FROM impressions WHERE id {database.words['among']}"
+        asked = dict(transaction.rows(statement, database.among(sorted({event[0] for event in events}))))
+    return batch_of(Kept(ids, units, times, folded, designs, numbers, bodies, events, asked), settings, version)

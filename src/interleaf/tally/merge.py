@@ -44,6 +44,7 @@ def absorb(total: Tally, more: Tally) -> None:
     total.evidence.merge(more.evidence)
     _merge_units(total, more)
     total.segments.merge(more.segments)
+    total.queries.merge(more.queries.level, *more.queries.unordered)
     for name, arm in more.arms.items():
         total.arms[name] = added(total.arms[name], arm) if name in total.arms else arm
     shared = total.sample.merge(more.sample)
@@ -70,7 +71,7 @@ def reordered(tally: Tally, rankers: Sequence[str]) -> Tally:
     copy.scores = copy.scores.reordered(order, linear)
     copy.lists = copy.lists.reordered(order)
     copy.evidence.reorder(order)
-    for units in (copy.units, copy.slices.cells, copy.segments.cells):
+    for units in (copy.units, copy.slices.cells, copy.segments.cells, copy.queries):
         units.reorder(order, linear)
     return copy
 

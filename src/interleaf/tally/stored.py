@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from interleaf.tally.tally import Tally
     from interleaf.tally.units import Units
 
-VERSION = 2
+VERSION = 3
 
 
 def save(tally: Tally, path: str | Path) -> None:
@@ -120,7 +120,8 @@ def _tally(arrays: dict[str, Any], rest: dict[str, Any], kind: type[Tally]) -> T
 
 
 def _units(tally: Tally) -> dict[str, Units]:
-    return {"units": tally.units, "slice_units": tally.slices.cells, "segment_units": tally.segments.cells}
+    cells = {"slice_units": tally.slices.cells, "segment_units": tally.segments.cells, "query_units": tally.queries}
+    return {"units": tally.units, **cells}
 
 
 def _samples(tally: Tally) -> dict[str, Sample]:

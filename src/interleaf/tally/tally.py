@@ -17,22 +17,27 @@ from interleaf.schema import INTERLEAVED
 from interleaf.score import Scored
 from interleaf.tally import merge, stored
 from interleaf.tally.about import About
+from interleaf.tally.cells import pack
 from interleaf.tally.evidence import Evidence
 from interleaf.tally.pages import QUERIES, Arm, Lists
 from interleaf.tally.scores import Scores
 from interleaf.tally.seen import Sample
 from interleaf.tally.segments import Segments
 from interleaf.tally.slices import Slices
-from interleaf.tally.units import Units
+from interleaf.tally.units import SUMS, Units
 
 Coded = tuple[Array, list[str]]  # a number for each row, and what the numbers stand for; -1 stands for nothing
 ALONE = "impressions that are their own unit"
 MOST_ARMS = 60
+QUERY_ROOM = 2**18  # sums held, all units and queries together
 
 
 @dataclass(eq=False)
 class Tally:
-    """All that a report needs of a log, in a size that does not grow with it."""
+    """All that a report needs of a log, in a size that does not grow with it.
+
+    `queries` has the sums of each unit in each query, of a sample of units.
+    """
 
     about: About
     scores: Scores
@@ -41,6 +46,7 @@ class Tally:
     lists: Lists
     sample: Sample
     segments: Segments
+    queries: Units
     evidence: Evidence
     arms: dict[str, Arm] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
@@ -56,17 +62,21 @@ class Tally:
         scores = Scores.empty(rankers, about.linear)
         columns = scores.sums.shape[1]
         lists = Lists.empty(rankers)
-        return cls(
-            about, scores, Units(columns), Slices(columns), lists, Sample(), Segments(columns), Evidence(rankers)
-        )
+        tables = Segments(columns), Units(columns, max(1024, QUERY_ROOM // (columns + SUMS - 1))), Evidence(rankers)
+        return cls(about, scores, Units(columns), Slices(columns), lists, Sample(), *tables)
 
     @property
     def impressions(self) -> int:
         """All that were counted, of every arm."""
         return sum(int(arm.measures[:, QUERIES].sum()) for arm in self.arms.values())
 
-    def add(self, decoded: Decoded, scored: Scored | None, segments: Mapping[str, Coded], latency: Array) -> None:
-        """Count rows of one design in: with scores where they were interleaved; `segments` by attribute."""
+    def add(
+        self, decoded: Decoded, scored: Scored | None, segments: Mapping[str, Coded], queries: Array, latency: Array
+    ) -> None:
+        """Count rows of one design in: with scores where they were interleaved; `segments` by attribute.
+
+        `queries` are the numbers of their queries.
+        """
         if not len(decoded.rows):
             return
         found = buckets.buckets(decoded.unit)
@@ -86,8 +96,15 @@ class Tally:
         if self.about.sessions is None:
             clicked = decoded.has_event
             self.add_scores(decoded.unit, decoded.time, clicked, scored.columns)
+            self._add_queries(queries, decoded, scored.columns)
             for attribute, (codes, values) in segments.items():
                 self.segments.add(attribute, codes, values, decoded.unit, clicked, scored.columns)
+
+    def _add_queries(self, queries: Array, decoded: Decoded, columns: Array) -> None:
+        """Count the sums of each unit in each query."""
+        rows = np.flatnonzero(decoded.has_event & (queries >= 0))
+        cells, always = pack(decoded.unit[rows], queries[rows]), np.ones(len(rows), np.bool_)
+        self.queries.add(cells, 0, decoded.time[rows], always, columns[rows])
 
     def add_scores(self, unit: Array, time: Array, clicked: Array, columns: Array) -> None:
         """Count scores in: of impressions, or of sessions."""
