@@ -37,8 +37,8 @@ HEALTHY = [
     "Possible lists",
     "Clicks by ranker",
     "Same effect over time",
-    "Holds without any one query",
     "Unbiased scoring",
+    "Holds without any one query",
 ]
 # Every unit comes once; no document falls by a coin; no preference is shown.
 UNDECIDED = {"Units that came once", "Clicks by ranker", "Holds without any one query"}
