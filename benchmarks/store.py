@@ -12,7 +12,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 
 from interleaf.experiment import Experiment, Request, show
 from interleaf.report.build import report
-from interleaf.serve.mixing import Draft
 from interleaf.serve.writing import Writing
 from interleaf.store import opened
 from interleaf.store.contract import Event, Impression, Store
@@ -71,9 +70,8 @@ def _written(store: Store, rows: int) -> Iterator[str]:
         encoded(one.row)
     yield f"\nThe store: {CALLERS} callers, one impression or event each at a time, durable when answered"
     yield f"{'encode an impression':28}{(time.process_time() - start) / 2000 * 1e6:>12,.1f} microseconds"
-    asked = Request("", None, None, {})  # for lists that are drawn already
-    kinds: dict[str, list[Draft | Event]] = {
-        "impressions": [Draft(SHOP, asked, {}, replace(one, parts=encoded(one.row))) for one in made],
+    kinds: dict[str, Sequence[Impression | Event]] = {
+        "impressions": [replace(one, parts=encoded(one.row)) for one in made],
         "events": [_click(one) for one in made],
     }
     for name, items in kinds.items():
@@ -85,13 +83,13 @@ def _written(store: Store, rows: int) -> Iterator[str]:
         )
 
 
-async def _grouped(store: Store, items: list[Draft | Event]) -> tuple[float, float, list[float]]:
+async def _grouped(store: Store, items: Sequence[Impression | Event]) -> tuple[float, float, list[float]]:
     writer, waiting, latencies = Writing(store), iter(items), list[float]()
 
     async def caller() -> None:
         for one in waiting:
             start = time.perf_counter()
-            await (writer.put(one) if isinstance(one, Draft) else writer.tell([one]))
+            await (writer.put(one) if isinstance(one, Impression) else writer.tell([one]))
             latencies.append(time.perf_counter() - start)
 
     wall, processor = time.perf_counter(), time.process_time()

@@ -32,7 +32,7 @@ def test_both_ways_keep_the_same(method: str, old: list[str], new: list[str], at
         assert not old
         assert not new
         return
-    more = {"attributes": attributes, "latency": [0.5, None], "session": "s", "excluded": "listed unit"}
+    more: dict[str, Any] = {"attributes": attributes, "latency": [0.5, None], "session": "s", "excluded": "listed unit"}
     assert decoded(encoded_note(noted, **more)) == decoded(encoded(noted.row | more))
 
 

@@ -49,7 +49,8 @@ serve(Place(sys.argv[1], port=int(sys.argv[2])), Settings())
 _LISTS = """
 from numba.core import event
 from interleaf.experiment import Experiment
-from interleaf.serve import mixing, warming
+from interleaf.interleaving import warm_composing
+from interleaf.serve import warming
 
 recorder = event.RecordingListener()
 event.register("numba:compile", recorder)
@@ -57,7 +58,7 @@ settings = Experiment.of({"name": "shop", "rankers": ["one", "other"], "method":
 assert warming.needs_compiling(settings)
 warming.compile_lists(settings)
 assert not warming.needs_compiling(settings)
-mixing.warm(settings)
+warm_composing(settings.method, len(settings.rankers))
 print([event.data["dispatcher"].py_func.__name__ for _, event in recorder.buffer])
 """
 YEAR = 365 * 24 * HOUR

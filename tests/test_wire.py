@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import threading
 import time
@@ -16,9 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleaf.errors import StoreError
-from interleaf.serve import mixing
+from interleaf.experiment import Experiment, Request, show
+from interleaf.serve import hot
+from interleaf.serve.writing import Writing
 from interleaf.store import opened
-from tests.services import OLD
+from interleaf.store.contract import Impression
+from tests.services import OLD, START
 from tests.stand_in import until
 from tests.wire import EVENTS, LIST, Served, clicked, raw, read, wanted
 
@@ -142,16 +147,76 @@ def test_a_store_that_fails_is_reported_without_details(
     assert caplog.text.count("a request failed") == 2
 
 
-def test_a_list_that_breaks_the_mixing_does_not_break_others(
+def test_a_list_that_cannot_be_drawn_does_not_break_others(
     served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: Any) -> Any:
-        raise RuntimeError("secret detail")
+    def show_all_but_one(settings: Any, version: int, request: Request) -> Any:
+        if request.impression == "i-2":
+            raise RuntimeError("secret detail")
+        return show(settings, version, request)
 
-    monkeypatch.setattr(mixing, "show", broken)
-    repeated = raw(LIST, wanted(1, rankings={"production": ["a", "a"], "candidate": ["b"]}))
-    answers = served().ask(repeated + raw(LIST, wanted(2)), answers=2)
-    assert [answer[9:12] for answer in answers] == [b"500", b"201"]
+    monkeypatch.setattr(hot, "show", show_all_but_one)
+    repeated = raw(LIST, wanted(1, rankings={"production": ["a", "b", "a"], "candidate": ["b"]}))
+    answers = served().ask(repeated + raw(LIST, wanted(2)) + raw(LIST, wanted(3)), answers=3)
+    assert [answer[9:12] for answer in answers] == [b"422", b"500", b"201"]
+    assert b"holds document 'a' twice, at ranks 1 and 3" in answers[0]
+    assert b"secret detail" not in answers[1]
+
+
+def test_lists_of_long_rankings_are_drawn_in_a_thread(
+    served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def show_and_note(settings: Any, version: int, request: Request) -> Any:
+        threads.append(threading.current_thread())
+        return show(settings, version, request)
+
+    monkeypatch.setattr(hot, "show", show_and_note)
+    monkeypatch.setattr(hot, "MAX_DOCUMENTS_IN_LOOP", 20)
+    one, long = served(), [f"d{number}" for number in range(11)]
+    rankings = {"production": long, "candidate": long[::-1]}
+    answers = one.ask(raw(LIST, wanted(1)) + raw(LIST, wanted(2)) + raw(LIST, wanted(3, rankings=rankings)), answers=3)
+    assert threads[0] is threads[1] is not threads[2]
+    expected = show(one.store.experiment("shoes").settings, 1, Request("i-3", "u-3", "trail", rankings))
+    assert body_of(answers[2])["documents"] == expected.documents
+
+
+def test_rankings_too_long_for_the_method_are_refused_and_others_are_not(served: Callable[..., Served]) -> None:
+    one, long = served(most_body=500_000), [f"d{number}" for number in range(1000)]
+    steep = Experiment.of({"name": "steep", "rankers": ["production", "candidate"], "method": "probabilistic(tau=100)"})
+    one.store.create(steep, START, "test")
+    one.store.start("steep", START, "test")
+    path = "/v1/experiments/steep/interleave"
+    refused = raw(path, wanted(1, rankings={"production": long, "candidate": long}))
+    answers = one.ask(refused + raw(path, wanted(2)), answers=2)
+    assert [answer[9:12] for answer in answers] == [b"422", b"201"]
+    assert b"too steep for rankings of 1000 documents" in answers[0]
+
+
+def test_what_the_store_refuses_is_freed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(tmp_path / "store.sqlite")
+
+    def away(*_: Any) -> Any:
+        raise StoreError("the store is away; try again")
+
+    monkeypatch.setattr(store, "write", away)
+
+    async def refused() -> int:
+        writing = Writing(store)
+        lists = [Impression(f"i-{number}", "shoes", 1, None, 0, 0, {}) for number in range(5)]
+        results = await asyncio.gather(*map(writing.put, lists), return_exceptions=True)
+        await writing.close()
+        return sum(isinstance(result, StoreError) for result in results)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(refused()) == 5
+        assert not [one for one in gc.get_objects() if type(one) is Impression]  # and ask no proxy
+    finally:
+        gc.enable()
+        store.close()
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def find_problems(fixed: object, k: int | None = None) -> list[str]:
 
 def count_free_ranks(size: int, fixed: Mapping[int, Any]) -> int:
     """How many of the first `size` ranks hold no fixed document."""
-    return size - sum(rank <= size for rank in fixed)
+    return size - sum(rank <= size for rank in fixed) if fixed else size
 
 
 def insert_fixed(documents: Sequence[D], fixed: Mapping[int, D]) -> Sequence[D]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from time import time_ns
 from typing import Any
@@ -16,13 +16,12 @@ from starlette.responses import Response
 
 from interleaf.errors import StateError, listed
 from interleaf.experiment import Experiment, Request, extended, show
-from interleaf.experiment.showing import Noted, chance_key, unmixed
+from interleaf.experiment.showing import Noted, Shown, chance_key, unmixed
 from interleaf.experiment.traffic import OUTSIDE
 from interleaf.problem import collapse
 from interleaf.serve import messages
 from interleaf.serve.access import BROWSER
 from interleaf.serve.answers import RETRY, Answer, RefusedError
-from interleaf.serve.mixing import Draft, is_plain
 from interleaf.serve.service import MAX_EVENTS, SECOND, Service
 from interleaf.store.contract import ACCEPTED, REPEATED, RUNNING, AccessKey, Event, Impression, Stored
 from interleaf.store.encoding import encoded_note
@@ -31,39 +30,17 @@ from interleaf.store.unit_secrets import hash_unit
 
 NO_TOKEN = (None, "", "None", "null", "undefined")  # as template engines write that there is none
 AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours
+MAX_DOCUMENTS_IN_LOOP = 5000  # of all rankings of a request: drawing from so many takes some milliseconds
 LATE = 300 * SECOND  # how long events may follow an impression that itself came late
 _decode_interleave = messages.decoder(messages.Interleave)
 _decode_events = messages.decoder(messages.Events)
 
 
 async def interleave(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:
-    """Compose, store, answer."""
-    asked = _asked(body)
-    stored = await service.experiment(request.path_params["name"])
-    draft = _drafted(service, stored, asked)
-    settings, wanted, version = draft.settings, draft.wanted, draft.impression.version
-    if asked.page > 1:
-        return await _further_page(service, stored, asked, wanted)
-    if not is_plain(settings, wanted):
-        # Where lists are drawn as a whole, a programme is solved, and others should not wait for it.
-        slow = settings.chosen.method.drawn_whole
-        shown = await asyncio.to_thread(show, settings, version, wanted) if slow else show(settings, version, wanted)
-        if not isinstance(shown.noted, Noted):
-            _count(service, settings, shown.arm, None)
-            return Answer(messages.Shown(None, shown.documents, shown.arm, version, None))
-        draft.arm, draft.documents = shown.arm, shown.documents
-        draft.impression.parts = encoded_note(shown.noted, **draft.kept)
-    return _listed(service, draft, await service.writing.put(draft))
-
-
-def _asked(body: bytes) -> messages.Interleave:
+    """Draw a list, store it, and answer with it."""
     asked = _decode_interleave(body)
     refuse_nulls(body, asked)
-    return asked
-
-
-def _drafted(service: Service, stored: Stored, asked: messages.Interleave) -> Draft:
-    """What is to be shown and kept, if that is possible now."""
+    stored = await service.experiment(request.path_params["name"])
     now = service.clock()
     time = _moment(asked.time, now, "time")
     _check_state(stored, asked.time is not None, time)
@@ -71,26 +48,43 @@ def _drafted(service: Service, stored: Stored, asked: messages.Interleave) -> Dr
     if version not in stored.versions:
         raise RefusedError(422, "invalid", f"the latest version is {stored.version}", "version")
     settings = stored.versions[version]
-    name = asked.impression or fresh()
-    rankings = collapse(asked.rankings, asked.groups, (asked.fixed or {}).values()) if asked.groups else asked.rankings
-    wanted = Request(name, asked.unit, asked.query, rankings, asked.k, asked.page, asked.fixed or {})
+    wanted = _wanted(asked)
+    if asked.page > 1:
+        return await _further_page(service, stored, asked, wanted)
+    shown = await _draw(settings, version, wanted)
+    if not isinstance(shown.noted, Noted):
+        service.metrics.count_impression(settings.name, shown.arm, None)
+        return Answer(messages.Shown(None, shown.documents, shown.arm, version, None))
     until = time + settings.window
     closes = max(until, now + LATE) if asked.time else until
-    impression = Impression(name, settings.name, version, hidden(service, asked.unit), time, closes, {}, until)
-    return Draft(settings, wanted, _logged(service, settings, asked), impression)
-
-
-def _listed(service: Service, draft: Draft, before: Mapping[str, Any] | None) -> Response:
-    """The answer to a list that is in the store, from what was there before."""
-    settings, name = draft.settings, draft.impression.id
-    _count(service, settings, draft.arm, draft.kept.get("excluded"))
+    extras = _logged(service, settings, asked)
+    impression = Impression(
+        *(wanted.impression, settings.name, version, hidden(service, asked.unit), time, closes, {}, until),
+        parts=encoded_note(shown.noted, **extras),
+    )
+    before = await service.writing.put(impression)
+    service.metrics.count_impression(settings.name, shown.arm, extras.get("excluded"))
     if before is None:
-        service.bots.came(settings, draft.wanted.unit)
-        return Answer(_shown(service, name, settings.name, draft.documents, draft.arm, draft.impression.version), 201)
+        service.bots.came(settings, asked.unit)
+        return Answer(_shown(service, impression.id, settings.name, shown.documents, shown.arm, version), 201)
     if before["experiment"] != settings.name:
         raise RefusedError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
     again = extended(before, 1)
-    return Answer(_shown(service, name, settings.name, again.documents, again.arm, before["version"]))
+    return Answer(_shown(service, impression.id, settings.name, again.documents, again.arm, before["version"]))
+
+
+def _wanted(asked: messages.Interleave) -> Request:
+    rankings = collapse(asked.rankings, asked.groups, (asked.fixed or {}).values()) if asked.groups else asked.rankings
+    name = asked.impression or fresh()
+    return Request(name, asked.unit, asked.query, rankings, asked.k, asked.page, asked.fixed or {})
+
+
+async def _draw(settings: Experiment, version: int, wanted: Request) -> Shown:
+    """The list of a request: drawn in a thread if that takes long, so that other requests do not wait for it."""
+    documents = sum(len(ranking) for ranking in wanted.rankings.values() if ranking)
+    if settings.chosen.method.drawn_whole or documents > MAX_DOCUMENTS_IN_LOOP:
+        return await asyncio.to_thread(show, settings, version, wanted)
+    return show(settings, version, wanted)
 
 
 def _check_state(stored: Stored, late: bool, time: int) -> None:
@@ -141,10 +135,6 @@ def _shown(
     service: Service, name: str, experiment: str, documents: list[str], arm: str, version: int
 ) -> messages.Shown:
     return messages.Shown(name, documents, arm, version, _token(service, name, experiment))
-
-
-def _count(service: Service, settings: Experiment, arm: str, excluded: str | None) -> None:
-    service.metrics.count_impression(settings.name, arm, excluded)
 
 
 def _logged(service: Service, settings: Experiment, asked: messages.Interleave) -> dict[str, Any]:

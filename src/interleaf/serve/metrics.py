@@ -50,6 +50,7 @@ class Metrics:
         self._memory = gauge("interleaf_resident_memory_bytes", "resident memory of each worker", "liveall")
         self._request = lru_cache(1000)(self._requests.labels)
         self._second = lru_cache(1000)(self._seconds.labels)
+        self._impression = lru_cache(1000)(self._impressions.labels)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(name, meaning, labels, registry=self._registry)
@@ -64,7 +65,7 @@ class Metrics:
 
     def count_impression(self, experiment: str, arm: str, rule: str | None) -> None:
         """A list was composed; the rule says why it does not count, if it does not."""
-        self._impressions.labels(experiment, arm).inc()
+        self._impression(experiment, arm).inc()
         if rule is not None:
             self._excluded.labels(experiment, rule).inc()
 

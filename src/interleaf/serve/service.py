@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from interleaf.errors import StoreError
 from interleaf.experiment import Experiment
-from interleaf.serve import mixing, warming
+from interleaf.interleaving import warm_composing
+from interleaf.serve import warming
 from interleaf.serve.access import Access
 from interleaf.serve.answers import RefusedError
 from interleaf.serve.bots import Bots
@@ -145,7 +146,7 @@ class Service:
         if self.settings.own_process and warming.needs_compiling(settings):
             log.info("compiling, once per installation", extra={"method": settings.method})
             await asyncio.to_thread(warming.compile_lists, settings)
-        await asyncio.to_thread(mixing.warm, settings)
+        await asyncio.to_thread(warm_composing, settings.method, len(settings.rankers))
 
     async def stop(self) -> None:
         """Let what is on its way be written, and end."""

@@ -76,9 +76,8 @@ def needs_compiling(settings: Experiment) -> bool:
     """Whether kernels that compose lists of an experiment are not on disk yet, and can be kept there."""
     from interleaf.compiled import is_compiled, is_on_disk
 
-    kernels = settings.chosen.method.kernels
-    used = (kernels.compose, kernels.compose_batch) if kernels.prepare is None else (kernels.compose,)
-    return is_compiled(kernels.compose) and not all(map(is_on_disk, used))
+    compose = settings.chosen.method.kernels.compose
+    return is_compiled(compose) and not is_on_disk(compose)
 
 
 def compile_lists(settings: Experiment) -> None:
@@ -147,9 +146,10 @@ def _run_beside(folder: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == [LISTS]:
         from interleaf.experiment import Experiment
-        from interleaf.serve.mixing import warm
+        from interleaf.interleaving import warm_composing
 
-        warm(Experiment.of(json.load(sys.stdin)))
+        settings = Experiment.of(json.load(sys.stdin))
+        warm_composing(settings.method, len(settings.rankers))
     elif len(sys.argv) > 1:
         _run_beside(Path(sys.argv[1]))
     else:

@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
 from interleaf.errors import StoreError
-from interleaf.serve.mixing import Draft, mix, work_of
-from interleaf.store.contract import Event, Store
+from interleaf.store.contract import Event, Impression, Store
 
 MOST = 128  # items of one transaction: those of larger ones wait longer, and nobody gains
-MOST_PLACES = 50_000  # of rankings that are mixed in the loop: a few milliseconds, in which nothing else is done
 MOST_WAITING = 20_000
 
 
 class _Waiting(NamedTuple):
     """What one request brings, and the future that gets the result."""
 
-    draft: Draft | None
+    impression: Impression | None
     events: Sequence[Event]
     done: asyncio.Future[Any]
 
@@ -38,9 +35,9 @@ class Writing:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def put(self, draft: Draft) -> Mapping[str, Any] | None:
-        """Mix and write a list; the row that was stored before under its id, or None."""
-        before: Mapping[str, Any] | None = await self._write(draft, ())
+    async def put(self, impression: Impression) -> Mapping[str, Any] | None:
+        """Write a list; the row that was stored before under its id, or None."""
+        before: Mapping[str, Any] | None = await self._write(impression, ())
         return before
 
     async def tell(self, events: Sequence[Event]) -> list[str]:
@@ -48,13 +45,13 @@ class Writing:
         fates: list[str] = await self._write(None, events)
         return fates
 
-    def _write(self, draft: Draft | None, events: Sequence[Event]) -> asyncio.Future[Any]:
+    def _write(self, impression: Impression | None, events: Sequence[Event]) -> asyncio.Future[Any]:
         """Write it, together with what others write meanwhile; the future is done when it is durable."""
         if len(self._waiting) >= MOST_WAITING:
             raise StoreError("more is waiting to be written than can be kept; try again")
         loop = asyncio.get_running_loop()
         done = loop.create_future()
-        self._waiting.append(_Waiting(draft, events, done))
+        self._waiting.append(_Waiting(impression, events, done))
         if not self._busy:
             self._busy = True
             loop.call_soon(self._next, loop)
@@ -72,12 +69,6 @@ class Writing:
         if not batch:
             self._busy = False
             return
-        drafts = [waiting.draft for waiting in batch if waiting.draft is not None]
-        if work_of(drafts) <= MOST_PLACES:
-            # Here rather than in the thread: it holds the interpreter's lock, and who waits for that is woken in vain
-            # by each request that is read meanwhile, which took a fifth of all time. What fails fails again there.
-            with suppress(Exception):
-                mix(drafts)
         written = loop.run_in_executor(self._thread, self._written, batch)
         written.add_done_callback(lambda done: self._tell(loop, batch, done))
 
@@ -92,29 +83,20 @@ class Writing:
                 waiting.done.set_result(result)
 
     def _written(self, batch: list[_Waiting]) -> list[Any]:
-        """In the thread: all at once; if that fails for another reason than the store's, one by one.
-
-        What is mixed already stays as it is.
-        """
+        """In the thread: all at once; if that fails for another reason than the store's, one by one."""
         try:
-            drafts = [waiting.draft for waiting in batch if waiting.draft is not None]
-            mix(drafts)
             rows, fates = self._store.write(
-                [draft.impression for draft in drafts if draft.problem is None],
+                [waiting.impression for waiting in batch if waiting.impression is not None],
                 [event for waiting in batch for event in waiting.events],
             )
         except StoreError as error:  # for each its own: one that all share keeps all of them from being freed
             return [StoreError(str(error)) for _ in batch]
         except Exception as error:
             return [error] if len(batch) == 1 else [self._written([waiting])[0] for waiting in batch]
-        found, row, fate = list[Any](), iter(rows), iter(fates)
-        for waiting in batch:
-            if waiting.draft is None:
-                found.append(list(islice(fate, len(waiting.events))))
-            else:
-                problem, waiting.draft.problem = waiting.draft.problem, None
-                found.append(problem.with_traceback(None) if problem else next(row))
-        return found
+        row, fate = iter(rows), iter(fates)
+        return [
+            list(islice(fate, len(waiting.events))) if waiting.impression is None else next(row) for waiting in batch
+        ]
 
     async def close(self) -> None:
         """Wait for what is on its way."""

@@ -13,7 +13,7 @@ experiments.py   drafts, versions, states, history; deleted_experiments.py: the 
 experiment_search.py  which experiments have the words of a search
 writing.py       impressions and events go in
 attribution.py   to which impressions an event belongs; reasons.py: why to none
-encoding.py      a row as it is kept; numbers.py: its ranks and teams
+encoding.py      the stored form of a row
 batches.py       kept rows as record batches; exporting.py: all of a version
 folding.py       closed impressions become sums.py; a tally is those and the open ones
 tasks.py         how an experiment is scored and reported

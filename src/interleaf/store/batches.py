@@ -15,8 +15,7 @@ import pyarrow.json
 from interleaf import schema
 from interleaf.experiment import Experiment
 from interleaf.methods.arrays import Array
-from interleaf.store.encoding import DESIGN
-from interleaf.store.numbers import HEADER, LISTS
+from interleaf.store.encoding import DESIGN, HEADER, LISTS
 
 CLICKED_ALL = "clicked everything"
 _TYPES = {column.name: column.type for column in schema.COLUMNS}

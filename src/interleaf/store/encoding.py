@@ -1,7 +1,8 @@
-"""A row as it is kept: what scoring reads in a form that many rows are read from at once, the rest as JSON.
+"""The stored form of a row: what scoring reads in a form that many rows are read from at once, the rest as JSON.
 
-`design` is JSON of what few rows differ in, so that each different one is parsed once. `numbers` are as `numbers.py`
-has them. `body` is JSON of everything else.
+`design` is JSON of what few rows differ in, so that each different one is parsed once. `body` is JSON of everything
+else. `numbers` are 32-bit integers: the union, whether the list was relaxed, of how many rankers there are ranks, the
+sizes of five lists (-1: null), and the lists one after the other; the last one, latencies, as 32-bit floats.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import json
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
+from math import nan
 from typing import Any, NamedTuple
 
 from interleaf import schema
 from interleaf.errors import DataError
 from interleaf.experiment.showing import Noted
 from interleaf.log.values import RULES
-from interleaf.store.numbers import HEADER, LISTS, numbers_alone, with_latency
 
+LISTS = ("ranks", "teams", "lengths", "choices", "latency")
+HEADER = 3 + len(LISTS)
 DESIGN = ("arm", "method", "rankers", "fallback_reason", "excluded", "attributes")
 _ELSEWHERE = (
     "experiment",
@@ -65,9 +69,7 @@ def encoded(row: Mapping[str, Any]) -> Encoded:
         body = {name: value for name, value in values.items() if name in _IN_BODY or name not in RULES}
         if len(set(map(len, values.get("ranks", ())))) > 1:
             raise ValueError("its ranks are of different lengths")
-        numbers = numbers_alone(*map(values.get, (*LISTS[:-1], "union", "relaxed")))
-        if values.get("latency") is not None:
-            numbers = with_latency(numbers, values["latency"])
+        numbers = _pack(*map(values.get, (*LISTS, "union", "relaxed")))
         parts = Encoded(design, numbers, _plain(body).encode())
         design.encode()
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
@@ -77,26 +79,8 @@ def encoded(row: Mapping[str, Any]) -> Encoded:
     return parts
 
 
-def encoded_note(noted: Noted, **kept: Any) -> Encoded:
-    """The same of a list that was just drawn for a request whose every value was checked; `kept` as `encoded_list`."""
-    drawn, problem = noted.drawn, noted.drawn.problem
-    ranks = problem.rank_lists(drawn.documents)
-    numbers = numbers_alone(ranks, drawn.teams, problem.lengths, drawn.choices, problem.union, drawn.relaxed)
-    about = noted.arm, drawn.chosen.text, problem.rankers, noted.fallback_reason
-    body: dict[str, Any] = {"query": noted.query, "key": drawn.key, "page": noted.page, "k": noted.k}
-    if drawn.log_probability is not None:
-        body["log_probability"] = drawn.log_probability
-    if noted.fixed:
-        body["fixed"] = noted.fixed
-    return encoded_list(drawn.documents, problem.rankings, numbers, about, body, **kept)
-
-
-def encoded_list(
-    documents: Sequence[Any],
-    rankings: Sequence[Any],
-    numbers: bytes,
-    about: tuple[Any, ...],
-    body: dict[str, Any],
+def encoded_note(
+    noted: Noted,
     *,
     attributes: Mapping[str, str] | None = None,
     excluded: str | None = None,
@@ -104,23 +88,53 @@ def encoded_list(
     captions: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Encoded:
-    """The parts of a list, nothing of which is in doubt: its request waits for this.
+    """The parts of a list that was just drawn for a request; nothing is checked, because the request was.
 
-    `about` is the beginning of what `DESIGN` names; what is given at last stands for what the body says of it.
+    `more` replaces or extends the body.
     """
-    body |= {"documents": documents, "rankings": rankings, **more}
+    drawn, problem = noted.drawn, noted.drawn.problem
+    ranks = problem.rank_lists(drawn.documents)
+    numbers = _pack(ranks, drawn.teams, problem.lengths, drawn.choices, latency, problem.union, drawn.relaxed)
+    body: dict[str, Any] = {"query": noted.query, "key": drawn.key, "page": noted.page, "k": noted.k}
+    if drawn.log_probability is not None:
+        body["log_probability"] = drawn.log_probability
+    if noted.fixed:
+        body["fixed"] = noted.fixed
+    body |= {"documents": drawn.documents, "rankings": problem.rankings, **more}
     if captions:
-        body["captions"] = [captions.get(document) for document in documents]
-    if latency:
-        numbers = with_latency(numbers, latency)
+        body["captions"] = [captions.get(str(document)) for document in drawn.documents]
     pairs = tuple(attributes.items()) if attributes else None
-    return Encoded(_design(*about, excluded, pairs), numbers, _quick(body))
+    design = _design(noted.arm, drawn.chosen.text, problem.rankers, noted.fallback_reason, excluded, pairs)
+    return Encoded(design, numbers, _quick(body))
 
 
 @lru_cache(maxsize=128)
 def _design(*values: Any) -> str:
     """Few lists differ in these."""
     return _quick({name: value for name, value in zip(DESIGN, values, strict=True) if value is not None}).decode()
+
+
+def _pack(
+    ranks: Sequence[Sequence[int]] | None,
+    teams: Sequence[int] | None,
+    lengths: Sequence[int] | None,
+    choices: Sequence[int] | None,
+    latency: Sequence[float | None] | None,
+    union: int | None,
+    relaxed: bool | None,
+) -> bytes:
+    """The numbers of a list as bytes."""
+    flat = None if ranks is None else list(chain.from_iterable(ranks))
+    lists = flat, teams, lengths, choices
+    numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed), len(ranks or ())]
+    numbers += [-1 if one is None else len(one) for one in (*lists, latency)]
+    for one in lists:
+        if one:
+            numbers += one
+    packed = array("i", numbers).tobytes()
+    if not latency:
+        return packed
+    return packed + array("f", [nan if number is None else number for number in latency]).tobytes()
 
 
 def decoded(parts: Encoded) -> dict[str, Any]:
