@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -18,10 +19,12 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numba import njit
 from numba.core import event
+from numba.core.caching import IndexDataCacheFile
 from numba.extending import overload, register_jitable
 
 from interleaf import chance as plain_chance
 from interleaf.chance import Chance, Keyed, bytes_of
+from interleaf.code_digest import code_digest
 from interleaf.methods.arrays import Array, Given, Impression
 
 MAX_SILENCE = 1.0  # seconds of compiling, until it is announced
@@ -78,9 +81,31 @@ event.register("numba:compile", _CompileNotice())  # type: ignore[no-untyped-cal
 def kernel(function: Function) -> Function:
     """Compile a function on first call, free of the interpreter lock, kept on disk where there is a place for it."""
     try:
-        return cast(Function, njit(cache=True, nogil=True)(function))
+        compiled: Any = njit(cache=True, nogil=True)(function)
     except RuntimeError:
         return cast(Function, njit(nogil=True)(function))
+    if hasattr(compiled, "py_func"):  # the compiler is not switched off
+        compiled._cache._cache_file = _CacheFile(function, compiled._cache.cache_path)
+    return cast(Function, compiled)
+
+
+class _CacheFile(IndexDataCacheFile):
+    """The files with the compiled forms of one kernel, which are valid for its code and for all code that it calls.
+
+    Numba's own are valid for the text of the kernel's file and for its line there: a docstring would make it compile
+    again, and a change in another file would not. The digest is taken on first use, when all modules are imported.
+    """
+
+    def __init__(self, function: Callable[..., Any], folder: str) -> None:
+        self._function = function
+        python = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
+        name = f"{function.__module__}.{function.__qualname__}".replace("<", "").replace(">", "")
+        super().__init__(folder, f"{name}.{python}", None)  # type: ignore[no-untyped-call]
+
+    def _load_index(self) -> dict[Any, str]:
+        if self._source_stamp is None:
+            self._source_stamp = code_digest(self._function, *_OVERLOADS)
+        return cast(dict[Any, str], super()._load_index())  # type: ignore[no-untyped-call]
 
 
 def part(function: Function) -> Function:
@@ -106,7 +131,7 @@ def is_compiled(function: Callable[..., Any]) -> bool:
 
 
 def is_on_disk(function: Callable[..., Any]) -> bool:
-    """Whether a compiled form of this kernel is kept on disk; numba keeps none of an older version of its file."""
+    """Whether a compiled form of this kernel is kept on disk, and not only of an older version of its code."""
     return hasattr(function, "py_func") and bool(function._cache._cache_file._load_index())  # type: ignore[attr-defined]
 
 
@@ -220,3 +245,6 @@ def _toss(chance: Any, probability: Any) -> Any:
         return np.float64(_bits(chance) >> _11) * _UNIT < probability
 
     return compiled
+
+
+_OVERLOADS = (_pick, _pick_weighted, _pick_from, _toss)  # kernels call them by the names of their plain forms

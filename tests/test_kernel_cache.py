@@ -1,0 +1,114 @@
+"""A kernel that was compiled once is compiled again when its code changes, or code that it calls, and only then."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interleaf.code_digest import code_digest
+
+KERNEL = '''
+from toy.parts import RATE, double
+from interleaf.compiled import kernel
+
+@kernel
+def total(values):
+    """Add up."""
+    total = 0.0
+    for value in values:
+        total += double(value) * RATE
+    return total
+'''
+PARTS = '''
+from interleaf.compiled import part
+
+RATE = 1.0
+
+@part
+def half(value):
+    return value / 2
+
+@part
+def double(value):
+    """Twice the value."""
+    return half(value) * 4
+'''
+# Prints the result, and the names of the kernels that this process compiled.
+RUN = """
+import numpy as np
+from numba.core import event
+from toy.total import total
+
+recorder = event.RecordingListener()
+event.register("numba:compile", recorder)
+print(total(np.ones(3)), *sorted({event.data["dispatcher"].py_func.__name__ for _, event in recorder.buffer}))
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "toy"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "total.py").write_text(KERNEL)
+    (folder / "parts.py").write_text(PARTS)
+    return folder
+
+
+def run(package: Path) -> str:
+    """In a new process, with compiled kernels in a folder beside the package, and no compiled Python."""
+    paths = os.pathsep.join([str(package.parent), *sys.path])
+    environment = os.environ | {
+        "PYTHONPATH": paths,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "NUMBA_CACHE_DIR": str(package.parent / "kernels"),
+    }
+    command = [sys.executable, "-c", RUN]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    return done.stdout.strip()
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
+def test_a_kernel_is_compiled_once_and_docstrings_comments_and_lines_do_not_count(package: Path) -> None:
+    assert run(package) == "6.0 double half total"
+    assert run(package) == "6.0"
+    edit(package / "total.py", "    total = 0.0", "    # from nothing\n\n    total = 0.0")
+    edit(package / "total.py", "Add up.", "Add up all values.")
+    edit(package / "parts.py", "Twice the value.", "2 * value.")
+    assert run(package) == "6.0"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "result"),
+    [
+        ("total.py", "total = 0.0", "total = 1.0", "7.0"),
+        ("parts.py", "RATE = 1.0", "RATE = 10.0", "60.0"),
+        ("parts.py", "half(value) * 4", "half(value) * 8", "12.0"),
+        ("parts.py", "value / 2", "value / 4", "3.0"),  # called by what the kernel calls
+    ],
+)
+def test_a_change_of_code_compiles_again_in_whatever_file(
+    name: str, old: str, new: str, result: str, package: Path
+) -> None:
+    assert run(package).startswith("6.0")
+    edit(package / name, old, new)
+    assert run(package).split()[0] == result
+
+
+def test_the_digest_has_closures_nested_functions_and_classes() -> None:
+    def scaled(factor: float) -> object:
+        def inner(value: float) -> list[float]:
+            return [factor * one for one in (value, value)]
+
+        return inner
+
+    digests = {code_digest(scaled(1.0)), code_digest(scaled(2.0)), code_digest(scaled)}  # type: ignore[arg-type]
+    assert len(digests) == 3
+    assert code_digest(scaled(2.0)) in digests  # type: ignore[arg-type]
