@@ -57,6 +57,7 @@ FAULTS: dict[str, tuple[People, Fault, str]] = {
     "half lost, 5,000 people": (replace(PEOPLE, units=5000), lost_clicks(0.5), "clicks_by_ranker"),
     "a quarter lost, 5,000 people": (replace(PEOPLE, units=5000), lost_clicks(0.25), "clicks_by_ranker"),
     "half lost, rankers that differ much": (replace(PEOPLE, noise=3.0), lost_clicks(0.5), "clicks_by_ranker"),
+    "one query makes the difference": (PEOPLE, lost_clicks(1.0, query=0), "holds_without_query"),
     "clicks one rank too deep": (PEOPLE, too_deep, "clicks_by_rank"),
     "lists logged in another order": (PEOPLE, shuffled(1.0), "possible_lists"),
     "5 % of lists in another order": (PEOPLE, shuffled(0.05), "possible_lists"),

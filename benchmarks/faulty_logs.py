@@ -169,11 +169,14 @@ def table(log: Log, people: People) -> pa.Table:
 Fault = Callable[[Log, np.random.Generator], Log]
 
 
-def lost_clicks(share: float) -> Fault:
-    """Clicks on documents of the second ranker are lost."""
+def lost_clicks(share: float, query: int | None = None) -> Fault:
+    """Clicks on documents of the second ranker are lost, for all queries or for one."""
 
     def lose(log: Log, chance: np.random.Generator) -> Log:
-        return replace(log, clicked=log.clicked & ~((log.teams == 1) & (chance.random(log.teams.shape) < share)))
+        lost = (log.teams == 1) & (chance.random(log.teams.shape) < share)
+        if query is not None:
+            lost &= log.query[:, None] == query
+        return replace(log, clicked=log.clicked & ~lost)
 
     return lose
 

@@ -15,11 +15,13 @@ import numpy as np
 
 from interleaf.methods.arrays import Array
 from interleaf.report.by_query import Cells, with_queries
+from interleaf.stats import sequence
 from interleaf.stats.compare import Estimate, estimate
 from interleaf.tables import Table
 from interleaf.tally.scores import ONE
 
 TAIL, DECIDED, MAX_VISITS, CONFIDENCE = 1.5, 0.6, 1_000, 0.95
+LOOKS = 20
 BY_UNIT, BY_QUERY = "clustered by unit", "by unit and query"
 
 
@@ -31,8 +33,8 @@ class World(NamedTuple):
     exponent: float
     spread: float
 
-    def log(self, chance: np.random.Generator) -> tuple[Cells, float]:
-        """The cells of a log, and the mean effect of its queries for people like these."""
+    def visits(self, chance: np.random.Generator) -> tuple[Array, float]:
+        """Unit, query and score of each visit, in random order; and the mean effect of these queries."""
         visits = np.minimum(np.floor(chance.pareto(TAIL, self.units) + 1), MAX_VISITS).astype(np.int64)
         shares = np.arange(1, self.queries + 1.0) ** -self.exponent
         shares /= shares.sum()
@@ -41,12 +43,17 @@ class World(NamedTuple):
         asked = np.searchsorted(np.cumsum(shares), chance.random(len(owner))).clip(max=self.queries - 1)
         decided = chance.random(len(owner)) < DECIDED
         scores = np.where(chance.random(len(owner)) < (1 + effects[asked]) / 2, 1, -1) * decided
+        return chance.permutation(np.stack([owner, asked, scores]), axis=1), float(shares @ effects) * DECIDED
+
+    def cells(self, visits: Array) -> Cells:
+        """Visits as a tally has them."""
+        owner, asked, scores = visits
         cells, place = np.unique(owner * self.queries + asked, return_inverse=True)
         sums = np.bincount(place, scores).astype(np.int64)[:, None] * ONE
-        names = chance.integers(0, 2**44, self.units, dtype=np.uint64)
+        owners, unit_of = np.unique(cells // self.queries, return_inverse=True)
+        names = np.random.default_rng(self.units).integers(0, 2**44, self.units, dtype=np.uint64)[owners]
         numbers, query_of = np.unique(cells % self.queries, return_inverse=True)
-        found = Cells(names, numbers, cells // self.queries, query_of, np.bincount(place), sums)
-        return found, float(shares @ effects) * DECIDED
+        return Cells(names, numbers, unit_of, query_of, np.bincount(place), sums)
 
 
 WORLDS = [
@@ -73,10 +80,26 @@ def wrong(world: World, runs: int, seed: int) -> Array:
     """How many runs are wrong: by unit about these queries, by unit about all queries, by both about all queries."""
     chance, counts = np.random.default_rng(seed), np.zeros(3, np.int64)
     for _ in range(runs):
-        cells, truth = world.log(chance)
-        by_unit, by_query = both(cells)
+        visits, truth = world.visits(chance)
+        by_unit, by_query = both(world.cells(visits))
         counts += [misses(by_unit, truth), misses(by_unit, 0.0), misses(by_query, 0.0)]
     return counts
+
+
+def wrong_when_watched(world: World, runs: int, seed: int) -> tuple[int, int]:
+    """How many runs ever are wrong about queries like these in 20 looks: with a plan of all units, and without."""
+    chance, counts = np.random.default_rng(seed), [0, 0]
+    for _ in range(runs):
+        visits, _ = world.visits(chance)
+        looks = []
+        for end in np.linspace(0, visits.shape[1], LOOKS + 1)[1:].astype(int).tolist():
+            cells = world.cells(visits[:, :end])
+            looks.append((both(cells)[1], len(cells.units)))
+        found, units = [one for one, _ in looks], np.array([number for _, number in looks])
+        for place, planned in enumerate((world.units, None)):
+            intervals = [one.interval for one in sequence.anytimes(found, units, planned, CONFIDENCE)]
+            counts[place] += any(one is not None and not one[0] <= 0 <= one[1] for one in intervals)
+    return counts[0], counts[1]
 
 
 def rows(runs: int, seed: int) -> Iterator[tuple[str, ...]]:
@@ -87,19 +110,34 @@ def rows(runs: int, seed: int) -> Iterator[tuple[str, ...]]:
         yield (*facts, *shares)
 
 
+WATCHED = [WORLDS[place] for place in (1, 9, 11, 10, 17, 21)]
+
+
+def watched_rows(runs: int, seed: int) -> Iterator[tuple[str, ...]]:
+    """A row for each world that is watched."""
+    for world in WATCHED:
+        shares = (f"{100 * one / runs:.1f} %" for one in wrong_when_watched(world, runs, seed))
+        facts = f"{world.units:,}", f"{world.queries:,}", f"{world.exponent:g}", f"{world.spread:g}", f"{runs:,}"
+        yield (*facts, *shares)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print both tables."""
     options = argparse.ArgumentParser(description="How often verdicts are wrong about queries.")
     options.add_argument("--runs", type=int, default=1_000)
     options.add_argument("--seed", type=int, default=1)
     given = options.parse_args()
+    facts = ("units", "queries", "Zipf exponent", "spread of effects", "runs")
     columns = (
-        *("units", "queries", "Zipf exponent", "spread of effects", "runs"),
+        *facts,
         f"wrong about these queries, {BY_UNIT}",
         f"wrong about queries like these, {BY_UNIT}",
         f"wrong about queries like these, {BY_QUERY}",
     )
-    print(Table("queries", "", columns, tuple(rows(given.runs, given.seed)), columns).to_markdown())
+    print(Table("queries", "", columns, tuple(rows(given.runs, given.seed)), columns).to_markdown(), flush=True)
+    columns = (*facts, f"wrong in {LOOKS} looks, with a plan", "without a plan")
+    watched = tuple(watched_rows(max(given.runs // 10, 50), given.seed))
+    print(Table("watched", "", columns, watched, columns).to_markdown())
 
 
 if __name__ == "__main__":

@@ -192,8 +192,8 @@ def test_the_level_is_kept_about_queries_like_these() -> None:
 
 
 def test_one_query_alone_has_no_error_by_query() -> None:
-    cells, _ = World(50, 1, 1.0, 0.0).log(np.random.default_rng(1))
-    by_unit, by_query = both(cells)
+    world = World(50, 1, 1.0, 0.0)
+    by_unit, by_query = both(world.cells(world.visits(np.random.default_rng(1))[0]))
     assert by_unit.interval is not None
     assert by_query.interval is None
     assert by_query.reason == FEW_QUERIES
