@@ -8,15 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
 import interleaf
-from interleaf.cli import main
+from interleaf.cli import VERBS, main
 from interleaf.client import Client
 from interleaf.demo.crowd import Crowd
 from interleaf.demo.live import Live
@@ -50,9 +51,15 @@ def read_once() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def decided(read_once: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, Path]:
-    """The status of a whole run, what it said, and its store."""
+    """The example of `interleaf demo --help`, with fewer and faster people: its status, its output, and its store."""
     path, out = tmp_path_factory.mktemp("demo") / "demo.sqlite", io.StringIO()
-    status = run(replace(QUICK, store=str(path)), out)
+    (example,) = (verb.example for verb in VERBS if verb.name == "demo")
+    words = [*example.split()[1:], "--people", str(QUICK.people), "--seed", str(QUICK.seed), "--store", str(path)]
+    handler = signal.getsignal(signal.SIGTERM)
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
+        patch.setattr("interleaf.demo.run.Demo", partial(Demo, searches_per_second=QUICK.searches_per_second))
+        status = main(words)
+    signal.signal(signal.SIGTERM, handler)
     return status, out.getvalue(), path
 
 
