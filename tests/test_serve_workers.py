@@ -1,5 +1,6 @@
 """Several worker processes on one PostgreSQL, which may go away and come back."""
 
+import os
 import re
 import signal
 import threading
@@ -12,6 +13,7 @@ from interleaf.analysis import tally_log
 from interleaf.log.arrow import gathered
 from interleaf.store import opened
 from tests.services import RANKINGS, SHOES
+from tests.stand_in import until
 from tests.stores import address_of, server
 from tests.test_serve import ask, serving
 from tests.test_tally import contents
@@ -43,12 +45,18 @@ def test_workers_share_a_store_and_lose_nothing_when_they_are_told_to_end(tmp_pa
         for thread in threads:
             thread.join()
         answers = [metrics_of(address) for _ in range(8)]
+        before = pids_of(answers[0])
+        os.kill(min(before), signal.SIGKILL)
+        until(lambda: len(pids_of(metrics_of(address)) - before) == 1)  # another worker was started
+        after = metrics_of(address)
         process.send_signal(signal.SIGTERM)
         process.wait(120)
     for text in answers:  # whichever worker gave it
-        assert sum(map(float, re.findall(r"(?m)^interleaf_impressions_total{.*} (.*)$", text))) == len(acknowledged)
-        assert len(re.findall(r'(?m)^interleaf_resident_memory_bytes{pid="\d+"} [\d.e+]+$', text)) == 2
+        assert count_impressions(text) == len(acknowledged)
+        assert len(pids_of(text)) == 2
         assert float(re.findall(r'(?m)^interleaf_store_connections{state="open"} (.*)$', text)[0]) >= 2
+    assert min(before) not in pids_of(after)  # the gauges of the killed one are left out,
+    assert count_impressions(after) == len(acknowledged)  # and its counts are not
     assert len(acknowledged) > 200
     store = opened(address_of_store)
     rows = [row for batch in store.export("shoes") for row in batch.to_pylist()]
@@ -65,6 +73,15 @@ def answered(address: str, path: str, body: Any) -> tuple[int, Any]:
             break
         time.sleep(0.1)
     return status, answer
+
+
+def count_impressions(metrics: str) -> float:
+    return sum(map(float, re.findall(r"(?m)^interleaf_impressions_total{.*} (.*)$", metrics)))
+
+
+def pids_of(metrics: str) -> set[int]:
+    """The workers whose gauges are there."""
+    return set(map(int, re.findall(r'(?m)^interleaf_resident_memory_bytes{pid="(\d+)"} [\d.e+]+$', metrics)))
 
 
 def metrics_of(address: str) -> str:

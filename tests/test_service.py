@@ -6,10 +6,8 @@ import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -203,7 +201,7 @@ def test_page_log_and_tallies_agree_before_and_after_folding(service: Live) -> N
 
 
 def reports(service: Live) -> dict[str, Any]:
-    service.client.app.state.service.reports._latest.cache_clear()  # type: ignore[attr-defined]
+    service.client.app.state.service.reports.clear()  # type: ignore[attr-defined]
     return {name: plain(Report.from_dict(data)) for name, data in service.report().json()["reports"].items()}
 
 
@@ -393,20 +391,20 @@ def test_a_slow_report_keeps_no_request_waiting(service: Live, monkeypatch: pyte
     service.make()
     service.show()
     inside = service.client.app.state.service  # type: ignore[attr-defined]
-    slow, calls, shown = inside.reports.standing, [], threading.Event()
-    wait, viewing = inside.standing, list[str]()
+    slow, calls, shown = service.store.tallies, [], threading.Event()
+    wait, viewing = inside.reports.get, list[str]()
 
     async def waited(name: str, version: int) -> Any:
         viewing.append(name)
         return await wait(name, version)
 
-    def standing(name: str, version: int) -> Any:
+    def tallies(name: str, version: int) -> Any:
         calls.append(name)
         assert shown.wait(300)  # a report that ends after the request that came later
         return slow(name, version)
 
-    monkeypatch.setattr(inside.reports, "standing", standing)
-    monkeypatch.setattr(inside, "standing", waited)
+    monkeypatch.setattr(service.store, "tallies", tallies)
+    monkeypatch.setattr(inside.reports, "get", waited)
     with ThreadPoolExecutor(12) as viewers:
         waiting = [viewers.submit(service.report) for _ in range(12)]
         until(lambda: bool(calls) and len(viewing) == 12)
@@ -419,12 +417,21 @@ def test_a_slow_report_keeps_no_request_waiting(service: Live, monkeypatch: pyte
 def test_a_report_that_took_long_does_not_stand_for_long(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one of a process compiles for many seconds; the page must not stand still for minutes after it."""
     service.make()
-    inside = service.client.app.state.service.reports  # type: ignore[attr-defined]
-    ticks = iter([0.0, 30.0])
+    now, tallies = 0.0, service.store.tallies
+
+    def slow_tallies(name: str, version: int) -> Any:
+        nonlocal now
+        now = 30.0
+        return tallies(name, version)
+
+    reports = Reports(service.store, clock=lambda: now)
     with monkeypatch.context() as patched:
-        patched.setattr("interleaf.serve.reports.time", SimpleNamespace(monotonic=partial(next, ticks)))
-        inside.standing("shoes")
-    assert inside._latest("shoes", 1).until == 35.0
+        patched.setattr(service.store, "tallies", slow_tallies)
+        first = reports.get_blocking("shoes", 1)
+    now = 34.9
+    assert reports.get_blocking("shoes", 1) is first
+    now = 35.0
+    assert reports.get_blocking("shoes", 1) is not first
 
 
 def test_only_the_latest_reports_are_held_in_memory(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,7 +440,7 @@ def test_only_the_latest_reports_are_held_in_memory(service: Live, monkeypatch: 
     made: list[weakref.ref[Standing]] = []
     for number in range(12):
         service.make(name=f"shoes-{number}")
-        made.append(weakref.ref(reports.standing(f"shoes-{number}")))
+        made.append(weakref.ref(reports.get_blocking(f"shoes-{number}", 1)))
         gc.collect()
         assert sum(one() is not None for one in made) == min(number + 1, 3)
 

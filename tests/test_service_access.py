@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from interleaf.errors import InterleafError
-from interleaf.serve import remembered
+from interleaf.serve import access
+from interleaf.serve import service as serve_service
 from interleaf.serve.routes import CALLS, EITHER, PUBLIC
 from interleaf.serve.run import Place, is_loopback, serve
 from interleaf.serve.settings import Settings
@@ -168,8 +169,9 @@ def test_without_keys_only_this_machine_is_answered(tmp_path: Path, host: str) -
 def test_metrics_behind_a_proxy_are_answered_while_the_store_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_keys: bool
 ) -> None:
-    for name in ("SECONDS", "EARLY"):
-        monkeypatch.setattr(remembered, name, 0.0)  # what the store said is old at once
+    for name in ("TTL", "REFRESH_AFTER"):
+        for module in (access, serve_service):
+            monkeypatch.setattr(module, name, 0.0)  # cached values expire at once
     with live(tmp_path) as service:
         if has_keys:
             service.make_keys()

@@ -24,7 +24,7 @@ _REPORT = """
 import sys
 from interleaf.serve.reports import Reports
 from interleaf.store import opened
-assert Reports(opened(sys.argv[1])).standing("shop").reports
+assert Reports(opened(sys.argv[1])).get_blocking("shop", 1).reports
 """
 
 # `interleaf serve` that writes down the module of each kernel that its process compiles.

@@ -81,7 +81,8 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
             raise crowd.problem
         if report is None:
             client.close()  # what waits to be sent is part of the last report
-            report = next(iter(Reports(store).standing(NAME).reports.values()), None)
+            last = Reports(store).get_blocking(NAME, store.experiment(NAME).version)
+            report = next(iter(last.reports.values()), None)
         if demo.until_decided and has_gone:
             line.end(_all(demo) + ("it is decided." if _is_decided(report) else "nothing is decided."))
         line.end(line_of(report))

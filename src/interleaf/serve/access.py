@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 
 from interleaf.errors import StoreError
 from interleaf.serve.answers import RETRY, RefusedError
-from interleaf.serve.remembered import Remembered
+from interleaf.serve.cache import TTLCache
 from interleaf.store.contract import ADMIN, INGEST, READ, AccessKey, Store
 
 ALLOWED = {INGEST: (INGEST,), READ: (READ,), ADMIN: (ADMIN, READ, INGEST)}  # what a key of each role may be used for
 OPEN = AccessKey("open", ADMIN, "no keys", 0, None)
 BROWSER = AccessKey("browser", INGEST, "a browser, with a token", 0, None)
+TTL, REFRESH_AFTER = 1.0, 0.5  # seconds that a key, or an experiment, of the store is used
+MAX_CACHED = 10_000  # different keys or names, most of them wrong ones
 USE_STEP = 300.0  # seconds between two writes of a key's last use
 
 
@@ -40,8 +42,10 @@ class Access:
         self._store, self._clock, self._watch, self._per_second = store, clock, watch, per_second
         self._noted: dict[str, float] = {}
         self._notes: set[asyncio.Task[None]] = set()  # a task that nobody holds may be collected before it is done
-        self._known: Remembered[str, AccessKey | None] = Remembered(store.key_of, watch)
-        self._open: Remembered[None, bool] = Remembered(lambda _: not store.keys(), watch)
+        self._known = TTLCache(store.key_of, TTL, MAX_CACHED, refresh_after=REFRESH_AFTER, clock=watch)
+        self._open: TTLCache[None, bool] = TTLCache(
+            lambda _: not store.keys(), TTL, 1, refresh_after=REFRESH_AFTER, clock=watch
+        )
         self._has_keys = False  # as far as is known
         self._buckets: dict[str, tuple[float, float]] = {}
 
@@ -108,5 +112,5 @@ class Access:
 
     def forget(self) -> None:
         """Ask the store again: keys have changed."""
-        self._known.forget()
-        self._open.forget()
+        self._known.clear()
+        self._open.clear()

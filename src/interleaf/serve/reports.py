@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import islice
 
 from interleaf.decode.events import FATES
@@ -16,14 +15,16 @@ from interleaf.errors import InterleafError
 from interleaf.report.build import report
 from interleaf.report.lost import ANOTHER_KIND, IDLE, UNMATCHED, UNPLACED, UNTOLD
 from interleaf.report.report import Report
+from interleaf.serve.cache import Entry, TTLCache
 from interleaf.store import reasons
-from interleaf.store.contract import RUNNING, Counts, Store, Stored
+from interleaf.store.contract import RUNNING, Counts, Store
 from interleaf.store.tasks import report_settings_of
 from interleaf.tally import Tally
 
 MAX_PAGES = 2  # of the log, in which the text of a query is looked for
-MAX_REPORTS = 100  # versions whose latest report is held in memory
-_REMEMBERED, _MOST_REMEMBERED = 1.0, 5.0  # seconds; the first report of a process compiles, and takes many
+Clock = Callable[[], float]
+MAX_REPORTS = 500  # versions whose latest report is held in memory
+MIN_TTL, MAX_TTL = 1.0, 5.0  # seconds; the first report of a process compiles, and takes many
 # What health calls an event that is kept apart; all others are unmatched.
 _EARLY, _LATE = FATES[2:4]
 _FATES = {reasons.LATE: _LATE, reasons.FOLDED: _LATE, reasons.EARLY: _EARLY, reasons.FIXED: reasons.FIXED}
@@ -40,39 +41,35 @@ class Standing:
     counts: Counts
 
 
-class _Latest:
-    """The latest report of a version, how long it is shown (`until`), and the lock of whoever makes the next."""
-
-    def __init__(self, name: str, version: int) -> None:
-        self.lock = threading.Lock()
-        self.until = -1.0
-        self.standing: Standing | None = None
-
-
 class Reports:
     """Reports, each made once a second at most, however many people look at them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, executor: Executor | None = None, clock: Clock = time.monotonic) -> None:
         self._store = store
-        self._latest = lru_cache(MAX_REPORTS)(_Latest)
+        self._cache: TTLCache[tuple[str, int], Standing] = TTLCache(
+            lambda place: self._make(*place), _ttl, MAX_REPORTS, executor=executor, clock=clock
+        )
 
-    def standing(self, name: str, version: int | None = None) -> Standing:
-        """The report of a version, of the latest one by default."""
+    async def get(self, name: str, version: int) -> Standing:
+        """The report of a version."""
+        return await self._cache.get((name, version))
+
+    def get_blocking(self, name: str, version: int, max_age: Callable[[float], float] | None = None) -> Standing:
+        """The report of a version, for threads.
+
+        `max_age`: how many seconds old a report may be, given how many seconds it took to make it.
+        """
+        if max_age is None:
+            return self._cache.get_blocking((name, version))
+        return self._cache.get_blocking((name, version), lambda entry: entry.seconds + max_age(entry.seconds))
+
+    def clear(self) -> None:
+        """Make all reports again."""
+        self._cache.clear()
+
+    def _make(self, name: str, version: int) -> Standing:
         stored = self._store.experiment(name)
-        version = stored.version if version is None else version
-        latest = self._latest(name, version)
-        with latest.lock:
-            if latest.standing is None or time.monotonic() >= latest.until:
-                began = time.monotonic()
-                latest.standing = self._standing(stored, version)
-                ended = time.monotonic()
-                # What takes long is made less often: a page that is watched must not keep a processor busy.
-                latest.until = ended + min(max(_REMEMBERED, 2 * (ended - began)), _MOST_REMEMBERED)
-            return latest.standing
-
-    def _standing(self, stored: Stored, version: int) -> Standing:
         settings = stored.versions[version]
-        name = settings.name
         counts = self._store.counts(name, version)
         tallies = self._store.tallies(name, version)
         apart, elsewhere = self._lost(stored.state == RUNNING, counts)
@@ -103,6 +100,11 @@ class Reports:
         if self._store.is_alone():
             return Counter(counts.apart) + Counter(unplaced), 0
         return counts.apart, sum(unplaced.values()) if is_running else 0
+
+
+def _ttl(entry: Entry[Standing]) -> float:
+    """What takes long is made less often: a page that somebody watches must not keep a processor busy."""
+    return entry.seconds + min(max(MIN_TTL, 2 * entry.seconds), MAX_TTL)
 
 
 def with_lost(tally: Tally, apart: Mapping[str, int], elsewhere: int, idle: int) -> Tally:

@@ -15,12 +15,12 @@ from interleaf.errors import StoreError
 from interleaf.experiment import Experiment
 from interleaf.interleaving import warm_composing
 from interleaf.serve import warming
-from interleaf.serve.access import Access
+from interleaf.serve.access import MAX_CACHED, REFRESH_AFTER, TTL, Access
 from interleaf.serve.answers import RefusedError
 from interleaf.serve.bots import Bots
+from interleaf.serve.cache import TTLCache
 from interleaf.serve.metrics import Metrics
 from interleaf.serve.rates import Rates
-from interleaf.serve.remembered import Remembered
 from interleaf.serve.reports import Reports, Standing
 from interleaf.serve.settings import Settings
 from interleaf.serve.tokens import Tokens
@@ -67,16 +67,15 @@ class Service:
         )
         self.impressions = Rates(MAX_EVENTS / 3600, MAX_EVENTS, lambda: clock() / SECOND)
         self.writing = Writing(store)
-        self.reports = Reports(store)
         self.warming = warming.Progress(None if settings.warming is None else Path(settings.warming))
         # Reports and folding take seconds, and must not keep requests waiting for a thread.
         self._reporting = ThreadPoolExecutor(2, "interleaf-report")
         self._keeping = ThreadPoolExecutor(1, "interleaf-fold")
         self._checking = ThreadPoolExecutor(1, "interleaf-check")
-        self._asked: dict[tuple[str, int], asyncio.Future[Standing]] = {}
-        self._experiments = Remembered(store.experiment)
-        self._running: Remembered[None, tuple[Stored, ...]] = Remembered(
-            lambda _: tuple(store.experiments(Search(state=RUNNING)))
+        self.reports = Reports(store, self._reporting)
+        self._experiments = TTLCache(store.experiment, TTL, MAX_CACHED, refresh_after=REFRESH_AFTER)
+        self._running: TTLCache[None, tuple[Stored, ...]] = TTLCache(
+            lambda _: tuple(store.experiments(Search(state=RUNNING))), TTL, 1, refresh_after=REFRESH_AFTER
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._folded_at = time.monotonic()  # when all closed impressions were folded
@@ -102,17 +101,9 @@ class Service:
             return None
 
     async def standing(self, name: str, version: int) -> Standing:
-        """The report of a version; whoever asks while it is being made waits for the same one, and holds no thread."""
-        place = name, version
-        if place not in self._asked:
-            made = asyncio.ensure_future(self._make_standing(name, version))
-            self._asked[place] = made
-            made.add_done_callback(lambda _: self._asked.pop(place, None))
-        return await asyncio.shield(self._asked[place])
-
-    async def _make_standing(self, name: str, version: int) -> Standing:
+        """The report of a version, when the kernels that it needs are compiled."""
         await self.wait_for_kernels([await self.experiment(name)])
-        return await self.reported(self.reports.standing, name, version)
+        return await self.reports.get(name, version)
 
     async def wait_for_kernels(self, experiments: Iterable[Stored]) -> None:
         """Wait while the process beside the service compiles what reports of these experiments need."""
@@ -129,7 +120,7 @@ class Service:
 
     def forget(self, name: str) -> None:
         """Ask the store for an experiment again: it was deleted."""
-        self._experiments.forget()
+        self._experiments.clear()
         log.info("deleted", extra={"experiment": name})
 
     async def start(self) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 from interleaf import plots
 from interleaf.errors import InterleafError
 from interleaf.render.charts import Chart, charts
-from interleaf.report.report import Report
+from interleaf.serve.cache import TTLCache
+from interleaf.serve.reports import Reports
 
 NO_CHARTS = "There are no charts: interleaf's extra `plots` is not installed here. The tables have all numbers."
-_REMEMBERED = 4.0  # seconds: a specification takes longer to make than a report
-_MOST = 50
+TTL = 4.0  # seconds: a specification takes longer to make than a report
+MAX_DRAWINGS = 50
 
 
 @dataclass(frozen=True)
@@ -24,26 +24,20 @@ class Drawn:
 
 
 class Drawings:
-    """The latest charts of each version that someone looks at."""
+    """The latest charts of each version that someone looks at: of its report, or of one a few seconds older."""
 
-    def __init__(self) -> None:
-        self._made: dict[tuple[str, int], tuple[float, Report, Drawn]] = {}
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
+        self._cache = TTLCache(self._draw, TTL, MAX_DRAWINGS)
 
-    def of(self, name: str, version: int, report: Report) -> Drawn:
-        """Charts of this report, or of one a few seconds older."""
-        until, before, drawn = self._made.get((name, version), (-1.0, None, Drawn()))
-        if before is report or time.monotonic() < until:
-            return drawn
-        if len(self._made) >= _MOST:
-            self._made.clear()
-        drawn = _drawn(report)
-        self._made[name, version] = time.monotonic() + _REMEMBERED, report, drawn
-        return drawn
+    def get_blocking(self, name: str, version: int) -> Drawn:
+        """The charts of a version that has a report."""
+        return self._cache.get_blocking((name, version))
 
-
-def _drawn(report: Report) -> Drawn:
-    try:
-        plots.check_drawing()
-    except InterleafError:
-        return Drawn(missing=NO_CHARTS)
-    return Drawn(charts(report))
+    def _draw(self, place: tuple[str, int]) -> Drawn:
+        try:
+            plots.check_drawing()
+        except InterleafError:
+            return Drawn(missing=NO_CHARTS)
+        report = next(iter(self._reports.get_blocking(*place).reports.values()), None)
+        return Drawn() if report is None else Drawn(charts(report))

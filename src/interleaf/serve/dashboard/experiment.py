@@ -134,7 +134,7 @@ def _possible(stored: Stored) -> dict[str, bool]:
 def _numbers(visit: Visit, settings: Experiment, version: int, standing: Standing, report: Report) -> Numbers:
     laid_out = lay_out(report)
     sections = {section.name: section for section in laid_out.sections}
-    drawings = visit.shared.drawings.of(settings.name, version, report)
+    drawings = visit.shared.drawings.get_blocking(settings.name, version)
     return Numbers(report, laid_out, sections, scorecard(settings, standing.reports), drawings)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,10 +22,9 @@ from interleaf.serve.dashboard.pages import Shared, Visit, page, part
 from interleaf.serve.dashboard.scores import conflicts
 from interleaf.store.contract import DRAFT, RUNNING, STATES, Search, Stored
 
-FRESH, SLOW = 3.0, 15.0  # seconds that a report of the list is remembered: at least, and one that took long at most
-STALE = 60.0  # and one of what is over
+FRESH, SLOW = 3.0, 15.0  # how many seconds old a report in the list may be; SLOW: one that takes long to make
+STALE = 60.0  # the same for an experiment that is over
 PAGE = 30  # experiments on a page: each has its report made
-MAX_REPORTS = 500  # that are remembered
 SHARE = 0.01  # of a processor's time that the report of one should take while the list is watched
 MODES = {AA: "A/A", RELABELLED: "relabelled A/A", LOSER: "known loser"}  # what is no plain comparison
 
@@ -97,18 +95,12 @@ def _line(stored: Stored, shared: Shared) -> Line:
 
 
 def _reports(stored: Stored, shared: Shared) -> Mapping[str, Report]:
-    """The reports of all metrics, the primary one first, remembered for a while: a list of many is opened often."""
-    place = stored.settings.name, stored.version
-    until, reports = shared.listed.get(place, (-1.0, {}))
-    if time.monotonic() >= until:
-        began = time.monotonic()
-        reports = shared.service.reports.standing(*place).reports
-        ended = time.monotonic()
-        if len(shared.listed) >= MAX_REPORTS:
-            shared.listed.clear()
-        stands = min(max(FRESH, (ended - began) / SHARE), SLOW) if stored.state == RUNNING else STALE
-        shared.listed[place] = ended + stands, reports
-    return reports
+    """The reports of all metrics, the primary one first; the list may show older ones than an experiment's page."""
+
+    def max_age(seconds: float) -> float:
+        return min(max(FRESH, seconds / SHARE), SLOW) if stored.state == RUNNING else STALE
+
+    return shared.service.reports.get_blocking(stored.settings.name, stored.version, max_age).reports
 
 
 def judgement(report: Report | None) -> tuple[str, str]:

@@ -17,7 +17,6 @@ from starlette.responses import HTMLResponse, Response
 from interleaf.render.figures import Names, count, several
 from interleaf.render.layout import MARKS
 from interleaf.render.page import templates
-from interleaf.report.report import Report
 from interleaf.serve.access import OPEN
 from interleaf.serve.dashboard import session
 from interleaf.serve.dashboard.attempts import Attempts
@@ -36,14 +35,11 @@ HEADERS = {
 }
 
 
-@dataclass
 class Shared:
     """What all visits have in common."""
 
-    service: Service
-    attempts: Attempts = field(default_factory=Attempts)
-    drawings: Drawings = field(default_factory=Drawings)
-    listed: dict[tuple[str, int], tuple[float, Mapping[str, Report]]] = field(default_factory=dict)
+    def __init__(self, service: Service) -> None:
+        self.service, self.attempts, self.drawings = service, Attempts(), Drawings(service.reports)
 
 
 @dataclass

@@ -1,0 +1,151 @@
+"""A cache whose values expire: for what the store answers, for reports and for charts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Executor, Future
+from typing import Generic, NamedTuple, TypeVar
+
+from interleaf.errors import StoreError
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+MAX_WAIT = 1.0  # seconds that `get_or_last` waits for a value
+OUTAGE_SECONDS = 3600.0  # seconds that `get_or_last` uses an expired value if no other can be loaded
+
+
+class Entry(NamedTuple, Generic[Value]):
+    """A value, when its loading began, and how many seconds it took."""
+
+    value: Value
+    since: float
+    seconds: float
+
+
+class _Loading(Generic[Value]):
+    """A value that is being loaded: whoever acquires `claim` first loads it, all others wait for the future."""
+
+    def __init__(self) -> None:
+        self.claim, self.future = threading.Lock(), Future[Value]()
+        self.future.set_running_or_notify_cancel()  # so that a task that stops waiting does not cancel it for others
+
+
+class TTLCache(Generic[Key, Value]):
+    """Values by key. However many threads and tasks ask for a value that is not there, it is loaded once.
+
+    `ttl`: for how many seconds a value is used, or a function that says so for an entry; they count from the time when
+    its loading began. After `refresh_after` seconds, a task that asks for a value gets it at once, and it is loaded
+    again in the background. An error of `load` is raised, and not cached. Tasks have values loaded by `executor`; None:
+    that of the event loop. Of more than `max_size` values, the one that was loaded first is removed.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[Key], Value],
+        ttl: float | Callable[[Entry[Value]], float],
+        max_size: int,
+        *,
+        refresh_after: float | None = None,
+        executor: Executor | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._load_value, self._ttl, self._max_size, self._refresh_after = load, ttl, max_size, refresh_after
+        self._executor, self._clock = executor, clock
+        self._entries: dict[Key, Entry[Value]] = {}
+        self._loading: dict[Key, _Loading[Value]] = {}
+        self._cleared = -1.0  # when `clear` was called
+        self._lock = threading.Lock()  # for changes of entries and loading
+
+    async def get(self, key: Key) -> Value:
+        """The value, for a task."""
+        entry = self._get_fresh(key, self._ttl)
+        if entry is None:
+            return await asyncio.wrap_future(self._start_loading(key).future)
+        if self._refresh_after is not None and self._clock() - entry.since >= self._refresh_after:
+            self._start_loading(key)
+        return entry.value
+
+    async def get_or_last(self, key: Key) -> Value:
+        """The value, or an expired one if the store does not answer in time; `StoreError` if there is none."""
+        try:
+            return await asyncio.wait_for(self.get(key), MAX_WAIT)
+        except (StoreError, TimeoutError) as error:
+            entry = self._get_fresh(key, OUTAGE_SECONDS)
+            if entry is not None:
+                return entry.value
+            raise StoreError(str(error) or f"the store is away: it did not answer within {MAX_WAIT:g} s") from None
+
+    def get_blocking(self, key: Key, ttl: Callable[[Entry[Value]], float] | None = None) -> Value:
+        """The value, for a thread that may wait; a caller may have its own idea of how old a value may be."""
+        entry = self._get_fresh(key, self._ttl if ttl is None else ttl)
+        if entry is not None:
+            return entry.value
+        loading, _ = self._reserve(key)
+        self._load(key, loading)
+        return loading.future.result()
+
+    def put(self, key: Key, value: Value) -> None:
+        """Keep a value that the caller has just read or changed."""
+        self._keep(key, Entry(value, self._clock(), 0.0))
+
+    def clear(self) -> None:
+        """Remove all values, and keep none of those that are being loaded now."""
+        with self._lock:
+            self._entries.clear()
+            self._loading.clear()
+            self._cleared = self._clock()
+
+    def _get_fresh(self, key: Key, ttl: float | Callable[[Entry[Value]], float]) -> Entry[Value] | None:
+        entry = self._entries.get(key)
+        if entry is None or self._clock() - entry.since >= (ttl(entry) if callable(ttl) else ttl):
+            return None
+        return entry
+
+    def _reserve(self, key: Key) -> tuple[_Loading[Value], bool]:
+        """The loading of a value, and whether it is a new one."""
+        with self._lock:
+            loading = self._loading.get(key)
+            if loading is not None:
+                return loading, False
+            loading = self._loading[key] = _Loading()
+            return loading, True
+
+    def _start_loading(self, key: Key) -> _Loading[Value]:
+        loading, is_new = self._reserve(key)
+        if is_new:
+            asyncio.get_running_loop().run_in_executor(self._executor, self._load, key, loading)
+        return loading
+
+    def _load(self, key: Key, loading: _Loading[Value]) -> None:
+        """Load a value, unless another thread does: one that waits must not wait for a job behind it in the queue."""
+        if not loading.claim.acquire(blocking=False):
+            return
+        since = self._clock()
+        try:
+            value = self._load_value(key)
+        except BaseException as error:
+            self._finish(key, loading)
+            loading.future.set_exception(error)
+            return
+        self._keep(key, Entry(value, since, self._clock() - since))
+        self._finish(key, loading)
+        loading.future.set_result(value)
+
+    def _finish(self, key: Key, loading: _Loading[Value]) -> None:
+        with self._lock:
+            if self._loading.get(key) is loading:
+                del self._loading[key]
+
+    def _keep(self, key: Key, entry: Entry[Value]) -> None:
+        """Keep an entry, unless a newer one is known."""
+        with self._lock:
+            known = self._entries.get(key)
+            if entry.since <= self._cleared or (known is not None and known.since > entry.since):
+                return
+            self._entries.pop(key, None)
+            self._entries[key] = entry
+            if len(self._entries) > self._max_size:
+                del self._entries[next(iter(self._entries))]
