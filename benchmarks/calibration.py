@@ -19,7 +19,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from benchmarks import people as weighing
 from interleaf.analysis import tally_log
 from interleaf.clicks import Cascade
 from interleaf.report import people
@@ -212,8 +211,6 @@ def main() -> None:
     for table in large_tables(given.runs, given.seed):
         print(table.to_markdown() + "\n", flush=True)
     print(small_table(given.runs, given.seed).to_markdown() + "\n", flush=True)
-    for table in weighing.tables(given.runs, given.seed):
-        print(table.to_markdown() + "\n", flush=True)
 
 
 if __name__ == "__main__":

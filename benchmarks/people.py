@@ -8,28 +8,43 @@ estimates are those of a report.
 
 from __future__ import annotations
 
+import argparse
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from interleaf.methods.arrays import Array
-from interleaf.report.people import MAX_WEIGHT
+from interleaf.report.people import max_weight
 from interleaf.stats import compare, sequence
 from interleaf.tables import Table
 
 LEVEL = 0.05
 LOOKS = 60
 TAILS = (1.05, 1.2, 1.5, 3.0)
-SIZES = (30, 100, 1_000)
+SIZES = (30, 100, 300, 1_000)
 DECIDED = 0.6  # visits that favour one of the rankers
 MAX_VISITS = 100_000
 CALIBRATION_UNITS = 2_000_000
-PER_SEARCH, BOUNDED, PER_PERSON = "one voice per search", f"visits up to {MAX_WEIGHT}", "one voice per person"
-WEIGHTS: dict[str, Callable[[Array], Array]] = {
-    PER_SEARCH: lambda visits: visits,
-    BOUNDED: lambda visits: np.minimum(visits, MAX_WEIGHT),
-    PER_PERSON: lambda visits: np.minimum(visits, 1),
+PER_SEARCH, BOUNDED, PER_PERSON = "one voice per search", "visits up to the limit", "one voice per person"
+POWER = 0.8
+BATCHES = 10  # of runs, between which the standard error of a cost is taken
+EFFECTS = (0.4, 0.2, 0.1, 0.06, 0.035)  # shared preferences whose costs are measured
+STEPS = 0.6 * 1.15 ** np.arange(13)  # sizes of experiments around the expected one
+AT_ONCE = 20_000_000  # units of all runs that are in memory at a time
+
+
+def limits(units: Array | int) -> Array:
+    """The largest weight of a unit in each experiment, by its number of units with an event."""
+    return np.array([max_weight(int(number)) for number in np.atleast_1d(units)])
+
+
+Weigh = Callable[[Array, Array | int], Array]  # weights by visits, in experiments of so many units with an event
+WEIGHTS: dict[str, Weigh] = {
+    PER_SEARCH: lambda visits, units: visits,
+    BOUNDED: lambda visits, units: np.minimum(visits, limits(units)),
+    PER_PERSON: lambda visits, units: np.minimum(visits, 1),
 }
 
 
@@ -82,45 +97,59 @@ def scores(chance: np.random.Generator, visits: Array, preferences: Array) -> Ar
     return 2 * chance.binomial(decided, (1 + preferences) / 2) - decided
 
 
-def estimates(visits: Array, sums: Array, weigh: Callable[[Array], Array]) -> tuple[compare.Estimate, ...]:
+def estimates(visits: Array, sums: Array, weigh: Weigh) -> tuple[compare.Estimate, ...]:
     """The estimate of each column of units."""
-    weights = weigh(visits).astype(float)
+    weights = weigh(visits, (visits > 0).sum(axis=0)).astype(float)
     return compare.estimates(sums * weights / np.maximum(visits, 1), weights, 1 - LEVEL)
 
 
-def wrong_at_one_look(world: World, units: int, runs: int, weight: str, seed: int) -> float:
-    """The share of experiments whose interval leaves out the truth."""
+def leaves_out(found: Sequence[compare.Estimate | sequence.Anytime], truths: Array | float = 0.0) -> Array:
+    """Whose interval leaves out the truth."""
+    rows = zip((one.interval for one in found), np.broadcast_to(truths, len(found)).tolist(), strict=True)
+    return np.array([interval is not None and not interval[0] <= truth <= interval[1] for interval, truth in rows])
+
+
+def wrong_at_one_look(world: World, units: int, runs: int, weight: str, seed: int) -> Array:
+    """In which experiments the interval leaves out 0."""
     chance, weigh = np.random.default_rng(seed), WEIGHTS[weight]
     visits = world.visits(chance, (units, runs))
-    sums = scores(chance, visits, world.preferences(chance, visits, weigh))
-    found = estimates(visits, sums, weigh)
-    return float(np.mean([one.interval is not None and not one.interval[0] <= 0 <= one.interval[1] for one in found]))
+    sums = scores(chance, visits, world.preferences(chance, visits, lambda seen: weigh(seen, units)))
+    return leaves_out(estimates(visits, sums, weigh))
 
 
-def wrong_when_watched(world: World, units: int, runs: int, seed: int) -> float:
-    """The share of experiments whose anytime interval ever leaves out the truth, in 60 looks over their time.
+def wrong_when_watched(world: World, units: int, runs: int, plans: Sequence[int | None], seed: int) -> list[Array]:
+    """By plan, in which experiments the anytime interval ever leaves out the truth, in 60 looks over their time.
 
-    The truth is that of all people and their visits so far: early on, heavy users have not come often yet.
+    The truth is that of all people and their visits so far, weighed up to the limit of so many people: early on, heavy
+    users have not come often yet.
     """
     chance, weigh = np.random.default_rng(seed), WEIGHTS[BOUNDED]
     waiting = world.visits(chance, (units, runs))
-    preferences = world.preferences(chance, waiting, weigh)
+    preferences = world.preferences(chance, waiting, lambda seen: weigh(seen, units))
     everybody = world.visits(chance, (CALIBRATION_UNITS // 10,))
-    tastes = world.preferences(chance, everybody, weigh) * DECIDED
+    tastes = world.preferences(chance, everybody, lambda seen: weigh(seen, units)) * DECIDED
     visits, sums = np.zeros_like(waiting), np.zeros_like(waiting)
-    wrong = np.zeros(runs, np.bool_)
+    wrong = [np.zeros(runs, np.bool_) for _ in plans]
     for look in range(LOOKS):
         came = chance.binomial(waiting, 1 / (LOOKS - look))
         waiting -= came
         visits += came
         sums += scores(chance, came, preferences)
         present = np.maximum((visits > 0).sum(axis=0), 1)
-        found = sequence.anytimes(estimates(visits, sums, weigh), present, units, 1 - LEVEL)
-        weights = weigh(chance.binomial(everybody, (look + 1) / LOOKS))
-        truth = float((weights * tastes).sum() / weights.sum())
-        intervals = [one.interval for one in found]
-        wrong |= np.array([known is not None and not known[0] <= truth <= known[1] for known in intervals])
-    return float(wrong.mean())
+        found = estimates(visits, sums, weigh)
+        truths = _truths(chance.binomial(everybody, (look + 1) / LOOKS), tastes, limits(present))
+        for one, planned in zip(wrong, plans, strict=True):
+            one |= leaves_out(sequence.anytimes(found, present, planned, 1 - LEVEL), truths)
+    return wrong
+
+
+def _truths(visits: Array, tastes: Array, limit: Array) -> Array:
+    """The weighted mean of tastes by each limit on weights."""
+    means = {}
+    for one in np.unique(limit).tolist():
+        weights = np.minimum(visits, one)
+        means[one] = float((weights * tastes).sum() / weights.sum())
+    return np.array([means[one] for one in limit.tolist()])
 
 
 def level_table(runs: int, seed: int, worlds: Sequence[World]) -> Table:
@@ -128,32 +157,62 @@ def level_table(runs: int, seed: int, worlds: Sequence[World]) -> Table:
     rows = []
     for world in worlds:
         for units in SIZES:
-            count = runs if units < 1_000 else max(runs // 5, 50)
-            weighed = [wrong_at_one_look(world, units, count, weight, seed) for weight in WEIGHTS]
-            watched = wrong_when_watched(world, units, max(runs // 5, 50), seed) if units <= 100 else None
-            cells = [f"{100 * one:.1f} %" for one in weighed]
-            last = "" if watched is None else f"{100 * watched:.1f} %"
-            rows.append((f"{world.tail:g}", world.name, f"{units:,}", f"{count:,}", *cells, last))
-    columns = ("runs", *WEIGHTS, f"visits up to {MAX_WEIGHT}, {LOOKS} looks")
+            count, watched = runs if units < 1_000 else max(runs // 5, 50), max(runs // 5, 50)
+            wrong = [wrong_at_one_look(world, units, count, weight, seed) for weight in WEIGHTS]
+            wrong += wrong_when_watched(world, units, watched, (units, None), seed)
+            cells = [f"{100 * one.mean():.1f} %" for one in wrong]
+            sizes = (f"{units:,}", str(max_weight(units)), f"{count:,} / {watched:,}")
+            rows.append((f"{world.tail:g}", world.name, *sizes, *cells))
+    columns = ("limit", "runs", *WEIGHTS, f"{LOOKS} looks, plan", f"{LOOKS} looks, no plan")
     return Table("levels", "", ("tail", "world", "units", *columns), tuple(rows), ("units", *columns))
 
 
-def power(world: World, units: int, runs: int, weight: str, seed: int) -> float:
-    """The share of experiments that find the shared preference at one look."""
-    return wrong_at_one_look(world, units, runs, weight, seed)
+def shown(world: World, sizes: Sequence[int], runs: int, seed: int) -> dict[str, Array]:
+    """By weight, at which sizes `[run, size]` one look shows the shared preference; all of the same people."""
+    chance = np.random.default_rng(seed)
+    found: dict[str, list[Array]] = {weight: [] for weight in WEIGHTS}
+    together = max(1, AT_ONCE // sizes[-1])
+    for start in range(0, runs, together):
+        visits = world.visits(chance, (sizes[-1], min(together, runs - start)))
+        sums = scores(chance, visits, world.preferences(chance, visits, lambda seen: seen))
+        for weight, weigh in WEIGHTS.items():
+            parts = [leaves_out(estimates(visits[:size], sums[:size], weigh)) for size in sizes]
+            found[weight].append(np.array(parts).T)
+    return {weight: np.concatenate(parts) for weight, parts in found.items()}
 
 
-def units_needed(world: World, weight: str, runs: int, seed: int, guess: int = 100) -> float:
-    """Units for a power of 80 %, between two sizes whose ratio is 1.2."""
-    low, reached = guess, power(world, guess, runs, weight, seed)
-    step = 1.2 if reached < 0.8 else 1 / 1.2
-    while True:
-        high = max(int(low * step), 5)
-        found = power(world, high, runs, weight, seed)
-        if (found < 0.8) != (reached < 0.8):
-            share = (0.8 - reached) / (found - reached)
-            return float(low * (high / low) ** share)
-        low, reached = high, found
+def units_needed(powers: Array, sizes: Sequence[int]) -> float:
+    """Units for a power of 80 %, between the sizes around it."""
+    enough = np.flatnonzero(powers >= POWER)
+    if not enough.size or enough[0] == 0:
+        return math.nan
+    high = int(enough[0])
+    share = (POWER - powers[high - 1]) / (powers[high] - powers[high - 1])
+    return float(sizes[high - 1] * (sizes[high] / sizes[high - 1]) ** share)
+
+
+def expected_units(world: World, seed: int) -> int:
+    """About how many units one voice per search needs: by doubling, in a few runs."""
+    units = 16
+    while wrong_at_one_look(world, units, 200, PER_SEARCH, seed).mean() < POWER:
+        units = int(units * 1.3)
+    return units
+
+
+def cost(world: World, runs: int, seed: int) -> tuple[float, dict[str, tuple[float, float]]]:
+    """Units that one voice per search needs, and by the other weights their multiple of it with its standard error."""
+    sizes = [round(step * expected_units(world, seed)) for step in STEPS]
+    found = shown(world, sizes, runs, seed)
+    base = units_needed(found[PER_SEARCH].mean(axis=0), sizes)
+    multiples = {}
+    for weight in (BOUNDED, PER_PERSON):
+        parts = [
+            units_needed(one.mean(axis=0), sizes) / units_needed(other.mean(axis=0), sizes)
+            for one, other in zip(*(np.array_split(found[name], BATCHES) for name in (weight, PER_SEARCH)), strict=True)
+        ]
+        error = float(np.nanstd(parts, ddof=1)) / math.sqrt(BATCHES)
+        multiples[weight] = (units_needed(found[weight].mean(axis=0), sizes) / base, error)
+    return base, multiples
 
 
 def cost_table(runs: int, seed: int) -> Table:
@@ -161,17 +220,30 @@ def cost_table(runs: int, seed: int) -> Table:
     rows = []
     for tail in TAILS:
         for tastes in (0.0, 0.15, 0.5):
-            for shared in (0.2, 0.1):
-                world = World(tail, shared, tastes)
-                base = units_needed(world, PER_SEARCH, runs, seed, 300)
-                others = [units_needed(world, weight, runs, seed, int(base)) / base for weight in (BOUNDED, PER_PERSON)]
-                cells = (f"{one:.2f}" for one in others)
-                rows.append((f"{tail:g}", f"{tastes:g}", f"{shared:g}", f"{runs:,}", f"{base:,.0f}", *cells))
-    columns = ("runs", f"units, {PER_SEARCH}", BOUNDED, PER_PERSON)
+            for shared in EFFECTS:
+                base, multiples = cost(World(tail, shared, tastes), runs, seed)
+                cells = (f"{value:.2f} ± {error:.2f}" for value, error in multiples.values())
+                rows.append((f"{tail:g}", f"{tastes:g}", f"{shared:g}", f"{base:,.0f}", *cells))
+    columns = (f"units, {PER_SEARCH}", BOUNDED, PER_PERSON)
     return Table("cost", "", ("tail", "spread of tastes", "effect", *columns), tuple(rows), columns)
 
 
 def tables(runs: int, seed: int) -> Iterator[Table]:
     """Levels, then cost."""
     yield level_table(runs, seed, WORLDS)
-    yield cost_table(max(runs // 2, 100), seed)
+    yield cost_table(max(runs // 3, 100), seed)
+
+
+def main() -> None:
+    """Print the tables."""
+    options = argparse.ArgumentParser(description="How a unit should be weighed.")
+    options.add_argument("--runs", type=int, default=1_000, help="experiments of each kind")
+    options.add_argument("--seed", type=int, default=1)
+    given = options.parse_args()
+    print(f"`python -m benchmarks.people --runs {given.runs} --seed {given.seed}`\n")
+    for table in tables(given.runs, given.seed):
+        print(table.to_markdown() + "\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

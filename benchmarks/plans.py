@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from benchmarks.people import BOUNDED, MAX_VISITS, WEIGHTS, estimates
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
-from interleaf.planning import pilot_of_units, plan
+from interleaf.planning import pilot_of_units, plan, settle
 from interleaf.stats.power import Plan, units_needed
 from interleaf.tables import Table
 
@@ -75,8 +76,8 @@ class World(NamedTuple):
         visits, sums = self.people(chance, (self.pilot, number), own)
         for column in range(number):
             try:
-                known = pilot_of_units(visits[:, column], sums[:, column], are_signs=True)
-                yield units_needed(self.effect, known, self.power)
+                known = partial(pilot_of_units, visits[:, column], sums[:, column], True)
+                yield settle(partial(units_needed, self.effect, power=self.power), known)
             except DataError as problem:
                 yield str(problem)
 

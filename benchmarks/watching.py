@@ -3,8 +3,9 @@
     users, one after another ──▶ D / se after every user ──▶ deviates ──▶ the first user at whom a rule shows a winner
 
 The worlds are drawn here with numpy alone, not by the simulator. A user comes a heavy-tailed number of times, has a
-lasting taste, and each visit scores -1, 0 or 1. A user's mean score is weighted by min(visits, 10). Beside interleaf's
-boundaries stand the normal mixture (W21) and betting (W24).
+lasting taste, and each visit scores -1, 0 or 1. A user's mean score is weighted as in a report, by the visits up to a
+limit that grows with the number of users. Beside interleaf's boundaries stand the normal mixture (W21) and betting
+(W24), whose weights have one limit.
 """
 
 from __future__ import annotations
@@ -20,19 +21,21 @@ import numpy as np
 from scipy.linalg import solve_banded
 from scipy.special import expit, nctdtrinc, stdtrit
 
+from benchmarks.people import limits
 from interleaf.methods.arrays import Array
+from interleaf.report.people import FEW, MANY
 from interleaf.stats import sequence
 from interleaf.stats.deviates import deviate
 from interleaf.tables import Table
 
 RUNS = 2_000
 LEVEL, POWER = 0.05, 0.8
-MAX_WEIGHT, MAX_VISITS = 10, 1_000
+MAX_VISITS = 1_000
 FIRST = 30  # users before anybody looks
 MAX_MULTIPLE = 2.5  # of the users of one look, to which a preference is looked for
 BETS = 0.5 * 1.6 ** -np.arange(12.0)
 GROUP = 400  # users
-MANY = 10_000  # users of a run, from which on a quarter of the runs must do
+LONG = 10_000  # users of a run, from which on a quarter of the runs must do
 CELLS = 1_000_000  # users of all runs that are in memory at a time
 PLAN_MULTIPLES = tuple(1.12 + 0.03 * step for step in range(8))
 SIZES = (100, 400, 2_000, 10_000, 100_000)
@@ -63,18 +66,21 @@ WORLDS = {
 
 
 class Users(NamedTuple):
-    """Their weights and mean scores, less the mean of the world: `[run, user]`."""
+    """Their visits and mean scores, `[run, user]`."""
 
-    weights: Array
+    visits: Array
     scores: Array
 
 
 class Seen(NamedTuple):
-    """What there is after each user: the number of users, the normal deviate of D / se, and the users themselves."""
+    """What there is after each user: the number of users, the normal deviate of D / se, and what bets can win.
+
+    `stakes[run, user]` are weighted scores from -1 to 1, less their mean in the world, by weights up to one limit.
+    """
 
     units: Array
     deviates: Array
-    users: Users
+    stakes: Array
 
 
 Rule = Callable[[Seen], Array]
@@ -84,37 +90,50 @@ def drawn(world: World, shape: tuple[int, int], chance: np.random.Generator) -> 
     """Users of a world as they come."""
     if not world.tail:
         signs = np.where(chance.random(shape) < (1 + world.preference) / 2, 1.0, -1.0)
-        return Users(np.ones(shape), signs * (chance.random(shape) >= world.ties))
+        return Users(np.ones(shape, np.int64), signs * (chance.random(shape) >= world.ties))
     visits = np.minimum((1 - chance.random(shape)) ** (-1 / world.tail), MAX_VISITS).astype(np.int64)
     tastes = world.spread * chance.standard_normal(shape) + world.lean * np.where(visits >= 4, 1, -1)
     decided = chance.binomial(visits, 1 - world.ties)
     scores = (2 * chance.binomial(decided, expit(tastes)) - decided) / visits
-    return Users(np.minimum(visits, MAX_WEIGHT).astype(np.float64), scores)
+    return Users(visits, scores)
 
 
-def mean_score(world: World) -> float:
-    """The weighted mean of two million users."""
+def mean_scores(world: World) -> Array:
+    """The weighted mean of two million users, by the limit on weights."""
     if not world.lean:
-        return 0.0
+        return np.zeros(MANY + 1)
     users = drawn(world, (2, 1_000_000), np.random.default_rng(0))
-    return float((users.weights * users.scores).sum() / users.weights.sum())
+    weights = [np.minimum(users.visits, limit) for limit in range(1, MANY + 1)]
+    return np.array([0.0, *(float((one * users.scores).sum() / one.sum()) for one in weights)])
 
 
-def seen(users: Users) -> Seen:
-    """The weighted mean and its jackknife error between users, after every user from `FIRST` on."""
-    weights, scores = users
-    total = np.cumsum(weights, axis=1)
-    mean = np.cumsum(weights * scores, axis=1) / total
-    variance = np.zeros_like(mean)
-    for weight in np.unique(weights):
-        one = weights == weight
+def seen(users: Users, centres: Array) -> Seen:
+    """The weighted mean less that of the world, over its jackknife error between users, after every user.
+
+    From the user `FIRST` on. `centres` are the means of the world by the limit on weights.
+    """
+    visits, scores = np.minimum(users.visits, MANY), users.scores
+    limit = limits(np.arange(1, visits.shape[1] + 1))
+    total, squares, sums, variance = (np.zeros(visits.shape) for _ in range(4))
+    alike = np.unique(visits).tolist()
+    for number in alike:
+        one, weight = visits == number, np.minimum(number, limit)
+        count = np.cumsum(one, axis=1)
+        total += weight * count
+        squares += weight**2 * count
+        sums += weight * np.cumsum(one * scores, axis=1)
+    mean = sums / total
+    for number in alike:
+        one, weight = visits == number, np.minimum(number, limit)
         count, first, second = (np.cumsum(part, axis=1) for part in (one, one * scores, one * scores**2))
         with np.errstate(divide="ignore", invalid="ignore"):
             variance += np.nan_to_num((second - 2 * mean * first + mean**2 * count) * (weight / (total - weight)) ** 2)
-    degrees = sequence.degrees_of_freedom(total**2 / np.cumsum(weights**2, axis=1))[:, FIRST - 1 :]
-    ratio = mean[:, FIRST - 1 :] / np.sqrt(np.maximum(variance[:, FIRST - 1 :], 1e-12))
-    units = np.arange(FIRST, weights.shape[1] + 1)
-    return Seen(units, deviate(ratio, degrees), users)
+    degrees = sequence.degrees_of_freedom(total**2 / squares)[:, FIRST - 1 :]
+    ratio = (mean - centres[limit])[:, FIRST - 1 :] / np.sqrt(np.maximum(variance[:, FIRST - 1 :], 1e-12))
+    bets = np.minimum(users.visits, FEW)
+    return Seen(
+        np.arange(FIRST, visits.shape[1] + 1), deviate(ratio, degrees), bets * (scores - centres[FEW]) / bets.max()
+    )
 
 
 def interleaf_rule(planned: float | None, what: Seen) -> Array:
@@ -131,8 +150,7 @@ def normal_mixture(planned: float, what: Seen) -> Array:
 
 def betting(what: Seen) -> Array:
     """The hedged capital against "no preference" (W24), with bets of at most c = 3/4; no normal approximation."""
-    weights, scores = what.users
-    shares = (1 + weights * scores / weights.max()) / 2
+    shares = (1 + what.stakes) / 2
     count = np.arange(1, shares.shape[1] + 1)
     means = (0.5 + np.cumsum(shares, axis=1)) / (count + 1)
     variances = (0.25 + np.cumsum((shares - means) ** 2, axis=1)) / (count + 1)
@@ -145,11 +163,9 @@ def betting(what: Seen) -> Array:
 
 def many_bets(what: Seen) -> Array:
     """Capital spread evenly over constant bets, on either side."""
-    weights, scores = what.users
-    shares = weights * scores / weights.max()
-    capital = np.zeros(shares.shape)
+    capital = np.zeros(what.stakes.shape)
     for bet in [*BETS, *-BETS]:
-        capital += np.exp(np.cumsum(np.log1p(bet * shares), axis=1)) / (2 * BETS.size)
+        capital += np.exp(np.cumsum(np.log1p(bet * what.stakes), axis=1)) / (2 * BETS.size)
     return capital[:, FIRST - 1 :] >= 1 / LEVEL
 
 
@@ -163,12 +179,12 @@ RULES: dict[str, Rule] = {
 
 def first_shown(rules: dict[str, Rule], world: World, units: int, runs: int, seed: int) -> dict[str, Array]:
     """For each rule and run, the users after whom it first shows a winner; infinite where it does not."""
-    chance, centre = np.random.default_rng(seed), mean_score(world)
+    chance, centres = np.random.default_rng(seed), mean_scores(world)
     found: dict[str, list[Array]] = {name: [] for name in rules}
-    runs = runs if units < MANY else runs // 4
+    runs = runs if units < LONG else runs // 4
     for start in range(0, runs, max(1, CELLS // units)):
         users = drawn(world, (min(max(1, CELLS // units), runs - start), units), chance)
-        what = seen(Users(users.weights, users.scores - centre))
+        what = seen(users, centres)
         for name, rule in rules.items():
             reached = rule(what)
             found[name].append(np.where(reached.any(axis=1), what.units[reached.argmax(axis=1)], np.inf))
@@ -223,15 +239,16 @@ def closed_group(
     chance, every = np.random.default_rng(seed), np.arange(runs)
     order = chance.permuted(np.tile(np.repeat(np.arange(units), visits), (runs, 1)), axis=1)
     likes = expit(spread * chance.standard_normal((runs, units)))
-    counts, sums, moments = np.zeros((runs, units)), np.zeros((runs, units)), np.zeros((runs, 3, MAX_WEIGHT + 1))
+    counts, sums, moments = np.zeros((runs, units)), np.zeros((runs, units)), np.zeros((runs, 3, MANY + 1))
     edges = [sequence.multiplier(np.arange(1, units + 1), planned) for planned in plans]
-    shown, weight = [np.zeros(runs, bool) for _ in plans], np.arange(MAX_WEIGHT + 1)
+    shown, limit = [np.zeros(runs, bool) for _ in plans], limits(np.arange(units + 1))
     for who in order.T:
         _add(moments, counts[every, who], sums[every, who], -1)
         sums[every, who] += np.where(chance.random(runs) < likes[every, who], 1, -1) * (chance.random(runs) >= 0.5)
         counts[every, who] += 1
         _add(moments, counts[every, who], sums[every, who], 1)
         present = (counts > 0).sum(axis=1)
+        weight = np.minimum(np.arange(MANY + 1), limit[present][:, None])
         users, first, second = moments.transpose(1, 0, 2)
         total = (users * weight).sum(axis=1, keepdims=True)
         mean = (first * weight).sum(axis=1, keepdims=True) / total
@@ -246,9 +263,9 @@ def closed_group(
 
 
 def _add(moments: Array, counts: Array, sums: Array, sign: int) -> None:
-    """Count a user by weight: how many, their mean scores and the squares of these."""
+    """Count a user by visits: how many, their mean scores and the squares of these."""
     here = np.flatnonzero(counts)
-    places, means = np.minimum(counts[here], MAX_WEIGHT).astype(np.int64), sums[here] / counts[here]
+    places, means = np.minimum(counts[here], MANY).astype(np.int64), sums[here] / counts[here]
     for row, value in enumerate((np.ones_like(means), means, means**2)):
         moments[here, row, places] += sign * value
 
@@ -330,7 +347,7 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=1)
     given = options.parse_args()
     print(f"`python -m benchmarks.watching --runs {given.runs} --seed {given.seed}`")
-    print(f"A quarter of the runs for groups, and where a run has {MANY:,} users or more.\n")
+    print(f"A quarter of the runs for groups, and where a run has {LONG:,} users or more.\n")
     for table in tables(given.runs, given.seed):
         print(table.to_markdown() + "\n", flush=True)
 

@@ -173,9 +173,14 @@ class Cell:
         self.columns: Counter[tuple[int, ...]] = Counter()
 
 
-def voice(cell: Cell, pair: tuple[int, int], max_weight: int = 10) -> tuple[int, int]:
+def max_weight(units: int) -> int:
+    """The root of the number of units with an event, rounded down, from 10 to 40."""
+    return next(limit for limit in range(40, 9, -1) if limit**2 <= max(units, 100))
+
+
+def voice(cell: Cell, pair: tuple[int, int], limit: int) -> tuple[int, int]:
     """A unit's mean score, in 2^-24 and times its weight, and that weight: impressions up to a limit."""
-    weight = min(cell.clicked, max_weight)
+    weight = min(cell.clicked, limit)
     one, other = ((pair[0],), (pair[1],))
     if pair in cell.columns or not {one, other} & set(cell.columns):
         return round(Fraction(cell.columns[pair] * weight, max(cell.clicked, 1))), weight
@@ -218,19 +223,25 @@ class Sums:
     def clicked(self) -> int:
         return sum(cell.clicked for cell in self.buckets.values())
 
-    def voices(self, pair: tuple[int, int], max_weight: int = 10) -> list[tuple[int, int]]:
+    @property
+    def max_weight(self) -> int:
+        """Of a unit, by how many units have an event."""
+        return max_weight(sum(cell.clicked > 0 for cell in self.units.values()))
+
+    def voices(self, pair: tuple[int, int], limit: int | None = None) -> list[tuple[int, int]]:
         """Weighted sums of means, in 2^-24, and weights, by bucket."""
+        limit = self.max_weight if limit is None else limit
         found: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
         for unit, cell in self.units.items():
             bucket = found[hash_of(UNIT, unit) >> 34 & 1023]
-            for place, number in enumerate(voice(cell, pair, max_weight)):
+            for place, number in enumerate(voice(cell, pair, limit)):
                 bucket[place] += number
         # What rounding to 2^-24 may have left of a zero is zero.
         return [(0 if abs(score) <= 2 * weight else score, weight) for score, weight in found.values() if weight]
 
-    def estimate(self, pair: tuple[int, int], max_weight: int = 10) -> Fraction:
+    def estimate(self, pair: tuple[int, int], limit: int | None = None) -> Fraction:
         """D = sum w m / sum w, over units with mean scores m and weights w."""
-        voices = self.voices(pair, max_weight)
+        voices = self.voices(pair, limit)
         return Fraction(sum(score for score, _ in voices), ONE * sum(weight for _, weight in voices))
 
     def per_search(self, pair: tuple[int, int]) -> Fraction:

@@ -22,7 +22,7 @@ from interleaf.simulate.world import World
 from interleaf.stats.compare import difference, estimate
 from interleaf.stats.deviates import statistic
 from interleaf.stats.looks import spending, spending_p_value
-from tests.log_oracle import Rules, Sums, counted_events, metrics_of, visits, voice
+from tests.log_oracle import Rules, Sums, counted_events, max_weight, metrics_of, visits, voice
 from tests.log_rows import Row, made_row, made_rows, rows_of, table_of
 
 DATA = synthetic(queries=15, seed=4)
@@ -277,7 +277,10 @@ def test_a_plan_takes_from_a_pilot_how_much_units_differ_and_how_many_come() -> 
     """People in other arms do not count; people without an event do."""
     rows, pair, effect = world_rows(units=300, arms=ARMS), (0, 1), 0.04
     cells = list(Sums(rows).units.values())
-    voices = [(score / 2**24, weight) for score, weight in (voice(cell, pair) for cell in cells)]
+    found = plan(effect, table_of(rows))
+    limit = max_weight(found.fixed.units_with_event)
+    assert limit > max_weight(len(cells))  # that of the planned units, not of the pilot's
+    voices = [(score / 2**24, weight) for score, weight in (voice(cell, pair, limit) for cell in cells)]
     total = sum(weight for _, weight in voices)
     mean = sum(score for score, _ in voices) / total
     effective = total**2 / sum(weight**2 for _, weight in voices)
@@ -285,7 +288,6 @@ def test_a_plan_takes_from_a_pilot_how_much_units_differ_and_how_many_come() -> 
     error = jackknife * (1 - 1 / effective)
     within = sum(weight**2 / cell.clicked for (_, weight), cell in zip(voices, cells, strict=True) if weight) / total**2
     variance = len(cells) * (error + within * (mean**2 - error - effect**2))
-    found = plan(effect, table_of(rows))
     assert found.fixed.variance == pytest.approx(variance, rel=1e-6)
     clicking, clicked = sum(cell.clicked > 0 for cell in cells), sum(cell.clicked for cell in cells)
     assert clicking < len(cells) < len({row["unit"] for row in rows})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf import analyze
-from interleaf.report.people import MAX_WEIGHT, weigh
+from interleaf import analyze, tally_log
+from interleaf.report.people import max_weight, weigh
 from interleaf.report.record import DISAGREE, PREFERRED, UNDECIDED
+from tests import log_oracle
+from tests.log_oracle import Sums
 from tests.log_rows import Row, made_row, table_of
 
 
@@ -32,11 +35,11 @@ def visits(units: list[list[int]]) -> list[Row]:
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(-40, 40)), min_size=1), st.integers(1, 12))
-def test_weights_are_impressions_up_to_a_limit(units: list[tuple[int, int]], max_weight: int) -> None:
+def test_weights_are_impressions_up_to_a_limit(units: list[tuple[int, int]], limit: int) -> None:
     clicked, scores = (np.array(column, np.int64) for column in zip(*units, strict=True))
     names = np.arange(len(units), dtype=np.uint64) << np.uint64(34)
-    sums, weights = weigh(names, clicked, scores[:, None] * 2**24, max_weight)
-    limited = [min(number, max_weight) for number, _ in units]
+    sums, weights = weigh(names, clicked, scores[:, None] * 2**24, limit)
+    limited = [min(number, limit) for number, _ in units]
     truth = [
         round(Fraction(score * 2**24 * weight, number)) for (number, score), weight in zip(units, limited, strict=True)
     ]
@@ -44,12 +47,64 @@ def test_weights_are_impressions_up_to_a_limit(units: list[tuple[int, int]], max
     assert sums[: len(units), 0].tolist() == truth
 
 
+@given(st.integers(0, 3_000) | st.integers(0, 10**12))
+def test_the_limit_of_weights_is_the_root_of_the_number_of_units(units: int) -> None:
+    assert max_weight(units) == log_oracle.max_weight(units)
+    assert 10 <= max_weight(units) <= max_weight(units + 1) <= 40
+
+
 def test_no_heavy_user_outweighs_ten_visits() -> None:
     """One user with 200 visits for candidate, against 30 with two visits for production."""
     (found,) = analyze(table_of(visits([[-1] * 200] + [[1, 1]] * 20 + [[1, 0]] * 10))).comparisons
-    assert found.estimate == pytest.approx((20 * 2 + 10 - MAX_WEIGHT) / (30 * 2 + MAX_WEIGHT))
+    assert found.estimate == pytest.approx((20 * 2 + 10 - 10) / (30 * 2 + 10))
     assert found.per_person_estimate == pytest.approx((20 + 10 / 2 - 1) / 31)
     assert found.per_search_estimate == pytest.approx((20 * 2 + 10 - 200) / (30 * 2 + 200))
+
+
+def growing(units: int = 400) -> list[Row]:
+    """One user who comes 50 times for candidate on the first day; then the others, most of them for production."""
+    rows = visits([[-1] * 50] + [[1] if unit % 3 else [0] for unit in range(units - 1)])
+    first = rows[0]["time"]
+    times = [first + timedelta(minutes=number) for number in range(50)]
+    times += [first + timedelta(days=1 + number * 9 // units) for number in range(units - 1)]
+    events = [[event | {"time": time} for event in row["events"]] for row, time in zip(rows, times, strict=True)]
+    return [row | {"time": time, "events": own} for row, time, own in zip(rows, times, events, strict=True)]
+
+
+def test_the_more_people_the_more_a_heavy_user_may_weigh_at_the_end_and_at_each_point_before() -> None:
+    rows = growing()
+    report = analyze(table_of(rows), by=["device"], planned_units=400)
+    (found,) = report.comparisons
+    assert found.estimate == pytest.approx(float(Sums(rows).estimate((0, 1))))
+    assert found.estimate == pytest.approx((266 - 20) / (399 + 20))  # the root of 400
+    assert [row.searches for row in report.activity] == ["1", "more than 20"]
+    for point in report.over_time[:-1]:
+        before = [row for row in rows if row["time"] < point.time]
+        assert point.estimate == pytest.approx(float(Sums(before).estimate((0, 1)))), point.time
+    limits = {Sums([row for row in rows if row["time"] < point.time]).max_weight for point in report.over_time}
+    assert len(limits) > 5
+
+
+def test_a_segment_has_the_limit_of_its_own_people() -> None:
+    """Of 400 people 40 are in a small segment, among them one who comes 50 times."""
+    rows = growing()
+    rows = [row | {"attributes": {"country": "nl" if number < 89 else "de"}} for number, row in enumerate(rows)]
+    report = analyze(table_of(rows), by=["country"])
+    for segment in report.segments:
+        own = [row for row in rows if row["attributes"]["country"] == segment.value]
+        assert segment.comparisons[0].estimate == pytest.approx(float(Sums(own).estimate((0, 1))))
+    assert Sums(rows[:89]).max_weight == 10
+
+
+def test_a_sample_of_units_has_the_limit_of_all_of_them() -> None:
+    tally = tally_log(table_of(growing()))
+    tally.units.raise_to(1)
+    tally.units.merge(1, *(part[:0] for part in tally.units.unordered))
+    limit = max_weight(tally.units.count(tally.units.rows[:, 2] > 0))
+    assert 18 <= limit <= 22
+    sums = weigh(tally.units.hashes, tally.units.values[:, 2], tally.units.values[:, 3:], limit)
+    (found,) = analyze(tally).comparisons
+    assert found.estimate == pytest.approx(abs(float(sums[0].sum())) / 2**24 / float(sums[1].sum()))
 
 
 def heavy_against_light() -> list[list[int]]:
@@ -69,8 +124,8 @@ def test_people_never_win_against_most_people() -> None:
     assert (report.verdict.code, report.verdict.winner, found.winner) == (DISAGREE, None, None)
     assert report.verdict.sentence.startswith("People and visits disagree, so neither ranker wins: ")
     assert "counted once per person, people prefer production" in report.verdict.sentence
-    assert "The 50 units with more than 10 searches are 11.9% of the units" in report.verdict.sentence
-    assert [(row.searches, row.units) for row in report.activity] == [("1", 370), ("more than 10", 50)]
+    assert "The 50 units with more than 20 searches are 11.9% of the units" in report.verdict.sentence
+    assert [(row.searches, row.units) for row in report.activity] == [("1", 370), ("more than 20", 50)]
     assert report.activity[0].estimate == pytest.approx(90 / 370)
     assert "People and visits disagree" in str(report)
     assert "People and visits disagree" in report.to_markdown()

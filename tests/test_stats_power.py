@@ -54,7 +54,7 @@ def test_an_uncertain_pilot_asks_for_more_units_and_gives_a_range() -> None:
         sizes.append((made.units, made.most - made.fewest))
     assert sizes == sorted(sizes)
     with pytest.raises(DataError, match=r"5\.0 effective units, too few"):
-        units_needed(0.05, pilot_of_units(np.ones(5, np.int64), np.array([1, 0, -1, 0, 1]), are_signs=True))
+        units_needed(0.05, pilot_of_units(np.ones(5, np.int64), np.array([1, 0, -1, 0, 1]), True, limit=10))
 
 
 def test_units_as_buckets_give_the_variance_of_the_mean() -> None:
@@ -74,7 +74,7 @@ def test_the_degrees_of_freedom_are_those_of_the_variance() -> None:
     pilots = []
     for _ in range(2_000):
         counts = np.minimum(chance.geometric(0.4, 200), 10)
-        pilots.append(pilot_of_units(counts, chance.binomial(counts, 0.6) * 2 - counts, are_signs=False))
+        pilots.append(pilot_of_units(counts, chance.binomial(counts, 0.6) * 2 - counts, False, limit=10))
     spread = np.var(np.log([one.variance or 0.0 for one in pilots]))
     assert 2 / spread == pytest.approx(float(np.median([one.degrees for one in pilots])), rel=0.25)
 
@@ -146,7 +146,7 @@ def test_a_plan_says_what_it_is() -> None:
 
 
 def test_given_numbers_assume_that_a_few_people_come_far_more_often() -> None:
-    """Visits by a Pareto law with the given mean, of which at most 10 weigh, against people who all come 3 times."""
+    """Visits by a Pareto law with the given mean, of which only some weigh, against people who all come 3 times."""
     few, even = (plan(0.05, impressions_per_unit=3, even_activity=flag).fixed for flag in (False, True))
     assert even.variance == pytest.approx(0.5 / 3)
     assert few.units > 1.2 * even.units

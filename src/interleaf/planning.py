@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ MAX_COUNTED = 100_000  # visits up to which a law of activity is summed
 MIN_PILOT = 6  # effective units of a pilot
 MIN_DEGREES = 5  # of freedom, of its variance
 SMALL = 50  # degrees of freedom of the variance below which the text calls a pilot small
+Known = Callable[[int], Pilot]  # what is known of units if the weight of each is at most so much
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,10 @@ def plan(
     with `even_activity` all come equally often.
 
     >>> print(plan(0.05).fixed.units, plan(0.05, impressions_per_unit=4, correlation=0.1).fixed.units)
-    1576 888
+    1576 1073
     """
+    from interleaf.report.people import max_weight
+
     if pilot is None and options:
         raise DataError(f"without a pilot log there is nothing to score by {listed(options)}; leave that out")
     if pilot is None:
@@ -100,20 +105,37 @@ def plan(
                 "give the effect to be found: the smallest score that matters to you, such as 0.02; the score of a "
                 "pilot is too uncertain to plan for: if it is too high by chance, the plan is too small"
             )
-        made = powers.units_needed(effect, known, power, confidence)
-    elif effect is None:
-        made = powers.detectable_effect(units, known, power, confidence)
+        made = settle(partial(powers.units_needed, effect, power=power, confidence=confidence), known)
     else:
-        made = powers.power_at(units, effect, known, confidence)
-    watched = powers.units_watched(made.effect, known, power, confidence)
-    return Planned(made, watched.units, watched.units_with_event, power, source, known.degrees < SMALL)
+        so_many = known(max_weight(max(0, round(units * known(1).with_event))))
+        if effect is None:
+            made = powers.detectable_effect(units, so_many, power, confidence)
+        else:
+            made = powers.power_at(units, effect, so_many, confidence)
+    watched = settle(partial(powers.units_watched, made.effect, power=power, confidence=confidence), known)
+    is_small = known(max_weight(made.units_with_event)).degrees < SMALL
+    return Planned(made, watched.units, watched.units_with_event, power, source, is_small)
+
+
+def settle(make: Callable[[Pilot], Plan], known: Known) -> Plan:
+    """The plan for weights up to the limit that a report of as many units has.
+
+    A higher limit may ask for fewer units, whose limit is lower. Of plans that lead to each other, the largest holds.
+    """
+    from interleaf.report.people import max_weight
+
+    plans: dict[int, Plan] = {}
+    limit = max_weight(0)
+    while limit not in plans:
+        plans[limit] = make(known(limit))
+        limit = max_weight(plans[limit].units_with_event)
+    repeating = list(plans).index(limit)
+    return max(list(plans.values())[repeating:], key=lambda one: one.units)
 
 
 def _given(
     effect: float | None, variance: float, correlation: float, each: float, share: float, is_even: bool
-) -> Pilot:
-    from interleaf.report.people import MAX_WEIGHT
-
+) -> Known:
     if not (variance > 0 and each >= 1 and 0 <= correlation <= 1 and 0 < share <= 1):
         raise DataError(
             f"a variance of {variance!r}, a correlation of {correlation!r}, {each!r} impressions for each unit with an "
@@ -121,17 +143,21 @@ def _given(
             "from 0 to 1, at least 1 impression, and a share above 0 and up to 1"
         )
     visits, chances = (np.full(1, each), np.ones(1)) if is_even else _pareto(each)
-    weights = np.minimum(visits, MAX_WEIGHT)
-    mean, squares = float(weights @ chances), float(weights**2 @ chances)
-    within, between = float((weights**2 / visits) @ chances) / mean**2 / share, squares / mean**2 / share
-    return Pilot(
-        variance * ((1 - correlation) * within + correlation * between),
-        each * share,
-        effective=1 / between,
-        with_event=share,
-        mean_square=effect**2 if effect else 0.0,
-        square=within if effect else 0.0,
-    )
+
+    def known(limit: int) -> Pilot:
+        weights = np.minimum(visits, limit)
+        mean, squares = float(weights @ chances), float(weights**2 @ chances)
+        within, between = float((weights**2 / visits) @ chances) / mean**2 / share, squares / mean**2 / share
+        return Pilot(
+            variance * ((1 - correlation) * within + correlation * between),
+            each * share,
+            effective=1 / between,
+            with_event=share,
+            mean_square=effect**2 if effect else 0.0,
+            square=within if effect else 0.0,
+        )
+
+    return known
 
 
 def _pareto(mean: float) -> tuple[Array, Array]:
@@ -147,7 +173,7 @@ def _pareto(mean: float) -> tuple[Array, Array]:
     return visits, reached[:-1] - reached[1:]
 
 
-def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Pilot, str]:
+def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Known, str]:
     from interleaf.analysis import analyzed_tally
     from interleaf.report.build import report
     from interleaf.report.compare import Pairs, max_score
@@ -167,7 +193,7 @@ def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Pilot, str]:
     rows = rows[rows[:, ARMS] >> tally.number_of(INTERLEAVED) & 1 == 1]
     clicked = rows[:, CLICKED]
     sums = Pairs.of(tally.about.rankers, None).columns(rows[:, SUMS:], tally.about.linear)[:, 0]
-    known = pilot_of_units(clicked, sums, max_score(tally.about) == 1)
+    known = partial(pilot_of_units, clicked, sums, max_score(tally.about) == 1)
     units, clicking = (tally.units.count(some) for some in (np.ones(len(rows), np.bool_), clicked > 0))
     source = (
         f"a pilot of {units:,} people who came, {clicking:,} with an event, and "
@@ -176,17 +202,15 @@ def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Pilot, str]:
     return known, source
 
 
-def pilot_of_units(clicked: Array, sums: Array, are_signs: bool) -> Pilot:
-    """What units say by their impressions with an event and the sums of their scores, weighed as in a report.
+def pilot_of_units(clicked: Array, sums: Array, are_signs: bool, limit: int) -> Pilot:
+    """What units say by their impressions with an event and the sums of their scores, if each weighs at most `limit`.
 
     `are_signs` says that scores are 1, 0 or -1, whose variance is known to depend on their mean.
 
-    >>> pilot_of_units(np.tile([1, 2, 0, 1], 9), np.tile([1, 0, 0, -1], 9), are_signs=True).with_event
+    >>> pilot_of_units(np.tile([1, 2, 0, 1], 9), np.tile([1, 0, 0, -1], 9), are_signs=True, limit=10).with_event
     0.75
     """
-    from interleaf.report.people import MAX_WEIGHT
-
-    weights, visits = np.minimum(clicked, MAX_WEIGHT), np.maximum(clicked, 1)
+    weights, visits = np.minimum(clicked, limit), np.maximum(clicked, 1)
     known = powers.pilot(sums * weights / visits, weights, len(weights))
     if known.variance is None:
         return known

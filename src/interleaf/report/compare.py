@@ -102,7 +102,7 @@ def compared(tally: Tally, settings: Settings) -> Compared:
     """Compare all pairs. Without a control, the winner of a decided pair comes first."""
     found = Pairs.of(tally.about.rankers, settings.control)
     voices, weights = people.voices(tally)
-    units = tally.units.count(tally.units.rows[:, CLICKED] > 0)
+    units = people.units_with_event(tally)
     decided = _decided(tally, found, voices, weights, units, settings)
     if settings.control is None:
         lost = [interval is not None and interval[1] < 0 for interval in (one.interval for one in decided.decisions)]

@@ -52,8 +52,9 @@ def over_time(tally: Tally, settings: Settings, result: Compared) -> tuple[Point
 def _history(tally: Tally, pairs: Pairs) -> tuple[Array, Array]:
     """Sums `[slice, bucket, pair]` of the first pairs and weights `[slice, bucket]`, as of the end of each slice."""
     sums, weights = [], []
-    for totals in tally.slices.totals():
-        voices, weight = people.weigh(*totals)
+    for units, clicked, columns in tally.slices.totals():
+        present = int((clicked > 0).sum()) << tally.slices.cells.level
+        voices, weight = people.weigh(units, clicked, columns, people.max_weight(present))
         sums.append(pairs.voices(voices, weight, tally.about.linear)[:, :MAX_PAIRS])
         weights.append(weight)
     return np.array(sums), np.array(weights)

@@ -1,13 +1,15 @@
 """What people say, not visits: the mean score of each unit, weighed by its impressions up to a limit.
 
-    D = sum_u w_u m_u / sum_u w_u,   m_u = S_u / N_u,   w_u = min(N_u, 10)
+    D = sum_u w_u m_u / sum_u w_u,   m_u = S_u / N_u,   w_u = min(N_u, c),   c = sqrt(n), from 10 to 40
 
-over units u with N_u impressions with an event and the sum S_u of their scores. With w_u = N_u (one voice per search),
-a few heavy users decide. With w_u = 1 (one voice per person), an experiment needs up to twice the people. Both stand
-beside D in a report. docs/statistics.md has the measurements behind the limit of 10.
+over n units u with N_u impressions with an event and the sum S_u of their scores. With w_u = N_u (one voice per
+search), a few heavy users decide. With w_u = 1 (one voice per person), an experiment needs up to twice the people. Both
+stand beside D in a report. docs/statistics.md has the measurements behind the limit c.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -18,28 +20,48 @@ from interleaf.tally import Tally
 from interleaf.tally.scores import ONE
 from interleaf.tally.units import CLICKED, SUMS
 
-MAX_WEIGHT = 10
+FEW, MANY = 10, 40  # the limits on a unit's weight with few units and with many
 PER_PERSON = 1  # the limit that gives each unit one voice
 _BUCKET_SHIFT, _BUCKET_MASK = np.uint64(34), np.uint64(BUCKETS - 1)  # bits that cells of units keep, too
 
 
-def voices(tally: Tally, max_weight: int = MAX_WEIGHT) -> tuple[Array, Array]:
-    """Weighted sums `[bucket, column]`, in units of 2^-24, and weights `[bucket]` of all units."""
+def max_weight(units: int) -> int:
+    """The largest weight of a unit: the square root of the number of units with an event, from 10 to 40.
+
+    It depends on nothing but that number, so it favours no ranker and is fixed in advance.
+
+    >>> [max_weight(units) for units in (30, 300, 1_000, 1_000_000)]
+    [10, 17, 31, 40]
+    """
+    return min(max(math.isqrt(units), FEW), MANY)
+
+
+def units_with_event(tally: Tally) -> int:
+    """How many units have an event; estimated where only a sample of units is held."""
+    return tally.units.count(tally.units.rows[:, CLICKED] > 0)
+
+
+def voices(tally: Tally, limit: int | None = None) -> tuple[Array, Array]:
+    """Weighted sums `[bucket, column]`, in units of 2^-24, and weights `[bucket]` of all units.
+
+    A unit weighs at most `limit`, or `max_weight` of the units of the tally.
+    """
     units, rows = tally.units.unordered
-    return weigh(units, rows[:, CLICKED], rows[:, SUMS:], max_weight)
+    limit = max_weight(units_with_event(tally)) if limit is None else limit
+    return weigh(units, rows[:, CLICKED], rows[:, SUMS:], limit)
 
 
-def weigh(units: Array, clicked: Array, sums: Array, max_weight: int = MAX_WEIGHT) -> tuple[Array, Array]:
-    """The sums of units, each weighed by its impressions with an event, but at most by `max_weight`.
+def weigh(units: Array, clicked: Array, sums: Array, limit: int) -> tuple[Array, Array]:
+    """The sums of units, each weighed by its impressions with an event, but at most by `limit`.
 
     Each unit is rounded once to whole numbers, so the order of units does not matter.
 
-    >>> sums, weights = weigh(np.zeros(2, np.uint64), np.array([2, 40]), np.array([[2], [-40]]))
+    >>> sums, weights = weigh(np.zeros(2, np.uint64), np.array([2, 40]), np.array([[2], [-40]]), 10)
     >>> sums[0], int(weights[0])
     (array([-8]), 12)
     """
     buckets = (units >> _BUCKET_SHIFT & _BUCKET_MASK).astype(np.int64)
-    weights = np.minimum(clicked, max_weight)
+    weights = np.minimum(clicked, limit)
     visits = np.maximum(clicked, 1)
     total = np.empty((BUCKETS, sums.shape[1]), np.int64)
     for column in range(sums.shape[1]):
@@ -56,10 +78,11 @@ def activity(tally: Tally, sign: int = 1) -> tuple[Activity, ...]:
     rows = rows[rows[:, CLICKED] > 0]
     clicked, sums = rows[:, CLICKED], rows[:, SUMS:]
     scores = sums[:, 0] - sums[:, 1] if tally.about.linear else sums[:, 0]
+    limit = max_weight(units_with_event(tally))
     classes = {
         "1": clicked == 1,
-        f"2 to {MAX_WEIGHT}": (clicked > 1) & (clicked <= MAX_WEIGHT),
-        f"more than {MAX_WEIGHT}": clicked > MAX_WEIGHT,
+        f"2 to {limit}": (clicked > 1) & (clicked <= limit),
+        f"more than {limit}": clicked > limit,
     }
     found = []
     for name, some in classes.items():

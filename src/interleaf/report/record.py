@@ -46,11 +46,11 @@ class Check:
 class Comparison:
     """One pair of rankers, `first` over `second`: an estimate above 0 says that people prefer the first.
 
-    `estimate` is the mean of unit means, each weighed by the unit's impressions with an event, but at most by 10;
-    `per_person` counts each unit once, `per_search` each impression once. Intervals and p-values follow the rule of the
-    report. `adjusted_p_value` is held against all pairs of the report; `interval` leaves out zero exactly where it is
-    small enough. Tests for one look are None unless that is the rule. `delta` is C12's: (wins + ties / 2) / (wins +
-    losses + ties) - 1/2.
+    `estimate` is the mean of unit means, each weighed by the unit's impressions with an event, up to a limit of 10
+    to 40 that grows with the number of units; `per_person` counts each unit once, `per_search` each impression once.
+    Intervals and p-values follow the rule of the report. `adjusted_p_value` is held against all pairs of the report;
+    `interval` leaves out zero exactly where it is small enough. Tests for one look are None unless that is the rule.
+    `delta` is C12's: (wins + ties / 2) / (wins + losses + ties) - 1/2.
     """
 
     first: str

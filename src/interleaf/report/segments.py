@@ -2,7 +2,8 @@
 
 A segment's estimate is shrunk towards the mean of its attribute's segments, by how much these differ beyond chance
 (DerSimonian and Laird 1986). Whether a segment differs from the others is tested for all segments together, by the rule
-of the report.
+of the report. The limit on weights is that of a segment's own number of units: with the limit of a large log, intervals
+of a segment of few units were wrong too often.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segmen
     keys = sorted(tally.segments)
     found = []
     for key in keys:
-        sums, weights = people.weigh(*tally.segments.units_of(key))
+        own, clicked, columns = tally.segments.units_of(key)
+        limit = people.max_weight(len(own) << tally.segments.cells.level)
+        sums, weights = people.weigh(own, clicked, columns, limit)
         voices = result.pairs.voices(sums, weights, tally.about.linear)
         found.append(estimates_of(voices, weights, settings.confidence))
     # All units are the clock: those of a segment grow with them.
@@ -41,10 +44,10 @@ def segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segmen
     shrunk = iter([one.shrunken for row in pooled for one in row])
     made = []
     for key, estimates in zip(keys, found, strict=True):
-        shown, clicked = tally.segments.impressions[key], tally.segments.clicked[key]
+        shown, number = tally.segments.impressions[key], tally.segments.clicked[key]
         comparisons = []
         for pair, estimate in enumerate(estimates):
-            one = segment_comparison(result.pairs.names(pair), estimate, next(decisions), shown, clicked)
+            one = segment_comparison(result.pairs.names(pair), estimate, next(decisions), shown, number)
             differs = next(differing).adjusted_p_value
             smallest = _smallest_effect(one.interval, one.error)
             comparisons.append(
