@@ -15,6 +15,7 @@ import numpy as np
 
 from interleaf.methods.arrays import Array
 from interleaf.report.by_query import Cells, with_queries
+from interleaf.report.people import max_weight
 from interleaf.stats import sequence
 from interleaf.stats.compare import Estimate, estimate
 from interleaf.tables import Table
@@ -53,7 +54,7 @@ class World(NamedTuple):
         owners, unit_of = np.unique(cells // self.queries, return_inverse=True)
         names = np.random.default_rng(self.units).integers(0, 2**44, self.units, dtype=np.uint64)[owners]
         numbers, query_of = np.unique(cells % self.queries, return_inverse=True)
-        return Cells(names, numbers, unit_of, query_of, np.bincount(place), sums)
+        return Cells(names, numbers, unit_of, query_of, np.bincount(place), sums, max_weight(len(owners)))
 
 
 WORLDS = [
@@ -135,9 +136,9 @@ def main() -> None:
         f"wrong about queries like these, {BY_QUERY}",
     )
     print(Table("queries", "", columns, tuple(rows(given.runs, given.seed)), columns).to_markdown(), flush=True)
-    columns = (*facts, f"wrong in {LOOKS} looks, with a plan", "without a plan")
+    looks = (*facts, f"wrong in {LOOKS} looks, with a plan", "without a plan")
     watched = tuple(watched_rows(max(given.runs // 10, 50), given.seed))
-    print(Table("watched", "", columns, watched, columns).to_markdown())
+    print(Table("watched", "", looks, watched, looks).to_markdown())
 
 
 if __name__ == "__main__":

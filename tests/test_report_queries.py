@@ -18,6 +18,7 @@ from benchmarks.queries import World, both, wrong
 from interleaf import DataError, analyze, tally_log
 from interleaf.cli import main
 from interleaf.report.by_query import FEW_QUERIES, Cells, with_queries
+from interleaf.report.people import max_weight
 from interleaf.report.record import OK, SKIPPED, WARNING, Check
 from interleaf.report.report import Report
 from interleaf.stats.compare import estimate
@@ -63,7 +64,8 @@ def test_errors_by_unit_and_query_are_those_of_pairs_of_rows(asked: list[Asked])
     numbers, query_of = np.unique([query for _, query in cells], return_inverse=True)
     sides = np.array([sum(each) for each in cells.values()])
     counts = np.array([len(each) for each in cells.values()])
-    found = Cells(units.astype(np.uint64) << np.uint64(34), numbers, unit_of, query_of, counts, sides[:, None] * ONE)
+    hashes = units.astype(np.uint64) << np.uint64(34)
+    found = Cells(hashes, numbers, unit_of, query_of, counts, sides[:, None] * ONE, max_weight(len(units)))
     sums, weights, count = found.voices()
     assert count == len(units)
     by_unit = estimate(sums[:, 0] / ONE, weights)

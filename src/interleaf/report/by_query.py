@@ -36,7 +36,7 @@ class Cells(NamedTuple):
     """Units in queries: hashes of units, and for each cell the unit's place, the query's place, impressions with an
     event, and sums.
 
-    `numbers` are those of the queries.
+    `numbers` are those of the queries, `limit` is the largest weight of a unit.
     """
 
     units: Array
@@ -45,6 +45,7 @@ class Cells(NamedTuple):
     query_of: Array
     clicked: Array
     sums: Array
+    limit: int
 
     @classmethod
     def of(cls, tally: Tally) -> Cells | str:
@@ -58,13 +59,14 @@ class Cells(NamedTuple):
         units, numbers = unpack(keys)
         units, unit_of = np.unique(units, return_inverse=True)
         numbers, query_of = np.unique(numbers, return_inverse=True)
-        return cls(units, numbers, unit_of, query_of, values[:, CLICKED], values[:, SUMS:])
+        limit = people.max_weight(people.units_with_event(tally))
+        return cls(units, numbers, unit_of, query_of, values[:, CLICKED], values[:, SUMS:], limit)
 
     @property
     def factors(self) -> Array:
         """What each impression with an event counts: w_u / N_u."""
         visits = np.bincount(self.unit_of, self.clicked)
-        return np.asarray((np.minimum(visits, people.MAX_WEIGHT) / np.maximum(visits, 1))[self.unit_of])
+        return np.asarray((np.minimum(visits, self.limit) / np.maximum(visits, 1))[self.unit_of])
 
     def influential(self, scores: Array, sign: int) -> tuple[int, float]:
         """The place of the query that adds most to a mean score of this sign, and its share of impressions."""
@@ -80,7 +82,7 @@ class Cells(NamedTuple):
         used = self.query_of != without if without is not None else np.ones(len(self.query_of), np.bool_)
         clicked = np.bincount(self.unit_of[used], self.clicked[used], len(self.units)).astype(np.int64)
         columns = (np.bincount(self.unit_of[used], column[used], len(self.units)) for column in self.sums.T)
-        sums, weights = people.weigh(self.units, clicked, np.stack(list(columns), axis=1))
+        sums, weights = people.weigh(self.units, clicked, np.stack(list(columns), axis=1), self.limit)
         return sums, weights, int((clicked > 0).sum())
 
 
