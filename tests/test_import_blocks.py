@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from interleaf.adapters import line_blocks, scanned, spool
+from interleaf.adapters import joining, spool
 from interleaf.adapters.imported import REMEDIES, Imported
 from interleaf.adapters.ubi import import_ubi
 from interleaf.errors import DataError
+from interleaf.log import text
 from tests.test_import_ubi import event, query
 
 
@@ -58,32 +59,22 @@ def taken(source: Path, out: Path) -> tuple[Imported, list[dict[str, Any]]]:
     return found, sorted(pq.read_table(out).to_pylist(), key=lambda row: str(row["impression"]))
 
 
+@pytest.mark.parametrize("size", [300, 2000])
 @pytest.mark.parametrize("seed", range(3))
-def test_blocks_and_single_lines_give_the_same_events(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+def test_blocks_of_any_size_give_the_same_log(
+    tmp_path: Path, size: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = written(tmp_path, seed=seed)
-    monkeypatch.setattr(scanned, "FEW", 4)
-    quick, rows = taken(source, tmp_path / "quick.parquet")
-    monkeypatch.setattr(scanned, "FEW", 10**9)
-    slow, others = taken(source, tmp_path / "slow.parquet")
-    assert rows == others
-    assert quick.counts == slow.counts
-    assert quick.to_dict() | {"notes": None} == slow.to_dict() | {"notes": None}
-    assert quick.events > 100
-    assert set(quick.counts) <= set(REMEDIES)
-
-
-@pytest.mark.parametrize("size", [300, 2000])
-def test_blocks_of_any_size_give_the_same_log(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = written(tmp_path)
     one, rows = taken(source, tmp_path / "one.parquet")
-    monkeypatch.setattr(line_blocks, "AT_ONCE", size)  # an action line and its record in two blocks, among others
-    monkeypatch.setattr(scanned, "FEW", 1)
+    monkeypatch.setattr(text, "BLOCK", size)  # an action line and its record in two blocks, among others
+    monkeypatch.setattr(joining, "AT_ONCE", 7)
     many, others = taken(source, tmp_path / "many.parquet")
     assert rows == others
     assert one.counts == many.counts
     assert one.examples == many.examples
+    assert one.to_dict() == many.to_dict()
+    assert one.events > 100
+    assert set(one.counts) <= set(REMEDIES)
 
 
 def test_records_that_wait_in_many_parts_give_the_same_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,10 @@
-"""Foreign formats at the door, in and out.
+"""Reads and writes logs of other systems.
 
 ubi.py           import_ubi, import_solr, import_opensearch: queries and events that are records of their own
-ubi_reading.py     files to records
-ubi_records.py     a record to a query or an event, leniently
+ubi_reading.py     reads JSON lines
+ubi_records.py     turns records into rows of queries and events
 responses.py       answers of engines that interleave by themselves
 times.py           times as others write them
-line_blocks.py     lines of a file, some at a time
-scanned.py         a block of them scanned, its fields as columns
-json_scan.py         compiled steps over JSON
-record_scan.py       the compiled scanner: kinds of lines, and where fields stand
-iso_scan.py          the compiled reader of times
-event_blocks.py    events of a scanned block
-query_blocks.py    queries of one
-pieces.py          columns put together
 spool.py           records that wait on disk for the others of their query
 parts.py           a part of a log, joined
 repeated_queries.py  queries that came more than once

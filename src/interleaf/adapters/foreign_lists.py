@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from interleaf import schema
 from interleaf.adapters.evidence import UNITS, Evidence
-from interleaf.adapters.parts import Part
-from interleaf.adapters.pieces import lists_of
+from interleaf.adapters.parts import Part, lists_of
 from interleaf.errors import DataError, listed
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import unchanged

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +12,13 @@ from interleaf import schema
 from interleaf.adapters.evidence import Evidence
 from interleaf.adapters.foreign_lists import Foreign, Options
 from interleaf.adapters.imported import Imported
-from interleaf.adapters.own_columns import columns_of
-from interleaf.adapters.parts import Part
-from interleaf.adapters.pieces import lists_of
+from interleaf.adapters.own_columns import OWN, columns_of
+from interleaf.adapters.parts import Part, lists_of
 from interleaf.adapters.placing import LEFT_OUT, Placed, place_events
+from interleaf.adapters.ubi_records import batch_of
 from interleaf.methods.arrays import Array
+
+AT_ONCE = 1024  # queries of ours that are Python objects at a time
 
 
 class Joiner:
@@ -74,24 +75,21 @@ class Joiner:
 
     def _own(self, part: Part, usable: Array) -> dict[str, pa.Array]:
         """The columns of lists that we wrote; those that cannot be read are taken out of the usable ones."""
-        rows: list[dict[str, Any]] = []
-        names = part.queries["query_id"].to_pylist()
-        for place in np.flatnonzero(usable).tolist():
-            name = names[place]
-            try:
-                row = columns_of(part.attributes[part.codes[place]])
-            except ValueError as problem:
+        batches = [pa.RecordBatch.from_pylist([], OWN)]
+        for start in range(0, len(usable), AT_ONCE):
+            places = start + np.flatnonzero(usable[start : start + AT_ONCE])
+            some = part.queries.take(pa.array(places))
+            batch, problems = columns_of(some["attributes"].to_pylist())
+            for place, problem in sorted(problems.items()):
+                name = some["query_id"][place].as_py()
                 self._imported.drop("query whose columns cannot be read", f"query_id {name!r}: {problem}")
-                usable[place] = False
-                continue
-            row |= {"attributes": list(row["attributes"].items())}
-            rows.append({"version": 1, "impression": name, "arm": schema.INTERLEAVED} | row)
-        present = set().union(*rows)
-        return {
-            column.name: pa.array([row.get(column.name) for row in rows], column.type)
-            for column in schema.COLUMNS
-            if column.name in present
-        }
+            usable[places[list(problems)]] = False
+            batches.append(batch.filter(pa.array(usable[places])))
+        own = batch_of(pa.Table.from_batches(batches))
+        names = part.queries["query_id"].filter(pa.array(usable))
+        defaults = {"version": 1, "arm": schema.INTERLEAVED, "impression": names}
+        columns = {name: own[name] for name in OWN.names}
+        return columns | {name: pc.coalesce(own[name], default) for name, default in defaults.items()}
 
 
 def _events(part: Part, placed: Placed, usable: Array) -> pa.ListArray:

@@ -7,19 +7,21 @@ a column is written as `attribute:NAME`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from interleaf import schema
 from interleaf.log.values import RULES, of_field
 
 OUTSIDE = {"time", "query", "documents", "events", "attributes"}  # these have places of their own in UBI
-MARKS = ("experiment", "method", "rankers")  # a query with these three is ours
 CARRIED = {column.name: column for column in schema.COLUMNS if column.name not in OUTSIDE}
 PREFIX = "attribute:"
+OWN = pa.schema([(column.name, column.type) for column in schema.COLUMNS if column.name in {*CARRIED, "attributes"}])
+_decode = msgspec.json.Decoder().decode
 
 
 def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
@@ -37,28 +39,65 @@ def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
     return found | {PREFIX + name if name in CARRIED else name: text for name, text in given.items()}
 
 
-def is_ours(attributes: Mapping[str, Any]) -> bool:
-    """Whether a UBI query was written by us."""
-    return MARKS[0] in attributes and all(type(attributes.get(name)) is str for name in MARKS)
+class Marks(msgspec.Struct, gc=False):
+    """What is asked of the attributes of every query: whether we wrote them, and who the user was."""
+
+    experiment: str | None = None
+    method: str | None = None
+    rankers: str | None = None
+    user_id: str | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether a UBI query was written by us."""
+        return self.experiment is not None and self.method is not None and self.rankers is not None
 
 
-def columns_of(attributes: Mapping[str, str]) -> dict[str, Any]:
-    """The columns that the texts say, checked, attributes among them; a ValueError names what is wrong.
+decode_marks = msgspec.json.Decoder(Marks).decode
+decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
-    >>> columns_of({"experiment": "shop", "teams": "[0,1]", "device": "phone"})
-    {'experiment': 'shop', 'teams': [0, 1], 'attributes': {'device': 'phone'}}
+
+def columns_of(texts: Sequence[str]) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """The columns that the attributes of queries, as JSON, hold; and by its place what is wrong with a query.
+
+    >>> batch, problems = columns_of(['{"experiment": "shop", "teams": "[0,1]", "device": "phone"}', '{"teams": "[0"}'])
+    >>> {name: batch[name].to_pylist() for name in ("experiment", "teams", "attributes")}
+    {'experiment': ['shop', None], 'teams': [[0, 1], None], 'attributes': [[('device', 'phone')], []]}
+    >>> problems
+    {1: "'teams': Expecting ',' delimiter: line 1 column 3 (char 2)"}
     """
-    found: dict[str, Any] = {}
-    others: dict[str, str] = {}
-    for name, text in attributes.items():
-        column = CARRIED.get(name)
-        if column is None:
-            others[name.removeprefix(PREFIX)] = text
-        elif pa.types.is_string(column.type):
-            found[name] = text
-        else:
-            found[name] = of_field(name, RULES[name].check, json.loads(text))
-    return found | {"attributes": others}
+    attributes = [decode_attributes(text) for text in texts]
+    problems: dict[int, str] = {}
+    arrays = []
+    for name, column in CARRIED.items():
+        values: list[Any] = [one.get(name) for one in attributes]
+        if not pa.types.is_string(column.type) and any(values):
+            values = _values(name, values, problems)
+        arrays.append(pa.array(values, column.type))
+    others = (
+        {name.removeprefix(PREFIX): text for name, text in one.items() if name not in CARRIED} for one in attributes
+    )
+    arrays.append(pa.array([list(one.items()) for one in others], OWN.field("attributes").type))
+    return pa.RecordBatch.from_arrays(arrays, schema=OWN), problems
+
+
+def _values(name: str, texts: Sequence[str | None], problems: dict[int, str]) -> list[Any]:
+    """The values of texts of JSON, checked: all at once if they are as we write them, else one by one."""
+    rule = RULES[name]
+    try:
+        values = [None if text is None else _decode(text) for text in texts]
+        if rule.all_ready([value for text, value in zip(texts, values, strict=True) if text is not None]):
+            return values
+    except msgspec.DecodeError:
+        pass
+    values = [None] * len(texts)
+    for place, text in enumerate(texts):
+        try:
+            if text is not None:  # not by msgspec, as a log may hold a NaN
+                values[place] = of_field(name, lambda one: rule.check(json.loads(one)), text)
+        except ValueError as problem:
+            problems.setdefault(place, str(problem))
+    return values
 
 
 def iso(moment: datetime) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from functools import cached_property
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaf.adapters.own_columns import is_ours
+from interleaf.adapters.own_columns import decode_attributes, decode_marks
 from interleaf.adapters.repeated_queries import each_once
 from interleaf.adapters.ubi_records import SHOWN
 from interleaf.methods.arrays import Array
@@ -20,8 +19,8 @@ from interleaf.methods.arrays import Array
 class Part:
     """Queries, each once; `events`, sorted by query and time, with `query[event]` the place of its query.
 
-    `attributes[codes[query]]` are what else is known of a query: most logs have few different ones. Of the shown lists,
-    all in a row: `hits`, and the `sizes` of the lists; from impression events where a query lacks its own.
+    `attributes[codes[query]]` are what else is known of a query. Of the shown lists, all in a row: `hits`, and the
+    `sizes` of the lists; from impression events where a query lacks its own.
     """
 
     def __init__(self, queries: pa.RecordBatch, events: pa.RecordBatch) -> None:
@@ -36,8 +35,9 @@ class Part:
         self.is_shown = _flags(pc.equal(self.events["kind"], SHOWN))
         encoded = self.queries["attributes"].dictionary_encode()
         self.codes = _integers(encoded.indices)
-        self.attributes: list[dict[str, str]] = [json.loads(text) for text in encoded.dictionary.to_pylist()]
-        self.is_ours = np.array([is_ours(one) for one in self.attributes], np.bool_)[self.codes]
+        self._attributes = encoded.dictionary
+        self._marks = list(map(decode_marks, encoded.dictionary.to_pylist()))
+        self.is_ours = np.array([one.is_ours for one in self._marks], np.bool_)[self.codes]
         self.events = self._with_ranks_of_ours(self.events)
         lists = self._with_rebuilt(self.queries["hits"])
         self.is_told = np.asarray(pc.is_valid(lists))
@@ -79,9 +79,14 @@ class Part:
         some = np.flatnonzero(np.asarray(pc.is_valid(self.events[name])))
         first[self.query[some][::-1]] = some[::-1]
         by_event = self.events[name].take(pa.array(first, mask=first < 0))
-        inside = [one.get(f"{name}_id") or None for one in self.attributes] if name == "user" else []
+        inside = [one.user_id or None for one in self._marks] if name == "user" else []
         by_attribute = pa.array(inside, pa.string()).take(pa.array(self.codes)) if any(inside) else by_event
         return pc.coalesce(self.queries[name], by_attribute, by_event)
+
+    @cached_property
+    def attributes(self) -> list[dict[str, str]]:
+        """What else is known of queries: most logs have few different ones."""
+        return list(map(decode_attributes, self._attributes.to_pylist()))
 
     @cached_property
     def starts(self) -> Array:
@@ -154,6 +159,15 @@ class Part:
         encoded = self.hits.dictionary_encode()
         keys = self.lists * len(encoded.dictionary) + _integers(encoded.indices)
         return keys, np.argsort(keys, kind="stable"), encoded.dictionary
+
+
+def lists_of(sizes: Array, values: pa.Array) -> pa.ListArray:
+    """Lists of these sizes, of values in a row.
+
+    >>> lists_of(np.array([2, 0, 1]), pa.array(["a", "b", "c"])).to_pylist()
+    [['a', 'b'], [], ['c']]
+    """
+    return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)), values)
 
 
 def _integers(found: Any) -> Array:

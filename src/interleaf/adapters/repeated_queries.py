@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interleaf.adapters.pieces import batch_of
-from interleaf.adapters.ubi_records import QUERIES
+from interleaf.adapters.ubi_records import QUERIES, batch_of
 
 Record = dict[str, Any]
 

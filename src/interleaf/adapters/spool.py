@@ -6,17 +6,15 @@ import tempfile
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
-from interleaf.adapters.pieces import batch_of
-from interleaf.adapters.ubi_records import EVENTS, QUERIES
-from interleaf.decode.columns import texts
+from interleaf.adapters.ubi_records import EVENTS, QUERIES, batch_of
 
 PART = 32 * 2**20  # bytes of text whose records are held at once
 ROOM = 32 * 2**20  # bytes of records that wait in memory, of all parts
-SALT = "interleaf-import"
 
 
 class Spool:
@@ -57,10 +55,9 @@ class Spool:
         if len(self._pieces) == 1:
             yield 0, batch
             return
-        from interleaf.buckets import hashes  # it loads the compiler
-
-        offsets, data, _ = texts(batch.column("query_id"))
-        part_of = (hashes(SALT, offsets, data) % np.uint64(len(self._pieces))).astype(np.int64)
+        encoded = batch.column("query_id").dictionary_encode()
+        hashes = np.array([crc32(name) for name in encoded.dictionary.cast(pa.binary()).to_pylist()], np.int64)
+        part_of = hashes[np.asarray(encoded.indices)] % len(self._pieces)
         ends = np.cumsum(np.bincount(part_of, minlength=len(self._pieces)))
         sorted_batch = batch.take(pa.array(np.argsort(part_of, kind="stable")))
         for part in np.unique(part_of).tolist():

@@ -12,14 +12,14 @@ UNDATED = datetime(2000, 1, 1, tzinfo=UTC)  # where times of formats without dat
 MOST = 253_402_300_800 * 10**6  # the end of the year 9999
 
 
-def microseconds(value: Any, counts: Counter[str]) -> int | None:
-    """Microseconds since 1970, or None where that is no time; what had to be guessed is counted.
+def since_1970(value: Any, counts: Counter[str]) -> timedelta | None:
+    """The time since 1970, or None if the value is no time; guesses are counted.
 
     >>> counts = Counter()
-    >>> {microseconds(time, counts) for time in ("2024-06-04T19:02:42.025Z", "2024-06-04T21:02:42.025+0200")}
-    {1717527762025000}
-    >>> {microseconds(time, counts) for time in (1717527762025, "1717527762025", "2024-06-04 19:02:42.025")}
-    {1717527762025000}
+    >>> {since_1970(time, counts) for time in ("2024-06-04T19:02:42.025Z", "2024-06-04T21:02:42.025+0200")}
+    {datetime.timedelta(days=19878, seconds=68562, microseconds=25000)}
+    >>> {since_1970(time, counts) for time in (1717527762025, "1717527762025", "2024-06-04 19:02:42.025")}
+    {datetime.timedelta(days=19878, seconds=68562, microseconds=25000)}
     >>> counts
     Counter({'time as a number': 2, 'time without a zone': 1})
     """
@@ -29,7 +29,7 @@ def microseconds(value: Any, counts: Counter[str]) -> int | None:
             if moment.tzinfo is None:
                 counts["time without a zone"] += 1
                 moment = moment.replace(tzinfo=UTC)
-            return (moment - START) // timedelta(microseconds=1)
+            return moment - START
         except (ValueError, OverflowError):
             return None
     if type(value) is str:
@@ -37,5 +37,4 @@ def microseconds(value: Any, counts: Counter[str]) -> int | None:
     if type(value) not in (int, float) or not 0 <= value < MOST // 1000:  # a NaN is not, either
         return None
     counts["time as a number"] += 1
-    number: float = value * (1_000_000 if value < SECONDS_BELOW else 1000)
-    return round(number)
+    return timedelta(microseconds=round(value * (1_000_000 if value < SECONDS_BELOW else 1000)))

@@ -8,7 +8,6 @@ records wait on disk, in parts by their query (`spool.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -21,8 +20,7 @@ from interleaf.adapters.joining import Joiner
 from interleaf.adapters.parts import Part
 from interleaf.adapters.responses import opensearch_query, solr_query
 from interleaf.adapters.spool import Spool
-from interleaf.adapters.ubi_reading import Read, Reader
-from interleaf.adapters.ubi_records import query_of
+from interleaf.adapters.ubi_reading import AnswerReader, Reader
 from interleaf.errors import DataError
 from interleaf.log.files import File, Paths, files_of
 from interleaf.log.write import write_batches
@@ -36,7 +34,7 @@ def import_ubi(source: Paths, out: str | Path, options: Options | None = None) -
     Queries that `export_ubi` wrote come back as they were. Others are lists of one ranker, or of those that
     `event_attributes.search_config` names.
     """
-    return _imported(source, out, options or Options(), query_of)
+    return _imported(source, out, options or Options(), None)
 
 
 def import_solr(source: Paths, out: str | Path, options: Options | None = None, field: str = "id") -> Imported:
@@ -49,16 +47,16 @@ def import_opensearch(source: Paths, out: str | Path, options: Options | None = 
     return _imported(source, out, options or Options(only_interleaved=True), opensearch_query)
 
 
-def _imported(source: Paths, out: str | Path, options: Options, answer_of: Read) -> Imported:
+def _imported(source: Paths, out: str | Path, options: Options, answer_of: AnswerReader | None) -> Imported:
     files = files_of(source)
     if wrong := [str(file.path) for file in files if file.is_parquet or file.is_csv]:
         raise DataError(f"{wrong[0]} is no file of JSON lines; give JSON lines, plain or gzip")
     imported, evidence = Imported(), Evidence()
     size = sum(file.size * (UNPACKED if file.here.suffix == ".gz" else 1) for file in files)
     with Spool(size) as spool:
-        with closing(Reader(answer_of, spool, imported)) as reader:
-            for file in files:
-                reader.read(file.here)
+        reader = Reader(answer_of, spool, imported)
+        for file in files:
+            reader.read(file)
         for queries, events in spool.parts():
             evidence.add(Part(queries, events))
         _ask_for_some(evidence.queries, imported, files)

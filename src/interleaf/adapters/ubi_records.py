@@ -1,28 +1,102 @@
-"""Records of User Behavior Insights 1.3: from an object of JSON to a query or an event, read leniently.
+"""Records of User Behavior Insights 1.3: from JSON to rows of queries and events.
 
-Published samples break the schema, so what is there is taken, what had to be bent is counted, and only what cannot be
-placed at all is refused. Records are tuples, in the order of the columns that they become.
+Published samples break the schema, so values of a wrong type are converted or ignored, and counted. A record is refused
+only if it cannot be used at all.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any
 
+import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import UNSET, Struct, field
 
-from interleaf.adapters.times import microseconds
+from interleaf.adapters.times import since_1970
+from interleaf.log.lines import LineError
 
-DWELL_TIME = "event with a dwell_time"
 SHOWN = "impression"  # the action that says that a document was shown, and is no reaction to it
-LARGEST = 3e38  # of a dwell or a value
+MAX_NUMBER = 3e38  # of a dwell or a value
 MAX_RANK = 2**31 - 1  # that a log can hold
-_NOTHING: dict[str, Any] = {}
+MAX_WHOLE = 2**63 - 1
+
+Row = tuple[Any, ...]
+NotObject = str | int | float | bool | list[Any] | None  # what may stand where the schema asks for an object
 
 
-# A search that was answered. `owners` are names of rankers, one a hit, where an engine interleaved itself; `attributes`
-# is the JSON of an object of texts.
+class Action(Struct, gc=False):
+    """What an action line of a bulk file says of the next line."""
+
+    id: Any = field(name="_id", default=None)
+
+
+class Object(Struct, gc=False):
+    """The document that an event is about."""
+
+    object_id: Any = None
+    internal_id: Any = None
+
+
+class Position(Struct, gc=False):
+    """Where the document was shown."""
+
+    ordinal: Any = None
+
+
+class EventAttributes(Struct, gc=False):
+    """What else is known of an event; `rank` and `dwell` are ours, `search_config` is of the Chorus shop."""
+
+    object: Object | NotObject = None
+    position: Position | NotObject = None
+    session_id: Any = None
+    event: Any = None
+    search_config: Any = None
+    rank: Any = None
+    dwell: Any = None
+    dwell_time: Any = None
+    value: Any = None
+
+
+class Answer(Struct, gc=False):
+    """The answer of an engine, not decoded."""
+
+
+class Record(Struct, gc=False):
+    """The object of a line: an event, a query, an action line, a search hit around a record, an answer or a click."""
+
+    index: Action | NotObject | msgspec.UnsetType = UNSET
+    create: Action | NotObject | msgspec.UnsetType = UNSET
+    application: Any = None
+    action_name: Any = None
+    query_id: Any = None
+    client_id: Any = None
+    user_id: Any = None
+    session_id: Any = None
+    timestamp: Any = None
+    event_attributes: EventAttributes | NotObject = None
+    user_query: Any = UNSET
+    query_attributes: Any = None
+    query_response_hit_ids: Any = UNSET
+    source: Record | NotObject = field(name="_source", default=None)
+    id: Any = field(name="_id", default=None)
+    response: Answer | NotObject = None
+    hits: Answer | NotObject = None
+    document: Any = UNSET  # from here on: fields of a plain click log
+    kind: Any = "click"
+    time: Any = UNSET
+    dwell: Any = None
+    value: Any = None
+    event: Any = None
+
+
+# A search that was answered. `owners` are names of rankers, one for each hit, where an engine interleaved itself;
+# `attributes` is the JSON of an object of texts.
 QUERIES = pa.schema(
     [
         *(("query_id", pa.string()), ("time", pa.int64())),
@@ -40,74 +114,107 @@ EVENTS = pa.schema(
         *((name, pa.float64()) for name in ("dwell", "value")),
     ]
 )
+_NO_OBJECT, _NO_POSITION = Object(), Position()
+_NO_ATTRIBUTES = EventAttributes(_NO_OBJECT, _NO_POSITION)
+_encode = msgspec.json.Encoder().encode
 
 
-class RecordError(Exception):
-    """A record that cannot be used; its text is the reason to count it by."""
+def batch_of(table: pa.Table) -> pa.RecordBatch:
+    """A table as one batch."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
-def event_of(value: dict[str, Any], name: str | None, counts: Counter[str]) -> tuple[Any, ...]:
-    """The fields of `EVENTS`, from a record with an `action_name`."""
-    query = text_of(value.get("query_id"), counts)
+def event_of(record: Record, name: Any, counts: Counter[str]) -> Record:
+    """The record as an event: with the id of its query, its time, its own id and its attributes, or refused.
+
+    `name` is the id that the line before, or a search hit, gives to the event.
+    """
+    if type(record.query_id) is not str:
+        record.query_id = text_of(record.query_id, counts)
+    if not record.query_id:
+        raise LineError("event without a query_id")
+    record.timestamp = since_1970(record.timestamp, counts)
+    if record.timestamp is None:
+        raise LineError("event without a time that can be read")
+    record.id = name if type(name) is str else None
+    more = record.event_attributes
+    if type(more) is not EventAttributes:
+        record.event_attributes = _NO_ATTRIBUTES
+        return record
+    if type(more.object) is not Object:
+        more.object = _NO_OBJECT
+    if type(more.position) is not Position:
+        more.position = _NO_POSITION
+    return record
+
+
+def events_batch(events: Sequence[Any], counts: Counter[str]) -> pa.RecordBatch:
+    """Events as a batch of `EVENTS`."""
+    attributes = [one.event_attributes for one in events]
+    objects = [one.object for one in attributes]
+    kinds = [one.action_name for one in events]
+    ids = [
+        [one.application for one in events],
+        [one.user_id for one in events],
+        [one.client_id for one in events],
+        [one.session_id or more.session_id for one, more in zip(events, attributes, strict=True)],
+        [one.id or more.event for one, more in zip(events, attributes, strict=True)],
+        [one.object_id for one in objects],
+        [one.internal_id for one in objects],
+        [one.search_config for one in attributes],
+    ]
+    ranks = [one.rank if type(one.rank) is int and abs(one.rank) <= MAX_RANK else None for one in attributes]
+    dwell, dwell_time = _numbers([one.dwell for one in attributes]), _numbers([one.dwell_time for one in attributes])
+    counts["event with a dwell_time"] += int(np.asarray(pc.and_(pc.is_null(dwell), pc.is_valid(dwell_time))).sum())
+    arrays = [
+        pa.array([one.query_id for one in events], pa.string()),
+        pa.array([one if type(one) is str else json.dumps(one) for one in kinds], pa.string()),
+        *(_ids(column, counts) for column in ids),
+        _microseconds([one.timestamp for one in events]),
+        _ordinals([one.position.ordinal for one in attributes], counts),
+        pa.array(ranks, pa.int64()),
+        pc.coalesce(dwell, dwell_time),
+        _numbers([one.value for one in attributes]),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)
+
+
+def query_of(record: Record, counts: Counter[str]) -> Row:
+    """The fields of `QUERIES`; who asked as it came."""
+    query = text_of(record.query_id, counts)
     if not query:
-        raise RecordError("event without a query_id")
-    time = microseconds(value.get("timestamp"), counts)
-    if time is None:
-        raise RecordError("event without a time that can be read")
-    attributes = _object(value, "event_attributes")
-    thing, place = _object(attributes, "object"), _object(attributes, "position")
-    kind = value["action_name"]
-    ids = (
-        value.get("application"),
-        value.get("user_id"),
-        value.get("client_id"),
-        value.get("session_id") or attributes.get("session_id"),
-        name or attributes.get("event"),
-        thing.get("object_id"),
-        thing.get("internal_id"),
-        attributes.get("search_config"),
-    )
+        raise LineError("query without a query_id")
+    attributes, hits = record.query_attributes, record.query_response_hit_ids
     return (
         query,
-        kind if type(kind) is str else json.dumps(kind),
-        *(_id(one, counts) for one in ids),
-        time,
-        _whole(place.get("ordinal"), counts),
-        _rank(attributes.get("rank")),
-        _dwell(attributes, counts),
-        _number(attributes.get("value")),
-    )
-
-
-def query_of(value: dict[str, Any], name: str | None, counts: Counter[str]) -> tuple[Any, ...]:
-    """The fields of `QUERIES`, from a record without an `action_name`."""
-    query = text_of(value.get("query_id"), counts) or name
-    if not query:
-        raise RecordError("query without a query_id")
-    attributes = texts_in(_object(value, "query_attributes"), counts)
-    hits = value.get("query_response_hit_ids")
-    return (
-        query,
-        microseconds(value.get("timestamp"), counts),
-        value["user_query"] if type(value.get("user_query")) is str else None,
-        _id(value.get("application"), counts),
-        _id(value.get("user_id"), counts),
-        _id(value.get("client_id"), counts),
-        _id(value.get("session_id"), counts),
-        hits_of(hits, counts) if type(hits) is list and hits else None,
+        since_1970(record.timestamp, counts),
+        record.user_query if type(record.user_query) is str else None,
+        record.application,
+        record.user_id,
+        record.client_id,
+        record.session_id,
+        _hits_of(hits, counts) if type(hits) is list and hits else None,
         None,
-        json.dumps(attributes, ensure_ascii=False),
+        _encode(_texts_in(attributes, counts)) if type(attributes) is dict else b"{}",
     )
 
 
-def hits_of(found: list[Any], counts: Counter[str]) -> list[str]:
-    """Ids of documents as texts, in shown order."""
-    if set(map(type, found)) == {str}:
-        return found
-    hits = [text_of(hit, counts) for hit in found]
-    if None in hits:
-        raise RecordError("query with a hit that is no id")
-    return hits  # type: ignore[return-value]
+def queries_batch(rows: Sequence[Row], counts: Counter[str]) -> pa.RecordBatch:
+    """Queries as a batch of `QUERIES`."""
+    query, time, text, *ids, hits, owners, attributes = _columns(rows, len(QUERIES))
+    columns = [query, _microseconds(time), text, *(_ids(column, counts) for column in ids), hits, owners, attributes]
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, QUERIES.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=QUERIES)
+
+
+def click_as_event(record: Record) -> Record:
+    """A line of a plain click log, `{"query_id", "document", "time"}` and perhaps `kind`, as a UBI event."""
+    record.action_name = record.kind
+    record.timestamp = record.timestamp if record.time is UNSET else record.time
+    thing = Object(object_id=record.document)
+    record.event_attributes = EventAttributes(thing, event=record.event, dwell=record.dwell, value=record.value)
+    return record
 
 
 def text_of(value: Any, counts: Counter[str]) -> str | None:
@@ -120,32 +227,62 @@ def text_of(value: Any, counts: Counter[str]) -> str | None:
     return None
 
 
-def texts_in(attributes: dict[str, Any], counts: Counter[str]) -> dict[str, str]:
+def _columns(rows: Sequence[Row], width: int) -> list[tuple[Any, ...]]:
+    return list(zip(*rows, strict=True)) if rows else [()] * width
+
+
+def _ids(values: Sequence[Any], counts: Counter[str]) -> pa.Array:
+    """Ids as texts, null for an empty one."""
+    try:
+        texts = pa.array(values, pa.string())
+    except pa.ArrowTypeError:
+        texts = pa.array([text_of(value, counts) for value in values], pa.string())
+    return pc.if_else(pc.equal(texts, ""), None, texts) if "" in values else texts
+
+
+def _hits_of(hits: list[Any], counts: Counter[str]) -> list[str]:
+    """Ids of documents as texts, in shown order."""
+    if _are_texts(hits):
+        return hits
+    texts = [text_of(hit, counts) for hit in hits]
+    if None in texts:
+        raise LineError("query with a hit that is no id")
+    return texts  # type: ignore[return-value]
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    try:
+        "".join(values)  # the quickest way to look at all of them
+    except TypeError:
+        return False
+    return True
+
+
+def _texts_in(attributes: dict[str, Any], counts: Counter[str]) -> dict[str, str]:
     """Attributes that are texts, as the plugin keeps them; numbers and flags as JSON has them; others are counted."""
-    found = {}
+    if _are_texts(attributes.values()):
+        return attributes
+    texts = {}
     for name, value in attributes.items():
         if type(value) is str:
-            found[name] = value
+            texts[name] = value
         elif type(value) in (int, float, bool):
-            found[name] = json.dumps(value)
+            texts[name] = json.dumps(value)
         elif value is not None:
             counts["attribute that is no text"] += 1
-    return found
+    return texts
 
 
-def _id(value: Any, counts: Counter[str]) -> str | None:
-    """An id, where there is one: an empty text is none."""
-    return value or None if value is None or type(value) is str else text_of(value, counts)
-
-
-def _object(value: dict[str, Any], name: str) -> dict[str, Any]:
-    found = value.get(name)
-    return found if type(found) is dict else _NOTHING
+def _ordinals(values: Sequence[Any], counts: Counter[str]) -> pa.Array:
+    """Whole numbers that a log can hold, null for others."""
+    numbers = [one if one is None or type(one) is int else _whole(one, counts) for one in values]
+    try:
+        return pa.array(numbers, pa.int64())
+    except OverflowError:
+        return pa.array([None if one is None or abs(one) > MAX_WHOLE else one for one in numbers], pa.int64())
 
 
 def _whole(value: Any, counts: Counter[str]) -> int | None:
-    if value is None or type(value) is int:
-        return value
     try:
         number = float(value)
         counts["ordinal that is no whole number"] += 1
@@ -154,16 +291,14 @@ def _whole(value: Any, counts: Counter[str]) -> int | None:
         return None
 
 
-def _rank(value: Any) -> int | None:
-    return value if type(value) is int and abs(value) <= MAX_RANK else None
+def _microseconds(times: Sequence[timedelta | None]) -> pa.Array:
+    return pa.array(times, pa.duration("us")).cast(pa.int64())
 
 
-def _dwell(attributes: dict[str, Any], counts: Counter[str]) -> float | None:
-    """Seconds, as we write them, else as UBI does."""
-    ours, other = _number(attributes.get("dwell")), _number(attributes.get("dwell_time"))
-    counts[DWELL_TIME] += ours is None and other is not None
-    return other if ours is None else ours
+def _numbers(values: Sequence[Any]) -> pa.Array:
+    """Numbers that a log can hold, null for others."""
+    return pa.array([None if value is None else _number(value) for value in values], pa.float64())
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and abs(value) < LARGEST else None
+    return float(value) if type(value) in (int, float) and abs(value) < MAX_NUMBER else None

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from interleaf.adapters.imported import Imported
-from interleaf.adapters.line_blocks import blocks_of, lines_of
 from interleaf.adapters.times import UNDATED
 from interleaf.clicks.pages import Pages, parse_yandex
 from interleaf.errors import DataError
 from interleaf.log.rows import rows_to_batch
+from interleaf.log.text import lines_of
 from interleaf.log.write import write_batches
 
 ENGINE = "engine"
@@ -75,16 +75,13 @@ class _Page:
 
 
 def _lines(path: str | PathLike[str]) -> Iterator[tuple[int, list[str]]]:
-    number = 0
-    for block in blocks_of(Path(path)):
-        for line in lines_of(block).to_pylist():
-            number += 1
-            try:
-                fields = line.decode().rstrip().split("\t")
-            except UnicodeDecodeError:
-                raise DataError(f"{path}, line {number} is not text in UTF-8") from None
-            if fields != [""]:
-                yield number, fields
+    for number, line in lines_of(Path(path)):
+        try:
+            fields = line.decode().rstrip().split("\t")
+        except UnicodeDecodeError:
+            raise DataError(f"{path}, line {number} is not text in UTF-8") from None
+        if fields != [""]:
+            yield number, fields
 
 
 def _add(sessions: dict[str, list[_Page]], fields: list[str], unit: float, imported: Imported) -> None:

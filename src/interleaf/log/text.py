@@ -7,12 +7,14 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from interleaf.errors import DataError
 
 LONGEST = 64 * 2**20  # bytes of a line; of a longer one only the beginning is given
+BLOCK = 2**18  # bytes that are read at once
 _GZIP = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16, and of UTF-32, which may begin with the same
@@ -22,18 +24,27 @@ class _WideTextError(Exception):
     """A text file with more than one byte for each character."""
 
 
-def lines_of(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers from 1, up to a size: what is appended to a plain file meanwhile is for the next time.
+def lines_of(path: Path, size: int = sys.maxsize) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers from 1, up to a size: lines that are appended to a plain file meanwhile are not read.
 
     Every line ends in a newline, but for one that is longer than `LONGEST` and for a last one that has none.
     """
+    for first, lines in blocks_of(path, size):
+        yield from enumerate(lines, first)
+
+
+def blocks_of(path: Path, size: int = sys.maxsize) -> Iterator[tuple[int, list[bytes]]]:
+    """The same lines, some at a time: the number of the first, and the lines."""
     with ExitStack() as stack:
         try:
             raw = stack.enter_context(path.open("rb"))
-            is_packed = raw.read(len(_GZIP)) == _GZIP
-            raw.seek(0)
+            is_packed = raw.peek(len(_GZIP)).startswith(_GZIP)  # a pipe cannot seek
             source = cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=raw))) if is_packed else raw
-            yield from _numbered(source, sys.maxsize if is_packed else size)
+            number = 1
+            for block in _whole_lines(source, sys.maxsize if is_packed else size):
+                lines = BytesIO(block).readlines()
+                yield number, lines if len(block) <= LONGEST else [line[:LONGEST] for line in lines]
+                number += len(lines)
         except _WideTextError:
             raise DataError(
                 f"{path} is encoded in UTF-16 or UTF-32; save it in UTF-8, such as by: "
@@ -45,14 +56,19 @@ def lines_of(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
             raise DataError(f"{path} cannot be read ({problem}); check its permissions") from None
 
 
-def _numbered(source: BinaryIO, left: int) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while line := source.readline(min(left, LONGEST)):
-        left -= len(line)
-        number += 1
-        if number == 1 and (line.startswith(_WIDE_MARKS) or b"\0" in line[:4]):
-            raise _WideTextError
-        yield number, line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
-        while len(line) == LONGEST and not line.endswith(b"\n") and left:
-            line = source.readline(min(left, LONGEST))
-            left -= len(line)
+def _whole_lines(source: BinaryIO, left: int) -> Iterator[bytes]:
+    """Blocks that end where a line does; of a line that is too long, the end is left out."""
+    head = source.read(min(left, 4))
+    if head.startswith(_WIDE_MARKS) or b"\0" in head:
+        raise _WideTextError
+    left -= len(head)
+    rest = head.removeprefix(_BYTE_ORDER_MARK)
+    while data := source.read(min(left, BLOCK)):
+        left -= len(data)
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield rest + data[:end]
+            rest = data[end:]
+        else:
+            rest = (rest + data)[: LONGEST + 1]
+    yield rest

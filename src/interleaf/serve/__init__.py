@@ -2,4 +2,4 @@
 
 from interleaf.extras import require
 
-require("serve", "the service needs", "starlette", "uvicorn", "httptools", "msgspec", "jinja2")
+require("serve", "the service needs", "starlette", "uvicorn", "httptools", "jinja2")

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from math import nan
 from typing import Any, NamedTuple
+
+import msgspec
 
 from interleaf import schema
 from interleaf.errors import DataError
@@ -36,14 +38,7 @@ _IN_BODY = {column.name for column in schema.COLUMNS} - {*DESIGN, *LISTS, "union
 _NOTHING = dict.fromkeys((*DESIGN, *sorted(_IN_BODY)))
 _NEEDED = ("arm", "method", "rankers", "documents")
 _plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False).encode
-try:
-    import msgspec
-
-    _quick: Callable[[Any], bytes] = msgspec.json.Encoder().encode
-except ImportError:  # which the service has, and a script that only reads a store may not
-
-    def _quick(value: Any) -> bytes:
-        return _plain(value).encode()
+_quick = msgspec.json.Encoder().encode
 
 
 class Encoded(NamedTuple):
