@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from interleaf.compiled import plain
 from interleaf.methods.arrays import Array
-from interleaf.simulate import letor_text, read_letor
+from interleaf.simulate import letor, read_letor
 from interleaf.simulate.letor_rows import Rows, parse
 from tests.letor_files import same
 
@@ -146,7 +146,7 @@ def test_pieces_join_without_a_seam(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     whole = read_letor(path, cache=False)
     assert whole.features.shape == (400, 31)
     for size in (3, 7, 64, 1000):
-        monkeypatch.setattr(letor_text, "PIECE", size)
+        monkeypatch.setattr(letor, "PIECE", size)
         assert same(read_letor(path, cache=False), whole)
 
 

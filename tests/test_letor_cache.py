@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from interleaf import DataError
+from interleaf.cache_folder import cache_folder
 from interleaf.methods.arrays import Array
-from interleaf.simulate import letor, letor_cache, letor_text, read_letor
+from interleaf.simulate import letor, read_letor
 from tests.letor_files import same, written
 
 GOOD = "1 qid:a 1:0.5 3:2\n0 qid:a 2:1\n2 qid:b 1:1e-3\n"
@@ -28,7 +29,7 @@ def parsed_pieces(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     seen: list[Path] = []
     inner = letor._parsed
 
-    def noted(piece: letor_text.Piece, width: int) -> letor.Block:
+    def noted(piece: letor.Piece, width: int) -> letor.Block:
         seen.append(piece.path)
         return inner(piece, width)
 
@@ -122,7 +123,7 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path, own_cache: Path, mo
             raise KeyboardInterrupt
         path.write_bytes(array.tobytes())
 
-    monkeypatch.setattr("interleaf.simulate.letor_cache.np.save", save)
+    monkeypatch.setattr("interleaf.simulate.letor.np.save", save)
     with pytest.raises(KeyboardInterrupt):
         read_letor(written(tmp_path, GOOD))
     assert list(own_cache.iterdir()) == []
@@ -130,13 +131,13 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path, own_cache: Path, mo
 
 def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INTERLEAF_CACHE", "/own")
-    assert letor_cache.folder() == Path("/own/letor")
+    assert cache_folder("letor") == Path("/own/letor")
     monkeypatch.delenv("INTERLEAF_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/general")
-    assert letor_cache.folder() == Path("/general/interleaf/letor")
+    assert cache_folder("letor") == Path("/general/interleaf/letor")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert letor_cache.folder() == Path("/home/somebody/.cache/interleaf/letor")
+    assert cache_folder("letor") == Path("/home/somebody/.cache/interleaf/letor")
 
 
 def test_progress_counts_bytes(tmp_path: Path) -> None:

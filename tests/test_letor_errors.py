@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interleaf import DataError
-from interleaf.simulate import letor_text, read_letor
+from interleaf.simulate import letor, read_letor
 from tests.letor_files import written
 
 
@@ -72,7 +72,7 @@ def test_what_is_wrong_is_named_with_file_and_line(tmp_path: Path, own_cache: Pa
 
 
 def test_lines_are_counted_over_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letor_text, "PIECE", 40)
+    monkeypatch.setattr(letor, "PIECE", 40)
     path = written(tmp_path, "\n# c\n" + ROW * 20 + "0 qid:2 1:1\n" * 5 + "0 qid:2 1:1 1:2\n" + "x\n" * 30)
     with pytest.raises(DataError, match=r"rows\.txt, line 28: '1:2'"):
         read_letor(path)
@@ -97,7 +97,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letor_text, "_LONGEST_LINE", 1000)
-    monkeypatch.setattr(letor_text, "PIECE", 100)
+    monkeypatch.setattr(letor, "LONGEST", 1000)
+    monkeypatch.setattr(letor, "PIECE", 100)
     with pytest.raises(DataError, match="line 2: a line of over"):
         read_letor(written(tmp_path, ROW + "1" * 5000))
