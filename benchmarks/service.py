@@ -63,7 +63,7 @@ def bare() -> Any:
     from starlette.responses import Response
     from starlette.routing import Route
 
-    from interleaf.serve.messages import Interleave, Shown
+    from interleaf.serve.schemas import Interleave, Shown
 
     decode, encode = msgspec.json.Decoder(Interleave).decode, msgspec.json.Encoder().encode
 

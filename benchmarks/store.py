@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from interleaf.experiment import Experiment, Request, show
 from interleaf.report.build import report
-from interleaf.serve.writing import Writing
+from interleaf.serve.write_queue import WriteQueue
 from interleaf.store import opened
 from interleaf.store.contract import Event, Impression, Store
 from interleaf.store.encoding import encoded
@@ -45,7 +45,7 @@ SHOP = Experiment.of({"name": "shop", "rankers": ["production", "candidate"]})
 
 
 def tables(address: str | None = None, rows: int = ROWS) -> Iterator[str]:
-    """Writing, then reading while some are open and more and more are folded."""
+    """WriteQueue, then reading while some are open and more and more are folded."""
     with _begun(address) as store:
         yield from _written(store, rows)
         yield from _tallied(store, rows)
@@ -84,12 +84,12 @@ def _written(store: Store, rows: int) -> Iterator[str]:
 
 
 async def _grouped(store: Store, items: Sequence[Impression | Event]) -> tuple[float, float, list[float]]:
-    writer, waiting, latencies = Writing(store), iter(items), list[float]()
+    writer, waiting, latencies = WriteQueue(store), iter(items), list[float]()
 
     async def caller() -> None:
         for one in waiting:
             start = time.perf_counter()
-            await (writer.put(one) if isinstance(one, Impression) else writer.tell([one]))
+            await (writer.put(one) if isinstance(one, Impression) else writer.put_events([one]))
             latencies.append(time.perf_counter() - start)
 
     wall, processor = time.perf_counter(), time.process_time()

@@ -127,7 +127,7 @@ def test_a_wrong_ranker_raises_the_same_with_and_without_the_service(service: St
     with Client(service.url, KEY, timeout=10) as client:
         client.interleave("shoes", RANKINGS, unit="u", query="q")
         until(lambda: client._known.get("shoes") is not None)
-        client._courier.away = True
+        client._delivery.away = True
         with pytest.raises(ExperimentError, match="there is no such ranker"):
             client.interleave("shoes", {"production": ["a"], "candidat": ["b"]})
 

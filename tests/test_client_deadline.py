@@ -14,7 +14,7 @@ import pytest
 
 from interleaf.client import AsyncClient, Client
 from interleaf.client.connections import AwayError, Connections
-from interleaf.client.courier import MOST_EVENTS
+from interleaf.client.delivery_thread import MAX_EVENTS
 from interleaf.errors import ClientError
 from tests.stand_in import KEY, StandIn, until
 from tests.test_client_outage import RANKINGS, knowing, sent_here
@@ -120,10 +120,10 @@ def test_many_events_share_one_deadline_and_the_rest_is_spooled(service: StandIn
     """Answers of 0.4 s, and a second for all: whatever the machine, at most three of five requests are sent."""
     with knowing(service, timeout=1.0, slow=None) as client:
         service.trouble = 0.4
-        sent, count = sent_here(client), 5 * MOST_EVENTS
+        sent, count = sent_here(client), 5 * MAX_EVENTS
         taken = client.events([{"impression": "before", "rank": 1, "event": f"e-{n}"} for n in range(count)])
         assert len(sent) <= 3
-        assert taken.spooled >= 2 * MOST_EVENTS
+        assert taken.spooled >= 2 * MAX_EVENTS
         assert taken.accepted + taken.spooled == count
         service.trouble = None
         until(lambda: len(service.events) == count)

@@ -40,8 +40,8 @@ def knowing(service: StandIn, **options: object) -> Client:
 
 def rests(client: Client) -> bool:
     """Whether nothing is spooled, and its thread waits for something to do."""
-    courier = client._courier
-    return client._spool.is_empty() and courier._idle() > 0 and bool(courier._wake._cond._waiters)  # type: ignore[attr-defined]
+    delivery = client._delivery
+    return client._spool.is_empty() and delivery._idle() > 0 and bool(delivery._wake._cond._waiters)  # type: ignore[attr-defined]
 
 
 def sent_here(client: Client) -> list[bool]:
@@ -195,7 +195,7 @@ def test_a_further_page_of_a_first_page_that_is_still_spooled_goes_on(service: S
         first = client.interleave("shoes", RANKINGS, unit="u", query="q")
         until(lambda: len(client._spool.names()) == 1)
         service.trouble = None
-        client._courier.away = False
+        client._delivery.away = False
         second = client.interleave("shoes", RANKINGS, unit="u", query="q", page=2, impression=first.impression)
         assert set(first.documents) | set(second.documents) == {"a", "b", "c", "d", "e", "f"}
         until(lambda: client.status().waiting == 0)

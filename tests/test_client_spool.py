@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from interleaf.client import Client, courier
+from interleaf.client import Client, delivery_thread
 from interleaf.client.spool import FolderSpool, MemorySpool
 from interleaf.errors import DataError
 from tests.stand_in import KEY, StandIn, until
@@ -76,7 +76,7 @@ def test_a_folder_that_cannot_be_is_refused_and_one_that_vanishes_breaks_no_page
     with pytest.raises(DataError, match="is a file"):
         Client(service.url, KEY, spool=tmp_path / "file")
     with knowing(service, spool=tmp_path / "spool") as client:
-        (tmp_path / "spool").rename(tmp_path / "gone")  # in one step: the courier may be writing into it
+        (tmp_path / "spool").rename(tmp_path / "gone")  # in one step: the delivery thread may be writing into it
         service.stop()
         assert client.interleave("shoes", RANKINGS, unit="u", query="q").arm == "interleaved"
         assert client.status().dropped == 1
@@ -162,7 +162,7 @@ def test_records_that_fail_every_time_are_set_aside_and_block_no_other(
     with knowing(service, spool=tmp_path if folder else None) as client:
         service.stop()
         shown = [client.interleave("shoes", RANKINGS, unit=f"u{n}", query="q").impression for n in range(10)]
-        bad, good = shown[: courier.MAX_FAILURES + 1], shown[courier.MAX_FAILURES + 1 :]
+        bad, good = shown[: delivery_thread.MAX_FAILURES + 1], shown[delivery_thread.MAX_FAILURES + 1 :]
         for impression in (bad[0], *good):
             assert client.click(impression, 1).spooled == 1
         failing_on(service, *bad)
@@ -193,7 +193,7 @@ def test_a_service_that_fails_on_all_records_loses_none(service: StandIn) -> Non
         service.trouble, service.troubled = (500, {}), lambda method, path: method == "POST"
         heard = len(service.heard)
         service.start()
-        until(lambda: len(service.heard) > heard + 2 * courier.MAX_TRIES * (courier.MAX_FAILURES + 1))
+        until(lambda: len(service.heard) > heard + 2 * delivery_thread.MAX_TRIES * (delivery_thread.MAX_FAILURES + 1))
         assert client.status().quarantined == 0
         service.trouble = None
         until(lambda: client.status().waiting == 0)

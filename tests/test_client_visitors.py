@@ -90,9 +90,9 @@ def client(request: pytest.FixtureRequest, url: str) -> Iterator[Client]:
             client.interleave(name, RANKINGS, unit="first", query="q")
         until(lambda: all(client._known.get(name) is not None for name in ("shoes", "boots", "whole")))
         if request.param == "outage":
-            client._courier._thread, client._courier.away = object(), True  # type: ignore[assignment]
+            client._delivery._thread, client._delivery.away = object(), True  # type: ignore[assignment]
         yield client
-        client._courier._thread = None
+        client._delivery._thread = None
 
 
 @QUICKLY
@@ -208,7 +208,7 @@ def test_a_second_page_of_a_method_that_has_none_shows_the_control(url: str, awa
     with Client(url, timeout=120) as client:
         first = client.interleave("whole", RANKINGS, unit="u", query="q")
         until(lambda: client._known.get("whole") is not None)
-        client._courier.away = away
+        client._delivery.away = away
         second = client.interleave("whole", RANKINGS, unit="u", query="q", page=2, impression=first.impression)
         assert (second.documents, second.impression) == (["d", "e", "f"], None)
         assert client.status().cleaned == 1

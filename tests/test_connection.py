@@ -101,7 +101,7 @@ def test_who_is_too_slow_is_refused(served: Callable[..., Served], half: bytes) 
         connection.sendall(half)
         (answer,) = read(connection, 2)  # and then it is closed
     assert status_of([answer]) == [408]
-    until(lambda: not one.service.writing._busy)
+    until(lambda: not one.service.write_queue._busy)
     assert one.store.row("i-1") is None
 
 
@@ -137,7 +137,7 @@ def test_a_client_waits_while_others_are_answered_without_being_refused(
     monkeypatch.setattr(one.store, "write", lambda *given: holding.wait(120) and write(*given))
     with one.connection() as connection:
         connection.sendall(raw(LIST, wanted(1)) + raw(LIST, wanted(2)))
-        until(lambda: one.service.writing._busy)
+        until(lambda: one.service.write_queue._busy)
         with one.connection() as other:
             assert other.recv(100) == b""  # that one was too slow meanwhile
         holding.set()
@@ -152,7 +152,7 @@ def test_a_bad_request_behind_a_good_one_is_answered_after_it(
     monkeypatch.setattr(one.store, "write", lambda *given: holding.wait(120) and write(*given))
     with one.connection() as connection:
         connection.sendall(raw(LIST, wanted(1)) + b"GET /" + b"a" * 9000)
-        until(lambda: one.service.writing._busy)
+        until(lambda: one.service.write_queue._busy)
         holding.set()
         assert status_of(list(read(connection, 3))) == [201, 414]
 

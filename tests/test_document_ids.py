@@ -59,8 +59,8 @@ def test_the_client_gives_texts_with_and_without_the_service(url: str) -> None:
         assert answer.documents[0] == "99"
         event = {"impression": answer.impression, "document": int(answer.documents[2]), "kind": "click"}
         assert client.events([event]).accepted == 1
-        client._courier.learn("shoes")
-        client._courier.away = True
+        client._delivery.learn("shoes")
+        client._delivery.away = True
         local = client.interleave("shoes", NUMBERS, unit=7, query="q", fixed={1: 99})  # type: ignore[arg-type]
         assert (local.documents, local.stored) == (answer.documents, False)
         with pytest.raises(RankingError, match=r"holds \(1, 2\) at rank 1, of type tuple"):

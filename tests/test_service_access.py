@@ -213,7 +213,7 @@ def test_too_many_requests_are_told_to_wait(tmp_path: Path) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused_by_its_word_and_by_its_length(tmp_path: Path) -> None:
-    with live(tmp_path, most_body=1000) as service:
+    with live(tmp_path, max_body=1000) as service:
         service.make()
         said = service.show(query="x" * 1000)
         assert (said.status_code, said.json()["error"]["code"]) == (413, "too_large")

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from interleaf.errors import StoreError
 from interleaf.experiment import Experiment, Request, show
-from interleaf.serve import hot
-from interleaf.serve.writing import Writing
+from interleaf.serve import ingest
+from interleaf.serve.write_queue import WriteQueue
 from interleaf.store import opened
 from interleaf.store.contract import Impression
 from tests.services import OLD, START
@@ -155,7 +155,7 @@ def test_a_list_that_cannot_be_drawn_does_not_break_others(
             raise RuntimeError("secret detail")
         return show(settings, version, request)
 
-    monkeypatch.setattr(hot, "show", show_all_but_one)
+    monkeypatch.setattr(ingest, "show", show_all_but_one)
     repeated = raw(LIST, wanted(1, rankings={"production": ["a", "b", "a"], "candidate": ["b"]}))
     answers = served().ask(repeated + raw(LIST, wanted(2)) + raw(LIST, wanted(3)), answers=3)
     assert [answer[9:12] for answer in answers] == [b"422", b"500", b"201"]
@@ -172,8 +172,8 @@ def test_lists_of_long_rankings_are_drawn_in_a_thread(
         threads.append(threading.current_thread())
         return show(settings, version, request)
 
-    monkeypatch.setattr(hot, "show", show_and_note)
-    monkeypatch.setattr(hot, "MAX_DOCUMENTS_IN_LOOP", 20)
+    monkeypatch.setattr(ingest, "show", show_and_note)
+    monkeypatch.setattr(ingest, "MAX_DOCUMENTS_IN_LOOP", 20)
     one, long = served(), [f"d{number}" for number in range(11)]
     rankings = {"production": long, "candidate": long[::-1]}
     answers = one.ask(raw(LIST, wanted(1)) + raw(LIST, wanted(2)) + raw(LIST, wanted(3, rankings=rankings)), answers=3)
@@ -183,7 +183,7 @@ def test_lists_of_long_rankings_are_drawn_in_a_thread(
 
 
 def test_rankings_too_long_for_the_method_are_refused_and_others_are_not(served: Callable[..., Served]) -> None:
-    one, long = served(most_body=500_000), [f"d{number}" for number in range(1000)]
+    one, long = served(max_body=500_000), [f"d{number}" for number in range(1000)]
     steep = Experiment.of({"name": "steep", "rankers": ["production", "candidate"], "method": "probabilistic(tau=100)"})
     one.store.create(steep, START, "test")
     one.store.start("steep", START, "test")
@@ -203,10 +203,10 @@ def test_what_the_store_refuses_is_freed_at_once(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(store, "write", away)
 
     async def refused() -> int:
-        writing = Writing(store)
+        queue = WriteQueue(store)
         lists = [Impression(f"i-{number}", "shoes", 1, None, 0, 0, {}) for number in range(5)]
-        results = await asyncio.gather(*map(writing.put, lists), return_exceptions=True)
-        await writing.close()
+        results = await asyncio.gather(*map(queue.put, lists), return_exceptions=True)
+        await queue.close()
         return sum(isinstance(result, StoreError) for result in results)
 
     gc.collect()
@@ -263,7 +263,7 @@ def test_several_at_once_cut_anywhere_are_answered_in_order(
 
 def test_who_sends_and_never_reads_is_made_to_wait(served: Callable[..., Served]) -> None:
     """One request after the other, and only the system keeps the answers that nobody reads."""
-    one = served(most_body=200_000)
+    one = served(max_body=200_000)
     long_ids = [f"{place:0500}" for place in range(100)]
     rankings = {"production": long_ids, "candidate": long_ids[::-1]}
     stopped = threading.Event()
@@ -308,11 +308,11 @@ def test_who_goes_away_before_the_answer_has_its_list_stored(
     monkeypatch.setattr(one.store, "write", slow)
     connection = one.connection()
     connection.sendall(raw(LIST, wanted(1)))
-    until(lambda: one.service.writing._busy)
+    until(lambda: one.service.write_queue._busy)
     connection.close()
     holding.set()
     until(lambda: one.store.row("i-1") is not None)
-    until(lambda: not one.service.writing._busy)
+    until(lambda: not one.service.write_queue._busy)
     assert b" 201 " in one.ask(raw(LIST, wanted(2)))[0]
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
@@ -329,7 +329,7 @@ def test_the_end_of_the_server_waits_for_answers(tmp_path: Path, monkeypatch: py
         one.ask(raw(LIST, wanted(4)))  # what was sent before is read when this is answered
         monkeypatch.setattr(store, "write", lambda *given: holding.wait(120) and write(*given))
         waiting.sendall(raw(LIST, wanted(1)))
-        until(lambda: one.service.writing._busy)
+        until(lambda: one.service.write_queue._busy)
         ending = threading.Thread(target=stack.close)
         ending.start()
         assert idle.recv(100) == b""  # closed: who is asked nothing need not wait

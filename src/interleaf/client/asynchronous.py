@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from interleaf.client.answers import Answer, Status, Taken
+from interleaf.client.responses import Answer, Status, Taken
 from interleaf.client.synchronous import BEGAN, Client, Rankings
 
 _P = ParamSpec("_P")

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from interleaf.client.deadline import TimedConnection
 from interleaf.errors import ClientError
 
-MOST_IDLE = 32
-MOST_WAIT = 300.0  # seconds, whatever the other side asks for
+MAX_IDLE = 32
+MAX_WAIT = 300.0  # seconds, whatever the other side asks for
 # A connection that the other side closed while it was idle fails like this, before anything is answered.
 _STALE = (RemoteDisconnected, ConnectionError, CannotSendRequest)
 _AWAY = (408, 425, 429)
@@ -68,7 +68,7 @@ class Connections:
         self._headers = {"Content-Type": "application/json", "User-Agent": "interleaf"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
-        self._most_idle = MOST_IDLE
+        self._max_idle = MAX_IDLE
         self.forget()
 
     def forget(self) -> None:
@@ -79,7 +79,7 @@ class Connections:
     def end(self) -> None:
         """Close what is open, and what is in use as soon as it is answered: the thread of a client may come late."""
         with self._lock:
-            self._most_idle = 0
+            self._max_idle = 0
         self.close()
 
     def close(self) -> None:
@@ -133,13 +133,13 @@ class Connections:
             self._keep(connection)
         if reply.status >= 500 or reply.status in _AWAY:
             wait = reply.headers.get("Retry-After", "")
-            seconds = min(float(wait), MOST_WAIT) if wait.isdecimal() else None
+            seconds = min(float(wait), MAX_WAIT) if wait.isdecimal() else None
             raise AwayError(f"the service answered {reply.status}", seconds, reply.status)
         return Reply(reply.status, json.loads(text))
 
     def _keep(self, connection: TimedConnection) -> None:
         with self._lock:
-            if len(self._idle) < self._most_idle:
+            if len(self._idle) < self._max_idle:
                 self._idle.append(connection)
                 return
         connection.close()

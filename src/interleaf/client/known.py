@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from interleaf.client.answers import Answer
+from interleaf.client.responses import Answer
 from interleaf.client.spool import write_private
 from interleaf.errors import InterleafError
 from interleaf.experiment import Experiment, Request, show

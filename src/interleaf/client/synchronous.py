@@ -18,11 +18,11 @@ from typing import Any, Self
 from urllib.parse import quote
 from weakref import WeakSet
 
-from interleaf.client.answers import Answer, Status, Taken, is_key_rejected, is_out_of_scope, refusal
 from interleaf.client.breaker import LatencyBreaker
 from interleaf.client.connections import AwayError, Connections, Reply
-from interleaf.client.courier import EVENTS, LISTED, MOST_EVENTS, TAKEN, Courier
+from interleaf.client.delivery_thread import EVENTS, LISTED, MAX_EVENTS, TAKEN, DeliveryThread
 from interleaf.client.known import KnownExperiments, compose
+from interleaf.client.responses import Answer, Status, Taken, is_key_rejected, is_out_of_scope, to_client_error
 from interleaf.client.spool import FolderSpool, MemorySpool, Spool
 from interleaf.client.visitors import Visitors, whole
 from interleaf.errors import ClientError, ExperimentError
@@ -68,10 +68,10 @@ class Client:
         self._spool: Spool = MemorySpool(most_spooled) if folder is None else FolderSpool(folder, most_spooled)
         self._known, self._visitors = KnownExperiments(folder), Visitors()
         breaker = LatencyBreaker.of(slow, timeout)
-        self._courier = Courier(self._connections, self._spool, self._known, refresh, backoff, breaker)
+        self._delivery = DeliveryThread(self._connections, self._spool, self._known, refresh, backoff, breaker)
         self._timeout, self._is_closed, self._has_worked = timeout, False, False
         if not self._spool.is_empty():  # a process before this one met an outage
-            self._courier.wake()
+            self._delivery.wake()
         _OPEN.add(self)
 
     def interleave(
@@ -123,7 +123,7 @@ class Client:
         body: dict[str, Any] = {"impression": name, "rankings": texts, "page": page}
         body |= {field: value for field, value in optional.items() if value is not None}
         if self._known.want(experiment):
-            self._courier.wake(soon=True)
+            self._delivery.wake(soon=True)
         if page > limits.MAX_PAGE:
             visitors.note("page", f"is above {limits.MAX_PAGE}, and shows the control")
             return self._composed(experiment, request, body, is_running=False)
@@ -148,8 +148,8 @@ class Client:
         logged = [one for one in many if not (isinstance(one, Mapping) and _is_unlogged(one))]
         usable = [event for event in map(self._visitors.event, logged) if event is not None]
         taken, deadline = Taken(unusable=len(logged) - len(usable)), _since() + self._timeout
-        for start in range(0, len(usable), MOST_EVENTS):
-            taken += self._told(usable[start : start + MOST_EVENTS], deadline)
+        for start in range(0, len(usable), MAX_EVENTS):
+            taken += self._told(usable[start : start + MAX_EVENTS], deadline)
         return taken
 
     def call(self, method: str, path: str, body: Any = None, *, timeout: float = 60.0) -> dict[str, Any]:
@@ -163,21 +163,21 @@ class Client:
         except AwayError as problem:
             raise ClientError(f"the service is away: {problem}") from None
         if not reply.is_success:
-            raise refusal(reply.status, reply.data)
+            raise to_client_error(reply.status, reply.data)
         return reply.data
 
     def status(self) -> Status:
         """Whether the service is away, and what waits for it."""
-        courier, spool = self._courier, self._spool
-        counts = courier.refused, self._visitors.cleaned, courier.quarantined
-        return Status(courier.away, len(spool.names()), spool.dropped, *counts)
+        delivery, spool = self._delivery, self._spool
+        counts = delivery.refused, self._visitors.cleaned, delivery.quarantined
+        return Status(delivery.away, len(spool.names()), spool.dropped, *counts)
 
     def close(self) -> None:
         """Deliver what can be delivered now, and end; what waits in a folder is for the next process."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._courier.close(5 * self._timeout)
+        self._delivery.close(5 * self._timeout)
         self._connections.end()
         if isinstance(self._spool, MemorySpool) and not self._spool.is_empty():
             log.warning("%d records were never delivered; give the client a spool folder", len(self._spool.names()))
@@ -186,7 +186,7 @@ class Client:
         """Begin anew in the child of a fork, where no thread of the parent runs."""
         self._connections.forget()
         self._spool.forget()
-        self._courier.forget()
+        self._delivery.forget()
 
     def __enter__(self) -> Self:
         return self
@@ -202,14 +202,14 @@ class Client:
 
     def _post(self, path: str, body: dict[str, Any], fields: Iterable[str], deadline: float | None = None) -> Reply:
         since = _since()
-        return self._courier.post(path, _encoded(body), fields, since, deadline or since + self._timeout)
+        return self._delivery.post(path, _encoded(body), fields, since, deadline or since + self._timeout)
 
     def _answered(self, experiment: str, reply: Reply) -> Answer:
         data = reply.data
         self._has_worked = True
         known = self._known.get(experiment)
         if known is None or known.version != data["version"]:
-            self._courier.wake(soon=True)
+            self._delivery.wake(soon=True)
         name = data["impression"]
         return Answer(name, data["documents"], data["arm"], data["token"], data["version"], name is not None)
 
@@ -229,7 +229,7 @@ class Client:
 
     def _refused(self, experiment: str, request: Request, body: dict[str, Any], reply: Reply) -> Answer:
         """Raise what the caller did wrong; what visitors send, or what changed over there, must not break a search."""
-        error = refusal(reply.status, reply.data)
+        error = to_client_error(reply.status, reply.data)
         field = re.split(r"[.\[]", error.field or "")[0]
         if reply.status == 422 and field in FROM_VISITORS:
             self._visitors.note(field, f"was refused, and shows the control: {error}")
@@ -242,10 +242,10 @@ class Client:
         if reply.status == 404 and error.field == "impression":  # the first page may still wait in the spool
             return self._composed(experiment, request, body)
         if is_key_rejected(reply.status, reply.data) and known is not None:
-            self._courier.miss(error)
+            self._delivery.miss(error)
             return self._composed(experiment, request, body)
         if is_out_of_scope(reply.data) and known is not None:
-            self._courier.note_out_of_scope(f"experiment {experiment!r} shows the control", error)
+            self._delivery.note_out_of_scope(f"experiment {experiment!r} shows the control", error)
             return self._composed(experiment, request, body, is_running=False)
         if reply.status == 404 and known is not None:
             log.warning("experiment %r: %s", experiment, error)
@@ -254,7 +254,7 @@ class Client:
 
     def _learn(self, experiment: str) -> None:
         try:
-            self._courier.learn(experiment)
+            self._delivery.learn(experiment)
         except AwayError:
             log.warning("the control of experiment %r is not known yet: the first ranking is shown", experiment)
 
@@ -270,9 +270,9 @@ class Client:
             self._has_worked = True
             data = reply.data
             return Taken(data["accepted"], data["repeated"], data["unmatched"])
-        error = refusal(reply.status, reply.data)
+        error = to_client_error(reply.status, reply.data)
         if is_key_rejected(reply.status, reply.data) and self._has_worked:
-            self._courier.miss(error)
+            self._delivery.miss(error)
             return self._spooled(events)
         if reply.status != 422:
             raise error
@@ -290,7 +290,7 @@ class Client:
         kept = self._spool.put(_encoded({"experiment": experiment, "body": body}))
         if not kept and self._spool.dropped == 1:
             log.error("records are dropped from now on: %s", self._spool.problem)
-        self._courier.wake()
+        self._delivery.wake()
         return kept
 
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from interleaf.errors import StoreError
-from interleaf.serve.answers import RETRY, RefusedError
 from interleaf.serve.cache import TTLCache
+from interleaf.serve.responses import RETRY, ApiError
 from interleaf.store.contract import ADMIN, INGEST, READ, AccessKey, Store
 
 ALLOWED = {INGEST: (INGEST,), READ: (READ,), ADMIN: (ADMIN, READ, INGEST)}  # what a key of each role may be used for
@@ -26,7 +26,7 @@ def check_scope(key: AccessKey, experiment: str | None) -> None:
     if key.experiment not in (None, experiment):
         what = "another one" if experiment else "something that concerns all experiments"
         problem = f"this key is for the experiment {key.experiment!r} only, and this is about {what}"
-        raise RefusedError(403, "wrong_experiment", problem)
+        raise ApiError(403, "wrong_experiment", problem)
 
 
 class Access:
@@ -57,15 +57,15 @@ class Access:
         if secret is None:
             if await self.is_open(during_outage):
                 return OPEN
-            raise RefusedError(401, "no_key", "give a key, as the header Authorization: Bearer KEY")
+            raise ApiError(401, "no_key", "give a key, as the header Authorization: Bearer KEY")
         found = await (self._known.get_or_last if during_outage else self._known.get)(secret[:200])
         if found is None:
-            raise RefusedError(401, "unknown_key", "this key is unknown or revoked; ask an admin for another")
+            raise ApiError(401, "unknown_key", "this key is unknown or revoked; ask an admin for another")
         if found.is_expired(self._clock()):
             when = datetime.fromtimestamp((found.expires or 0) / 1e6, UTC).isoformat(timespec="seconds")
-            raise RefusedError(401, "expired_key", f"this key expired at {when}; ask an admin for another")
+            raise ApiError(401, "expired_key", f"this key expired at {when}; ask an admin for another")
         if wanted not in ALLOWED[found.role]:
-            raise RefusedError(403, "wrong_role", f"this is for {wanted} keys, and this key's role is {found.role}")
+            raise ApiError(403, "wrong_role", f"this is for {wanted} keys, and this key's role is {found.role}")
         self.spend(found.id)
         self._note_use(found.id)
         return found
@@ -103,7 +103,7 @@ class Access:
         left = self._left(who, now)
         if left < 1:
             rate = f"{self._per_second:g} requests a second"
-            raise RefusedError(429, "too_many", f"more than {rate}; slow down", headers={RETRY: "1"})
+            raise ApiError(429, "too_many", f"more than {rate}; slow down", headers={RETRY: "1"})
         self._buckets[who] = left - 1, now
 
     def _left(self, who: str, now: float) -> float:

@@ -1,4 +1,4 @@
-"""The application: calls, dashboard and files, over one store."""
+"""The ASGI application: API, dashboard and static files, over one store."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from starlette.types import Receive, Scope, Send
 from interleaf.serve import dashboard, openapi
 from interleaf.serve import service as serving
 from interleaf.serve.access import BROWSER, OPEN, check_scope
-from interleaf.serve.answers import JSON, RETRY, RefusedError
-from interleaf.serve.gate import Gate, body_of
+from interleaf.serve.middleware import Middleware, read_body
 from interleaf.serve.rates import network_of
+from interleaf.serve.responses import JSON, RETRY, ApiError
 from interleaf.serve.routes import CALLS, EITHER, EVENTS, PUBLIC, Call
 from interleaf.serve.service import SERVICE, Clock, Service, log
 from interleaf.serve.settings import Settings
@@ -54,7 +54,7 @@ def create_app(
     app = Starlette(routes=routes + dashboard.routes(service), lifespan=lifespan)
     app.state.service = service
     app.router.redirect_slashes = False  # it would redirect to whatever host the request names
-    app.middleware_stack = Gate(app.router, service)  # in place of the three layers that Starlette puts there
+    app.middleware_stack = Middleware(app.router, service)  # in place of the three layers that Starlette puts there
     return app
 
 
@@ -67,7 +67,7 @@ def _tune() -> None:
 
 
 class CallEndpoint:
-    """A call as an ASGI application: the key is checked, the body is read, and an error becomes an answer."""
+    """An API call as an ASGI application: it checks the key, reads the body and runs the call."""
 
     def __init__(self, service: Service, call: Call) -> None:
         self._service, self._call = service, call
@@ -78,10 +78,10 @@ class CallEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["head"].route = self._call.path
         try:
-            answer = await self._run(Request(scope, receive))
+            response = await self._run(Request(scope, receive))
         except ClientDisconnect:
-            answer = Response(status_code=400)
-        await answer(scope, receive, send)
+            response = Response(status_code=400)
+        await response(scope, receive, send)
 
     async def _run(self, request: Request) -> Response:
         service, call, head = self._service, self._call, request.scope["head"]
@@ -92,7 +92,7 @@ class CallEndpoint:
             head.check_origin()
         if self._is_json:
             head.check_kind()
-        body = await body_of(request, service.settings.most_body) if self._has_body else b""
+        body = await read_body(request, service.settings.max_body) if self._has_body else b""
         return await call.run(service, request, body, who)
 
 
@@ -105,7 +105,7 @@ async def _admitted(service: Service, call: Call, secret: str | None, request: R
         address = network_of(request.client.host if request.client else "unknown")
         if not service.addresses.take(address):
             rate = f"{service.settings.browser_requests_per_second:g} requests a second from {address}"
-            raise RefusedError(429, "too_many", f"more than {rate} without a key; slow down", headers={RETRY: "1"})
+            raise ApiError(429, "too_many", f"more than {rate} without a key; slow down", headers={RETRY: "1"})
         return BROWSER
     if wanted == EITHER:
         key = await access.known(secret) if secret is not None else None

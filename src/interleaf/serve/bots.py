@@ -9,7 +9,7 @@ from interleaf.experiment import Experiment
 
 AGENT, UNIT, RATE = "user agent", "listed unit", "too many impressions an hour"
 HOUR = 3_600_000_000
-MOST_SEEN = 1_000_000  # units that are counted in an hour
+MAX_SEEN = 1_000_000  # units that are counted in an hour
 
 
 class _ThisHour:
@@ -26,7 +26,7 @@ class _ThisHour:
         return self._seen[what]
 
     def add(self, *what: str) -> None:
-        if len(self._seen) < MOST_SEEN:
+        if len(self._seen) < MAX_SEEN:
             self._seen[what] += 1
 
 

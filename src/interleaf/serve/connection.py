@@ -15,7 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from interleaf.serve.answers import RETRY, RefusedError, refusal
+from interleaf.serve.responses import RETRY, ApiError, error_response
 from interleaf.serve.service import SERVICE, Service
 
 IDLE, HEAD, BODY = "idle", "head", "body"  # what the client is sending
@@ -53,7 +53,7 @@ class Connection(HttpToolsProtocol):
         self._write_timer = self.loop.call_later(self._limits.write_seconds, self._check_writing)
         if len(self.connections) > self._limits.max_connections and not self._close_another():
             problem = f"more than {self._limits.max_connections:,} connections; try again"
-            self._write(refusal(RefusedError(503, "too_many", problem, headers={RETRY: "1"})))
+            self._write(error_response(ApiError(503, "too_many", problem, headers={RETRY: "1"})))
             transport.close()
             return
         self._start_timer(self._limits.head_seconds)
@@ -85,7 +85,7 @@ class Connection(HttpToolsProtocol):
                 data = self._parse(data)
             if self._pending > self._limits.max_head:
                 raise self._too_large()
-        except RefusedError as problem:
+        except ApiError as problem:
             self._refuse(problem)
         else:
             self._watch()
@@ -97,9 +97,9 @@ class Connection(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             return self._without_upgrade() + data[upgrade.args[0] :]
         except httptools.HttpParserError as error:
-            if isinstance(error.__context__, RefusedError):  # raised below
+            if isinstance(error.__context__, ApiError):  # raised below
                 raise error.__context__ from None
-            raise RefusedError(400, "malformed", "this is not an HTTP/1.1 request") from None
+            raise ApiError(400, "malformed", "this is not an HTTP/1.1 request") from None
         return b""
 
     def on_message_begin(self) -> None:
@@ -112,7 +112,7 @@ class Connection(HttpToolsProtocol):
         self.url += url
         if len(self.url) > self._limits.max_url:
             problem = f"the URL has more than {self._limits.max_url:,} bytes; send data in the body"
-            raise RefusedError(414, "url_too_long", problem)
+            raise ApiError(414, "url_too_long", problem)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._pending = 0
@@ -123,7 +123,7 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if self.parser.get_method() == b"CONNECT":
-            raise RefusedError(501, "not_a_proxy", "this is not a proxy; CONNECT is not possible")
+            raise ApiError(501, "not_a_proxy", "this is not a proxy; CONNECT is not possible")
         super().on_headers_complete()
         self._stage = BODY
 
@@ -133,7 +133,7 @@ class Connection(HttpToolsProtocol):
         if self.cycle.response_complete:
             self._discarded += len(body)
             if self._discarded > MAX_DISCARDED:
-                raise RefusedError(413, "too_large", "the request was answered, and its body goes on")
+                raise ApiError(413, "too_large", "the request was answered, and its body goes on")
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -159,10 +159,10 @@ class Connection(HttpToolsProtocol):
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
         return b"".join(head) + b"\r\n"
 
-    def _too_large(self) -> RefusedError:
+    def _too_large(self) -> ApiError:
         limits = self._limits
         problem = f"the headers are more than {limits.max_headers} or have more than {limits.max_head:,} bytes"
-        return RefusedError(431, "headers_too_large", problem)
+        return ApiError(431, "headers_too_large", problem)
 
     def _watch(self) -> None:
         """Limit the time until what the client is sending is complete."""
@@ -191,11 +191,11 @@ class Connection(HttpToolsProtocol):
             self._start_timer(seconds)
         else:
             problem = f"the {self._stage} of the request was not complete after {seconds:g} seconds"
-            self._refuse(RefusedError(408, "too_slow", problem))
+            self._refuse(ApiError(408, "too_slow", problem))
 
-    def _refuse(self, problem: RefusedError) -> None:
+    def _refuse(self, problem: ApiError) -> None:
         """Answer so when earlier requests are answered, and close."""
-        self._refusal = refusal(problem)
+        self._refusal = error_response(problem)
         if self._stage is BODY:
             if self.cycle.response_started:  # the answer to this request is on its way, or sent
                 self.transport.close()

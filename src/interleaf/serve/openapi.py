@@ -10,8 +10,8 @@ import msgspec
 from interleaf import __version__
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SETTINGS
-from interleaf.serve.messages import Refusal
 from interleaf.serve.routes import CALLS, CONFIRM, PUBLIC, Call
+from interleaf.serve.schemas import Refusal
 
 _REFS = "#/components/schemas/{name}"
 _MEANINGS = {

@@ -16,15 +16,15 @@ from interleaf.experiment import Experiment
 from interleaf.interleaving import warm_composing
 from interleaf.serve import warming
 from interleaf.serve.access import MAX_CACHED, REFRESH_AFTER, TTL, Access
-from interleaf.serve.answers import RefusedError
 from interleaf.serve.bots import Bots
 from interleaf.serve.cache import TTLCache
 from interleaf.serve.metrics import Metrics
 from interleaf.serve.rates import Rates
 from interleaf.serve.reports import Reports, Standing
+from interleaf.serve.responses import ApiError
 from interleaf.serve.settings import Settings
 from interleaf.serve.tokens import Tokens
-from interleaf.serve.writing import Writing
+from interleaf.serve.write_queue import WriteQueue
 from interleaf.store.contract import RUNNING, Search, Store, Stored
 from interleaf.store.query_storage import KEEP
 from interleaf.store.time_check import StoreTime
@@ -66,7 +66,7 @@ class Service:
             settings.browser_requests_per_second, settings.browser_requests_per_second, time.monotonic
         )
         self.impressions = Rates(MAX_EVENTS / 3600, MAX_EVENTS, lambda: clock() / SECOND)
-        self.writing = Writing(store)
+        self.write_queue = WriteQueue(store)
         self.warming = warming.Progress(None if settings.warming is None else Path(settings.warming))
         # Reports and folding take seconds, and must not keep requests waiting for a thread.
         self._reporting = ThreadPoolExecutor(2, "interleaf-report")
@@ -91,7 +91,7 @@ class Service:
         try:
             return await self._experiments.get(name)
         except KeyError:
-            raise RefusedError(404, "unknown", f"there is no experiment {name[:100]!r}", "name") from None
+            raise ApiError(404, "unknown", f"there is no experiment {name[:100]!r}", "name") from None
 
     async def running(self) -> tuple[Stored, ...] | None:
         """The experiments that run; None if the store does not answer in time."""
@@ -144,7 +144,7 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.writing.close()
+        await self.write_queue.close()
         self.metrics.close()
         for pool in (self._reporting, self._keeping, self._checking):
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
@@ -190,7 +190,7 @@ class Service:
 
     def measure(self) -> None:
         """Set the gauges of this process."""
-        self.metrics.measure(len(self.writing), time.monotonic() - self._folded_at, self.store.connections())
+        self.metrics.measure(len(self.write_queue), time.monotonic() - self._folded_at, self.store.connections())
 
     async def _measure(self) -> None:
         """From time to time: a scrape reaches one worker, and reads what the others have measured."""

@@ -12,7 +12,7 @@ from interleaf.store.query_storage import HASH, KEEP
 class Settings:
     """Limits of requests, and privacy.
 
-    `max_url`, `max_head`, `most_body`: bytes. `head_seconds`, `body_seconds`: a client may take so long to send them.
+    `max_url`, `max_head`, `max_body`: bytes. `head_seconds`, `body_seconds`: a client may take so long to send them.
     `write_seconds`: a connection is aborted whose client reads nothing of its answer for this time, or up to twice it.
     `max_connections`: open at once, in each worker. `requests_per_second`: of a key; `browser_requests_per_second`: of
     an address that sends no key.
@@ -22,7 +22,7 @@ class Settings:
     `warming`: the folder of the process that compiles report kernels beside the service, if there is one.
     """
 
-    most_body: int = 1_000_000
+    max_body: int = 1_000_000
     max_url: int = 8_000
     max_head: int = 32_000
     max_headers: int = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from interleaf.serve.answers import RETRY, RefusedError
+from interleaf.serve.responses import RETRY, ApiError
 
 MAX_WRONG, MINUTE = 20, 60.0
 _MAX_ADDRESSES = 10_000
@@ -29,4 +29,4 @@ class Attempts:
         self._wrong[address] = [*recent, now]
         if len(recent) >= MAX_WRONG:
             problem = f"more than {MAX_WRONG} wrong keys in a minute came from your address; check the key"
-            raise RefusedError(429, "too_many", problem, headers={RETRY: "60"})
+            raise ApiError(429, "too_many", problem, headers={RETRY: "60"})

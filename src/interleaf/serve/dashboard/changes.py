@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from interleaf.errors import ExperimentError, StateError
 from interleaf.experiment.settings import NOTES, SETTINGS
 from interleaf.methods.table import METHODS
-from interleaf.serve import calls
+from interleaf.serve import endpoints
 from interleaf.serve.access import OPEN
 from interleaf.serve.dashboard import forms
 from interleaf.serve.dashboard.pages import HEADERS, Visit, page
@@ -29,7 +29,7 @@ async def new(visit: Visit) -> Response:
 
 async def create(visit: Visit) -> Response:
     """Make it, as a draft."""
-    return await _sent(visit, calls.create, visit.form.get("name", "").strip())
+    return await _sent(visit, endpoints.create, visit.form.get("name", "").strip())
 
 
 async def editing(visit: Visit) -> Response:
@@ -45,7 +45,7 @@ async def edit(visit: Visit) -> Response:
         notes = {field: visit.form.get(field, "") for field in NOTES}
         visit.form = forms.typed_of(stored.settings) | notes
     visit.form = {**visit.form, "name": visit.name}
-    return await _sent(visit, calls.edit, visit.name, stored.state)
+    return await _sent(visit, endpoints.edit, visit.name, stored.state)
 
 
 async def _sent(visit: Visit, call: Call, name: str, state: str = DRAFT) -> Response:
@@ -91,38 +91,38 @@ def _label(field: str) -> str:
 
 async def start(visit: Visit) -> Response:
     """Let it run."""
-    await _called(visit, calls.start)
+    await _called(visit, endpoints.start)
     return _onward(visit.name)
 
 
 async def stop(visit: Visit) -> Response:
     """End it."""
-    await _called(visit, calls.stop)
+    await _called(visit, endpoints.stop)
     return _onward(visit.name)
 
 
 async def decide(visit: Visit) -> Response:
     """Write down what was decided."""
-    await _called(visit, calls.decide, {"decision": visit.form.get("decision", "").strip()})
+    await _called(visit, endpoints.decide, {"decision": visit.form.get("decision", "").strip()})
     return _onward(visit.name)
 
 
 async def archive(visit: Visit) -> Response:
     """Stop it if it runs, and hide it from lists."""
-    await _called(visit, calls.archive)
+    await _called(visit, endpoints.archive)
     return _onward(visit.name)
 
 
 async def unarchive(visit: Visit) -> Response:
     """Show it in lists again."""
-    await _called(visit, calls.unarchive)
+    await _called(visit, endpoints.unarchive)
     return _onward(visit.name)
 
 
 async def delete(visit: Visit) -> Response:
     """Delete it with all its rows, if its name was typed."""
     stored = await visit.service.experiment(visit.name)
-    await calls.deleted(visit.service, stored.settings.name, visit.form.get("confirm", "").strip())
+    await endpoints.deleted(visit.service, stored.settings.name, visit.form.get("confirm", "").strip())
     return RedirectResponse("/", 303, HEADERS)
 
 

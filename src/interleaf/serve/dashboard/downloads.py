@@ -12,27 +12,27 @@ from starlette.responses import Response
 
 from interleaf.render.frames import to_frames
 from interleaf.report.report import Report
-from interleaf.serve import calls
+from interleaf.serve import endpoints
 from interleaf.serve.access import OPEN
-from interleaf.serve.answers import RefusedError
 from interleaf.serve.dashboard.pages import HEADERS, Visit
+from interleaf.serve.responses import ApiError
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a text that begins so would be run by a spreadsheet
 
 
 async def export(visit: Visit) -> Response:
     """The log."""
-    return await calls.export(visit.service, visit.request, b"", visit.who or OPEN)
+    return await endpoints.export(visit.service, visit.request, b"", visit.who or OPEN)
 
 
 async def table(visit: Visit) -> Response:
     """One table, with the rows of all metrics."""
     stored = await visit.service.experiment(visit.name)
-    version, name = calls.version_of(visit.request, stored), visit.request.path_params["table"]
+    version, name = endpoints.version_of(visit.request, stored), visit.request.path_params["table"]
     standing = await visit.service.standing(stored.settings.name, version)
     text = await visit.service.reported(csv_of, standing.reports, name)
     if text is None:
-        raise RefusedError(404, "unknown", f"there is no table {name[:40]!r} with rows", "table")
+        raise ApiError(404, "unknown", f"there is no table {name[:40]!r} with rows", "table")
     file = f"{stored.settings.name}-{version}-{name}.csv"
     headers = HEADERS | {"Content-Disposition": f'attachment; filename="{file}"'}
     return Response(text, headers=headers, media_type="text/csv; charset=utf-8")

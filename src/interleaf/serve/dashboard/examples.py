@@ -11,7 +11,7 @@ from typing import Any
 from interleaf.experiment.showing import build_whole_list
 from interleaf.render.figures import Names, count
 from interleaf.serve.dashboard.pages import moment, short
-from interleaf.serve.hot import microseconds
+from interleaf.serve.ingest import to_microseconds
 
 COLOURS = 6  # of teams; the letter tells them apart, too
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -81,7 +81,7 @@ def example(row: Mapping[str, Any], marked: Sequence[Team]) -> Example:
 
 
 def _time(time: int | datetime) -> Any:
-    return moment(time if isinstance(time, int) else microseconds(time))
+    return moment(time if isinstance(time, int) else to_microseconds(time))
 
 
 def _shown(row: Mapping[str, Any], place: int, marked: Sequence[Team], events: Counter[str] | None) -> Shown:

@@ -14,7 +14,6 @@ from interleaf.render.layout import MARKS, Page, lay_out
 from interleaf.render.sections import Section
 from interleaf.report.record import FAILED, WARNING
 from interleaf.report.report import Report
-from interleaf.serve.calls import version_of
 from interleaf.serve.dashboard import commands, files
 from interleaf.serve.dashboard.downloads import table_names
 from interleaf.serve.dashboard.drawings import Drawn
@@ -24,11 +23,12 @@ from interleaf.serve.dashboard.outlook import outlook
 from interleaf.serve.dashboard.pages import Visit, page, part
 from interleaf.serve.dashboard.scores import Scorecard, scorecard
 from interleaf.serve.dashboard.trials import trials
+from interleaf.serve.endpoints import version_of
 from interleaf.serve.reports import Standing
 from interleaf.store.contract import DRAFT, RUNNING, STOPPED, Stored
 from interleaf.tables import Table
 
-MOST_EXAMPLES = 8
+MAX_EXAMPLES = 8
 # What follows the leaderboard of many rankers, the scorecard, the estimate over time and the progress, in this order.
 NUMBERS = ("neutrality", "slots", "arms", "segments")
 WRONG = {MARKS[FAILED], MARKS[WARNING]}
@@ -88,7 +88,7 @@ def _gathered(visit: Visit, stored: Stored, version: int, standing: Standing) ->
     """Everything that the page shows; this reads the store."""
     service, settings = visit.service, stored.versions[version]
     report = next(iter(standing.reports.values()), None)
-    rows = service.store.examples(settings.name, version, MOST_EXAMPLES)
+    rows = service.store.examples(settings.name, version, MAX_EXAMPLES)
     marked = teams(settings.rankers)
     tone, word = judgement(report)
     return {

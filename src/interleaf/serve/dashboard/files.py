@@ -17,8 +17,8 @@ from threading import Thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from interleaf.serve.answers import log
 from interleaf.serve.dashboard.chart_script import PACKAGE, chart_script
+from interleaf.serve.responses import log
 
 VEGA = "vega.js"
 KINDS = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}

@@ -14,10 +14,10 @@ from starlette.responses import RedirectResponse, Response
 from interleaf.errors import DataError, ExperimentError, StateError
 from interleaf.experiment.fields import Text
 from interleaf.serve.access import OPEN
-from interleaf.serve.answers import RefusedError
 from interleaf.serve.dashboard import session
 from interleaf.serve.dashboard.forms import sentence
 from interleaf.serve.dashboard.pages import HEADERS, Visit, page
+from interleaf.serve.responses import ApiError
 from interleaf.serve.service import SECOND, log
 from interleaf.store.contract import ADMIN, INGEST, READ, ROLES, AccessKey
 
@@ -136,9 +136,9 @@ async def revoke(visit: Visit) -> Response:
     known, now = await asyncio.to_thread(service.store.keys), service.clock()
     if [key.id for key in known if key.is_valid(now) and key.role == ADMIN and key.experiment is None] == [wanted]:
         problem = "this is the last admin key; make another one first, or revoke it with interleaf keys revoke"
-        raise RefusedError(409, "last_admin", problem)
+        raise ApiError(409, "last_admin", problem)
     if not await asyncio.to_thread(service.store.revoke, wanted, service.clock()):
-        raise RefusedError(404, "unknown", f"there is no key {wanted[:100]!r} that is not revoked")
+        raise ApiError(404, "unknown", f"there is no key {wanted[:100]!r} that is not revoked")
     service.access.forget()
     log.info("revoked a key", extra={"key": wanted, "by": visit.who.id if visit.who else ""})
     if visit.who is not None and wanted == visit.who.id:
@@ -151,7 +151,7 @@ async def sign_out(visit: Visit) -> Response:
     wanted = visit.form.get("key")
     known = await asyncio.to_thread(visit.service.store.keys)
     if wanted is not None and wanted not in (key.id for key in known):
-        raise RefusedError(404, "unknown", f"there is no key {wanted[:100]!r}")
+        raise ApiError(404, "unknown", f"there is no key {wanted[:100]!r}")
     ended = await asyncio.to_thread(visit.service.store.end_sessions, wanted)
     log.info(
         "ended sessions", extra={"key": wanted or "all", "sessions": ended, "by": visit.who.id if visit.who else ""}

@@ -15,11 +15,11 @@ from interleaf.render.figures import Names
 from interleaf.render.layout import EVEN, SPLIT, UNTRUSTED, WINNER
 from interleaf.report.record import DISAGREE
 from interleaf.report.report import Report
-from interleaf.serve.calls import MAX_PAGE, search_of, whole
 from interleaf.serve.dashboard import commands, files
 from interleaf.serve.dashboard.outlook import early_warning
 from interleaf.serve.dashboard.pages import Shared, Visit, page, part
 from interleaf.serve.dashboard.scores import conflicts
+from interleaf.serve.endpoints import MAX_PAGE, search_of, whole
 from interleaf.store.contract import DRAFT, RUNNING, STATES, Search, Stored
 
 FRESH, SLOW = 3.0, 15.0  # how many seconds old a report in the list may be; SLOW: one that takes long to make

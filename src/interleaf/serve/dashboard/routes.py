@@ -13,16 +13,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from interleaf.serve.access import OPEN, check_scope
-from interleaf.serve.answers import RefusedError, refusal
 from interleaf.serve.dashboard import changes, downloads, experiment, files, keys, listing, login, session
 from interleaf.serve.dashboard.pages import Shared, Visit, page
-from interleaf.serve.gate import body_of
+from interleaf.serve.middleware import read_body
+from interleaf.serve.responses import ApiError, error_response
 from interleaf.serve.service import Service, log
 from interleaf.store.contract import ADMIN, READ
 
 PUBLIC = "public"
 FORM = "application/x-www-form-urlencoded"
-MOST_FIELDS = 200
+MAX_FIELDS = 200
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -98,13 +98,13 @@ async def _answer(visit: Visit, address: Address) -> Response:
         visit.who, visit.cookie = OPEN, session.unkeyed()
     if address.method == "POST":
         session.check_site(request)
-        visit.form = await _form(request, service.settings.most_body)
+        visit.form = await _form(request, service.settings.max_body)
         if visit.who is not None and address.run is not login.enter:
             session.check_token(visit.cookie, visit.form.get("token", ""))
     if address.role != PUBLIC and visit.who is None:
         return login.asked(visit, 401)
     if address.role == ADMIN and not visit.may_act:
-        raise RefusedError(403, "wrong_role", "this is for admin keys, and you are logged in with a read key")
+        raise ApiError(403, "wrong_role", "this is for admin keys, and you are logged in with a read key")
     if visit.who is not None and address.role != PUBLIC and not address.narrows:
         check_scope(visit.who, request.path_params.get("name"))
     answer = await address.run(visit)
@@ -113,24 +113,24 @@ async def _answer(visit: Visit, address: Address) -> Response:
     return answer
 
 
-async def _form(request: Request, most: int) -> dict[str, str]:
+async def _form(request: Request, max_body: int) -> dict[str, str]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-        raise RefusedError(415, "not_a_form", "this address takes forms of its own page")
-    body = await body_of(request, most)
+        raise ApiError(415, "not_a_form", "this address takes forms of its own page")
+    body = await read_body(request, max_body)
     try:
-        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
     except ValueError:
-        raise RefusedError(400, "malformed", "the form cannot be read: reload its page, and try again") from None
+        raise ApiError(400, "malformed", "the form cannot be read: reload its page, and try again") from None
 
 
 def refused(visit: Visit, error: Exception) -> Response:
-    """The page of a refusal: the same status and sentence as the API gives."""
-    answer = refusal(error)
-    if answer.status_code == 500:
+    """An error as a page, with the status and the message that the API gives."""
+    response = error_response(error)
+    if response.status_code == 500:
         log.exception("a page failed", exc_info=error, extra={"route": visit.request.scope["route"].path})
-    sentence = msgspec.json.decode(answer.body)["error"]["message"]
-    title = HTTPStatus(answer.status_code).phrase
-    made = page(visit, "refused.html", answer.status_code, title=title, sentence=sentence)
-    if "retry-after" in answer.headers:
-        made.headers["Retry-After"] = answer.headers["retry-after"]
+    sentence = msgspec.json.decode(response.body)["error"]["message"]
+    title = HTTPStatus(response.status_code).phrase
+    made = page(visit, "refused.html", response.status_code, title=title, sentence=sentence)
+    if "retry-after" in response.headers:
+        made.headers["Retry-After"] = response.headers["retry-after"]
     return made

@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from interleaf.serve.access import OPEN
-from interleaf.serve.answers import RefusedError
-from interleaf.serve.gate import Head
+from interleaf.serve.middleware import Head
+from interleaf.serve.responses import ApiError
 from interleaf.serve.service import SECOND, Service
 from interleaf.store.contract import ADMIN, READ, AccessKey
 
@@ -62,7 +62,7 @@ def token(cookie: str) -> str:
 def check_token(cookie: str, given: str) -> None:
     """Refuse a form from elsewhere, or from before another login."""
     if not cookie or not hmac.compare_digest(token(cookie).encode(), given.encode(errors="replace")):
-        raise RefusedError(403, "wrong_token", "this form is out of date, or not ours: reload its page, and try again")
+        raise ApiError(403, "wrong_token", "this form is out of date, or not ours: reload its page, and try again")
 
 
 def check_site(request: Request) -> None:
@@ -77,7 +77,7 @@ def check_site(request: Request) -> None:
             "this form was sent from another site; use this site's own page. Behind a proxy, let it pass the header "
             "Host on as it is"
         )
-        raise RefusedError(403, "wrong_site", problem)
+        raise ApiError(403, "wrong_site", problem)
 
 
 def keep(service: Service, request: Request, response: Response, cookie: str) -> None:

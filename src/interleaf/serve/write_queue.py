@@ -1,4 +1,4 @@
-"""Grouped writes: what arrives while one transaction is on its way is written by the next one, all together."""
+"""A queue of writes: everything that arrives during one transaction is written together in the next one."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 from interleaf.errors import StoreError
 from interleaf.store.contract import Event, Impression, Store
 
-MOST = 128  # items of one transaction: those of larger ones wait longer, and nobody gains
-MOST_WAITING = 20_000
+MAX_ITEMS = 128  # lists and events of one transaction; larger ones take longer, and are not faster per item
+MAX_WAITING = 20_000
 
 
 class _Waiting(NamedTuple):
-    """What one request brings, and the future that gets the result."""
+    """What one request writes, and the future that gets the result."""
 
     impression: Impression | None
     events: Sequence[Event]
     done: asyncio.Future[Any]
 
 
-class Writing:
-    """The way of one event loop into a store; `put` and `tell` return when what they were given is durable."""
+class WriteQueue:
+    """The writes of one event loop into a store; `put` and `put_events` return when their data is durable."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -40,40 +40,40 @@ class Writing:
         before: Mapping[str, Any] | None = await self._write(impression, ())
         return before
 
-    async def tell(self, events: Sequence[Event]) -> list[str]:
-        """Write events; of each, what became of it."""
+    async def put_events(self, events: Sequence[Event]) -> list[str]:
+        """Write events; the fate of each."""
         fates: list[str] = await self._write(None, events)
         return fates
 
     def _write(self, impression: Impression | None, events: Sequence[Event]) -> asyncio.Future[Any]:
-        """Write it, together with what others write meanwhile; the future is done when it is durable."""
-        if len(self._waiting) >= MOST_WAITING:
+        """Add it to the queue; the future is done when it is durable."""
+        if len(self._waiting) >= MAX_WAITING:
             raise StoreError("more is waiting to be written than can be kept; try again")
         loop = asyncio.get_running_loop()
         done = loop.create_future()
         self._waiting.append(_Waiting(impression, events, done))
         if not self._busy:
             self._busy = True
-            loop.call_soon(self._next, loop)
+            loop.call_soon(self._write_next, loop)
         return done
 
-    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give the thread what waits, if anything does."""
+    def _write_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give the next batch to the thread, if anything waits."""
         size, many = 0, 0
         for waiting in self._waiting:
             size += len(waiting.events) + 1
             many += 1
-            if size >= MOST:
+            if size >= MAX_ITEMS:
                 break
         batch, self._waiting = self._waiting[:many], self._waiting[many:]
         if not batch:
             self._busy = False
             return
-        written = loop.run_in_executor(self._thread, self._written, batch)
-        written.add_done_callback(lambda done: self._tell(loop, batch, done))
+        written = loop.run_in_executor(self._thread, self._write_batch, batch)
+        written.add_done_callback(lambda done: self._set_results(loop, batch, done))
 
-    def _tell(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting], done: asyncio.Future[Any]) -> None:
-        self._next(loop)
+    def _set_results(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting], done: asyncio.Future[Any]) -> None:
+        self._write_next(loop)
         for waiting, result in zip(batch, done.result(), strict=True):
             if waiting.done.cancelled():  # nobody waits any more
                 continue
@@ -82,24 +82,24 @@ class Writing:
             else:
                 waiting.done.set_result(result)
 
-    def _written(self, batch: list[_Waiting]) -> list[Any]:
-        """In the thread: all at once; if that fails for another reason than the store's, one by one."""
+    def _write_batch(self, batch: list[_Waiting]) -> list[Any]:
+        """In the thread: write all at once; one by one if that fails for another reason than a store that is away."""
         try:
             rows, fates = self._store.write(
                 [waiting.impression for waiting in batch if waiting.impression is not None],
                 [event for waiting in batch for event in waiting.events],
             )
-        except StoreError as error:  # for each its own: one that all share keeps all of them from being freed
+        except StoreError as error:  # an error for each: a shared one would keep all requests in memory
             return [StoreError(str(error)) for _ in batch]
         except Exception as error:
-            return [error] if len(batch) == 1 else [self._written([waiting])[0] for waiting in batch]
+            return [error] if len(batch) == 1 else [self._write_batch([waiting])[0] for waiting in batch]
         row, fate = iter(rows), iter(fates)
         return [
             list(islice(fate, len(waiting.events))) if waiting.impression is None else next(row) for waiting in batch
         ]
 
     async def close(self) -> None:
-        """Wait for what is on its way."""
+        """Wait until everything is written."""
         while self._busy or self._waiting:
             await asyncio.sleep(0.01)
         self._thread.shutdown()

@@ -1,4 +1,4 @@
-"""What every request passes: its head is read once, limits hold before a body is read, and all is counted."""
+"""The middleware around the router, and the checks of headers and bodies."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Match, Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
-from interleaf.serve.answers import RefusedError, refusal
+from interleaf.serve.responses import ApiError, error_response
 from interleaf.serve.service import Service, log
 
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 
 
 class Head:
-    """What calls need of a request's headers; `route` is the pattern that the request matched, for the metrics."""
+    """The headers of a request; `route` is the path pattern that the request matched, for the metrics."""
 
     __slots__ = ("_headers", "route")
 
@@ -44,16 +44,16 @@ class Head:
         """Without keys, a page of another site must not be able to change anything through somebody's browser."""
         if not self.is_own_origin:
             problem = "this was sent by a page of another site; without keys only pages of this service may"
-            raise RefusedError(403, "cross_site", problem)
+            raise ApiError(403, "cross_site", problem)
 
     def check_kind(self) -> None:
         """A body must say that it is JSON: a form on some page in a browser cannot."""
         if self.get(b"content-type").partition(";")[0].strip().lower() != "application/json":
-            raise RefusedError(415, "not_json", "give the body as JSON, with the header Content-Type: application/json")
+            raise ApiError(415, "not_json", "give the body as JSON, with the header Content-Type: application/json")
 
 
-class Gate:
-    """The one ASGI layer around the router: it reads the head, checks the host, turns errors into answers, counts."""
+class Middleware:
+    """The one ASGI layer around the router: it checks the host, turns errors into responses, and counts requests."""
 
     def __init__(self, router: Router, service: Service) -> None:
         self._router, self._service = router, service
@@ -80,23 +80,23 @@ class Gate:
                 await self._check_host(head)
             await self._router.app(scope, receive, send_and_note)
         except Exception as error:
-            if status:  # the answer has begun, so the connection has to be closed
+            if status:  # the response has begun, so the connection has to be closed
                 raise
-            answer = refusal(self._name_allowed(error, scope), head.route)
-            await answer(scope, receive, send_and_note)
+            response = error_response(self._name_allowed(error, scope), head.route)
+            await response(scope, receive, send_and_note)
         self._service.metrics.count_request(head.route, status, time.perf_counter() - began)
 
     def _name_allowed(self, error: Exception, scope: Scope) -> Exception:
-        """What the router raises, with the methods or the page that would have been right."""
+        """An error of the router, with the methods that the address allows, or where the addresses are listed."""
         if not isinstance(error, HTTPException):
             return error
         if error.status_code == 404:
-            return RefusedError(404, "unknown", "there is nothing at this address; /openapi.json lists what there is")
+            return ApiError(404, "unknown", "there is nothing at this address; /openapi.json lists what there is")
         routes = [route for route in self._router.routes if isinstance(route, Route)]
         here = [route.methods or set() for route in routes if route.matches(scope)[0] is not Match.NONE]
         allowed = ", ".join(sorted(set[str]().union(*here)))
         problem = f"{scope['method']} is not possible here; give {allowed}"
-        return RefusedError(405, "wrong_method", problem, headers={"Allow": allowed})
+        return ApiError(405, "wrong_method", problem, headers={"Allow": allowed})
 
     def _warn_about_proxy(self, scope: Scope, head: Head) -> None:
         """Warn once if X-Forwarded-For is ignored; if it is not, uvicorn has taken the client's address from it."""
@@ -112,7 +112,7 @@ class Gate:
         """Without keys, whoever reaches the service may do everything: then it must be someone on this machine."""
         if not self._service.is_loopback(head.get(b"host")) and await self._service.access.is_open(True):
             problem = "without keys this service answers to 127.0.0.1 and localhost only; make keys first"
-            raise RefusedError(403, "wrong_host", problem)
+            raise ApiError(403, "wrong_host", problem)
 
 
 def _place(origin: str) -> str | None:
@@ -128,22 +128,22 @@ def bearer(authorization: str) -> str | None:
     return key.strip() if scheme.lower() == "bearer" else None
 
 
-async def body_of(request: Request, most: int) -> bytes:
-    """The body of a request, refused before it is read if it says that it is too large, or as soon as it is."""
+async def read_body(request: Request, max_body: int) -> bytes:
+    """Read the body of a request; 413 as soon as its Content-Length or what was read is above the limit."""
     length = request.scope["head"].get(b"content-length", b"0")
-    if not length.isdecimal() or int(length) > most:
-        raise _too_large(most)
+    if not length.isdecimal() or int(length) > max_body:
+        raise _too_large(max_body)
     body: bytes = b""
     while True:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body += bytes(message.get("body", b""))
-        if len(body) > most:
-            raise _too_large(most)
+        if len(body) > max_body:
+            raise _too_large(max_body)
         if not message.get("more_body", False):
             return body
 
 
-def _too_large(most: int) -> RefusedError:
-    return RefusedError(413, "too_large", f"a body may have {most:,} bytes")
+def _too_large(max_body: int) -> ApiError:
+    return ApiError(413, "too_large", f"a body may have {max_body:,} bytes")

@@ -1,4 +1,4 @@
-"""What a client answers, and a refusal as the error that it raises."""
+"""What a client returns, and error responses of the service as the exception that it raises."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class Status:
     quarantined: int = 0
 
 
-def refusal(status: int, error: Mapping[str, Any]) -> ClientError:
-    """The error of a refusal, in the service's own words."""
+def to_client_error(status: int, error: Mapping[str, Any]) -> ClientError:
+    """An error response of the service as an exception, with its message."""
     field = error.get("field")
     place = f" (at {field})" if field else ""
     return ClientError(f"{error['message']}{place} [{status} {error['code']}]", status, error["code"], field)

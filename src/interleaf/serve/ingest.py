@@ -1,4 +1,4 @@
-"""The two calls that traffic goes through: a list for rankings, and what people did with it."""
+"""The two endpoints for search traffic: `interleave` mixes rankings into a list, `events` takes clicks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from interleaf.experiment import Experiment, Request, extended, show
 from interleaf.experiment.showing import Noted, Shown, chance_key, unmixed
 from interleaf.experiment.traffic import OUTSIDE
 from interleaf.problem import collapse
-from interleaf.serve import messages
+from interleaf.serve import schemas
 from interleaf.serve.access import BROWSER
-from interleaf.serve.answers import RETRY, Answer, RefusedError
+from interleaf.serve.responses import RETRY, ApiError, JsonResponse
 from interleaf.serve.service import MAX_EVENTS, SECOND, Service
 from interleaf.store.contract import ACCEPTED, REPEATED, RUNNING, AccessKey, Event, Impression, Stored
 from interleaf.store.encoding import encoded_note
@@ -32,8 +32,8 @@ NO_TOKEN = (None, "", "None", "null", "undefined")  # as template engines write 
 AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours
 MAX_DOCUMENTS_IN_LOOP = 5000  # of all rankings of a request: drawing from so many takes some milliseconds
 LATE = 300 * SECOND  # how long events may follow an impression that itself came late
-_decode_interleave = messages.decoder(messages.Interleave)
-_decode_events = messages.decoder(messages.Events)
+_decode_interleave = schemas.decoder(schemas.Interleave)
+_decode_events = schemas.decoder(schemas.Events)
 
 
 async def interleave(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:
@@ -42,40 +42,40 @@ async def interleave(service: Service, request: HttpRequest, body: bytes, who: A
     refuse_nulls(body, asked)
     stored = await service.experiment(request.path_params["name"])
     now = service.clock()
-    time = _moment(asked.time, now, "time")
+    time = _check_time(asked.time, now, "time")
     _check_state(stored, asked.time is not None, time)
     version = asked.version or stored.version
     if version not in stored.versions:
-        raise RefusedError(422, "invalid", f"the latest version is {stored.version}", "version")
+        raise ApiError(422, "invalid", f"the latest version is {stored.version}", "version")
     settings = stored.versions[version]
-    wanted = _wanted(asked)
+    wanted = _to_request(asked)
     if asked.page > 1:
         return await _further_page(service, stored, asked, wanted)
     shown = await _draw(settings, version, wanted)
     if not isinstance(shown.noted, Noted):
         service.metrics.count_impression(settings.name, shown.arm, None)
-        return Answer(messages.Shown(None, shown.documents, shown.arm, version, None))
+        return JsonResponse(schemas.Shown(None, shown.documents, shown.arm, version, None))
     until = time + settings.window
     closes = max(until, now + LATE) if asked.time else until
-    extras = _logged(service, settings, asked)
+    extras = _collect_extras(service, settings, asked)
     impression = Impression(
-        *(wanted.impression, settings.name, version, hidden(service, asked.unit), time, closes, {}, until),
+        *(wanted.impression, settings.name, version, hash_if_secret(service, asked.unit), time, closes, {}, until),
         parts=encoded_note(shown.noted, **extras),
     )
-    before = await service.writing.put(impression)
+    before = await service.write_queue.put(impression)
     service.metrics.count_impression(settings.name, shown.arm, extras.get("excluded"))
     if before is None:
         service.bots.came(settings, asked.unit)
-        return Answer(_shown(service, impression.id, settings.name, shown.documents, shown.arm, version), 201)
+        return JsonResponse(_shown(service, impression.id, settings.name, shown.documents, shown.arm, version), 201)
     if before["experiment"] != settings.name:
-        raise RefusedError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
+        raise ApiError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
     again = extended(before, 1)
-    return Answer(_shown(service, impression.id, settings.name, again.documents, again.arm, before["version"]))
+    return JsonResponse(_shown(service, impression.id, settings.name, again.documents, again.arm, before["version"]))
 
 
-def _wanted(asked: messages.Interleave) -> Request:
+def _to_request(asked: schemas.Interleave) -> Request:
     rankings = collapse(asked.rankings, asked.groups, (asked.fixed or {}).values()) if asked.groups else asked.rankings
-    name = asked.impression or fresh()
+    name = asked.impression or new_id()
     return Request(name, asked.unit, asked.query, rankings, asked.k, asked.page, asked.fixed or {})
 
 
@@ -88,7 +88,7 @@ async def _draw(settings: Experiment, version: int, wanted: Request) -> Shown:
 
 
 def _check_state(stored: Stored, late: bool, time: int) -> None:
-    """Lists are composed while an experiment runs; one that was composed then may be told later."""
+    """Lists are drawn while an experiment runs; one that was drawn then may be reported later."""
     if late and stored.started is not None and stored.started - AHEAD <= time < (stored.stopped or time + 1):
         return
     if stored.state != RUNNING or late:
@@ -99,7 +99,7 @@ def _check_state(stored: Stored, late: bool, time: int) -> None:
         )
 
 
-async def _further_page(service: Service, stored: Stored, asked: messages.Interleave, wanted: Request) -> Response:
+async def _further_page(service: Service, stored: Stored, asked: schemas.Interleave, wanted: Request) -> Response:
     """A page after the first: the rankings are those of the first page, and so is the impression."""
     name = asked.impression
     row = await asyncio.to_thread(service.store.row, name) if name is not None else None
@@ -110,20 +110,20 @@ async def _further_page(service: Service, stored: Stored, asked: messages.Interl
     shown = extended(row, asked.page, asked.fixed, asked.groups)
     if shown.row is not None and shown.row["page"] > (row["page"] or 1):
         if shown.row["documents"][: len(row["documents"])] != row["documents"]:
-            raise RefusedError(422, "invalid", "give the unit and the query of the first page", "query")
+            raise ApiError(422, "invalid", "give the unit and the query of the first page", "query")
         await asyncio.to_thread(service.store.extend, name, _as_kept(service, asked, row, shown.row))
-    return Answer(_shown(service, name, stored.settings.name, shown.documents, shown.arm, row["version"]))
+    return JsonResponse(_shown(service, name, stored.settings.name, shown.documents, shown.arm, row["version"]))
 
 
 def _unlogged_page(stored: Stored, wanted: Request) -> Response:
     """Whoever has no first page in the store, because the unit is outside, sees the control's list go on."""
     if not any(wanted.rankings.values()):
         problem = "no first page has this impression id; give it, or the rankings"
-        raise RefusedError(404, "unknown", problem, "impression")
-    return Answer(messages.Shown(None, unmixed(stored.settings, wanted), OUTSIDE, stored.version, None))
+        raise ApiError(404, "unknown", problem, "impression")
+    return JsonResponse(schemas.Shown(None, unmixed(stored.settings, wanted), OUTSIDE, stored.version, None))
 
 
-def _as_kept(service: Service, asked: messages.Interleave, row: Any, longer: dict[str, Any]) -> dict[str, Any]:
+def _as_kept(service: Service, asked: schemas.Interleave, row: Any, longer: dict[str, Any]) -> dict[str, Any]:
     """The longer row with the captions of its new documents, and without what is hidden."""
     if asked.captions:
         more = [asked.captions.get(document) for document in longer["documents"][len(row["documents"]) :]]
@@ -131,17 +131,15 @@ def _as_kept(service: Service, asked: messages.Interleave, row: Any, longer: dic
     return longer | {"key": None} if service.hides else longer
 
 
-def _shown(
-    service: Service, name: str, experiment: str, documents: list[str], arm: str, version: int
-) -> messages.Shown:
-    return messages.Shown(name, documents, arm, version, _token(service, name, experiment))
+def _shown(service: Service, name: str, experiment: str, documents: list[str], arm: str, version: int) -> schemas.Shown:
+    return schemas.Shown(name, documents, arm, version, _token(service, name, experiment))
 
 
-def _logged(service: Service, settings: Experiment, asked: messages.Interleave) -> dict[str, Any]:
-    """What is kept of the request besides the list."""
+def _collect_extras(service: Service, settings: Experiment, asked: schemas.Interleave) -> dict[str, Any]:
+    """What is stored of a request besides the list."""
     kept: dict[str, Any] = {"attributes": asked.attributes, "captions": asked.captions}
     if asked.session is not None:
-        kept["session"] = hidden(service, asked.session)
+        kept["session"] = hash_if_secret(service, asked.session)
     if service.hides:
         kept["query"] = _query(service, asked.query)
         kept["key"] = None  # a digest of unit and query: who guesses them could check the guess
@@ -153,7 +151,7 @@ def _logged(service: Service, settings: Experiment, asked: messages.Interleave) 
     return kept
 
 
-def hidden(service: Service, unit: str | None) -> str | None:
+def hash_if_secret(service: Service, unit: str | None) -> str | None:
     """A unit as it is stored: itself, or a hash that only who has the secret can make."""
     return None if unit is None else hash_unit(unit, service.settings.unit_secret)
 
@@ -162,13 +160,14 @@ def _query(service: Service, query: str | None) -> str | None:
     if query is None or service.settings.queries == DROP:
         return None
     if service.settings.queries == HASH:
-        return hidden(service, query)
+        return hash_if_secret(service, query)
     return query
 
 
 async def events(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:
-    """Take a batch of events; what cannot be matched is kept apart, and counted."""
-    taken = _taken(body)
+    """Store a batch of events; events that match no list are stored apart, and counted."""
+    taken = _decode_events(body)
+    refuse_nulls(body, taken)
     if taken.token not in NO_TOKEN:
         await _check_token(service, taken, str(taken.token))
     elif who is BROWSER:
@@ -176,29 +175,23 @@ async def events(service: Service, request: HttpRequest, body: bytes, who: Acces
         if taken.token is not None:
             problem += "; the token is empty: a list that was made while the service was away has none, so send its "
             problem += "events to your own server, which reports them with its key"
-        raise RefusedError(401, "no_key", problem)
+        raise ApiError(401, "no_key", problem)
     else:
         request.scope["head"].check_kind()
-    return _told(service, await service.writing.tell(_happened(service, taken, who.experiment)))
+    return _count_fates(service, await service.write_queue.put_events(_to_events(service, taken, who.experiment)))
 
 
-def _taken(body: bytes) -> messages.Events:
-    taken = _decode_events(body)
-    refuse_nulls(body, taken)
-    return taken
-
-
-def _happened(service: Service, taken: messages.Events, scope: str | None) -> list[Event]:
+def _to_events(service: Service, taken: schemas.Events, scope: str | None) -> list[Event]:
     now = service.clock()
     return [_event(service, event, now, place, scope) for place, event in enumerate(taken.events)]
 
 
-def _told(service: Service, fates: Sequence[str]) -> Response:
-    """The answer to events, from what became of each."""
+def _count_fates(service: Service, fates: Sequence[str]) -> Response:
+    """The response to events: how many have which fate."""
     apart = Counter(fate for fate in fates if fate not in (ACCEPTED, REPEATED))
     accepted, repeated = fates.count(ACCEPTED), fates.count(REPEATED)
     service.metrics.count_events({ACCEPTED: accepted, REPEATED: repeated} | apart)
-    return Answer(messages.Taken(accepted, repeated, apart.total(), dict(apart)), 202)
+    return JsonResponse(schemas.Taken(accepted, repeated, apart.total(), dict(apart)), 202)
 
 
 def _token(service: Service, impression: str, experiment: str) -> str:
@@ -210,7 +203,7 @@ def _signed_text(impression: str, experiment: str) -> str:
     return f"{impression}\0{experiment}"
 
 
-async def _check_token(service: Service, taken: messages.Events, token: str) -> None:
+async def _check_token(service: Service, taken: schemas.Events, token: str) -> None:
     """Whether a browser may report these events: of its impression, of a kind that it may send, not too many."""
     impression = taken.events[0].impression
     signature, _, experiment = token.partition(".")
@@ -218,36 +211,36 @@ async def _check_token(service: Service, taken: messages.Events, token: str) -> 
     for place, event in enumerate(taken.events):
         if not is_valid or event.impression != impression:
             problem = "this token is of another impression, or its secret was rotated; ask for the list again"
-            raise RefusedError(403, "wrong_token", problem, f"events[{place}].impression")
+            raise ApiError(403, "wrong_token", problem, f"events[{place}].impression")
     allowed = (await service.experiment(experiment)).settings.browser_events
     for place, event in enumerate(taken.events):
         if event.kind not in allowed:
             problem = (
                 f"browsers may send {listed(allowed)}; send {event.kind!r} with a key, or allow it: browser_events"
             )
-            raise RefusedError(403, "wrong_kind", problem, f"events[{place}].kind")
+            raise ApiError(403, "wrong_kind", problem, f"events[{place}].kind")
     if not service.impressions.take(str(impression), len(taken.events)):
         problem = f"more than {MAX_EVENTS:,} events of this impression in an hour; send them with a key"
-        raise RefusedError(429, "too_many", problem, headers={RETRY: "3600"})
+        raise ApiError(429, "too_many", problem, headers={RETRY: "3600"})
 
 
-def _event(service: Service, event: messages.Happened, now: int, place: int, scope: str | None) -> Event:
+def _event(service: Service, event: schemas.Happened, now: int, place: int, scope: str | None) -> Event:
     if (event.impression is None) == (event.unit is None):
         problem = "an event is of an impression or of a unit; give one of the two"
-        raise RefusedError(422, "invalid", problem, f"events[{place}]")
+        raise ApiError(422, "invalid", problem, f"events[{place}]")
     if event.rank is None and event.document is None:
         problem = "an event is on a document; give its rank in the shown list, or its id as document"
-        raise RefusedError(422, "invalid", problem, f"events[{place}]")
+        raise ApiError(422, "invalid", problem, f"events[{place}]")
     if event.unit is not None and event.document is None:
         problem = "an event of a unit is on a document, whichever list it was in; give its id as document"
-        raise RefusedError(422, "invalid", problem, f"events[{place}].document")
+        raise ApiError(422, "invalid", problem, f"events[{place}].document")
     return Event(
-        id=event.event or fresh(),
+        id=event.event or new_id(),
         kind=event.kind,
         received=now,
-        time=now if event.time is None else microseconds(event.time),
+        time=now if event.time is None else to_microseconds(event.time),
         impression=event.impression,
-        unit=hidden(service, event.unit),
+        unit=hash_if_secret(service, event.unit),
         rank=event.rank,
         document=event.document,
         dwell=event.dwell,
@@ -256,7 +249,7 @@ def _event(service: Service, event: messages.Happened, now: int, place: int, sco
     )
 
 
-def fresh() -> str:
+def new_id() -> str:
     """The time in milliseconds and 80 random bits, as hexadecimal digits: ids of one moment are near each other in a
     store's index, which is so written in few places. The system is asked for a thousand at a time.
     """
@@ -270,24 +263,24 @@ _ids: list[str] = []
 os.register_at_fork(after_in_child=_ids.clear)
 
 
-def microseconds(time: datetime) -> int:
+def to_microseconds(time: datetime) -> int:
     """Since 1970."""
     return round(time.timestamp() * 1e6)
 
 
-def _moment(time: datetime | None, now: int, field: str) -> int:
+def _check_time(time: datetime | None, now: int, field: str) -> int:
     if time is None:
         return now
-    found = microseconds(time)
+    found = to_microseconds(time)
     if not 0 <= found <= now + AHEAD:
-        raise RefusedError(422, "invalid", f"{time.isoformat()} is in the future, or before 1970", field)
+        raise ApiError(422, "invalid", f"{time.isoformat()} is in the future, or before 1970", field)
     return found
 
 
 def refuse_nulls(body: bytes, asked: Any) -> None:
     """Databases and terminals stumble over the character NUL; no id has one."""
     if b"\\u0000" in body and (field := _null_field(msgspec.to_builtins(asked))) is not None:
-        raise RefusedError(422, "invalid", "the request holds the character NUL; leave it out", field or None)
+        raise ApiError(422, "invalid", "the request holds the character NUL; leave it out", field or None)
 
 
 def _null_field(value: Any, field: str = "") -> str | None:

@@ -1,4 +1,4 @@
-"""Answers: JSON of a record, or a refusal that says what is wrong; never a trace of the code."""
+"""Responses as JSON: a record, or an error with its code and message. A stack trace is never sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from interleaf.errors import ExperimentError, InterleafError, StateError, StoreError
-from interleaf.serve.messages import Problem, Refusal
+from interleaf.serve.schemas import Problem, Refusal
 
 JSON = "application/json"
 RETRY = "Retry-After"
@@ -21,8 +21,8 @@ _encode = msgspec.json.Encoder().encode
 _PLACE = re.compile(r" - at `(?:key` in `)?\$?\.?([^`]*)`$")
 
 
-class RefusedError(Exception):
-    """A request that is answered with a refusal."""
+class ApiError(Exception):
+    """A request that gets an error response."""
 
     def __init__(
         self, status: int, code: str, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
@@ -31,8 +31,8 @@ class RefusedError(Exception):
         self.status, self.code, self.field, self.headers = status, code, field, headers
 
 
-class Answer(Response):
-    """A record as JSON. `Response.__init__` and its `__call__` do more than such an answer needs, on every request."""
+class JsonResponse(Response):
+    """A record as JSON. It skips what `Response.__init__` and `Response.__call__` do for other kinds of responses."""
 
     def __init__(self, record: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         self.body, self.status_code, self.background = _encode(record), status, None
@@ -45,8 +45,8 @@ class Answer(Response):
         await send({"type": "http.response.body", "body": self.body})
 
 
-def refusal(error: Exception, route: str = "other") -> Answer:
-    """The answer to a request that failed this way; errors that nobody foresaw are not explained to strangers."""
+def error_response(error: Exception, route: str = "other") -> JsonResponse:
+    """The response to a request that raised this error. An unexpected error is logged, and not explained."""
     status, code, field, headers = _kind(error)
     if status == 500:
         log.error("a request failed", exc_info=error, extra={"route": route})
@@ -54,12 +54,12 @@ def refusal(error: Exception, route: str = "other") -> Answer:
     else:
         message = _PLACE.sub("", str(error)) if isinstance(error, msgspec.ValidationError) else str(error)
     problem = Problem(code, message, field or msgspec.UNSET)
-    return Answer(Refusal(problem), status, headers)
+    return JsonResponse(Refusal(problem), status, headers)
 
 
 def _kind(error: Exception) -> tuple[int, str, str | None, Mapping[str, str] | None]:
     match error:
-        case RefusedError():
+        case ApiError():
             return error.status, error.code, error.field, error.headers
         case msgspec.ValidationError():
             place = _PLACE.search(str(error))

@@ -1,4 +1,4 @@
-"""Bodies of requests and answers: what is not as these say is refused, with the place and the limit."""
+"""Schemas of request and response bodies; a body that does not match is refused with the field and the limit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from interleaf.experiment import limits
 from interleaf.problem import text_id
 
-MOST_EVENTS, MOST_DOCUMENTS = 1000, 1000
+MAX_EVENTS, MAX_DOCUMENTS = 1000, 1000
 _LENGTH = "1 to {} characters; a whole number is taken as its text"
 Id = Annotated[str, Meta(min_length=1, max_length=limits.MAX_DOCUMENT, description=_LENGTH.format(limits.MAX_DOCUMENT))]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.MAX_NAME, description=_LENGTH.format(limits.MAX_NAME))]
 Label = Annotated[str, Meta(min_length=1, max_length=limits.MAX_LABEL)]
 Query = Annotated[str, Meta(max_length=limits.MAX_QUERY)]
 Long = Annotated[str, Meta(max_length=limits.MAX_CAPTION)]
-Ranking = Annotated[list[Id], Meta(max_length=MOST_DOCUMENTS, description="document ids, best first, each once")]
+Ranking = Annotated[list[Id], Meta(max_length=MAX_DOCUMENTS, description="document ids, best first, each once")]
 Seconds = Annotated[float, Meta(ge=0, le=limits.MAX_DWELL)]
 Moment = Annotated[datetime, Meta(tz=True)]
 
@@ -29,7 +29,7 @@ _S = TypeVar("_S", bound=Struct)
 
 
 def decoder(kind: type[_S]) -> Callable[[bytes], _S]:
-    """What decodes a body of this kind; ids may be whole numbers, which are kept as texts."""
+    """A function that decodes bodies of this kind; ids may be whole numbers, which become text."""
     decode = msgspec.json.Decoder(kind).decode
 
     def decoded(body: bytes) -> _S:
@@ -95,7 +95,7 @@ class Interleave(Struct, forbid_unknown_fields=True):
     attributes: Annotated[dict[Label, Id], Meta(max_length=limits.MAX_ATTRIBUTES)] | None = None
     captions: Annotated[dict[Id, Caption], Meta(max_length=limits.MAX_CAPTIONS)] | None = None
     fixed: Annotated[dict[Annotated[int, Meta(ge=1, le=limits.MAX_FIXED)], Id], Meta(max_length=100)] | None = None
-    groups: Annotated[dict[Id, Id], Meta(max_length=2 * MOST_DOCUMENTS, description="document to group")] | None = None
+    groups: Annotated[dict[Id, Id], Meta(max_length=2 * MAX_DOCUMENTS, description="document to group")] | None = None
     latency: Annotated[dict[Label, Annotated[float, Meta(ge=0, le=1e7)]], Meta(max_length=100)] | None = None
     user_agent: Annotated[str, Meta(max_length=limits.MAX_USER_AGENT)] | None = None
     time: Moment | None = None
@@ -129,7 +129,7 @@ class Happened(Struct, forbid_unknown_fields=True):
 class Events(Struct, forbid_unknown_fields=True):
     """A batch of events; with the token of an impression, no key is needed, and all must be of that impression."""
 
-    events: Annotated[list[Happened], Meta(min_length=1, max_length=MOST_EVENTS)]
+    events: Annotated[list[Happened], Meta(min_length=1, max_length=MAX_EVENTS)]
     token: Annotated[str, Meta(max_length=200)] | None = None
 
 

@@ -1,4 +1,4 @@
-"""The calls about experiments: made, read, run, stopped, decided, exported."""
+"""Endpoints to manage experiments: create, read, edit, start, stop, decide, archive, delete, report, export."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from interleaf.errors import ExperimentError
 from interleaf.errors import listed as named
 from interleaf.experiment import Experiment
 from interleaf.log.checksums import parquet_pieces
-from interleaf.serve import messages
+from interleaf.serve import schemas
 from interleaf.serve.access import OPEN
-from interleaf.serve.answers import Answer, RefusedError
-from interleaf.serve.hot import hidden, refuse_nulls
+from interleaf.serve.ingest import hash_if_secret, refuse_nulls
 from interleaf.serve.reports import Standing
+from interleaf.serve.responses import ApiError, JsonResponse
 from interleaf.serve.service import Service, log
 from interleaf.store.contract import STATES, AccessKey, Search, Store, Stored
 from interleaf.store.database import is_kept
 
 NOBODY = "someone on this machine"
 DEFAULT_LIMIT, MAX_LIMIT, MAX_PAGE, MAX_SEARCH = 100, 1000, 10**6, 200
-_decode_decision = msgspec.json.Decoder(messages.Decision).decode
+_decode_decision = msgspec.json.Decoder(schemas.Decision).decode
 
 
-def described(stored: Stored) -> messages.ExperimentAnswer:
+def described(stored: Stored) -> schemas.ExperimentAnswer:
     """An experiment as an answer."""
-    return messages.ExperimentAnswer(
+    return schemas.ExperimentAnswer(
         name=stored.settings.name,
         version=stored.version,
         state=stored.state,
@@ -41,9 +41,7 @@ def described(stored: Stored) -> messages.ExperimentAnswer:
         started=None if stored.started is None else written(stored.started),
         stopped=None if stored.stopped is None else written(stored.stopped),
         archived=None if stored.archived is None else written(stored.archived),
-        history=[
-            messages.Remark(written(one.time), one.version, one.what, one.who, one.note) for one in stored.history
-        ],
+        history=[schemas.Remark(written(one.time), one.version, one.what, one.who, one.note) for one in stored.history],
     )
 
 
@@ -66,7 +64,7 @@ async def listed(service: Service, request: Request, body: bytes, who: AccessKey
     found = await asyncio.to_thread(service.store.experiments, search, limit + 1, offset)
     total = await asyncio.to_thread(service.store.count_experiments, search)
     further = number + 1 if len(found) > limit else None
-    return Answer(messages.Experiments([described(stored) for stored in found[:limit]], *total, further))
+    return JsonResponse(schemas.Experiments([described(stored) for stored in found[:limit]], *total, further))
 
 
 def search_of(request: Request, who: AccessKey | None) -> Search:
@@ -74,9 +72,9 @@ def search_of(request: Request, who: AccessKey | None) -> Search:
     asked = request.query_params
     state, archived = asked.get("state") or None, asked.get("archived") or "false"
     if state not in (None, *STATES):
-        raise RefusedError(422, "invalid", f"state is {state[:20]!r}; give {named(STATES)}", "state")
+        raise ApiError(422, "invalid", f"state is {state[:20]!r}; give {named(STATES)}", "state")
     if archived not in ("false", "true"):
-        raise RefusedError(422, "invalid", f"archived is {archived[:20]!r}; give true or false", "archived")
+        raise ApiError(422, "invalid", f"archived is {archived[:20]!r}; give true or false", "archived")
     text = asked.get("search", "")[:MAX_SEARCH]
     return Search(text if is_kept(text) else "\ufffd", state, archived == "true", who.experiment if who else None)
 
@@ -85,20 +83,20 @@ def whole(request: Request, field: str, default: int, most: int) -> int:
     """A whole number from 1 on, of the address."""
     text = request.query_params.get(field) or str(default)
     if not (text.isascii() and text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= most):
-        raise RefusedError(422, "invalid", f"{field} is {text[:20]!r}; give a whole number from 1 to {most:,}", field)
+        raise ApiError(422, "invalid", f"{field} is {text[:20]!r}; give a whole number from 1 to {most:,}", field)
     return int(text)
 
 
 async def read(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """One experiment."""
-    return Answer(described(await service.experiment(request.path_params["name"])))
+    return JsonResponse(described(await service.experiment(request.path_params["name"])))
 
 
 async def create(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """A new experiment, as a draft."""
     settings = settings_of(body)
     stored = await _changed(service, who, "created", service.store.create, settings)
-    return Answer(described(stored), 201)
+    return JsonResponse(described(stored), 201)
 
 
 async def edit(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
@@ -108,20 +106,20 @@ async def edit(service: Service, request: Request, body: bytes, who: AccessKey) 
     if settings.name != name:
         raise ExperimentError("name", settings.name, f"an experiment keeps its name, {name!r}")
     await service.warm(settings)
-    return Answer(described(await _changed(service, who, "edited", service.store.edit, settings)))
+    return JsonResponse(described(await _changed(service, who, "edited", service.store.edit, settings)))
 
 
 async def start(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Let it run; its kernels are compiled before the first list is asked for."""
     stored = await service.experiment(request.path_params["name"])
     await service.warm(stored.settings)
-    return Answer(described(await _changed(service, who, "started", service.store.start, stored.settings.name)))
+    return JsonResponse(described(await _changed(service, who, "started", service.store.start, stored.settings.name)))
 
 
 async def stop(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Compose no more lists; events of those that were shown still count."""
     name = (await service.experiment(request.path_params["name"])).settings.name
-    return Answer(described(await _changed(service, who, "stopped", service.store.stop, name)))
+    return JsonResponse(described(await _changed(service, who, "stopped", service.store.stop, name)))
 
 
 async def decide(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
@@ -129,36 +127,38 @@ async def decide(service: Service, request: Request, body: bytes, who: AccessKey
     decision = _decode_decision(body)
     refuse_nulls(body, decision)
     name = (await service.experiment(request.path_params["name"])).settings.name
-    return Answer(described(await _changed(service, who, "decided", service.store.decide, name, decision.decision)))
+    return JsonResponse(
+        described(await _changed(service, who, "decided", service.store.decide, name, decision.decision))
+    )
 
 
 async def archive(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Stop it if it runs, and hide it from lists."""
     name = (await service.experiment(request.path_params["name"])).settings.name
-    return Answer(described(await _changed(service, who, "archived", service.store.archive, name)))
+    return JsonResponse(described(await _changed(service, who, "archived", service.store.archive, name)))
 
 
 async def unarchive(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Show it in lists again."""
     name = (await service.experiment(request.path_params["name"])).settings.name
-    return Answer(described(await _changed(service, who, "unarchived", service.store.unarchive, name)))
+    return JsonResponse(described(await _changed(service, who, "unarchived", service.store.unarchive, name)))
 
 
 async def delete(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Delete it with all its rows, if its name is repeated."""
     name = (await service.experiment(request.path_params["name"])).settings.name
-    return Answer(messages.Deleted(await deleted(service, name, request.query_params.get("confirm", ""))))
+    return JsonResponse(schemas.Deleted(await deleted(service, name, request.query_params.get("confirm", ""))))
 
 
 async def deleted(service: Service, name: str, confirmed: str) -> int:
     """Delete an experiment whose name was typed once more; how many impressions it had."""
     if confirmed != name:
         problem = f"{name!r} would be deleted with all its rows, for good; to confirm that, repeat its name"
-        raise RefusedError(422, "not_confirmed", problem, "confirm")
+        raise ApiError(422, "not_confirmed", problem, "confirm")
     try:
         impressions = await asyncio.to_thread(service.store.delete, name, service.clock())
     except KeyError:
-        raise RefusedError(404, "unknown", f"there is no experiment {name!r}", "name") from None
+        raise ApiError(404, "unknown", f"there is no experiment {name!r}", "name") from None
     service.forget(name)
     service.access.forget()
     return impressions
@@ -189,8 +189,8 @@ async def report(service: Service, request: Request, body: bytes, who: AccessKey
 def _report_answer(made: Standing) -> Response:
     reports = {metric: msgspec.Raw(one.to_json().encode()) for metric, one in made.reports.items()}
     counts = made.counts
-    return Answer(
-        messages.ReportAnswer(made.version, reports, made.reason, counts.open, counts.folded, dict(counts.apart))
+    return JsonResponse(
+        schemas.ReportAnswer(made.version, reports, made.reason, counts.open, counts.folded, dict(counts.apart))
     )
 
 
@@ -200,9 +200,7 @@ def version_of(request: Request, stored: Stored) -> int:
     if text is None:
         return stored.version
     if not text.isascii() or not text.isdecimal() or len(text) > 9 or int(text) not in stored.versions:
-        raise RefusedError(
-            404, "unknown", f"there is no version {text[:20]!r}; the latest is {stored.version}", "version"
-        )
+        raise ApiError(404, "unknown", f"there is no version {text[:20]!r}; the latest is {stored.version}", "version")
     return int(text)
 
 
@@ -223,21 +221,21 @@ def parquet(store: Store, name: str, version: int) -> Iterator[bytes]:
 
 async def forget(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Delete all rows of a unit."""
-    unit = hidden(service, request.path_params["unit"]) or ""
+    unit = hash_if_secret(service, request.path_params["unit"]) or ""
     deleted = await asyncio.to_thread(service.store.forget, unit)
     log.info("forgot a unit", extra={"impressions": deleted, "by": who.id})
-    return Answer(messages.Forgotten(deleted))
+    return JsonResponse(schemas.Forgotten(deleted))
 
 
 async def live(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Whether this process answers; the store is not asked."""
-    return Answer(messages.Healthy("ok"))
+    return JsonResponse(schemas.Healthy("ok"))
 
 
 async def ready(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Whether the store answers in time."""
     await service.check_store()
-    return Answer(messages.Healthy("ok"))
+    return JsonResponse(schemas.Healthy("ok"))
 
 
 async def figures(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:

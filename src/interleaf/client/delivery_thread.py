@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
 
-from interleaf.client.answers import is_key_rejected, is_out_of_scope, refusal
 from interleaf.client.breaker import LatencyBreaker
 from interleaf.client.connections import AwayError, Connections, Reply
 from interleaf.client.known import KnownExperiments
+from interleaf.client.responses import is_key_rejected, is_out_of_scope, to_client_error
 from interleaf.client.spool import Spool
 
 EVENTS = "/v1/events"
 DESCRIBED = ("settings", "version", "state")
 LISTED = ("impression", "documents", "arm", "token", "version")
 TAKEN = ("accepted", "repeated", "unmatched")
-MOST_EVENTS = 500  # of one request
+MAX_EVENTS = 500  # of one request
 FAILED = 500  # the status of an answer
 MAX_TRIES = 5  # of a record that is answered with 500, while the service takes other requests
 MAX_FAILURES = 3  # records in a row that are answered with 500, until delivery pauses
@@ -29,7 +29,7 @@ _CHUNK = 200  # records between two looks at what they are
 log = logging.getLogger("interleaf.client")
 
 
-class Courier:
+class DeliveryThread:
     """Asks the service for a client; while that is `away`, only this thread tries it, less and less often.
 
     The service is away when it does not answer, and when its answers are slow; it is back with a quick answer.
@@ -105,7 +105,7 @@ class Courier:
         if self._thread is None:
             with self._starting:
                 if self._thread is None and not self._ended.is_set():
-                    self._thread = threading.Thread(target=self._run, name="interleaf-courier", daemon=True)
+                    self._thread = threading.Thread(target=self._run, name="interleaf-delivery", daemon=True)
                     self._thread.start()
         self._wake.set()
 
@@ -189,7 +189,7 @@ class Courier:
     def _send_events(self, records: list[tuple[str, dict[str, Any]]]) -> None:
         while records:
             names, events = list[str](), list[Any]()
-            while records and (not names or len(events) + len(records[0][1]["body"]["events"]) <= MOST_EVENTS):
+            while records and (not names or len(events) + len(records[0][1]["body"]["events"]) <= MAX_EVENTS):
                 name, record = records.pop(0)
                 names.append(name)
                 events += record["body"]["events"]
@@ -254,10 +254,10 @@ class Courier:
     def _refuse(self, name: str, reply: Reply) -> None:
         self.refused += 1
         if is_out_of_scope(reply.data):  # a person can deliver it with another key
-            log.warning("the spooled record %s is set aside: %s", name, refusal(reply.status, reply.data))
+            log.warning("the spooled record %s is set aside: %s", name, to_client_error(reply.status, reply.data))
             self._spool.quarantine(name)
         else:
-            log.warning("a spooled record is given up: %s", refusal(reply.status, reply.data))
+            log.warning("a spooled record is given up: %s", to_client_error(reply.status, reply.data))
             self._spool.remove(name)
 
 
