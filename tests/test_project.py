@@ -39,6 +39,13 @@ def test_a_commit_and_a_push_run_the_checks_of_make() -> None:
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o100
 
 
+def test_the_files_of_make_quick_exist() -> None:
+    (names,) = re.findall(r"^QUICK := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    files = [ROOT / "tests" / f"test_{name}.py" for name in names.replace("\\", "").split()]
+    assert len(files) > 10
+    assert [path.name for path in files if not path.exists()] == []
+
+
 def test_dev_is_small_and_make_test_installs_everything() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     large = ("pyspark", "pyterrier", "elasticsearch", "opensearch", "ipykernel", "interleaf[spark]", "mkdocs", "moto")
