@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from interleaf import interleave
-from interleaf.refine.reuse import Estimated, Reused
+from interleaf.counterfactual import Estimated, Reused
 from tests.log_rows import START, Row, made_event
 
 OLD = {"A": ("a", "b", "c", "d", "e"), "B": ("b", "c", "a", "e", "d")}

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interleaf import buckets
-from interleaf.refine.reuse import Reused
-from interleaf.refine.reuse.borrowed import Borrowed
-from interleaf.refine.reuse.estimate import reused
-from interleaf.refine.reuse.held import Kept, View
-from interleaf.refine.reuse.old import Old, Rows
-from interleaf.refine.reuse.outcomes import scorer_of
-from interleaf.refine.reuse.rankings import ranked
+from interleaf.counterfactual import Reused
+from interleaf.counterfactual.estimate import reused
+from interleaf.counterfactual.lists import Kept, View
+from interleaf.counterfactual.old_log import Borrowed, Old, Rows
+from interleaf.counterfactual.outcomes import scorer_of
+from interleaf.counterfactual.rankings import ranked
 from tests.oracles.clicks import Patterns, cascade, independent
 from tests.oracles.expectation import expectation
 from tests.oracles.forms import Ranking

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from interleaf.counterfactual.click_model import Lists
+from interleaf.counterfactual.rankings import Ranked, ranked
+from interleaf.counterfactual.robust import impressions_of
 from interleaf.methods.arrays import Array, Impression
-from interleaf.refine.reuse.foresee import Lists
-from interleaf.refine.reuse.rankings import Ranked, ranked
-from interleaf.refine.reuse.robust import impressions_of
 from tests.oracles import pairwise_preference, probabilistic, team_draft
 from tests.oracles.clicks import Patterns, cascade, independent
 from tests.oracles.forms import Ranking, Rankings, union

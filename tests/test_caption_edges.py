@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from interleaf import cli
+from interleaf.caption_bias import Model, caption, diagnose
 from interleaf.errors import DataError
 from interleaf.log import write_batches
-from interleaf.refine.caption import Model, caption, diagnose
 from tests.caption_oracle import captioned_rows
 from tests.log_rows import made_row, table_of
 

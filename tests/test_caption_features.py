@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import schema
+from interleaf.caption_bias import FEATURES, Feature, caption
+from interleaf.caption_bias.captions import MEASURES, measure
+from interleaf.caption_bias.features import DOCUMENT_FEATURES, FIRST, GRADE, PAIRWISE_FEATURES, POSITION, Encoder
 from interleaf.errors import DataError
-from interleaf.refine.caption import FEATURES, Feature, caption
-from interleaf.refine.caption.features import DOCUMENT_FEATURES, FIRST, GRADE, PAIRWISE_FEATURES, POSITION, Encoder
-from interleaf.refine.caption.measures import MEASURES, measure
 from tests.caption_oracle import made_caption, plain_features, plain_measures
 
 KIND = schema.SCHEMA.field("captions").type.value_type

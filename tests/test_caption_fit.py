@@ -7,17 +7,14 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import chi2
 
+from interleaf.caption_bias import Feature
+from interleaf.caption_bias import logistic as designs
+from interleaf.caption_bias.captions import MEASURES
+from interleaf.caption_bias.features import FIRST, GRADE, POSITION, Patterns
+from interleaf.caption_bias.logistic import Design, fit
+from interleaf.caption_bias.training import MODELS, Table, features_of, train, train_one, tuned
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
-from interleaf.refine.caption import Feature
-from interleaf.refine.caption import design as designs
-from interleaf.refine.caption.design import Design
-from interleaf.refine.caption.features import FIRST, GRADE, POSITION
-from interleaf.refine.caption.logistic import fit
-from interleaf.refine.caption.measures import MEASURES
-from interleaf.refine.caption.patterns import Patterns
-from interleaf.refine.caption.training import MODELS, features_of, train, train_one
-from interleaf.refine.caption.tuning import Table, tuned
 
 NAMES = ("a", "b", "c")
 SOME = tuple(Feature(name, measure) for name, measure in zip(NAMES, MEASURES, strict=False))

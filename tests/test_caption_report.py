@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 from interleaf import buckets
+from interleaf.caption_bias import CaptionReport, Feature, Model, caption, diagnose
+from interleaf.caption_bias.model import ODDS, PROBABILITY, Weight
+from interleaf.caption_bias.results import SEGMENTS
 from interleaf.cli.caption import caption_options, run_caption
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError
 from interleaf.log import write_batches
-from interleaf.refine.caption import CaptionReport, Feature, Model, caption, diagnose
-from interleaf.refine.caption.model import ODDS, PROBABILITY, Weight
-from interleaf.refine.caption.segments import SEGMENTS
 from tests.caption_oracle import captioned_rows, plain_weights
 from tests.log_rows import made_row, table_of
 

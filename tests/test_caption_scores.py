@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from interleaf import Interleaving, buckets, credit, interleave
+from interleaf.caption_bias import CaptionReport, Model, diagnose
+from interleaf.caption_bias import verdict as verdicts
+from interleaf.caption_bias.model import ODDS, PROBABILITY
+from interleaf.caption_bias.scores import PLAIN, Rescored
+from interleaf.caption_bias.verdict import verdict
 from interleaf.errors import DataError, MethodError
 from interleaf.methods.table import METHODS
-from interleaf.refine.caption import CaptionReport, Model, diagnose
-from interleaf.refine.caption import verdict as verdicts
-from interleaf.refine.caption.model import ODDS, PROBABILITY
-from interleaf.refine.caption.scores import PLAIN, Rescored
-from interleaf.refine.caption.verdict import verdict
 from interleaf.stats.compare import Estimate
 from tests.caption_oracle import captioned_rows, plain_weights
 from tests.log_rows import table_of

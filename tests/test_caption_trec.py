@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from interleaf.adapters.trec_session import query_sections, read_judgments, read_trec_session
+from interleaf.caption_bias import diagnose
 from interleaf.errors import DataError
 from interleaf.log import rows_to_batch
-from interleaf.refine.caption import diagnose
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "trec_session"
 COUNTS = {2012: (191, 2157, 272), 2013: (399, 4449, 586)}  # pages with results, results, clicks

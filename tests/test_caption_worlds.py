@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from interleaf.caption_bias import diagnose
+from interleaf.caption_bias.model import ODDS, PROBABILITY
+from interleaf.caption_bias.verdict import CAUSES, EXPLAINED, verdict
 from interleaf.papers import caption2012, reproduce
 from interleaf.papers.caption2012 import Scale
 from interleaf.papers.caption2012_worlds import CASES, Case, mirrored
-from interleaf.refine.caption import diagnose
-from interleaf.refine.caption.model import ODDS, PROBABILITY
-from interleaf.refine.caption.verdict import CAUSES, EXPLAINED, verdict
 from interleaf.simulate.synthetic import synthetic
 
 PRETTIER, UNHEEDED, ALIKE, NOTHING, PLAINER = CASES

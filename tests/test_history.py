@@ -11,13 +11,13 @@ import pytest
 
 from interleaf import DataError, ListError, MethodError
 from interleaf.compiled import plain
+from interleaf.counterfactual import history
+from interleaf.counterfactual.history import Sums, draft_sign, drafted, log_weights, reweighted, summed, weigh
 from interleaf.methods import call, probabilistic
 from interleaf.methods.arrays import Array, Impression, exactly
 from interleaf.methods.table import resolve
 from interleaf.papers import historical2012
 from interleaf.papers.folds import Folds
-from interleaf.refine import history
-from interleaf.refine.history import Sums, draft_sign, drafted, log_weights, reweighted, summed, weigh
 from interleaf.simulate.data import Judged
 from tests.oracles import probabilistic as oracle
 from tests.oracles import team_draft as draft_oracle

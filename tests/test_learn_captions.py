@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from interleaf.analysis import tally_log
+from interleaf.caption_bias.features import Feature
+from interleaf.caption_bias.model import Model, Weight
+from interleaf.click_value import Learned, learn
+from interleaf.click_value.features import CaptionWeights
 from interleaf.decode import Counting, Decoding
-from interleaf.refine.caption.features import Feature
-from interleaf.refine.caption.model import Model, Weight
-from interleaf.refine.learn import Learned, learn
-from interleaf.refine.learn.captions import CaptionWeights
 from interleaf.simulate import People, World, synthetic
 from tests.log_rows import Row, made_row, table_of
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from interleaf import DataError, MethodError, credit, interleave
+from interleaf.click_value import FEATURES, Clicked, Feature
+from interleaf.click_value.features import PUBLISHED, default_features, feature, matrix
+from interleaf.click_value.learned import credited
 from interleaf.decode import Counting, Decoded, Decoding
 from interleaf.methods.table import resolve
-from interleaf.refine.learn import FEATURES, Clicked, Feature
-from interleaf.refine.learn.clicks import credited
-from interleaf.refine.learn.features import PUBLISHED, default_features, feature, matrix
 from tests.log_oracle import shown_of
 from tests.log_rows import START, Row, made_event, made_row, table_of
 

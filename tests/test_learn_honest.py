@@ -10,15 +10,14 @@ from scipy.stats import binom
 
 from interleaf import DataError, SchemeError, analyze, buckets
 from interleaf.analysis import tally_log
+from interleaf.click_value import Learned, gather, learn
+from interleaf.click_value.features import matrix
+from interleaf.click_value.fitting import GROUPS, Fitting, Moments
+from interleaf.click_value.learned import credited
 from interleaf.decode import Counting, Decoding
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
 from interleaf.papers import chapelle2012_learning as study
-from interleaf.refine.learn import Learned, gather, learn
-from interleaf.refine.learn.clicks import credited
-from interleaf.refine.learn.features import matrix
-from interleaf.refine.learn.fitting import Fitting
-from interleaf.refine.learn.inverse_z import GROUPS, Moments
 from interleaf.simulate import People, World, synthetic
 from interleaf.stats.compare import estimate
 from interleaf.tally.scores import ONE

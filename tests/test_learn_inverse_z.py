@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from interleaf.click_value.fitting import EACH, GROUPS, Fitting, Moments, Total, inverse_z
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
-from interleaf.refine.learn.fitting import EACH, Fitting
-from interleaf.refine.learn.inverse_z import GROUPS, Moments, Total, inverse_z
 
 
 def pages_of(seed: int, count: int = 300, features: int = 4, drift: float = 0.3) -> Array:

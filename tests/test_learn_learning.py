@@ -13,8 +13,8 @@ import pytest
 
 from interleaf import DataError, SchemeError, analyze
 from interleaf.cli.learn import learn_options, run_learn
-from interleaf.refine.learn import FEATURES, Feature, Learned, Training, gather, learn
-from interleaf.refine.learn.features import PUBLISHED
+from interleaf.click_value import FEATURES, Feature, Learned, Training, gather, learn
+from interleaf.click_value.features import PUBLISHED
 from interleaf.simulate import People, World, synthetic
 from tests.log_rows import made_row, made_rows, table_of
 

@@ -12,9 +12,9 @@ import pytest
 
 from interleaf import DataError, analyze, log, plan, tally_log
 from interleaf.cli import main
+from interleaf.click_value.training import gather
 from interleaf.decode import reasons
 from interleaf.decode.attributes import Exclusion
-from interleaf.refine.learn.training import gather
 from tests.log_rows import Row, made_rows, table_of
 
 GERMAN = "16/11/2026 10:00"

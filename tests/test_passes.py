@@ -5,12 +5,12 @@ import pyarrow as pa
 import pytest
 
 from interleaf import tally_log
+from interleaf.counterfactual.old_log import Borrowed
+from interleaf.counterfactual.sums import Weighted
 from interleaf.decode.designs import Design
 from interleaf.decode.reasons import REASONS, REPEATED
 from interleaf.engines.groups import Groups, grouped
 from interleaf.errors import DataError
-from interleaf.refine.reuse.borrowed import Borrowed
-from interleaf.refine.reuse.sums import Weighted
 from tests.log_rows import made_rows, table_of
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from interleaf import DataError, MethodError, RankingError, interleave
 from interleaf.cli.reuse import reuse_options, run_reuse
-from interleaf.refine.reuse import reuse
-from interleaf.refine.reuse import robust as robust_module
+from interleaf.counterfactual import reuse
+from interleaf.counterfactual import robust as robust_module
 from interleaf.simulate import People, World, synthetic
 from tests.log_rows import Row, table_of
 from tests.reuse_logs import NEW, clean, of, old_log, old_row

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from interleaf import buckets
-from interleaf.refine.reuse import Reused
-from interleaf.refine.reuse import robust as robust_module
-from interleaf.refine.reuse.borrowed import Borrowed
-from interleaf.refine.reuse.estimate import reused
-from interleaf.refine.reuse.held import Kept, View
-from interleaf.refine.reuse.old import Old, Rows
-from interleaf.refine.reuse.outcomes import scorer_of
+from interleaf.counterfactual import Reused
+from interleaf.counterfactual import robust as robust_module
+from interleaf.counterfactual.estimate import reused
+from interleaf.counterfactual.lists import Kept, View
+from interleaf.counterfactual.old_log import Borrowed, Old, Rows
+from interleaf.counterfactual.outcomes import scorer_of
 from tests.oracles import probabilistic as oracle
 from tests.oracles.clicks import Patterns
 from tests.oracles.expectation import expectation

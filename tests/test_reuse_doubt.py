@@ -8,10 +8,9 @@ import pytest
 
 from interleaf import DataError
 from interleaf.cli.reuse import reuse_options
-from interleaf.refine.reuse import reuse
-from interleaf.refine.reuse import robust as robust_module
-from interleaf.refine.reuse.borrowed import BROKEN
-from interleaf.refine.reuse.old import NO_LOGARITHM
+from interleaf.counterfactual import reuse
+from interleaf.counterfactual import robust as robust_module
+from interleaf.counterfactual.old_log import BROKEN, NO_LOGARITHM
 from tests.log_rows import Row, table_of
 from tests.reuse_logs import NEW, clean, of, old_log, old_row
 

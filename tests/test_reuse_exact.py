@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from interleaf import MethodError, SchemeError
+from interleaf.counterfactual.click_model import STATES, Lists, Models, add_foreseen
+from interleaf.counterfactual.outcomes import log_chances, scorer_of
 from interleaf.methods.arrays import Impression, pairs
 from interleaf.methods.table import resolve
-from interleaf.refine.reuse.chances import log_chances
-from interleaf.refine.reuse.foresee import Lists, add_foreseen
-from interleaf.refine.reuse.model import STATES, Models
-from interleaf.refine.reuse.outcomes import scorer_of
 from tests.oracles import probabilistic as oracle
 from tests.oracles.expectation import expectation
 from tests.oracles.forms import Preference, Ranking, Rankings

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import DataError, RankingError, buckets
+from interleaf.counterfactual.click_model import ATTENDED, ATTRACTED, STATES, Cells, cells, features, fit, regressed
+from interleaf.counterfactual.rankings import by_query, ranked, read_run
+from interleaf.counterfactual.robust import jackknifed
+from interleaf.counterfactual.sums import Weighted
 from interleaf.methods.arrays import Array
-from interleaf.refine.reuse.model import ATTENDED, ATTRACTED, STATES, Cells, cells, fit
-from interleaf.refine.reuse.prior import features, regressed
-from interleaf.refine.reuse.rankings import by_query, ranked, read_run
-from interleaf.refine.reuse.robust import jackknifed
-from interleaf.refine.reuse.sums import Weighted
 from tests.oracles.forms import union
 
 NOTHING = np.zeros((7, 0))  # is known of seven documents

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from interleaf import interleave
-from interleaf.refine.reuse import reuse
-from interleaf.refine.reuse import robust as robust_module
-from interleaf.refine.reuse.sums import Weighted
-from interleaf.refine.reuse.support import bounded
+from interleaf.counterfactual import reuse
+from interleaf.counterfactual import robust as robust_module
+from interleaf.counterfactual.sums import Weighted, bounded
 from interleaf.stats import compare
 from tests.log_rows import START, Row, made_event, table_of
 from tests.reuse_logs import clean, of

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom, t
 
+from interleaf.counterfactual import robust as robust_module
+from interleaf.counterfactual.click_model import STATES, Lists, Models, add_slack
+from interleaf.counterfactual.outcomes import scorer_of
+from interleaf.counterfactual.robust import widened
 from interleaf.methods.arrays import Array
-from interleaf.refine.reuse import robust as robust_module
-from interleaf.refine.reuse.foresee import Lists, add_slack
-from interleaf.refine.reuse.model import STATES, Models
-from interleaf.refine.reuse.outcomes import scorer_of
-from interleaf.refine.reuse.robust import widened
 from interleaf.stats.compare import Estimate
 from tests.oracles import probabilistic as oracle
 from tests.oracles.forms import Ranking, Rankings

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from interleaf import tally_log
-from interleaf.refine.caption import diagnose
-from interleaf.refine.learn import learn
-from interleaf.refine.learn.training import gather
-from interleaf.refine.reuse import reuse
-from interleaf.refine.reuse import robust as robust_module
+from interleaf.caption_bias import diagnose
+from interleaf.click_value import learn
+from interleaf.click_value.training import gather
+from interleaf.counterfactual import reuse
+from interleaf.counterfactual import robust as robust_module
 from interleaf.simulate.people import People
 from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interleaf.click_value.learned import Learned
 from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
 from interleaf.decode.queries import query_text
@@ -21,7 +22,6 @@ from interleaf.engines.choice import SPARK, chosen
 from interleaf.engines.work import Task
 from interleaf.errors import DataError, listed
 from interleaf.log import Progress, read
-from interleaf.refine.learn.learned import Learned
 from interleaf.report.build import report
 from interleaf.report.effect_checks import FindText
 from interleaf.report.report import Report

@@ -39,7 +39,7 @@ def caption_options(made: argparse.ArgumentParser) -> None:
 
 def run_caption(options: argparse.Namespace) -> int:
     """Whether captions explain a preference."""
-    from interleaf.refine.caption import Model, diagnose
+    from interleaf.caption_bias import Model, diagnose
 
     if options.scheme:
         raise DataError(f"--scheme is {options.scheme!r}, but clicks are weighted one by one; leave it out")

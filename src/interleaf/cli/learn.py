@@ -55,9 +55,9 @@ def learn_options(made: argparse.ArgumentParser) -> None:
 
 def run_learn(options: argparse.Namespace) -> int:
     """Learn what a click is worth, and say whether it helps."""
-    from interleaf.refine.caption.model import Model
-    from interleaf.refine.learn import learn
-    from interleaf.refine.learn.learning import training_of
+    from interleaf.caption_bias.model import Model
+    from interleaf.click_value import learn
+    from interleaf.click_value.learning import training_of
 
     settings = log_settings(options) | {"scheme": options.scheme, "engine": options.engine}
     captions = Model.load(options.captions) if options.captions else None

@@ -41,7 +41,7 @@ def reuse_options(made: argparse.ArgumentParser) -> None:
 
 def run_reuse(options: argparse.Namespace) -> int:
     """What old impressions say of new rankers."""
-    from interleaf.refine.reuse import reuse
+    from interleaf.counterfactual import reuse
 
     rankings = dict(map(_source, options.rankings))
     if len(rankings) < len(options.rankings):

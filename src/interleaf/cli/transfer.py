@@ -143,7 +143,7 @@ def _jsonl(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _trec(options: argparse.Namespace) -> dict[str, Any]:
-    from interleaf.refine.reuse.rankings import read_run
+    from interleaf.counterfactual.rankings import read_run
 
     return _composed({name: read_run(path) for name, path in _named(options.source).items()}, options)
 

@@ -18,15 +18,15 @@ import pyarrow as pa
 
 from interleaf import plots
 from interleaf.adapters.trec_session import read_trec_session
+from interleaf.caption_bias import CaptionReport, diagnose
+from interleaf.caption_bias.model import ODDS, PROBABILITY
+from interleaf.caption_bias.scores import centred
+from interleaf.caption_bias.verdict import verdict
 from interleaf.log import rows_to_batch
 from interleaf.papers.caption2012_worlds import CASES, Case
 from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.findings import Finding, falling, significance, weight_sign
 from interleaf.papers.study import Cell, Progress, Study, Table
-from interleaf.refine.caption import CaptionReport, diagnose
-from interleaf.refine.caption.model import ODDS, PROBABILITY
-from interleaf.refine.caption.scores import centred
-from interleaf.refine.caption.verdict import verdict
 
 NAME, TITLE = "caption2012", "Hofmann, Behr and Radlinski (2012): caption bias in interleaving experiments"
 # What is left of Table 3 in the text at hand: weights by model.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from interleaf.refine.caption.verdict import EXPLAINED, HIDDEN, NONE, REVERSED, STANDS
+from interleaf.caption_bias.verdict import EXPLAINED, HIDDEN, NONE, REVERSED, STANDS
 from interleaf.simulate.data import Judged, frozen
 from interleaf.simulate.people import People
 from interleaf.simulate.synthetic import synthetic

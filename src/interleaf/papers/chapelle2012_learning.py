@@ -18,6 +18,12 @@ import pyarrow as pa
 
 from interleaf import plots
 from interleaf.buckets import buckets
+from interleaf.click_value import Lesson, Training, gather, learn
+from interleaf.click_value.features import default_features
+from interleaf.click_value.fitting import EACH, GROUPS, POOLED, Fitting, Moments, group_of
+from interleaf.click_value.learned import fold_of
+from interleaf.click_value.learning import RESAMPLES
+from interleaf.click_value.training import Differences, Example, Pair, fold_weights, learned_from
 from interleaf.clicks import Cascade
 from interleaf.engines.work import Task, work
 from interleaf.methods.arrays import Array
@@ -27,14 +33,6 @@ from interleaf.papers.findings import Finding, learned, learned_gains
 from interleaf.papers.folds import find
 from interleaf.papers.hofmann2011_pairs import in_threads
 from interleaf.papers.study import Cell, Progress, Study, Table
-from interleaf.refine.learn import Lesson, Training, gather, learn
-from interleaf.refine.learn.examples import Example, fold_weights, learned_from
-from interleaf.refine.learn.features import default_features
-from interleaf.refine.learn.fitting import EACH, POOLED, Fitting
-from interleaf.refine.learn.inverse_z import GROUPS, Moments, group_of
-from interleaf.refine.learn.learned import fold_of
-from interleaf.refine.learn.learning import RESAMPLES
-from interleaf.refine.learn.training import Differences, Pair
 from interleaf.score import Scoring
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import People

@@ -21,6 +21,7 @@ import numpy as np
 
 from interleaf import plots
 from interleaf.clicks import Cascade, named
+from interleaf.counterfactual.history import CLIP, Sums, drafted, reweighted
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import resolve
@@ -30,7 +31,6 @@ from interleaf.papers.findings import Finding, falling, near, steady
 from interleaf.papers.folds import find
 from interleaf.papers.historical2012_robust import MODEL, ROBUST
 from interleaf.papers.study import Cell, Progress, Study, Table
-from interleaf.refine.history import CLIP, Sums, drafted, reweighted
 from interleaf.simulate.data import Judged
 from interleaf.simulate.draws import streams, words_of
 from interleaf.simulate.rankers import generator_of, rank, scores_of

@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 
 from interleaf.clicks import Cascade
+from interleaf.counterfactual.click_model import Lists, cells
+from interleaf.counterfactual.history import Sums, log_weights, summed
+from interleaf.counterfactual.outcomes import Scorer, scorer_of
+from interleaf.counterfactual.rankings import Ranked
+from interleaf.counterfactual.robust import Robust, drawn
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
 from interleaf.papers.study import Cell, Table
-from interleaf.refine.history import Sums, log_weights, summed
-from interleaf.refine.reuse.foresee import Lists
-from interleaf.refine.reuse.model import cells
-from interleaf.refine.reuse.outcomes import Scorer, scorer_of
-from interleaf.refine.reuse.rankings import Ranked
-from interleaf.refine.reuse.robust import Robust, drawn
 from interleaf.simulate.draws import streams, words_of
 from interleaf.simulate.stage import Stage
 from interleaf.stats.sums import quotient

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from interleaf.click_value.learned import LEARNED
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
-from interleaf.refine.learn.learned import LEARNED
 from interleaf.report import people
 from interleaf.report.by_query import Cells, with_queries
 from interleaf.report.record import Comparison, SegmentComparison

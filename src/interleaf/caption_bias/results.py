@@ -1,0 +1,186 @@
+"""Results of a log as people saw them, page by page, and kinds of queries (H12c, section 4.2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf import buckets
+from interleaf.caption_bias.captions import measure
+from interleaf.decode import Decoded, Decoding
+from interleaf.decode.attributes import attribute, excluded
+from interleaf.decode.columns import Lists, column, lists, numbers, texts
+from interleaf.engines.groups import Groups
+from interleaf.engines.work import Task
+from interleaf.methods.arrays import Array
+from interleaf.schema import SCHEMA
+
+QUERY = "interleaf-query"  # the salt of its hash
+NO_CAPTIONS = "no captions"
+UNEVEN = "more or fewer captions than documents"
+
+
+@dataclass(frozen=True)
+class CaptionTask(Task):
+    """What to read of a log, with its captions."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are always read."""
+        return tuple(dict.fromkeys([*super().columns, "captions", "grades", "query", "documents", "attributes"]))
+
+
+class Results:
+    """The results of some impressions, page after page, on each of which `counts` of them stand.
+
+    By result: `page` is its row of `decoded`, `place` its position from 0, `measures` what its caption looks like,
+    `clicked` whether it was, `bucket` that of the unit.
+    """
+
+    def __init__(self, batch: pa.RecordBatch, decoded: Decoded, captions: Lists, measures: Array) -> None:
+        self._batch, self.decoded, self.counts = batch, decoded, decoded.counts
+        self.page = np.repeat(np.arange(len(decoded.rows)), self.counts)
+        self.place = np.arange(len(self.page)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
+        self.measures = measures[self._inside(captions) - int(captions.offsets[0])]
+        self.clicked = decoded.clicked[self.page, self.place]
+        self.bucket = buckets.buckets(decoded.unit)[self.page]
+
+    def _inside(self, found: Lists) -> Array:
+        """Where in a column of lists, one a page, the items of these results are."""
+        starts: Array = found.offsets[self.decoded.rows].astype(np.int64)[self.page] + self.place
+        return starts
+
+    @cached_property
+    def grades(self) -> Array:
+        """Judged relevance, -1 where there is none."""
+        found = np.full(len(self.page), -1, np.int16)
+        array = column(self._batch, "grades")
+        if array is not None:
+            judged = lists(array)
+            whole = (np.diff(judged.offsets)[self.decoded.rows] == self.counts)[self.page]
+            found[whole] = numbers(judged.values, -1, pa.int16())[self._inside(judged)[whole]]
+        return found
+
+    @cached_property
+    def queries(self) -> Array:
+        """The hash of each page's query; pages without one share one."""
+        array = column(self._batch, "query")
+        if array is None:
+            return np.zeros(len(self.decoded.rows), np.uint64)
+        names = texts(array)
+        found: Array = buckets.hashes(QUERY, names.offsets, names.data)[self.decoded.rows]
+        return found
+
+    @cached_property
+    def documents(self) -> Array:
+        """The hash of each result's document."""
+        shown = lists(self._batch.column("documents"))
+        names = texts(shown.values)
+        found: Array = buckets.hashes(buckets.DOCUMENT, names.offsets, names.data)[self._inside(shown)]
+        return found
+
+    def has(self, name: str, value: str) -> Array:
+        """Which pages have an attribute of this value."""
+        found, values = attribute(self._batch, name)
+        return np.asarray(found[self.decoded.rows] == (values.index(value) if value in values else -1))
+
+    def pages(self, impression: str) -> Iterator[tuple[int, list[Any]]]:
+        """The pages of this id, with their captions."""
+        names = self._batch.column("impression")
+        for page, row in enumerate(self.decoded.rows.tolist()):
+            if names[row].as_py() == impression:
+                yield page, self._batch.column("captions")[row].as_py()
+
+
+def results_of(batch: pa.RecordBatch, task: Task, repeated: Array, dropped: Counter[str]) -> Iterator[Results]:
+    """The results of a batch's impressions that have captions; the others are counted as dropped, by reason."""
+    decoding = Decoding(batch, task.scoring.counting, task.wants, repeated)
+    left_out = excluded(batch, decoding.unit, task.exclusion, task.crawlers) if task.exclusion else {}
+    array = column(batch, "captions")
+    captions = lists(pa.nulls(batch.num_rows, SCHEMA.field("captions").type) if array is None else array)
+    measures = measure(captions.values[int(captions.offsets[0]) : int(captions.offsets[-1])])
+    left_out |= {NO_CAPTIONS: ~captions.there}
+    for decoded in decoding:
+        dropped.update(decoded.dropped)
+        marked = {rule: rows[decoded.rows] for rule, rows in left_out.items()}
+        marked[UNEVEN] = np.diff(captions.offsets)[decoded.rows] != decoded.counts
+        keep = np.ones(len(decoded.rows), np.bool_)
+        for reason, rows in marked.items():
+            dropped[reason] += int((rows & keep).sum())
+            keep &= ~rows
+        if keep.any():
+            yield Results(batch, decoded.only(keep), captions, measures)
+    dropped.update(decoding.dropped)
+
+
+ALL = "all queries"
+HEAD, BODY, TAIL = FREQUENCIES = ("head", "body", "tail")
+ENHANCED, NAVIGATIONAL, REST = TYPES = ("enhanced navigational", "navigational", "non-navigational")
+SEGMENTS = (ALL, *FREQUENCIES, *TYPES)
+SHARE = 0.2
+BITS = 1.0
+FEWEST_CLICKS = 5  # entropy says nothing of a query with fewer: it counts as non-navigational
+
+
+class Queries:
+    """Counts of queries, and of clicks on their documents, while a log is read; then the kind of each."""
+
+    def __init__(self) -> None:
+        self._asked, self._clicked = Groups(1, ["sum"]), Groups(2, ["sum"])
+
+    def add(self, results: Results) -> None:
+        """Count pages in."""
+        asked = results.queries
+        self._asked.add([asked, np.ones(len(asked), np.int64)])
+        clicked = np.flatnonzero(results.clicked)
+        self._clicked.add([asked[results.page[clicked]], results.documents[clicked], np.ones(len(clicked), np.int64)])
+
+    def merge(self, other: Queries) -> None:
+        """Count those of other pages in."""
+        self._asked.merge(other._asked)
+        self._clicked.merge(other._clicked)
+
+    def kinds(self) -> Kinds:
+        """The kinds of all queries that were counted."""
+        queries, asked = self._asked.columns
+        order = np.lexsort((queries, asked))  # of queries that are asked alike, the hash decides
+        place = np.empty(len(order))
+        place[order] = np.arange(len(order)) + 0.5
+        share = place / max(1, len(order))
+        frequency = np.where(share > 1 - SHARE, HEAD, np.where(share < SHARE, TAIL, BODY))
+        return Kinds(queries, frequency, self._navigational())
+
+    def _navigational(self) -> Array:
+        """The queries whose clicks have an entropy of at most one bit."""
+        queries, _, clicks = self._clicked.columns
+        places, whose = np.unique(queries, return_inverse=True)
+        total = np.bincount(whose, clicks, len(places))
+        shares = clicks / total[whose] if len(clicks) else np.zeros(0)
+        entropy = np.bincount(whose, -shares * np.log2(shares), len(places))
+        found: Array = places[(entropy <= BITS) & (total >= FEWEST_CLICKS)]
+        return found
+
+
+class Kinds:
+    """The kind of every query of a log."""
+
+    def __init__(self, queries: Array, frequency: Array, navigational: Array) -> None:
+        self._queries, self._frequency, self._navigational = queries, frequency, navigational
+
+    def of(self, results: Results, flag: tuple[str, str] | None = None) -> dict[str, Array]:
+        """Which pages belong to each segment; `flag` is the attribute and value of enhanced navigational pages."""
+        asked = results.queries
+        frequency = self._frequency[np.searchsorted(self._queries, asked)]
+        enhanced = results.has(*flag) if flag else np.zeros(len(asked), np.bool_)
+        navigational = np.isin(asked, self._navigational) & ~enhanced
+        return {
+            ALL: np.ones(len(asked), np.bool_),
+            **{name: frequency == name for name in FREQUENCIES},
+            **{ENHANCED: enhanced, NAVIGATIONAL: navigational, REST: ~enhanced & ~navigational},
+        }

@@ -1,0 +1,330 @@
+"""Gradients of a model's log-likelihood by bucket of units and of queries: what each has a part in its weights.
+
+Results of one query have the same documents and captions on every page, so they are no independent witnesses: a
+feature of few documents may follow their clicks by chance. With g_q the gradient in the results of query bucket q, and
+C the inverse information, the covariance of the weights between queries is C (sum_q g_q g_q') C.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf import batch
+from interleaf.buckets import BUCKETS, buckets
+from interleaf.caption_bias.logistic import probability
+from interleaf.caption_bias.model import ODDS, PROBABILITY, Model
+from interleaf.caption_bias.results import Results
+from interleaf.compiled import kernel
+from interleaf.decode import Decoded, reasons
+from interleaf.errors import DataError, MethodError, listed
+from interleaf.methods.arrays import Array, Impression, pairs
+from interleaf.methods.table import METHODS, Chosen, Scheme, resolve, scheme_of
+from interleaf.schema import INTERLEAVED
+from interleaf.score import Scoring, usable
+from interleaf.stats.compare import Estimate, estimate
+from interleaf.tally.scores import reordered_columns
+
+FEWEST = 10  # queries
+
+
+class Gradients:
+    """Sums over the results that taught a model, while a log is read: `units[bucket]` and `queries[bucket]`."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.units, self.queries = np.zeros((2, BUCKETS, len(model.parameters)))
+
+    def add(self, results: Results, codes: Array, training: Array) -> None:
+        """Count results in, those of the training mask."""
+        rows = np.flatnonzero(training)
+        residuals = results.clicked[rows] - self._model.chances(codes[rows])
+        columns, query = self._model.columns(codes[rows]), buckets(results.queries)[results.page[rows]]
+        _spread(columns, residuals, results.bucket[rows], self.units)
+        _spread(columns, residuals, query, self.queries)
+
+    def merge(self, other: Gradients) -> None:
+        """Count those of other results in."""
+        self.units += other.units
+        self.queries += other.queries
+
+    def covariance(self) -> Array | None:
+        """That of the weights between queries; None where those are too few to tell."""
+        number = int((self.queries != 0).any(axis=1).sum())
+        if number < FEWEST:
+            return None
+        shifts = self.queries @ np.array(self._model.covariance)
+        found: Array = shifts.T @ shifts * (number / (number - 1))
+        return found
+
+
+@kernel
+def _spread(columns: Array, residuals: Array, bucket: Array, gradients: Array) -> None:
+    for row in range(len(columns)):
+        for column in range(columns.shape[1]):
+            gradients[bucket[row], column] += columns[row, column] * residuals[row]
+
+
+def concluded(value: float, influence: Array, counts: Array, extra: float = 0.0, confidence: float = 0.95) -> Estimate:
+    """An estimate whose buckets move it by these influences, which sum to 0; `extra` is a variance from elsewhere.
+
+    A bucket without clicks goes with the one before it.
+
+    >>> found = concluded(0.3125, np.array([2, -0.25, -2.25, 0.5]) / 16, np.array([4, 4, 4, 0]))
+    >>> found.value, found.buckets
+    (0.3125, 3)
+    """
+    there = counts > 0
+    if not there.any():
+        return estimate(np.zeros(1), np.zeros(1), confidence)
+    place = np.maximum(np.cumsum(there) - 1, 0)
+    counts, influence = counts[there], np.bincount(place, influence)
+    found = estimate(value * counts + counts.sum() * influence, counts, confidence)
+    return _widened(found, extra) if extra > 0 else found
+
+
+def _widened(found: Estimate, extra: float) -> Estimate:
+    """The same with a variance added that has nothing to do with the buckets."""
+    from scipy.special import stdtr
+
+    if found.value is None or found.error is None or found.interval is None or found.effective_units is None:
+        return found
+    error = float(np.hypot(found.error, np.sqrt(extra)))
+    radius = (found.interval[1] - found.value) * error / found.error
+    p_value = float(2 * stdtr(found.effective_units - 1, -abs(found.value) / error))
+    return replace(found, error=error, interval=(found.value - radius, found.value + radius), p_value=p_value)
+
+
+PLAIN = "plain"
+KINDS = (PLAIN, ODDS, PROBABILITY)
+CLICK, DEDUPED = "click", "click_deduped"
+_OWNERS = {reasons.REASONS[reasons.NO_TEAMS]: "no owners of results are logged"}
+
+
+@dataclass(frozen=True)
+class Rescored:
+    """A pair of rankers, scored by one method: without weights, with each kind, and what a kind changed."""
+
+    first: str
+    second: str
+    method: str
+    impressions: int
+    clicks: int
+    plain: Estimate
+    weighted: dict[str, Estimate]
+    change: dict[str, Estimate]
+
+
+class Entry(NamedTuple):
+    """What is scored together."""
+
+    experiment: str
+    version: int
+    rankers: tuple[str, ...]
+    composed: str
+
+
+class _Sums:
+    """By kind of weight: sums and weights by bucket, and how they move with the model's parameters."""
+
+    def __init__(self, rankers: int, parameters: int) -> None:
+        self.pairs = rankers * (rankers - 1) // 2
+        self.impressions, self.clicks = 0, 0
+        self.dropped: Counter[str] = Counter()
+        self.scores = np.zeros((len(KINDS), BUCKETS, self.pairs))
+        self.weights = np.zeros((len(KINDS), BUCKETS))
+        self.score_slopes = np.zeros((len(KINDS), self.pairs, parameters))
+        self.weight_slopes = np.zeros((len(KINDS), parameters))
+
+    def merge(self, other: _Sums, order: Sequence[int]) -> None:
+        """Count other sums in, whose ranker order[i] is here in place i."""
+        self.impressions += other.impressions
+        self.clicks += other.clicks
+        self.dropped += other.dropped
+        self.scores += reordered_columns(other.scores, order, linear=False)
+        self.weights += other.weights
+        self.score_slopes += reordered_columns(other.score_slopes.swapaxes(1, 2), order, linear=False).swapaxes(1, 2)
+        self.weight_slopes += other.weight_slopes
+
+
+class Scores:
+    """Scores of a log while it is read: by the method that composed the lists, and by the posterior of another."""
+
+    def __init__(self, model: Model, scoring: Scoring, trained_here: bool, posterior: str = "probabilistic") -> None:
+        self._model, self._trained_here = model, trained_here
+        self._method, self._posterior = scoring.method, resolve(posterior)
+        self._weights = tuple(scoring.counting.weights.values())
+        self._sums: defaultdict[Entry, dict[str, _Sums]] = defaultdict(dict)
+        self._orders: dict[frozenset[str], tuple[str, ...]] = {}
+        self._gradients = Gradients(model)
+
+    def add(self, results: Results, codes: Array, training: Array) -> None:
+        """Count results in; those of the training mask taught the model."""
+        self._gradients.add(results, codes, training)
+        design = results.decoded.design
+        if design.arm != INTERLEAVED:
+            return
+        composed = resolve(design.method).text
+        rankers = self._orders.setdefault(frozenset(design.rankers), design.rankers)
+        entry = Entry(design.experiment, design.version, rankers, composed)
+        for chosen in self._methods(composed):
+            sums = self._sums[entry].setdefault(chosen.text, _Sums(len(rankers), len(self._model.parameters)))
+            self._score(results, codes, chosen, [design.rankers.index(name) for name in rankers], sums)
+
+    def merge(self, other: Scores) -> None:
+        """Count the scores of other results in."""
+        self._gradients.merge(other._gradients)
+        for entry, by_method in other._sums.items():
+            rankers = self._orders.setdefault(frozenset(entry.rankers), entry.rankers)
+            order = [entry.rankers.index(name) for name in rankers]
+            mine = self._sums[entry._replace(rankers=rankers)]
+            for method, sums in by_method.items():
+                mine.setdefault(method, _Sums(len(rankers), len(self._model.parameters))).merge(sums, order)
+
+    def _methods(self, composed: str) -> list[Chosen]:
+        """The method that was asked for; or that composed, and lists as if they were of the posterior's."""
+        first = resolve(self._method or composed)
+        if not first.method.additive:
+            known = [name for name, method in METHODS.items() if method.additive]
+            raise MethodError(
+                f"clicks cannot be weighted one by one where {first} gives credit; score by {listed(known)}"
+            )
+        same = self._method is not None or first.method is self._posterior.method
+        return [first] if same else [first, self._posterior]
+
+    def _score(self, results: Results, codes: Array, chosen: Chosen, order: list[int], sums: _Sums) -> None:
+        scheme = scheme_for(chosen, results.decoded)
+        before = Counter(results.decoded.dropped)
+        decoded = usable(results.decoded, chosen, scheme)
+        sums.dropped += decoded.dropped - before
+        if not len(decoded.rows):
+            return
+        page, place, amount = _clicks(decoded, self._weights)
+        credits = credit_alone(decoded, chosen, scheme, page, place)[:, order] * amount[:, None]
+        first, second = pairs(credits.shape[1])
+        differences, credited = credits[:, first] - credits[:, second], np.abs(credits).any(axis=1) * np.abs(amount)
+        starts = np.cumsum(results.counts) - results.counts
+        rows = starts[np.searchsorted(results.decoded.rows, decoded.rows[page])] + place
+        sums.impressions += len(decoded.rows)
+        sums.clicks += int((credited > 0).sum())
+        for kind, name in enumerate(KINDS):
+            weight, slope = _weighted(self._model, codes[rows], name)
+            for pair in range(sums.pairs):
+                part = weight * differences[:, pair]
+                sums.scores[kind, :, pair] += np.bincount(results.bucket[rows], part, BUCKETS)
+                sums.score_slopes[kind, pair] += part @ slope
+            sums.weights[kind] += np.bincount(results.bucket[rows], weight * credited, BUCKETS)
+            sums.weight_slopes[kind] += (weight * credited) @ slope
+
+    def rescored(self, confidence: float = 0.95) -> tuple[Rescored, ...]:
+        """Every pair of the latest version of the one experiment, by every method."""
+        names = sorted({entry.experiment for entry in self._sums})
+        if len(names) > 1:
+            raise DataError(f"the log holds {len(names)} experiments; name one of them: {listed(names[:20])}")
+        if not names:
+            return ()
+        entry = max(self._sums, key=lambda one: (one.version, self._size(one), one))
+        first, second = pairs(len(entry.rankers))
+        return tuple(
+            self._rescored(entry, method, sums, pair, (one, other), confidence)
+            for pair, (one, other) in enumerate(zip(first.tolist(), second.tolist(), strict=True))
+            for method, sums in self._sums[entry].items()
+        )
+
+    @property
+    def others(self) -> int:
+        """Impressions of another version, method or set of rankers than the one that is scored."""
+        sizes = sorted((entry.version, self._size(entry)) for entry in self._sums)
+        return sum(size for _, size in sizes[:-1])
+
+    def _size(self, entry: Entry) -> int:
+        return max(sums.impressions for sums in self._sums[entry].values())
+
+    def _rescored(
+        self, entry: Entry, method: str, sums: _Sums, pair: int, places: tuple[int, int], confidence: float
+    ) -> Rescored:
+        found = [self._influence(sums, kind, pair) for kind in range(len(KINDS))]
+        counts = sums.weights[0]
+        estimates = {
+            name: concluded(value, influence, sums.weights[kind], extra, confidence)
+            for kind, (name, (value, influence, extra)) in enumerate(zip(KINDS, found, strict=True))
+        }
+        if not sums.impressions and sums.dropped:
+            words = ", ".join(_OWNERS.get(reason, reason) for reason in sums.dropped)
+            reason = f"no impression can be scored by {method} ({words})"
+            estimates = {name: replace(one, reason=reason) for name, one in estimates.items()}
+        change = {
+            name: concluded(found[0][0] - value, found[0][1] - influence, counts, extra, confidence)
+            for name, (value, influence, extra) in zip(KINDS, found, strict=True)
+            if name != PLAIN
+        }
+        plain = estimates.pop(PLAIN)
+        one, other = (entry.rankers[place] for place in places)
+        return Rescored(one, other, method, sums.impressions, sums.clicks, plain, estimates, change)
+
+    def _influence(self, sums: _Sums, kind: int, pair: int) -> tuple[float, Array, float]:
+        """A score, the influence of each bucket on it, and the variance that a model from elsewhere brings along."""
+        total = sums.weights[kind].sum()
+        if total <= 0:
+            return 0.0, np.zeros(BUCKETS), 0.0
+        value = float(sums.scores[kind, :, pair].sum() / total)
+        influence = (sums.scores[kind, :, pair] - value * sums.weights[kind]) / total
+        slope = (sums.score_slopes[kind, pair] - value * sums.weight_slopes[kind]) / total
+        covariance = np.array(self._model.covariance)
+        if self._trained_here:
+            between = self._gradients.covariance()
+            excess = 0.0 if between is None else max(0.0, float(slope @ (between - covariance) @ slope))
+            return value, influence + self._gradients.units @ (covariance @ slope), excess
+        return value, influence, float(slope @ covariance @ slope)
+
+
+def centred(score: float) -> float:
+    """A score from -1 to 1 as the paper reports it: .5 is no preference.
+
+    >>> centred(0.0062)
+    0.5031
+    """
+    return 0.5 + 0.5 * score
+
+
+def scheme_for(chosen: Chosen, decoded: Decoded) -> Scheme:
+    """Clicks as they are; those on the shared prefix count for nobody, where a method offers that and ranks tell it."""
+    offered = chosen.method.schemes_for(len(decoded.design.rankers))
+    return scheme_of(DEDUPED if DEDUPED in offered and decoded.has["ranks"].any() else CLICK)
+
+
+def _clicks(decoded: Decoded, weights: Sequence[float]) -> tuple[Array, Array, Array]:
+    """Row, position and worth of each clicked result: events of several kinds add up."""
+    worth = np.tensordot(np.array(weights), decoded.clicks.clicks.astype(np.float64), 1)
+    page, place = np.nonzero(worth)
+    return page, place, worth[page, place]
+
+
+def credit_alone(decoded: Decoded, chosen: Chosen, scheme: Scheme, page: Array, place: Array) -> Array:
+    """The credit of each click alone, `[click, ranker]`."""
+    alone = np.zeros((len(page), decoded.impressions.ranks.shape[2]), np.bool_)
+    alone[np.arange(len(page)), place] = True
+    some = Impression(*(values[page] for values in decoded.impressions))
+    if not len(page):
+        return np.zeros((0, decoded.impressions.ranks.shape[1]))
+    return batch.credit(chosen, scheme, some, decoded.counts[page], alone, threads=1)[0]
+
+
+def _weighted(model: Model, codes: Array, kind: str) -> tuple[Array, Array]:
+    """The weight of each click, and the derivative of its log by parameter."""
+    columns = model.columns(codes).astype(np.float64)
+    if kind == PLAIN:
+        return np.ones(len(codes)), np.zeros_like(columns)
+    own = slice(columns.shape[1] - len(model.weights), None)
+    alike = columns.copy()  # as if every caption were the mean one
+    alike[:, own] = model.means
+    if kind == ODDS:
+        columns[:, : own.start] = 0
+        return model.click_weights(codes, ODDS), -columns
+    context = model.context(codes)
+    without, within = (1 - probability(context + part) for part in (model.mean, model.attraction(codes)))
+    return model.click_weights(codes, PROBABILITY), without[:, None] * alike - within[:, None] * columns

@@ -1,0 +1,223 @@
+"""Learned click credit: logs of experiments in, what a click is worth out, as a file that `analyze` scores with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interleaf.click_value.features import EQUAL, CaptionWeights, Clicked, feature, matrix
+from interleaf.click_value.fitting import GROUPS, POOLED, Fitting, total_of
+from interleaf.click_value.learned import Learned, Trained
+from interleaf.click_value.lesson import Lesson, Weight, Worth
+from interleaf.click_value.training import (
+    SUMS,
+    Example,
+    Training,
+    examples_of,
+    fold_weights,
+    gather,
+    held_out,
+    learned_from,
+)
+from interleaf.decode import Counting
+from interleaf.errors import DataError, listed
+from interleaf.methods.arrays import Array
+from interleaf.stats.bootstrap import intervals, poisson_weights
+
+FOLDS = 16
+RESAMPLES = 200
+TYPICAL: dict[str, tuple[tuple[tuple[int, float], ...], int]] = {  # pages as (rank, dwell) in order, and which click
+    "the only click, at rank 1, for 10 s": (((1, 10.0),), 0),
+    "the only click, at rank 1, for 45 s": (((1, 45.0),), 0),
+    "the only click, at rank 1, for 150 s": (((1, 150.0),), 0),
+    "the only click, at rank 5, for 10 s": (((5, 10.0),), 0),
+    "the only click, at rank 5, for 150 s": (((5, 150.0),), 0),
+    "first of two, at rank 1, for 10 s": (((1, 10.0), (3, 150.0)), 0),
+    "then the last, at rank 3, for 150 s": (((1, 10.0), (3, 150.0)), 1),
+    "first of two, at rank 1, for 150 s": (((1, 150.0), (3, 10.0)), 0),
+    "then the last, at rank 3, for 10 s": (((1, 150.0), (3, 10.0)), 1),
+}
+
+
+def learn(
+    log: Any,
+    better: Mapping[str, str] | None = None,
+    *,
+    features: Sequence[str] | None = None,
+    ridge: float | None = None,
+    ridge_on: Sequence[str] | None = None,
+    examples: str = POOLED,
+    groups: Mapping[str, str] | Callable[[str], str] | None = None,
+    folds: int = FOLDS,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    **options: Any,
+) -> Lesson:
+    """Learn what clicks are worth from experiments whose better ranker is known (C12, section 10).
+
+    `log` is whatever `analyze` takes, with one experiment or many; or a `Training`, or files of kept sums. `better`
+    names the better ranker by experiment; where it does not, equal credit decides, or the experiment is left out.
+    `features` by name, C12's if left out; `ridge` a number, cross-validated if left out; `ridge_on` the features that
+    have it, all but equal credit if left out. `groups` says which experiments are left out together, such as those of
+    one market. `folds` of users make the credit honest on its own experiments; 0: it refuses them. Options as for
+    `analyze`: scheme, method, events, dwell, first, window, experiment, version, exclude, progress; and `captions`, a
+    caption model whose click weight becomes a feature.
+    """
+    if ridge is not None and not ridge >= 0:
+        raise DataError(f"ridge is {ridge!r}; give a number from 0 up, or leave it out to have it chosen")
+    training = training_of(log, features, **options)
+    fitting = Fitting(_penalized(training.features, ridge_on), examples)
+    named = {pair.experiment for pair in training.pairs}
+    if callable(groups):
+        groups = {experiment: groups(experiment) for experiment in named}
+    found = examples_of(training, better or {}, groups or {})
+    weights, chosen, ridges = learned_from(found, fitting, ridge)
+    if weights is None:
+        raise DataError(f"there is nothing to learn from: {_why(found, training)}")
+    used = [example for example in found if not example.reason]
+    credit = Learned(
+        features=training.features,
+        weights=tuple(weights.tolist()),
+        folds=tuple(tuple(some.tolist()) for some in fold_weights(found, fitting, ridge, folds)),
+        trained_on=tuple(_trained(example) for example in used),
+        counting=training.counting,
+        scheme=training.scheme,
+        ridge=chosen,
+        examples=examples,
+        captions=None if training.captions is None else CaptionWeights(training.captions),
+    )
+    drawn = _resampled(used, fitting, chosen, weights, resamples, seed)
+    return Lesson(
+        credit=credit,
+        weights=tuple(_weights(training.features, used, weights, drawn, confidence)),
+        worths=tuple(_worths(training, weights, drawn, confidence)),
+        held_out=tuple(held_out(found, fitting, ridge)),
+        ridges=ridges,
+        confidence=confidence,
+        left_out={_name(example): example.reason for example in found if example.reason}
+        | {f"{count:,} rows": reason for reason, count in training.left_out.items()},
+        notes=_notes(used, chosen, ridge, folds),
+    )
+
+
+def training_of(log: Any, features: Sequence[str] | None = None, **options: Any) -> Training:
+    """The sums of a log, or those that were kept, whose options are as they were then."""
+    paths = [log] if isinstance(log, (str, PathLike, Training)) else log
+    if not isinstance(paths, list | tuple) or not any(map(_is_kept, paths)):
+        return _gathered(log, features, **options)
+    if not all(map(_is_kept, paths)):
+        raise DataError("sums and logs cannot be mixed; keep the sums of the logs first, then give sums alone")
+    given = [name for name, value in {"features": features, **options}.items() if value and name != "progress"]
+    if given:
+        raise DataError(f"kept sums have been counted already, without {listed(given)}; leave that out")
+    kept = [path if isinstance(path, Training) else Training.load(Path(path)) for path in paths]
+    return reduce(Training.__add__, kept)
+
+
+def _is_kept(given: Any) -> bool:
+    return isinstance(given, Training) or (isinstance(given, (str, PathLike)) and str(given).endswith(SUMS))
+
+
+def _gathered(
+    log: Any,
+    features: Sequence[str] | None,
+    events: str | Mapping[str, float] = "click",
+    dwell: float | None = None,
+    first: bool = False,
+    window: float | None = None,
+    **options: Any,
+) -> Training:
+    return gather(log, features, counting=Counting(events, dwell, first, window), **options)
+
+
+def _penalized(features: Sequence[str], ridge_on: Sequence[str] | None) -> Array:
+    if ridge_on is not None and (unknown := [name for name in ridge_on if name not in features]):
+        raise DataError(f"ridge_on names {unknown[0]!r}, which is not among the features that are learned")
+    return np.array([name != EQUAL if ridge_on is None else name in ridge_on for name in features])
+
+
+def _why(examples: Sequence[Example], training: Training) -> str:
+    reasons = [f"{_name(example)}: {example.reason}" for example in examples if example.reason]
+    reasons += [f"{reason} ({count:,} rows)" for reason, count in training.left_out.most_common(3)]
+    return "; ".join(reasons) if reasons else "the log has no experiment of two rankers, or no preference in any"
+
+
+def _name(example: Example) -> str:
+    return f"experiment {example.pair.experiment!r}, version {example.pair.version}"
+
+
+def _trained(example: Example) -> Trained:
+    pages = round(example.moments.count.sum())
+    return Trained(example.pair.experiment, example.pair.version, example.better, example.worse, pages)
+
+
+def _resampled(
+    used: Sequence[Example], fitting: Fitting, ridge: float, weights: Array, resamples: int, seed: int
+) -> Array:
+    """Weights of resampled groups of users, `[resample, feature]`: the same groups in all experiments."""
+    times = poisson_weights(GROUPS, resamples, np.random.default_rng(seed))
+    found = [learned_from(used, fitting, ridge, drawn)[0] for drawn in times]
+    return np.array([weights if one is None else one for one in found])
+
+
+def _weights(
+    names: Sequence[str], used: Sequence[Example], weights: Array, drawn: Array, confidence: float
+) -> list[Weight]:
+    pooled = total_of([example.moments.total() for example in used])
+    sizes = np.sqrt(np.diag(pooled.products) / pooled.count)
+    found = []
+    for place, (name, ends) in enumerate(zip(names, intervals(drawn, confidence), strict=True)):
+        row, size = feature(name), float(sizes[place])
+        if size == 0:
+            reason = "never varies: 0 on all pages, or the same for both rankers"
+            found.append(Weight(name, row.family, row.meaning, None, None, 0.0, reason))
+        else:
+            weight = float(weights[place])
+            found.append(Weight(name, row.family, row.meaning, weight, ends, abs(weight) * size))
+    return found
+
+
+def _worths(training: Training, weights: Array, drawn: Array, confidence: float) -> list[Worth]:
+    """Typical clicks by the learned weights."""
+    kinds = tuple(training.counting.weights)
+    values = np.array([matrix(_page(page, kinds), training.features)[which] for page, which in TYPICAL.values()])
+    ends = intervals(drawn @ values.T, confidence)
+    return [Worth(*one) for one in zip(TYPICAL, (values @ weights).tolist(), ends, strict=True)]
+
+
+def _page(page: Sequence[tuple[int, float]], kinds: Sequence[str]) -> Clicked:
+    """A page with these clicks, as (rank, dwell) in order; of the first kind of event."""
+    ranks, dwells = np.array([rank for rank, _ in page]), np.array([dwell for _, dwell in page])
+    size = np.full(len(page), len(page))
+    return Clicked(
+        page=np.zeros(len(page), np.int64),
+        rank=ranks,
+        order=np.arange(1, len(page) + 1),
+        clicks=size,
+        credited=size,
+        first_rank=np.full(len(page), ranks[0]),
+        regression=ranks < np.maximum.accumulate(ranks),
+        seconds=np.cumsum(dwells) - dwells,
+        dwell=dwells,
+        kinds={kind: np.full(len(page), kind == kinds[0]) for kind in kinds},
+        caption=np.ones(len(page)),
+    )
+
+
+def _notes(used: Sequence[Example], chosen: float, ridge: float | None, folds: int) -> tuple[str, ...]:
+    pages = sum(round(example.moments.count.sum()) for example in used)
+    how = "as given" if ridge is not None else "by cross-validation"
+    strength = "infinite: equal credit was not beaten" if np.isinf(chosen) else f"{chosen:g}"
+    own = (
+        f"On its own experiments it scores each user by weights from users before, in {folds} folds."
+        if folds
+        else "It was not cross-fitted: its own experiments are refused."
+    )
+    number = f"{len(used)} experiment{'s' * (len(used) > 1)}"
+    return (f"Learned from {pages:,} pages with a click, of {number}; ridge {strength}, {how}. {own}",)

@@ -1,0 +1,304 @@
+"""The old log: its queries and methods, the rankings of its rankers, and what each impression showed and got."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaf import buckets
+from interleaf.counterfactual.outcomes import log_chances
+from interleaf.decode import Decoded, Decoding, Design, identities
+from interleaf.decode.attributes import excluded
+from interleaf.decode.columns import codes, column, lists, numbers, texts, there
+from interleaf.engines.work import Task
+from interleaf.errors import DataError, MethodError
+from interleaf.methods.arrays import Array, Impression
+from interleaf.methods.table import Chosen, resolve
+from interleaf.schema import INTERLEAVED
+
+BROKEN = "a logged ranking of {!r} that is missing, or has a null or a document twice"
+
+
+class Borrowed:
+    """`rankings[ranker][query]`, and `changed[ranker]`: queries whose ranking was not always that, its first one."""
+
+    def __init__(self, rankers: Collection[str]) -> None:
+        self.rankings: dict[str, dict[str, list[str]]] = {name: {} for name in rankers}
+        self.changed: dict[str, set[str]] = {name: set() for name in rankers}
+        self._first: dict[tuple[str, str], tuple[str, int]] = {}
+
+    def add(self, array: pa.Array | None, design: Design, rows: Array, queries: Sequence[str]) -> dict[str, Array]:
+        """Keep the rankings of rows that have them, each of a query; by reason, which rows have broken ones."""
+        if array is None:
+            return {}
+        places = {name: place for place, name in enumerate(design.rankers) if name in self.rankings}
+        return {
+            BROKEN.format(name): self._add(name, place, array, design, rows, queries) for name, place in places.items()
+        }
+
+    def _add(
+        self, name: str, place: int, array: pa.Array, design: Design, rows: Array, queries: Sequence[str]
+    ) -> Array:
+        rankings, is_there = _rankings(array, place, rows)
+        broken = np.zeros(len(rows), np.bool_)
+        alike: dict[tuple[str, str | None], list[int]] = {}
+        for number, joined in enumerate(pc.binary_join(rankings, "\0").to_pylist()):
+            if is_there[number]:
+                alike.setdefault((queries[number], joined), []).append(number)
+        for (query, joined), places in alike.items():
+            ranking = rankings[places[0]].as_py()
+            if joined is None or len(set(ranking)) < len(ranking):
+                broken[places] = True
+            else:
+                self._keep(name, query, ranking, (design.experiment, design.version))
+        return broken
+
+    def merge(self, other: Borrowed) -> None:
+        """Keep the rankings of later rows, too."""
+        for name, by_query in other.rankings.items():
+            for query, ranking in by_query.items():
+                self._keep(name, query, ranking, other._first[name, query], query in other.changed[name])
+
+    def _keep(self, name: str, query: str, ranking: list[str], here: tuple[str, int], changed: bool = False) -> None:
+        kept = self.rankings[name].setdefault(query, ranking)
+        there = self._first.setdefault((name, query), here)
+        if kept == ranking and not changed:
+            return
+        if there != here:
+            raise DataError(
+                f"ranker {name!r} ranks query {query!r} in one way in {_named(there)}, in another in {_named(here)}; "
+                "name the version (--version) or experiment that is meant, or give its rankings"
+            )
+        self.changed[name].add(query)
+
+
+def _named(design: tuple[str, int]) -> str:
+    return f"version {design[1]} of {design[0]!r}"
+
+
+def _rankings(array: pa.Array, place: int, rows: Array) -> tuple[pa.Array, Array]:
+    """The ranking at a place of each row, null where it has fewer; and whether the row has any."""
+    found = lists(array)
+    has = np.diff(found.offsets)[rows] > place
+    places = pa.array(found.offsets[rows].astype(np.int64) + place, mask=~has)
+    return found.values.take(places).cast(pa.list_(pa.string())), found.there[rows]
+
+
+NO_QUERY, NO_CHANCE = "no query", "no list probability: it is not logged, and {} cannot tell it from what is"
+NEVER_SHOWN = "a list that its own method would never show"
+NOT_RANKED = "no new rankings for its query"
+NO_LOGARITHM = "a log_probability that is no logarithm of a probability"
+UNKNOWN = "unknown method: {}"
+ROUNDING = 1e-9  # a log_probability may be so much above 0
+
+
+class Rows(NamedTuple):
+    """Impressions by row: documents as hashes, and the logs of P(L) and P(L, a); 0 for a union that is not known.
+
+    `identity` is the hash of the impression.
+    """
+
+    identity: Array
+    query: Array
+    documents: Array
+    counts: Array
+    clicks: Array
+    teams: Array
+    unit: Array
+    union: Array
+    rankers: Array
+    log_chance: Array
+    log_joint: Array
+
+    def only(self, keep: Array) -> Rows:
+        """The rows that a mask keeps."""
+        return Rows(*(values[keep] for values in self))
+
+
+class Old(NamedTuple):
+    """Impressions of an old log that one method composed, and the names behind the numbers of their queries."""
+
+    rows: Rows
+    queries: Sequence[str]
+    method: str
+
+
+def nothing_left(dropped: Counter[str]) -> DataError:
+    """Where nothing is left of a log: what became of it."""
+    why = "; ".join(f"{reason}: {count:,}" for reason, count in dropped.most_common() if count)
+    return DataError(
+        f"the log has no interleaved impression that can be used{why and f' ({why})'}; give one whose lists were "
+        "drawn, and that says how likely they were"
+    )
+
+
+@dataclass(frozen=True)
+class OldTask(Task):
+    """What to read of a log; and which of its rankers' rankings to keep."""
+
+    rankers: tuple[str, ...] = ()
+
+    def wants(self, design: Design) -> bool:
+        """Whether rows of this design were asked for; lists that were not drawn say nothing of others."""
+        return super().wants(design) and design.arm == INTERLEAVED
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are always read."""
+        return tuple(dict.fromkeys([*super().columns, "query", "documents", "rankings", "log_probability"]))
+
+    @property
+    def spare_columns(self) -> dict[str, tuple[str, ...]]:
+        """None: all are read."""
+        return {}
+
+
+class Reader:
+    """A batch on its way to rows: iterate over those of each method.
+
+    `borrowed` are old rankers' own rankings, where asked for; `dropped` counts what cannot be used, by reason.
+    """
+
+    def __init__(self, batch: pa.RecordBatch, task: OldTask, repeated: Array, dropped: Counter[str]) -> None:
+        self._batch, self.dropped = batch, dropped
+        self._decoding = Decoding(batch, task.scoring.counting, task.wants, repeated)
+        for rule, rows in excluded(batch, self._decoding.unit, task.exclusion, task.crawlers).items():
+            self._decoding.leave_out(rule, rows)
+        array = column(batch, "query")
+        self._queries, self._names = codes(pa.nulls(batch.num_rows, pa.string()) if array is None else array)
+        self._decoding.leave_out(NO_QUERY, self._queries < 0)
+        self.borrowed = Borrowed(task.rankers)
+
+    def __iter__(self) -> Iterator[Old]:
+        documents, chances = _documents(self._batch), column(self._batch, "log_probability")
+        logged = np.full(self._batch.num_rows, np.nan) if chances is None else _logged(chances)
+        identity = np.zeros(self._batch.num_rows, np.uint64)
+        places, identity[places] = identities(self._batch)
+        for part in self._decoding:
+            self.dropped.update(part.dropped)
+            decoded = self._borrow(part)
+            try:
+                chosen = resolve(decoded.design.method)
+            except MethodError as problem:
+                self.dropped[UNKNOWN.format(problem)] += len(decoded.rows)
+                continue
+            rows = self._rows(chosen, decoded, identity[decoded.rows], documents, logged[decoded.rows])
+            if len(rows.query):
+                yield Old(rows, self._names, str(chosen))
+        self.dropped.update(self._decoding.dropped)
+
+    def _rows(self, chosen: Chosen, decoded: Decoded, identity: Array, documents: _Documents, logged: Array) -> Rows:
+        of_list, of_joint = _chances(chosen, decoded, logged)
+        wrong = np.isinf(logged) | (logged > ROUNDING)
+        unknown, never = np.isnan(of_list), np.isneginf(of_list) & ~wrong
+        for reason, rows in (
+            (NO_LOGARITHM, wrong),
+            (NO_CHANCE.format(chosen.method.name), unknown),
+            (NEVER_SHOWN, never),
+        ):
+            self.dropped[reason] += int(rows.sum())
+        made = Rows(
+            identity,
+            self._queries[decoded.rows],
+            documents.matrix(decoded.rows, decoded.impressions.ranks.shape[2]),
+            decoded.counts,
+            decoded.clicked,
+            decoded.impressions.teams,
+            decoded.unit,
+            np.where(decoded.has["sizes"], decoded.impressions.union, 0),
+            np.full(len(decoded.rows), len(decoded.design.rankers)),
+            of_list,
+            of_joint,
+        )
+        return made.only(~(wrong | unknown | never))
+
+    def _borrow(self, decoded: Decoded) -> Decoded:
+        """Keep the rankings of rankers that are wanted; what is left are rows that have none, or whole ones."""
+        asked = [self._names[query] for query in self._queries[decoded.rows]]
+        keep = np.ones(len(asked), np.bool_)
+        array = column(self._batch, "rankings")
+        for reason, broken in self.borrowed.add(array, decoded.design, decoded.rows, asked).items():
+            self.dropped[reason] += int((keep & broken).sum())
+            keep &= ~broken
+        return decoded.only(keep)
+
+
+class _Documents(NamedTuple):
+    """The shown documents of a batch, as hashes."""
+
+    offsets: Array
+    hashes: Array
+
+    def matrix(self, rows: Array, width: int) -> Array:
+        """`[row, position]`, 0 below the end of a list."""
+        places = self.offsets[rows][:, None] + np.arange(width)
+        inside = places < self.offsets[rows + 1][:, None]
+        found = np.append(self.hashes, np.uint64(0))
+        return np.where(inside, found[np.minimum(places, len(self.hashes))], np.uint64(0))
+
+
+def _documents(batch: pa.RecordBatch) -> _Documents:
+    found = lists(batch.column("documents"))
+    names = texts(found.values)
+    return _Documents(found.offsets, buckets.hashes(buckets.DOCUMENT, names.offsets, names.data))
+
+
+def _logged(chances: pa.Array) -> Array:
+    """Logged probabilities, nan where there is none; what is there, but is not a number, is as wrong as infinity."""
+    found = numbers(chances, np.nan, pa.float64())
+    return np.where(there(chances) & np.isnan(found), np.inf, found)
+
+
+def _chances(chosen: Chosen, decoded: Decoded, logged: Array) -> tuple[Array, Array]:
+    """How likely each list was: as logged, or as its method says; and with its assignment, where there is one."""
+    known = decoded.has["ranks"] & decoded.has["sizes"]
+    if "choices" in chosen.method.needs:
+        known &= decoded.has["choices"]
+    of_list, of_joint = np.full((2, len(logged)), np.nan)
+    if known.any():
+        some = Impression(*(values[known] for values in decoded.impressions))
+        of_list[known], of_joint[known] = log_chances(chosen, some, decoded.counts[known])
+    return np.where(np.isnan(logged), of_list, logged), of_joint
+
+
+class Survey:
+    """`longest[query]` is the length of its longest list, `methods[method]` how many impressions it composed.
+
+    `kept` has all impressions, if they are to be kept: None otherwise.
+    """
+
+    def __init__(self, rankers: Collection[str], keep: bool) -> None:
+        self.longest: dict[str, int] = {}
+        self.methods: Counter[str] = Counter()
+        self.borrowed = Borrowed(rankers)
+        self.kept: list[Old] | None = [] if keep else None
+        self.dropped: Counter[str] = Counter()
+
+    def read(self, batch: pa.RecordBatch, task: OldTask, repeated: Array) -> None:
+        """Count a batch of the log in."""
+        reader = Reader(batch, task, repeated, self.dropped)
+        for old in reader:
+            longest = np.zeros(len(old.queries), np.int64)
+            np.maximum.at(longest, old.rows.query, old.rows.counts)
+            self._stretch({old.queries[query]: int(longest[query]) for query in np.flatnonzero(longest).tolist()})
+            self.methods[old.method] += len(old.rows.query)
+            if self.kept is not None:
+                self.kept.append(old)
+        self.borrowed.merge(reader.borrowed)
+
+    def merge(self, other: Survey) -> None:
+        """Count that of the next part of a log in."""
+        self._stretch(other.longest)
+        self.methods.update(other.methods)
+        self.borrowed.merge(other.borrowed)
+        self.dropped += other.dropped
+
+    def _stretch(self, longest: dict[str, int]) -> None:
+        for query, length in longest.items():
+            self.longest[query] = max(length, self.longest.get(query, 0))

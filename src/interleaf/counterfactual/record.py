@@ -1,0 +1,213 @@
+"""What old impressions say of new rankers, as plain data, as text and as Markdown; None where `reason` says why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from interleaf import plots
+from interleaf.counterfactual.sums import Weights
+from interleaf.planning import Planned
+from interleaf.stats.figure import Interval
+from interleaf.tables import Cell, Table, escape, one_line
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """One estimator's word on one pair: above 0, `first` is better than `second`; interval clustered by unit.
+
+    `adjusted_p_value` is held against all pairs (Holm).
+    """
+
+    estimator: str
+    first: str
+    second: str
+    value: float | None
+    error: float | None
+    interval: Interval | None
+    p_value: float | None
+    adjusted_p_value: float | None
+    reason: str = ""
+
+    def winner(self, confidence: float) -> str | None:
+        """Whom the estimate prefers, if chance does not explain it."""
+        if self.value is None or self.adjusted_p_value is None or self.adjusted_p_value >= 1 - confidence:
+            return None
+        return self.first if self.value > 0 else self.second
+
+
+@dataclass(frozen=True)
+class Reused:
+    """Old impressions for new rankers: each estimator on each pair, what it rests on, and what asking anew would cost.
+
+    `answers` are those of the estimator to go by, a pair each; `doubt` says why their intervals, which are of chance,
+    may hold the truth less often than `confidence` says; `known` is the share of places in new lists that hold a
+    document which the old log shows for its query; `supported` is the share of the new rankers' lists that the log
+    could have shown, None where its methods can show every list; `plans[(first, second)]` is a live experiment that
+    would find what was estimated, or the reason that there is none.
+    """
+
+    rankers: tuple[str, ...]
+    method: str
+    scheme: str
+    old_methods: Mapping[str, int]
+    impressions: int
+    clicked: int
+    units: int
+    confidence: float
+    estimates: tuple[Estimated, ...]
+    weights: Mapping[str, Weights]
+    known: float | None
+    supported: float | None
+    supported_interval: Interval | None
+    answers: tuple[Estimated, ...]
+    doubt: str
+    plans: Mapping[tuple[str, str], Planned | str]
+    warnings: tuple[str, ...]
+    dropped: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        found |= {name: [asdict(one) for one in getattr(self, name)] for name in ("estimates", "answers")}
+        found["weights"] = {name: asdict(one) for name, one in self.weights.items()}
+        found["plans"] = [
+            {"first": first, "second": second}
+            | (plan.to_dict() | {"reason": ""} if isinstance(plan, Planned) else {"units": None, "reason": plan})
+            for (first, second), plan in self.plans.items()
+        ]
+        return found | {name: dict(found[name]) for name in ("old_methods", "dropped")}
+
+    def __str__(self) -> str:
+        tables = [str(table) for table in self.tables]
+        return "\n\n".join([*self.answer, self._basis, *self.warnings, *tables, *self._plans, *self._dropped])
+
+    def to_markdown(self) -> str:
+        """A page: the answer, what to beware of, the tables, and the plan."""
+        words = [escape(text) for text in (*self.answer, self._basis, *self.warnings)]
+        tables = [table.to_markdown() for table in self.tables]
+        parts = ["# Old impressions for new rankers", *words, *tables, *map(escape, (*self._plans, *self._dropped))]
+        return "\n\n".join(parts) + "\n"
+
+    @property
+    def answer(self) -> list[str]:
+        """A sentence for each pair."""
+        return [one_line(_sentence(one, self)) for one in self.answers]
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The estimates, and what they rest on."""
+        return (self._estimates, self._weights)
+
+    def chart(self) -> dict[str, Any]:
+        """Every estimate in its interval; drawing needs the extra `plots`."""
+        several = len(self.answers) > 1
+        rows = [
+            {
+                "estimator": f"{one.estimator}\n{one.first} over {one.second}" if several else one.estimator,
+                f"{one.first} over {one.second}" if not several else "estimate": one.value,
+                "low": one.interval[0],
+                "high": one.interval[1],
+            }
+            for one in self.estimates
+            if one.interval is not None
+        ]
+        named = "estimate" if several else f"{self.rankers[0]} over {self.rankers[1]}"
+        return plots.intervals(rows, "estimator", named, ("low", "high"))
+
+    @property
+    def _estimates(self) -> Table:
+        rows: list[tuple[Cell, ...]] = []
+        for one in self.estimates:
+            figures = _signed(one.value), _span(one.interval), _chance(one.adjusted_p_value)
+            rows.append((one.estimator, f"{one.first} over {one.second}", *figures, one.reason or None))
+        interval = f"{100 * self.confidence:g} % interval"
+        columns = ("estimator", "pair", "estimate", interval, "adjusted p", "why no interval")
+        return Table("estimates", "Estimates", columns, tuple(rows), columns[2:5])
+
+    @property
+    def _weights(self) -> Table:
+        rows: list[tuple[Cell, ...]] = [
+            (
+                name,
+                _percent(one.usable),
+                f"{one.effective:,.1f}",
+                None if one.mean is None else f"{one.mean:.3g}",
+                f"{one.largest:.3g}",
+                _percent(one.largest_share),
+                _percent(one.clipped),
+            )
+            for name, one in self.weights.items()
+        ]
+        figures = ("usable", "effective sample size", "mean weight", "largest", "its share of all", "clipped away")
+        title = f"What they rest on, of {self.impressions:,} impressions"
+        return Table("weights", title, ("estimator", *figures), tuple(rows), figures)
+
+    @property
+    def _basis(self) -> str:
+        methods = ", ".join(f"{count:,} by {method}" for method, count in self.old_methods.items())
+        return one_line(
+            f"From {self.impressions:,} old impressions ({methods}) of {self.units:,} units, {self.clicked:,} with an "
+            f"event; new rankers as compared by {self.method}, scheme {self.scheme}."
+        )
+
+    @property
+    def _plans(self) -> list[str]:
+        undecided = {(one.first, one.second) for one in self.answers if one.winner(self.confidence) is None}
+        said = []
+        for (first, second), plan in self.plans.items():
+            is_sure = isinstance(plan, str) or (first, second) not in undecided
+            condition = "" if is_sure else ", if the preference is as large as this uncertain estimate"
+            said.append(one_line(f"Live instead, {first} against {second}{condition}: ") + str(plan))
+        return said
+
+    @property
+    def _dropped(self) -> list[str]:
+        reasons = [f"{count:,} {one_line(reason)}" for reason, count in self.dropped.items()]
+        return [f"Not used: {'; '.join(reasons)}."] if reasons else []
+
+
+def _sentence(one: Estimated, found: Reused) -> str:
+    pair = f"{one.first} and {one.second}"
+    if one.value is None:
+        return f"Nothing can be said of {pair}: {one.reason}."
+    if one.interval is None and found.supported is not None:
+        return f"Which of {pair} people would prefer cannot be told from this log: {one.reason}."
+    if one.interval is None:
+        return f"{pair}: {one.value:+.3f} by {one.estimator}, and no interval: {one.reason}."
+    span = f"between {_signed(one.interval[0])} and {_signed(one.interval[1])} {_sureness(one, found)}"
+    winner = one.winner(found.confidence)
+    if found.supported is not None:
+        span = f"{one.first} over {one.second} lies {span}"
+        if winner is None:
+            return f"Which of {pair} people would prefer cannot be told from this log: {span}."
+    elif winner is None:
+        return f"The old impressions do not tell {pair} apart: {one.value:+.3f}, {span}."
+    else:
+        span = f"{one.first} over {one.second} is {one.value:+.3f}, {span}"
+    return f"People would prefer {winner} to {one.second if winner == one.first else one.first}: {span}."
+
+
+def _sureness(one: Estimated, found: Reused) -> str:
+    """How sure, by which estimator, and of how many pairs."""
+    sure, many = f"{100 * found.confidence:g} % confidence", len(found.answers)
+    how = f"by {one.estimator}, for chance alone: {found.doubt} for {sure}" if found.doubt else ""
+    how = how or f"with {sure}, by {one.estimator}"
+    return how if many == 1 else f"{how} (an interval of this pair alone; who wins is decided over all {many}, by Holm)"
+
+
+def _signed(value: float | None) -> str | None:
+    return None if value is None else f"{value:+.3f}" if abs(value) < 1e5 else f"{value:+.3g}"
+
+
+def _span(interval: Interval | None) -> str | None:
+    return None if interval is None else f"{_signed(interval[0])} to {_signed(interval[1])}"
+
+
+def _chance(p_value: float | None) -> str | None:
+    return None if p_value is None else f"{p_value:.3f}" if p_value >= 0.001 else "< 0.001"
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.3g} %"

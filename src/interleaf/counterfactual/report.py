@@ -1,0 +1,265 @@
+"""From sums to the record: estimates, the one to go by, what to beware of, and what a live experiment would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf.counterfactual.lists import Looks
+from interleaf.counterfactual.old_log import NOT_RANKED, Borrowed
+from interleaf.counterfactual.outcomes import Scorer
+from interleaf.counterfactual.record import Estimated, Reused
+from interleaf.counterfactual.robust import CLIPPED, JOINT, UNWEIGHTED, WEIGHTED, Robust, Weighings
+from interleaf.counterfactual.sums import Weights, bounded, is_same, supported, without_interval
+from interleaf.errors import DataError
+from interleaf.methods.arrays import pairs
+from interleaf.methods.table import resolve
+from interleaf.planning import Planned, plan
+from interleaf.stats import compare, power
+from interleaf.stats.compare import Estimate
+from interleaf.stats.multiplicity import holm
+
+NOTHING = "no old list is one that the new rankers could show"
+NO_OWNERS = "the owners that were drawn are not logged, or of fewer or more rankers"
+NO_CLICK = "no click: a click model has nothing to learn from"
+UNSEEN = "the log shows none of the documents that the new rankers would"
+NO_MODEL = "what a click model expects is known for schemes binary and click, not for normalized"
+BIASED = "biased: not an estimate of the new rankers' preference"
+CLIPPED_AWAY = "biased: clipping took weight away"
+PART_ONLY = "of the lists that the log showed alone"
+UNTESTED = "the log's methods show few lists: nothing tests the click model on others"
+NOT_IDENTIFIED = "it cannot be planned: the log does not say how large the difference is."
+HANDFUL, FEW = 10, 100  # effective impressions
+MIN_PLANNED = 0.95  # of the new rankers' lists, the share that the log could show
+MIN_KNOWN = 0.995  # of the places in new lists: below it, a warning says so
+MIN_LOOKS = 5  # impressions for each query
+MOST_OUTSIDE = 0.5  # of the impressions, the share of queries that are not ranked
+TOO_LITTLE = "the log knows too little of what the new rankers would show"
+OLD_LISTS = "old lists, which are not the new rankers' (expect up to twice as many units)"
+
+
+class Found(NamedTuple):
+    """How old lists were looked at; the sums of each weighting, and the doubly robust estimate if there is."""
+
+    looks: Looks
+    weighings: Weighings
+    robust: Robust | None
+    longest: int
+
+    @property
+    def known(self) -> float | None:
+        """The share of places in new lists that hold a document which the log shows for the query."""
+        return self.weighings.foreseen.known_share if self.weighings.foreseen is not None else None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether some lists come from methods that cannot show every list, and the new rankers are not theirs."""
+        methods = [resolve(method).method for method, count in self.looks.methods.items() if count]
+        return not all(method.claims.reusable for method in methods) and not is_same(self.weighings.sums[WEIGHTED])
+
+
+def reported(found: Found, rankers: tuple[str, ...], scorer: Scorer, borrowed: Borrowed, confidence: float) -> Reused:
+    """The record."""
+    named = [(rankers[one], rankers[other]) for one, other in zip(*pairs(len(rankers)), strict=True)]
+    names, by_pair = _names(scorer), zip(*_told(found, scorer, named, confidence), strict=True)
+    estimates = [one for of_pair in by_pair for one in of_pair]
+    by_model = found.robust is not None and not found.is_limited
+    answers = tuple(one for one in estimates if one.estimator == names["robust" if by_model else "weighted"])
+    sums, looks, known = found.weighings.sums, found.looks, found.known if by_model else None
+    share = supported(sums[WEIGHTED], confidence) if found.is_limited else None
+    weights = {names[kind]: one.described for kind, one in sums.items() if one.impressions.any()}
+    return Reused(
+        rankers=rankers,
+        method=str(scorer.chosen),
+        scheme=scorer.scheme.name,
+        old_methods={method: count for method, count in looks.methods.most_common() if count},
+        impressions=looks.impressions,
+        clicked=looks.clicked,
+        units=looks.units,
+        confidence=confidence,
+        estimates=tuple(estimates),
+        weights=weights,
+        known=found.known,
+        supported=share.value if share is not None else None,
+        supported_interval=share.interval if share is not None else None,
+        answers=answers,
+        doubt=TOO_LITTLE if known is not None and _is_thin(looks) else "",
+        plans={pair: _plan(found, scorer, place, answers[place], confidence) for place, pair in enumerate(named)},
+        warnings=(
+            *_missing(looks, borrowed),
+            *_unsupported(share, any(one.interval is not None for one in answers)),
+            *_warnings(sums[WEIGHTED].described, looks.clicked, known, found.is_limited),
+            *_sparse(looks, known),
+        ),
+        dropped={reason: count for reason, count in looks.dropped.items() if count},
+    )
+
+
+def _told(found: Found, scorer: Scorer, named: list[tuple[str, str]], confidence: float) -> Iterator[list[Estimated]]:
+    """Of each estimator its word on every pair."""
+    for name, made in _estimates(found, scorer, confidence):
+        adjusted = holm([one.p_value for one in made])
+        yield [
+            Estimated(name, *pair, one.value, one.error, one.interval, one.p_value, against_all, one.reason)
+            for pair, one, against_all in zip(named, made, adjusted, strict=True)
+        ]
+
+
+def _names(scorer: Scorer) -> dict[str, str]:
+    """What H12h calls the estimators: by the sum over owners, by weights, by both; those that the method has."""
+    short, own = scorer.chosen.method.short, scorer.independent
+    weighted = f"{short}+IS+MA" if own else f"{short}+IS"
+    joint, model = {"joint": f"{short}+IS"}, {"model": f"{short}+DM", "robust": f"{short}+DR"}
+    return (
+        {"unweighted": f"{short}+MA" if own else short}
+        | (joint if own else {})
+        | {"weighted": weighted, "normalized": f"{weighted}, self-normalised", "clipped": f"{weighted}, clipped"}
+        | (model if own else {})
+    )
+
+
+def _estimates(found: Found, scorer: Scorer, confidence: float) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+    """Means of w o, or, self-normalised, sums of w o over sums of w."""
+    for kind, name in _names(scorer).items():
+        if kind in ("model", "robust"):
+            yield name, _by_model(found, scorer, kind == "robust", confidence)
+            continue
+        sums = found.weighings.sums[WEIGHTED if kind == "normalized" else kind]
+        outcomes = scorer.by_pair(sums.outcomes)
+        if kind == JOINT and not sums.impressions.any():
+            yield name, _none(scorer, NO_OWNERS)
+        elif not sums.usable:
+            yield name, _none(scorer, NOTHING)
+        elif kind in (JOINT, WEIGHTED):
+            yield name, bounded(outcomes, sums, scorer.bound(found.longest), confidence)
+        else:
+            made, reason = (
+                compare.estimates(outcomes, sums.weights[:, None], confidence),
+                _distrust(found, kind),
+            )
+            yield name, tuple(without_interval(one, reason) if reason else one for one in made)
+
+
+def _by_model(found: Found, scorer: Scorer, mended: bool, confidence: float) -> tuple[Estimate, ...]:
+    foreseen = found.weighings.foreseen
+    if found.robust is None or foreseen is None:
+        return _none(scorer, NO_CLICK if scorer.foreseeable else NO_MODEL)
+    if not found.known:
+        return _none(scorer, UNSEEN)
+    made = found.robust.estimates(foreseen, mended, confidence)
+    return tuple(without_interval(one, UNTESTED) for one in made) if found.is_limited else made
+
+
+def _distrust(found: Found, kind: str) -> str:
+    """Why a mean over old lists has no interval; if all weights are 1, old lists are the new rankers', and it has."""
+    sums = found.weighings.sums
+    if is_same(sums[WEIGHTED]):
+        return ""
+    if kind == UNWEIGHTED:
+        return BIASED
+    if kind == CLIPPED and sums[CLIPPED].lost > 0:
+        return CLIPPED_AWAY
+    return PART_ONLY
+
+
+def _none(scorer: Scorer, reason: str) -> tuple[Estimate, ...]:
+    return (Estimate(None, None, None, None, None, 0, reason),) * len(pairs(scorer.rankers)[0])
+
+
+def _is_thin(looks: Looks) -> bool:
+    """Whether a click model knows so little that its intervals, which are of chance, hold the truth too seldom."""
+    return looks.impressions < MIN_LOOKS * looks.queries
+
+
+def _missing(looks: Looks, borrowed: Borrowed) -> Iterator[str]:
+    """What is not as asked for: queries outside the new rankings, and rankings that changed."""
+    whole = looks.impressions + looks.dropped[NOT_RANKED]
+    if looks.dropped[NOT_RANKED] > MOST_OUTSIDE * whole:
+        yield (
+            f"This rests on {looks.impressions:,} of {whole:,} impressions: the others are of queries that not all new "
+            "rankers rank, and nothing is said of those."
+        )
+    for name, queries in borrowed.changed.items():
+        if queries:
+            many = f"{len(queries):,} of {len(borrowed.rankings[name]):,} queries"
+            yield f"The rankings of {name} changed within the log, for {many}: the first of each is compared."
+
+
+def _unsupported(share: Estimate | None, has_interval: bool) -> Iterator[str]:
+    """Which share of the new rankers' lists the log could show, where it is not all."""
+    if share is not None and share.value is not None:
+        span = "" if share.interval is None else f" ({_percent(share.interval[0])} to {_percent(share.interval[1])} %)"
+        yield (
+            f"The log could have shown about {_percent(share.value)} %{span} of the lists that the new rankers would "
+            "show. It says nothing of the others"
+            + ("; the interval allows for any clicks on them." if has_interval else ".")
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * min(1.0, max(0.0, share)):.0f}"
+
+
+def _warnings(weights: Weights, clicked: int, known: float | None, is_limited: bool) -> Iterator[str]:
+    """Plain words on what an answer rests on."""
+    effective = weights.effective
+    if effective < FEW:
+        few = "a handful of impressions" if effective < HANDFUL else "few impressions"
+        yield (
+            f"Weighted estimates rest on {few}: {weights.impressions:,} count as {effective:,.1f}"
+            + (", so do not go by them" if effective < HANDFUL else "")
+            + (", and the answer is that of a click model, hardly mended." if known else ".")
+        )
+    if weights.largest_share is not None and weights.largest_share > 0.1:
+        yield f"One impression has {100 * weights.largest_share:.0f} % of all weight."
+    if weights.mean is not None and not 0.5 < weights.mean < 2 and not is_limited:
+        yield (
+            f"Weights should average 1, and average {weights.mean:.2g}: the old lists do not cover what the new "
+            "rankers would show" + (", and there the answer is that of a click model." if known else ".")
+        )
+    if clicked < FEW:
+        yield f"Only {clicked:,} impressions have an event."
+
+
+def _sparse(looks: Looks, known: float | None) -> Iterator[str]:
+    """What the log says little of."""
+    if known is not None and known < MIN_KNOWN:
+        yield (
+            f"{100 * (1 - known):.0f} % of the places in new lists hold documents that the log never shows for their "
+            "query" + ("; the interval allows for people who always click them, or never." if known else ".")
+        )
+    if known and _is_thin(looks):
+        yield f"{looks.impressions / looks.queries:.1f} impressions for each query teach a click model little."
+
+
+def _plan(found: Found, scorer: Scorer, pair: int, answer: Estimated, confidence: float) -> Planned | str:
+    """A live experiment of the size that would find the answer, with people as different as in the log."""
+    share = supported(found.weighings.sums[WEIGHTED], confidence).value if found.is_limited else None
+    if share is not None and share < MIN_PLANNED:
+        return NOT_IDENTIFIED
+    if not answer.value:
+        return "no difference is estimated, so that there is none to plan for."
+    looks, sums = found.looks, scorer.by_pair(found.weighings.sums[UNWEIGHTED].outcomes)[:, pair]
+    if not looks.pilot.any():
+        return f"it cannot be planned: {NOTHING}."
+    known = power.pilot(np.where(looks.pilot > 0, sums, 0.0), looks.pilot, looks.pilot_units)
+    if known.variance is None or known.impressions_per_unit is None:
+        return f"it cannot be planned: {known.reason}."
+    effect = answer.value / (looks.clicked / looks.impressions)
+    # Scores of old lists lie about a mean of their own, which is not the new rankers': E(o - D)^2 is about theirs.
+    variance = known.variance * known.impressions_per_unit + (sums.sum() / looks.pilot.sum() - effect) ** 2
+    try:
+        made = plan(
+            abs(effect),
+            confidence=confidence,
+            variance=variance,
+            impressions_per_unit=looks.clicked / looks.clicking_units,
+            share_with_event=looks.clicking_units / looks.units,
+            even_activity=True,
+        )
+    except DataError as problem:
+        return f"it cannot be planned: {problem}."
+    return replace(made, pilot=OLD_LISTS)

@@ -1,1 +1,0 @@
-"""What makes a score better, or makes one where there was none: old impressions for new rankers."""
