@@ -13,7 +13,8 @@ from interleaf.counterfactual.outcomes import scorer_of
 from interleaf.counterfactual.rankings import Source, by_query, ranked
 from interleaf.counterfactual.record import Reused
 from interleaf.counterfactual.report import Found, reported
-from interleaf.counterfactual.robust import Robust, Weigher
+from interleaf.counterfactual.robust import Robust
+from interleaf.counterfactual.sums import Weigher
 from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
 from interleaf.engines.passes import Passes

@@ -12,8 +12,19 @@ from interleaf.counterfactual.lists import Looks
 from interleaf.counterfactual.old_log import NOT_RANKED, Borrowed
 from interleaf.counterfactual.outcomes import Scorer
 from interleaf.counterfactual.record import Estimated, Reused
-from interleaf.counterfactual.robust import CLIPPED, JOINT, UNWEIGHTED, WEIGHTED, Robust, Weighings
-from interleaf.counterfactual.sums import Weights, bounded, is_same, supported, without_interval
+from interleaf.counterfactual.robust import Robust
+from interleaf.counterfactual.sums import (
+    CLIPPED,
+    JOINT,
+    UNWEIGHTED,
+    WEIGHTED,
+    Weighings,
+    Weights,
+    bounded,
+    is_same,
+    supported,
+    without_interval,
+)
 from interleaf.errors import DataError
 from interleaf.methods.arrays import pairs
 from interleaf.methods.table import resolve

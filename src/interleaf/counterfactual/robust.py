@@ -14,19 +14,16 @@ documents that the log never shows there are no clicks, so intervals are widened
 from __future__ import annotations
 
 import math
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from interleaf import batch, buckets
+from interleaf import batch
 from interleaf.counterfactual.click_model import Cells, Lists, add_foreseen, add_slack, features, fit
-from interleaf.counterfactual.lists import GROUPS, Held
 from interleaf.counterfactual.old_log import Rows
 from interleaf.counterfactual.outcomes import Scorer
 from interleaf.counterfactual.rankings import Ranked
-from interleaf.counterfactual.sums import Weighted
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import Chosen
 from interleaf.simulate.draws import streams, words_of
@@ -165,59 +162,3 @@ def widened(found: Estimate, raised: float, lowered: float) -> Estimate:
     nearest = max(found.value - lowered, 0.0) - min(found.value + raised, 0.0)
     p_value = min(1.0, 2 * float(stdtr(found.effective_units - 1, -nearest / found.error)))
     return replace(found, interval=interval, p_value=p_value)
-
-
-UNWEIGHTED, WEIGHTED, CLIPPED, JOINT = WEIGHTINGS = ("unweighted", "weighted", "clipped", "joint")
-
-
-class Weighings:
-    """Sums of each weighting by name, and of the doubly robust estimate, if there is one."""
-
-    def __init__(self, columns: int, foreseen: Foreseen | None) -> None:
-        self.sums = {name: Weighted(columns) for name in WEIGHTINGS}
-        self.foreseen = foreseen
-        self.dropped: Counter[str] = Counter()
-
-    def merge(self, other: Weighings) -> None:
-        """Add those of other lists."""
-        for name, sums in self.sums.items():
-            sums.merge(other.sums[name])
-        if self.foreseen is not None and other.foreseen is not None:
-            self.foreseen.merge(other.foreseen)
-        self.dropped += other.dropped
-
-
-@dataclass(frozen=True, eq=False)
-class Weigher:
-    """What the sums need to know; `group_of` numbers the groups of units, `key` draws the new rankers' lists."""
-
-    new: Ranked
-    scorer: Scorer
-    robust: Robust | None
-    has_joint: bool
-    group_of: Array
-    clip: float
-    key: Any
-
-    def empty(self) -> Weighings:
-        """Sums of nothing yet."""
-        return Weighings(self.scorer.columns, self.robust.empty() if self.robust is not None else None)
-
-    def add(self, found: Weighings, held: Held) -> None:
-        """Add old lists."""
-        rows, some, bucket = held.rows, held.possible, buckets.buckets(held.rows.unit)
-        entries, weights = np.maximum(held.entries, 0), np.exp(held.log_weight)
-        lists = impressions_of(self.new, rows.query, entries, rows.teams)
-        outcomes = np.zeros((len(bucket), self.scorer.columns))
-        possible = Impression(*(values[some] for values in lists))
-        outcomes[some] = self.scorer(possible, rows.counts[some], rows.clicks[some])
-        kept = np.minimum(weights, self.clip)
-        found.sums[UNWEIGHTED].add(bucket, held.usable.astype(np.float64), outcomes)
-        found.sums[WEIGHTED].add(bucket, weights, outcomes)
-        found.sums[CLIPPED].add(bucket, kept, outcomes, weights - kept)
-        if self.has_joint:
-            found.sums[JOINT].add(bucket, np.exp(held.log_joint), self.scorer.observed(lists, rows.clicks))
-        if self.robust is not None and found.foreseen is not None:
-            groups = self.group_of[bucket % GROUPS]
-            self.robust.mend(found.foreseen, Lists(lists, entries, rows.counts, groups), weights, outcomes)
-            self.robust.foresee(found.foreseen, rows, held.pages, groups, self.key)
