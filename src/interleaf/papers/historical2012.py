@@ -2,9 +2,9 @@
 
 A repeat draws a query, a source pair and a target pair of single-feature rankers. People with perfect clicks see lists
 of the source pair, composed by the method that is evaluated; the estimators of `counterfactual.history` then compare
-the target pair, and are held against its NDCG on that query. Beside the paper's figure stands how far each estimate is from what
-live impressions of the target pair say, and how many impressions it really rests on; and beside the paper's estimators
-the doubly robust one, also in other worlds (`historical2012_robust`).
+the target pair, and are held against its NDCG on that query. Beside the paper's figure stands how far each estimate is
+from what live impressions of the target pair say, and how many impressions it really rests on; and beside the paper's
+estimators the doubly robust one, also in other worlds (`historical2012_robust`).
 """
 
 from __future__ import annotations
