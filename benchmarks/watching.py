@@ -25,7 +25,7 @@ from benchmarks.people import limits
 from interleaf.methods.arrays import Array
 from interleaf.report.people import FEW, MANY
 from interleaf.stats import sequence
-from interleaf.stats.deviates import deviate
+from interleaf.stats.sums import deviate
 from interleaf.tables import Table
 
 RUNS = 2_000

@@ -16,8 +16,8 @@ from interleaf.analysis import analyze
 from interleaf.decode.attributes import Exclusion
 from interleaf.report import people
 from interleaf.report.record import Comparison
+from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
-from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 from tests.log_oracle import ONE, Rules, Sums, fates_of
 from tests.log_rows import Row, made_row, made_rows, rows_of, table_of

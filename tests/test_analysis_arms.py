@@ -16,12 +16,12 @@ from interleaf.engines import sessions as waiting
 from interleaf.planning import plan
 from interleaf.render.figures import signed
 from interleaf.report.record import Arm, Metric
+from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
-from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 from interleaf.stats.compare import difference, estimate
-from interleaf.stats.deviates import statistic
 from interleaf.stats.looks import spending, spending_p_value
+from interleaf.stats.sums import statistic
 from tests.log_oracle import Rules, Sums, counted_events, max_weight, metrics_of, visits, voice
 from tests.log_rows import Row, made_row, made_rows, rows_of, table_of
 

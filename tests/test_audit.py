@@ -12,7 +12,7 @@ import pytest
 
 from interleaf import audit, interleave
 from interleaf.audit.overview import Overview, variants
-from interleaf.audit.worlds import World, dominated, worlds
+from interleaf.audit.properties import World, dominated, worlds
 from interleaf.clicks import Cascade, Intents, OneClick, PositionBased
 from interleaf.methods.table import METHODS, resolve
 from tests.conformance import checked

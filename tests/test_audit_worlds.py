@@ -3,7 +3,7 @@
 from itertools import permutations, product
 from math import comb, factorial, perm
 
-from interleaf.audit.worlds import World, worlds
+from interleaf.audit.properties import World, worlds
 
 
 def ways(rankers: int, documents: int) -> int:

@@ -10,9 +10,8 @@ from interleaf.caption_bias import diagnose
 from interleaf.caption_bias.model import ODDS, PROBABILITY
 from interleaf.caption_bias.verdict import CAUSES, EXPLAINED, verdict
 from interleaf.papers import caption2012, reproduce
-from interleaf.papers.caption2012 import Scale
-from interleaf.papers.caption2012_worlds import CASES, Case, mirrored
-from interleaf.simulate.synthetic import synthetic
+from interleaf.papers.caption2012 import CASES, Case, Scale, mirrored
+from interleaf.simulate.data import synthetic
 
 PRETTIER, UNHEEDED, ALIKE, NOTHING, PLAINER = CASES
 IMPRESSIONS = 4000

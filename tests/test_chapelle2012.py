@@ -11,16 +11,26 @@ from interleaf import Interleaving, credit
 from interleaf.errors import DataError
 from interleaf.metrics.absolute import METRICS, Pages
 from interleaf.papers import chapelle2012 as chapelle
-from interleaf.papers import chapelle2012_published as published
-from interleaf.papers.chapelle2012_rankers import CHANGED, KINDS, judge, rankers_of, settled
-from interleaf.papers.chapelle2012_schemes import session_scores
+from interleaf.papers import chapelle2012_buckets as published
+from interleaf.papers.chapelle2012_buckets import (
+    CHANGED,
+    KINDS,
+    METHODS,
+    Impressions,
+    Interleaved,
+    Traffic,
+    impressions_of,
+    judge,
+    rankers_of,
+    settled,
+    traffic_of,
+)
 from interleaf.papers.chapelle2012_sensitivity import usable
-from interleaf.papers.chapelle2012_signals import preference
-from interleaf.papers.chapelle2012_traffic import METHODS, Impressions, Interleaved, Traffic, impressions_of, traffic_of
+from interleaf.papers.chapelle2012_tables import preference, session_scores
 from interleaf.papers.study import Cell, Study, Table
 from interleaf.simulate import Judged, People, World, synthetic
 from interleaf.simulate.rankers import rank
-from interleaf.simulate.truth import ndcg
+from interleaf.simulate.stage import ndcg
 from interleaf.stats.agreement import correlation, triples, verdicts
 
 TRIPLES = ((0, 1, 2), (3, 4, 5))  # columns of A over B, B over C and A over C in C12's arXiv tables

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
-from interleaf.stats import resampling
 from interleaf.stats.agreement import (
     Triple,
     Verdicts,
@@ -23,9 +22,20 @@ from interleaf.stats.agreement import (
     verdicts,
     z_ratios,
 )
-from interleaf.stats.consistency import Curve, bucket_consistency, consistency, equivalents, needed
-from interleaf.stats.resampling import resampled_means, resampled_medians
-from interleaf.stats.windows import Timed, Window, bucket_windows, windows
+from interleaf.stats.consistency import (
+    STATISTICS,
+    Curve,
+    Timed,
+    Window,
+    bucket_consistency,
+    bucket_windows,
+    consistency,
+    equivalents,
+    needed,
+    resampled_means,
+    resampled_medians,
+    windows,
+)
 
 NAN = math.nan
 
@@ -55,7 +65,7 @@ def within(count: int, trials: int, share: Fraction | float) -> bool:
 def test_resampled_statistics_have_the_distribution_of_all_samples(
     values: list[float], size: int, statistic: str
 ) -> None:
-    found = resampling.STATISTICS[statistic](np.array(values), size, 20_000, generator())
+    found = STATISTICS[statistic](np.array(values), size, 20_000, generator())
     counts = Counter(None if math.isnan(value) else round(value, 9) for value in found.tolist())
     exact = all_samples(values, size, statistic)
     assert set(counts) <= set(exact)
@@ -66,7 +76,7 @@ def test_resampled_statistics_have_the_distribution_of_all_samples(
 def test_means_are_the_same_in_law_by_counts_and_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten distinct values in samples of nine are drawn row by row, in samples of eleven by counts."""
     values = np.arange(10.0)
-    monkeypatch.setattr(resampling, "_ROOM", 64)
+    monkeypatch.setattr(consistency, "_ROOM", 64)
     for size in (9, 11):
         found = resampled_means(values, size, 4_001, generator())
         assert len(found) == 4_001

@@ -14,9 +14,8 @@ from playwright.sync_api import Page
 from interleaf.client import Client
 from interleaf.demo.engine import Engine
 from interleaf.demo.entries import Entry
-from interleaf.demo.live import NAME, Live
-from interleaf.demo.server import address, listening, serving
-from interleaf.demo.site import Site
+from interleaf.demo.run import NAME, Live
+from interleaf.demo.site import Site, address, listening, serving
 from interleaf.serve.app import create_app
 from interleaf.store.contract import Store
 from interleaf.store.opening import opened

@@ -9,9 +9,8 @@ from statistics import fmean, median
 import interleaf
 from interleaf.demo.engine import Engine, leaf, words_of
 from interleaf.demo.entries import Entry
-from interleaf.demo.people import BY_NAME, CLICKS, SECONDS, VISITS, Search, clicks, grade, searches
+from interleaf.demo.people import BY_NAME, CLICKS, SECONDS, VISITS, Search, clicks, grade, reciprocal_ranks, searches
 from interleaf.demo.run import Demo
-from interleaf.demo.truth import reciprocal_ranks
 from tests.demo_library import library
 
 CONTROL, CANDIDATE = Demo().rankers

@@ -19,12 +19,9 @@ import pytest
 import interleaf
 from interleaf.cli import VERBS, main
 from interleaf.client import Client
-from interleaf.demo.crowd import Crowd
-from interleaf.demo.live import Live
-from interleaf.demo.people import searches
-from interleaf.demo.run import Demo, run
-from interleaf.demo.server import address, listening, serving
-from interleaf.demo.terminal import RunningLine, line_of
+from interleaf.demo.people import Crowd, searches
+from interleaf.demo.run import Demo, Live, RunningLine, line_of, run
+from interleaf.demo.site import address, listening, serving
 from interleaf.errors import InterleafError
 from interleaf.report.record import Verdict
 from interleaf.report.report import Report
@@ -200,7 +197,7 @@ class Terminal(io.StringIO):
 
 def test_a_terminal_has_one_line_and_a_pipe_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "10")
-    monkeypatch.setattr("interleaf.demo.terminal.PIPED", 3600.0)
+    monkeypatch.setattr("interleaf.demo.run.PIPED", 3600.0)
     terminal, pipe = Terminal(), io.StringIO()
     for out in (terminal, pipe):
         line = RunningLine(out)

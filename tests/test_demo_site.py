@@ -19,8 +19,7 @@ from interleaf import interleave
 from interleaf.client import Answer, Client
 from interleaf.demo.engine import Engine
 from interleaf.demo.entries import Entry
-from interleaf.demo.server import address, listening, serving
-from interleaf.demo.site import Site, pieces
+from interleaf.demo.site import Site, address, listening, pieces, serving
 from interleaf.errors import InterleafError
 
 HOSTILE = '<script>alert("1")</script> & <b>'

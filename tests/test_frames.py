@@ -8,8 +8,8 @@ import pytest
 
 from interleaf import analyze, log
 from interleaf.log.write import line_of
+from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
-from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 from tests.log_rows import made_rows
 from tests.report_examples import EXAMPLES

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaf import DataError, log, schema
+from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
-from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 
 COUNT = 60

@@ -12,8 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleaf.errors import DataError
-from interleaf.metrics.absolute import MEAN, MEDIAN, METRICS, Pages, by_user, metric_of, value
-from interleaf.metrics.comparison import compare, relative_difference
+from interleaf.metrics.absolute import (
+    MEAN,
+    MEDIAN,
+    METRICS,
+    Pages,
+    by_user,
+    compare,
+    metric_of,
+    relative_difference,
+    value,
+)
 from interleaf.metrics.sessions import sessions, totals
 
 Query = tuple[int, int, list[bool], int, int]  # unit, time, clicked, seconds to the first click and on to the last

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from interleaf.papers import oosterhuis2017 as study
-from interleaf.papers.folds import KNOWN, find
-from interleaf.simulate.synthetic import synthetic
+from interleaf.papers.study import KNOWN, find
+from interleaf.simulate.data import synthetic
 
 PAPER = Path(__file__).parents[2] / "shared" / "papers" / "O17_oosterhuis2017_pairwise_preference.txt"
 TABLES = {5: "**Table 3:", 15: "**Table 4:"}

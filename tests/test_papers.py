@@ -16,27 +16,30 @@ from interleaf.errors import DataError
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import methods, resolve
 from interleaf.papers import fidelity, hofmann2011
-from interleaf.papers.folds import find
 from interleaf.papers.hofmann2011 import Verdicts, choose, fixed_queries, judge
-from interleaf.papers.hofmann2011_convergence import (
+from interleaf.papers.hofmann2011_pairs import (
     CHUNK,
+    RULES,
+    SCHEME,
     Converged,
+    Meeting,
     Pair,
+    Rankings,
     Stream,
     converge,
     pair_table,
+    perfect,
+    realistic,
     settled,
+    sharing_lists,
     wilson,
 )
-from interleaf.papers.hofmann2011_pairs import RULES, SCHEME, Meeting, Rankings, perfect, realistic, sharing_lists
-from interleaf.papers.study import Study, Table
-from interleaf.simulate.data import Judged
-from interleaf.simulate.draws import streams, words_of
+from interleaf.papers.study import Study, Table, find
+from interleaf.simulate.data import Judged, synthetic
+from interleaf.simulate.people import streams, words_of
 from interleaf.simulate.rankers import rank, scores_of
 from interleaf.simulate.run import Result
-from interleaf.simulate.stage import Stage
-from interleaf.simulate.synthetic import synthetic
-from interleaf.simulate.truth import ndcg_by_query
+from interleaf.simulate.stage import Stage, ndcg_by_query
 
 LABELS = [rule.label for rule in RULES]
 

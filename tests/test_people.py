@@ -30,11 +30,9 @@ from interleaf.chance import key_of
 from interleaf.clicks import Cascade
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import METHODS
-from interleaf.simulate.data import Judged
-from interleaf.simulate.draws import streams, words_of
-from interleaf.simulate.people import People
+from interleaf.simulate.data import Judged, synthetic
+from interleaf.simulate.people import People, streams, words_of
 from interleaf.simulate.reading import habits_of, read
-from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 
 DATA = synthetic(queries=60, documents=15, features=8, grades=5, seed=4)

@@ -12,8 +12,7 @@ from interleaf import DataError
 from interleaf.chance import Keyed, key_of
 from interleaf.methods.arrays import Array
 from interleaf.simulate import Judged, synthetic
-from interleaf.simulate.data import concatenate, letor_folds, shuffled
-from interleaf.simulate.synthetic import _uniform, with_features
+from interleaf.simulate.data import _uniform, concatenate, letor_folds, shuffled, with_features
 
 
 def small(queries: int = 10, start: int = 0, features: int = 3) -> Judged:

@@ -13,10 +13,8 @@ from interleaf.chance import bytes_of, key_of
 from interleaf.clicks import Cascade, ClickModel, Independent, Intents, OneClick, PositionBased, named
 from interleaf.methods.table import METHODS
 from interleaf.simulate import Judged, run, sweep, synthetic
-from interleaf.simulate.degrade import at_random, shuffled_top, swapped
-from interleaf.simulate.rankers import Ranker, rank, scores_of
-from interleaf.simulate.score_files import read_run, read_scores
-from interleaf.simulate.truth import ndcg, ndcg_by_query
+from interleaf.simulate.rankers import Ranker, at_random, rank, read_run, read_scores, scores_of, shuffled_top, swapped
+from interleaf.simulate.stage import ndcg, ndcg_by_query
 
 DATA = synthetic(queries=60, documents=(4, 30), features=6, grades=3, seed=4)
 PROBABILITIES = st.lists(st.floats(0, 1), min_size=1, max_size=10)

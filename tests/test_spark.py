@@ -16,8 +16,8 @@ from interleaf.engines import local, spark
 from interleaf.engines.work import Task
 from interleaf.log.pages import CONTRADICTION
 from interleaf.score import Scoring
+from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
-from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 from tests.log_rows import made_rows, table_of
 from tests.spark_sessions import MARKS, started, written

@@ -13,8 +13,8 @@ from socket import create_connection, socket
 import pytest
 
 from interleaf.analysis import analyze
+from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
-from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 from tests.spark_sessions import NEEDS
 

@@ -14,8 +14,8 @@ from interleaf.click_value import learn
 from interleaf.click_value.training import gather
 from interleaf.counterfactual import reuse
 from interleaf.counterfactual import robust as robust_module
+from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
-from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 from tests.spark_sessions import MARKS, started, written
 from tests.test_tally import check_same

@@ -14,12 +14,19 @@ from interleaf import DataError
 from interleaf.methods.arrays import Array
 from interleaf.stats.bootstrap import resample
 from interleaf.stats.compare import Estimate, estimates
-from interleaf.stats.cycles import cycles, sentence
 from interleaf.stats.multiplicity import holm, max_t
-from interleaf.stats.pairs import matrix, pair_sums, pairs
-from interleaf.stats.ranking import standing
+from interleaf.stats.ranking import (
+    bradley_terry,
+    cycles,
+    matrix,
+    pair_sums,
+    pairs,
+    sentence,
+    separation,
+    standing,
+    strengths,
+)
 from interleaf.stats.shares import share_test, share_tests
-from interleaf.stats.strengths import bradley_terry, separation, strengths
 
 CHANCE = np.random.default_rng(11)
 COUNTS = CHANCE.integers(1, 20, 120)

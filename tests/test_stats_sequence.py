@@ -13,8 +13,8 @@ from benchmarks import watching
 from interleaf import DataError
 from interleaf.stats import sequence
 from interleaf.stats.compare import Estimate, estimate, estimates
-from interleaf.stats.deviates import statistic
 from interleaf.stats.sequence import EARLY, anytime, anytime_p_value, anytimes, multiplier
+from interleaf.stats.sums import statistic
 
 UNITS = st.integers(1, 10**7)
 PLANS = st.none() | UNITS

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf.papers.cells import Cells
+from interleaf.papers.study import Cells
 
 # A small oosterhuis2017, through the command line as a person calls it.
 SMALL = """

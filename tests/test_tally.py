@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from interleaf import DataError
 from interleaf.analysis import analyze, tally_log
+from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
-from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 from interleaf.tally import Tally
 from tests.log_rows import Row, made_row, made_rows, table_of

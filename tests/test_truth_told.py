@@ -11,8 +11,8 @@ import pytest
 from interleaf import methods
 from interleaf.analysis import analyze
 from interleaf.report.report import Report
+from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
-from interleaf.simulate.synthetic import synthetic
 from interleaf.simulate.world import World
 
 DATA = synthetic(queries=30, seed=6)

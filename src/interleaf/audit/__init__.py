@@ -5,7 +5,6 @@ and clicks and either proves a property there, or hands back the smallest counte
 """
 
 from interleaf.audit.enumerate import distribution, expectation
-from interleaf.audit.evidence import Counterexample, Verdict
-from interleaf.audit.properties import Check, check
+from interleaf.audit.properties import Check, Counterexample, Verdict, check
 
 __all__ = ["Check", "Counterexample", "Verdict", "check", "distribution", "expectation"]

@@ -11,8 +11,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from interleaf.audit.evidence import Verdict
-from interleaf.audit.properties import Check, Progress, check
+from interleaf.audit.properties import Check, Progress, Verdict, check
 from interleaf.methods.table import METHODS, Claims, Method, resolve
 
 MARKS = {True: "yes", False: "no", None: "-"}

@@ -1,9 +1,8 @@
-"""`check`: each property of a method on the whole finite world, proved or refuted by the smallest counterexample.
+"""The finite world that `check` walks: small rankings up to renaming of documents, and relevant documents in them.
 
-Unbiased is shown for every pattern of clicks on its own, and so for every way to click that depends on the rank only,
-since each of them is a mixture of patterns. Pareto-faithful is looked at where all rankers rank the same documents, as
-in O17, for several ways to prefer relevant ones, with no click on the last shown rank unless every document is shown:
-pairwise preferences need the document below a click. `pareto_at_cut` shows what happens otherwise.
+Two rankers: all rankings, of any lengths and overlap, over up to three documents, and all permutations of four. Three
+rankers: all rankings over up to two documents, and all permutations of three. Every k up to the number of documents.
+Smallest first: rankings of the same documents, then ragged ones (lengths or documents differ), then with empty ones.
 """
 
 from __future__ import annotations
@@ -12,15 +11,139 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
+from typing import NamedTuple
 
 from interleaf.audit.enumerate import Enumeration, Ranks, Shown
-from interleaf.audit.evidence import Counterexample, Line, Verdict
-from interleaf.audit.worlds import World, dominated, worlds
 from interleaf.clicks import Cascade, ClickModel, Independent
 from interleaf.methods.forms import BINARY
 from interleaf.methods.table import Claims, Scheme, resolve, scheme_of
 from interleaf.problem import Document, Problem, letter
+
+DOCUMENTS = "abcd"
+
+
+class World(NamedTuple):
+    """Rankings and how many documents are shown."""
+
+    rankings: tuple[tuple[str, ...], ...]
+    k: int
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether some ranking lacks a document of another."""
+        return any(len(ranking) < len(self.documents) for ranking in self.rankings)
+
+    @property
+    def documents(self) -> list[str]:
+        return sorted({document for ranking in self.rankings for document in ranking})
+
+    def best_rank(self, document: str) -> int:
+        """The best rank that any ranker gives the document."""
+        return min(ranking.index(document) + 1 for ranking in self.rankings if document in ranking)
+
+
+def worlds(fewest: int, most: int | None) -> list[World]:
+    """The worlds for a method that takes so many rankers, smallest first."""
+    found = [world for rankers in (2, 3) if fewest <= rankers <= (most or 3) for world in _of(rankers)]
+    return sorted(dict.fromkeys(found), key=_size)
+
+
+def _size(world: World) -> tuple[object, ...]:
+    lengths = [len(ranking) for ranking in world.rankings]
+    return world.is_ragged, min(lengths) == 0, len(world.documents), len(lengths), world.k, sum(lengths), world.rankings
+
+
+def _of(rankers: int) -> Iterator[World]:
+    ragged, full = (3, 4) if rankers == 2 else (2, 3)
+    small = [order for length in range(ragged + 1) for order in permutations(DOCUMENTS[:ragged], length)]
+    large = list(permutations(DOCUMENTS[:full]))
+    for rankings in [*product(small, repeat=rankers), *product(large, repeat=rankers)]:
+        appearing = list(dict.fromkeys(document for ranking in rankings for document in ranking))
+        if appearing and appearing == sorted(appearing) and appearing[-1] == DOCUMENTS[len(appearing) - 1]:
+            for k in range(1, len(appearing) + 1):
+                yield World(rankings, k)
+
+
+def dominated(world: World, last: int) -> Iterator[tuple[frozenset[str], int]]:
+    """Relevant documents, and the ranker that Pareto-dominates all others on them.
+
+    Relevant are only documents that some ranker has at rank `last` or above: people look no further.
+    """
+    seen = [document for document in world.documents if world.best_rank(document) <= last]
+    for size in range(1, len(seen) + 1):
+        for relevant in combinations(seen, size):
+            for ranker, ranking in enumerate(world.rankings):
+                others = [other for number, other in enumerate(world.rankings) if number != ranker]
+                if all(_dominates(ranking, other, relevant) for other in others):
+                    yield frozenset(relevant), ranker
+
+
+def _dominates(ranking: tuple[str, ...], other: tuple[str, ...], relevant: tuple[str, ...]) -> bool:
+    ranks = [(_rank(document, ranking), _rank(document, other)) for document in relevant]
+    return all(ours <= theirs for ours, theirs in ranks) and any(ours < theirs for ours, theirs in ranks)
+
+
+def _rank(document: str, ranking: tuple[str, ...]) -> float:
+    return ranking.index(document) + 1 if document in ranking else float("inf")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One list that can be shown, how likely, and what the clicks on it say of the pair in question."""
+
+    shown: Shown
+    probability: Fraction
+    preference: Fraction | None = None
+
+    def __str__(self) -> str:
+        documents, teams = self.shown
+        owners = [""] * len(documents) if teams is None else [f"({letter(t) if t >= 0 else '-'})" for t in teams]
+        text = f"  {self.probability!s:>7}  {' '.join(d + o for d, o in zip(map(str, documents), owners, strict=True))}"
+        return text if self.preference is None else f"{text}   {self.preference}"
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """Rankings for which a property fails, with every list, and the sum that should have come out otherwise."""
+
+    world: World
+    what: str
+    lines: tuple[Line, ...]
+    conclusion: str
+
+    def __str__(self) -> str:
+        rankings = "   ".join(f"{letter(i)} = {' '.join(r) or '(empty)'}" for i, r in enumerate(self.world.rankings))
+        return "\n".join([f"{rankings}   k = {self.world.k}", self.what, *map(str, self.lines), self.conclusion])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a property holds in all of the world; None: it has no meaning for the method.
+
+    `worlds` were looked at, it fails in `refuted`, and `counterexample` is the smallest; `note` says what the verdict
+    alone would hide.
+    """
+
+    holds: bool | None
+    worlds: int
+    refuted: tuple[World, ...] = ()
+    counterexample: Counterexample | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        if self.holds is None:
+            return f"no meaning here: {self.note}"
+        answer = f"proved in all {self.worlds} worlds"
+        if not self.holds:
+            answer = f"no, it fails in {len(self.refuted)} of {self.worlds} worlds; the smallest:"
+        details = "" if self.counterexample is None else "\n" + _indented(str(self.counterexample))
+        return answer + details + (f"\n    ({self.note})" if self.note else "")
+
+
+def _indented(text: str) -> str:
+    return "\n".join("    " + line for line in text.split("\n"))
+
 
 Walk = list[tuple[World, Enumeration]]
 Progress = Callable[[int, int], None]

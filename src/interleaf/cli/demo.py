@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 
-from interleaf.demo.rankers import RANKERS
+from interleaf.demo.engine import RANKERS
 
 
 def demo_options(made: argparse.ArgumentParser) -> None:

@@ -51,7 +51,7 @@ def simulate_options(made: argparse.ArgumentParser) -> None:
 def run_simulate(options: argparse.Namespace) -> int:
     """Run a study, or write a log of people."""
     from interleaf.simulate import People, World, read_letor, run
-    from interleaf.simulate.synthetic import with_features
+    from interleaf.simulate.data import with_features
 
     data = (
         read_letor(options.data, progress=progress)
@@ -98,7 +98,7 @@ def reproduce_options(made: argparse.ArgumentParser) -> None:
 def run_reproduce(options: argparse.Namespace) -> int:
     """Run a published study again."""
     from interleaf.papers import check_study, reproduce
-    from interleaf.papers.cells import Cells
+    from interleaf.papers.study import Cells
 
     check_study(options.study, options.scale)
     folder = Path(options.data) if options.data else None

@@ -150,8 +150,7 @@ def _trec(options: argparse.Namespace) -> dict[str, Any]:
 
 def _letor(options: argparse.Namespace) -> dict[str, Any]:
     from interleaf.simulate import read_letor
-    from interleaf.simulate.rankers import rank
-    from interleaf.simulate.score_files import read_scores
+    from interleaf.simulate.rankers import rank, read_scores
 
     if options.judged is None:
         raise DataError("scores are of the rows of a learning-to-rank file: give it with --judged")

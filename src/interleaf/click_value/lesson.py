@@ -10,7 +10,7 @@ from typing import Any
 from interleaf import plots
 from interleaf.click_value.learned import Learned
 from interleaf.click_value.training import HeldOut
-from interleaf.stats.figure import Interval
+from interleaf.stats.sums import Interval
 from interleaf.tables import Cell, Table
 
 MOST_DRAWN, MOST_SHOWN = 16, 12  # features in a chart, and in a text: the ones that matter most

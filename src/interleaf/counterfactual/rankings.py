@@ -13,7 +13,7 @@ from interleaf import buckets
 from interleaf.decode.columns import texts
 from interleaf.errors import DataError, RankingError
 from interleaf.methods.arrays import Array, Given
-from interleaf.simulate.score_files import run_lines
+from interleaf.simulate.rankers import run_lines
 
 ByQuery = Mapping[str, Sequence[str]]
 Source = str | PathLike[str] | ByQuery | Callable[[str], Sequence[str] | None]

@@ -9,7 +9,7 @@ from typing import Any
 from interleaf import plots
 from interleaf.counterfactual.sums import Weights
 from interleaf.planning import Planned
-from interleaf.stats.figure import Interval
+from interleaf.stats.sums import Interval
 from interleaf.tables import Cell, Table, escape, one_line
 
 

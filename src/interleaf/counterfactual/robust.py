@@ -26,7 +26,7 @@ from interleaf.counterfactual.outcomes import Scorer
 from interleaf.counterfactual.rankings import Ranked
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import Chosen
-from interleaf.simulate.draws import streams, words_of
+from interleaf.simulate.people import streams, words_of
 from interleaf.stats.compare import Estimate
 
 FEWEST_DRAWN = 100_000  # lists of the new rankers, at least one for each old list: their chance adds to the error

@@ -1,21 +1,44 @@
-"""Simulated people who look something up: what they want is known, and so is the right answer to each of their queries.
-
-A person wants an entry, asks for it by its name or by words of it, reads the list from the top, and clicks as a cascade
-of the literature says: the entry itself has grade 2, what stands beside it (the same class or module) grade 1, all else
-grade 0. All of it is a function of a seed.
-"""
+"""What is true of the demo's rankers: where they put what people want."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 
 from interleaf.chance import UNIT, Keyed, key_of
 from interleaf.clicks import named
-from interleaf.demo.engine import leaf, words_of
+from interleaf.client import Client
+from interleaf.demo.engine import Engine, leaf, words_of
 from interleaf.demo.entries import Entry
+from interleaf.errors import InterleafError
+
+
+def reciprocal_ranks(engine: Engine, ranker: str, searches: Iterable[Search], k: int = 10) -> list[float]:
+    """1 / rank of the wanted entry in the first k of each search, 0 where it is not among them.
+
+    Their mean is the mean reciprocal rank (Voorhees, 1999).
+    """
+    found = []
+    for search in searches:
+        ranking = engine.search(search.query, ranker, k)
+        found.append(1 / (ranking.index(search.wanted) + 1) if search.wanted in ranking else 0.0)
+    return found
+
+
+def truth(engine: Engine, rankers: Sequence[str], asked: Sequence[Search]) -> str:
+    """What is known of the rankers, because what people want is known, in a sentence."""
+    means = {ranker: fmean(reciprocal_ranks(engine, ranker, asked)) for ranker in rankers}
+    told = ", ".join(f"{ranker} {mean:.3f}" for ranker, mean in means.items())
+    best = max(means, key=lambda ranker: means[ranker])
+    return (
+        f"The truth, since what these people want is known: {best} is best. "
+        f"Mean reciprocal rank of the wanted entry, over {len(asked):,} searches: {told}."
+    )
+
 
 WANTED, BESIDE, ELSE = 2, 1, 0
 CLICKS = named("navigational", grades=3)
@@ -109,3 +132,79 @@ def _query(entry: Entry, chance: Keyed) -> str:
 def _lognormal(chance: Keyed) -> float:
     """Around 1: half of them above."""
     return exp(NormalDist(0, SPREAD).inv_cdf(((chance.bits() >> 11) + 0.5) * UNIT))
+
+
+THREADS = 4
+
+
+def serve(engine: Engine, client: Client, experiment: str, rankers: Sequence[str], search: Search) -> None:
+    """Answer one search as a search service does, and tell what the person clicked.
+
+    Impression and events have the names that chance gave them, so that a search which is repeated counts once.
+    """
+    rankings, captions = engine.answers(search.query, rankers)
+    shown = client.interleave(
+        experiment,
+        rankings,
+        unit=search.unit,
+        query=search.query,
+        captions=captions,
+        attributes={"device": search.device},
+        impression=search.key,
+    )
+    client.events(
+        {
+            "event": f"{search.key}:{click.rank}",
+            "impression": shown.impression,
+            "rank": click.rank,
+            "kind": "click",
+            "dwell": click.dwell,
+        }
+        for click in clicks(search, shown.documents)
+    )
+
+
+class Crowd:
+    """Threads that serve searches, in their order and not too fast; `problem` is what stopped them, if anything did."""
+
+    def __init__(
+        self, engine: Engine, client: Client, experiment: str, rankers: Sequence[str], searches: Sequence[Search],
+        per_second: float,
+    ) -> None:  # fmt: skip
+        self._engine, self._client, self._experiment, self._rankers = engine, client, experiment, rankers
+        self._searches, self._per_second = searches, per_second
+        self._next, self._lock, self._ended = 0, threading.Lock(), threading.Event()
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(THREADS)]
+        self._began = time.monotonic()
+        self.problem: InterleafError | None = None
+
+    def start(self) -> None:
+        """Let them come."""
+        self._began = time.monotonic()
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def has_gone(self) -> bool:
+        """Whether all of them have searched."""
+        return self._next >= len(self._searches) and not any(thread.is_alive() for thread in self._threads)
+
+    def stop(self) -> None:
+        """Let nobody come any more, and wait for who is there."""
+        self._ended.set()
+        for thread in self._threads:
+            if thread.ident is not None:  # it was started
+                thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                place, self._next = self._next, self._next + 1
+            due = self._began + place / self._per_second
+            if place >= len(self._searches) or self._ended.wait(max(0.0, due - time.monotonic())):
+                return
+            try:
+                serve(self._engine, self._client, self._experiment, self._rankers, self._searches[place])
+            except InterleafError as error:
+                self.problem = error
+                self._ended.set()

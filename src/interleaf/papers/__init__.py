@@ -12,9 +12,8 @@ from importlib import import_module
 from pathlib import Path
 
 from interleaf.errors import DataError, listed, suggest
-from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.findings import findings_table
-from interleaf.papers.study import Progress, Study
+from interleaf.papers.study import NO_CELLS, Cells, Progress, Study
 
 STUDIES = {
     "hofmann2011": "accuracy and convergence of interleaving methods (H11)",

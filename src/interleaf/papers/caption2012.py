@@ -1,19 +1,15 @@
-"""H12c: caption bias, learned and taken out, on worlds whose truth is known; on real clicks where there are some.
-
-The paper's logs are not public, and of its tables only a few numbers survive in the text. So the study asks of worlds
-what the paper could not ask of its logs: whether the diagnosis is right. With the folder of the TREC Session track
-(`sessiontrack2012.xml.gz`, its qrels, ...), the models are also fitted to real clicks.
-"""
+"""Worlds whose truth about captions is known: what people should be said to prefer, and why they click."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from interleaf import plots
@@ -21,12 +17,67 @@ from interleaf.adapters.trec_session import read_trec_session
 from interleaf.caption_bias import CaptionReport, diagnose
 from interleaf.caption_bias.model import ODDS, PROBABILITY
 from interleaf.caption_bias.scores import centred
-from interleaf.caption_bias.verdict import verdict
+from interleaf.caption_bias.verdict import EXPLAINED, HIDDEN, NONE, REVERSED, STANDS, verdict
 from interleaf.log import rows_to_batch
-from interleaf.papers.caption2012_worlds import CASES, Case
-from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.findings import Finding, falling, significance, weight_sign
-from interleaf.papers.study import Cell, Progress, Study, Table
+from interleaf.papers.study import NO_CELLS, Cell, Cells, Progress, Study, Table
+from interleaf.simulate.data import Judged, frozen, synthetic
+from interleaf.simulate.people import People
+from interleaf.simulate.world import World
+
+QUERIES, DOCUMENTS = 500, (10, 25)
+EQUAL, BETTER = (0.5, 0.5), (0.6, 0.4)  # how good the rankers of A and B are: correlation of score and grade
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of world: how good the rankers are, what captions do to people, whose they are, and what is right."""
+
+    name: str
+    strengths: tuple[float, float]
+    captions: float
+    lean: float
+    right: tuple[str, ...]
+    what: str
+
+    def world(self, seed: int, clicks: str = "realistic") -> World:
+        """The world of this seed."""
+        equal = self.strengths[0] == self.strengths[1]
+        queries = QUERIES // 2 if equal else QUERIES
+        data = synthetic(queries, DOCUMENTS, 2, strengths=self.strengths, seed=("caption2012", seed))
+        people = People(clicks=clicks, captions=self.captions, captions_lean=self.lean)
+        return World(mirrored(data) if equal else data, [1, 2], people, seed=seed)
+
+    def log(self, seed: int, impressions: int, clicks: str = "realistic", judged: bool = True) -> pa.Table:
+        """Its log, with captions, and with judgments or without."""
+        batches: Iterator[pa.RecordBatch] = self.world(seed, clicks).batches(impressions, captions=True, threads=1)
+        made = pa.Table.from_batches(list(batches))
+        if judged:
+            return made
+        place = made.schema.get_field_index("grades")
+        return made.set_column(place, "grades", pa.nulls(len(made), made.schema.field(place).type))
+
+
+CASES = (
+    Case("only prettier", EQUAL, 1.5, 1, (EXPLAINED,), "as good; A's captions attract"),
+    Case("pretty, unheeded", BETTER, 0, 1, (STANDS,), "A is better; its captions are prettier, and nobody cares"),
+    Case("alike", BETTER, 1.5, 0, (STANDS,), "A is better; captions attract, for both alike"),
+    Case("nothing", EQUAL, 0, 1, (NONE, STANDS), "as good; A's captions are prettier, and nobody cares"),
+    Case("better, plainer", BETTER[::-1], 1, 1, (HIDDEN, REVERSED), "B is better; A's captions attract"),
+)
+
+
+def mirrored(data: Judged) -> Judged:
+    """Every query twice, the second time with the features in reverse order: two rankers are then exactly as good."""
+    return replace(
+        data,
+        features=frozen(np.concatenate([data.features, data.features[:, ::-1]])),
+        grades=np.concatenate([data.grades, data.grades]),
+        offsets=np.concatenate([data.offsets, data.offsets[1:] + data.offsets[-1]]),
+        queries=tuple(str(number + 1) for number in range(2 * len(data))),
+        name=f"{data.name}, mirrored",
+    )
+
 
 NAME, TITLE = "caption2012", "Hofmann, Behr and Radlinski (2012): caption bias in interleaving experiments"
 # What is left of Table 3 in the text at hand: weights by model.

@@ -16,13 +16,21 @@ from typing import Any
 import numpy as np
 
 from interleaf.clicks import Cascade
-from interleaf.papers import chapelle2012_metrics as metrics
-from interleaf.papers import chapelle2012_schemes as schemes
 from interleaf.papers import chapelle2012_sensitivity as sensitivity
-from interleaf.papers import chapelle2012_signals as signals
-from interleaf.papers.cells import NO_CELLS, Cells
-from interleaf.papers.chapelle2012_rankers import CHANGED, KINDS, Kind, judge, rankers_of
-from interleaf.papers.chapelle2012_traffic import METHODS, K, Traffic, traffic_of
+from interleaf.papers import chapelle2012_tables as metrics
+from interleaf.papers import chapelle2012_tables as schemes
+from interleaf.papers import chapelle2012_tables as signals
+from interleaf.papers.chapelle2012_buckets import (
+    CHANGED,
+    KINDS,
+    METHODS,
+    K,
+    Kind,
+    Traffic,
+    judge,
+    rankers_of,
+    traffic_of,
+)
 from interleaf.papers.findings import (
     Finding,
     above_one,
@@ -33,9 +41,8 @@ from interleaf.papers.findings import (
     transitive,
     verdicts,
 )
-from interleaf.papers.folds import find
 from interleaf.papers.hofmann2011_pairs import in_threads
-from interleaf.papers.study import Progress, Study, Table
+from interleaf.papers.study import NO_CELLS, Cells, Progress, Study, Table, find
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import People
 from interleaf.simulate.rankers import generator_of

@@ -27,12 +27,10 @@ from interleaf.click_value.training import Differences, Example, Pair, fold_weig
 from interleaf.clicks import Cascade
 from interleaf.engines.work import Task, work
 from interleaf.methods.arrays import Array
-from interleaf.papers.cells import NO_CELLS, Cells
-from interleaf.papers.chapelle2012_rankers import rankers_of
+from interleaf.papers.chapelle2012_buckets import rankers_of
 from interleaf.papers.findings import Finding, learned, learned_gains
-from interleaf.papers.folds import find
 from interleaf.papers.hofmann2011_pairs import in_threads
-from interleaf.papers.study import Cell, Progress, Study, Table
+from interleaf.papers.study import NO_CELLS, Cell, Cells, Progress, Study, Table, find
 from interleaf.score import Scoring
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import People

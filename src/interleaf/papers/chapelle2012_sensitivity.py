@@ -11,13 +11,21 @@ import numpy as np
 from interleaf import plots
 from interleaf.methods.arrays import Array
 from interleaf.metrics.absolute import METRICS, Metric, Pages
-from interleaf.papers import chapelle2012_published as published
-from interleaf.papers.chapelle2012_rankers import Kind
-from interleaf.papers.chapelle2012_signals import TITLES
-from interleaf.papers.chapelle2012_traffic import METHODS, Traffic
+from interleaf.papers import chapelle2012_buckets as published
+from interleaf.papers.chapelle2012_buckets import METHODS, Kind, Traffic
+from interleaf.papers.chapelle2012_tables import TITLES
 from interleaf.papers.study import Cell, Table
-from interleaf.stats.consistency import Curve, Equivalent, bucket_consistency, consistency, equivalents
-from interleaf.stats.windows import Timed, Window, bucket_windows, windows
+from interleaf.stats.consistency import (
+    Curve,
+    Equivalent,
+    Timed,
+    Window,
+    bucket_consistency,
+    bucket_windows,
+    consistency,
+    equivalents,
+    windows,
+)
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # of the data
 OF_SESSIONS = ("reformulation", "session_queries")

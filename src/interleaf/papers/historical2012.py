@@ -26,16 +26,13 @@ from interleaf.errors import DataError
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import resolve
 from interleaf.papers import historical2012_robust as beyond
-from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.findings import Finding, falling, near, steady
-from interleaf.papers.folds import find
 from interleaf.papers.historical2012_robust import MODEL, ROBUST
-from interleaf.papers.study import Cell, Progress, Study, Table
+from interleaf.papers.study import NO_CELLS, Cell, Cells, Progress, Study, Table, find
 from interleaf.simulate.data import Judged
-from interleaf.simulate.draws import streams, words_of
+from interleaf.simulate.people import streams, words_of
 from interleaf.simulate.rankers import generator_of, rank, scores_of
-from interleaf.simulate.stage import Stage
-from interleaf.simulate.truth import ndcg_by_query
+from interleaf.simulate.stage import Stage, ndcg_by_query
 
 NAME, TITLE = "historical2012", "Hofmann, Whiteson and de Rijke (2012): old clicks for new rankers"
 PROBABILISTIC, TEAM_DRAFT = resolve("probabilistic(tau=3)"), resolve("team_draft(fill=fair)")

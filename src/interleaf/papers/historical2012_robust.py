@@ -20,7 +20,7 @@ from interleaf.counterfactual.robust import Robust, drawn
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
 from interleaf.papers.study import Cell, Table
-from interleaf.simulate.draws import streams, words_of
+from interleaf.simulate.people import streams, words_of
 from interleaf.simulate.stage import Stage
 from interleaf.stats.sums import quotient
 

@@ -21,12 +21,23 @@ from scipy.stats import binomtest
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.methods.forms import TOLERANCE
-from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.findings import Finding, falling, near, sooner, systematic
-from interleaf.papers.folds import Folds, find
-from interleaf.papers.hofmann2011_convergence import CLICKS, Pair, charts, converge, pair_table, tables
-from interleaf.papers.hofmann2011_pairs import RULES, Meeting, Rankings, in_threads, perfect, realistic, sharing_lists
-from interleaf.papers.study import Cell, Progress, Study, Table
+from interleaf.papers.hofmann2011_pairs import (
+    CLICKS,
+    RULES,
+    Meeting,
+    Pair,
+    Rankings,
+    charts,
+    converge,
+    in_threads,
+    pair_table,
+    perfect,
+    realistic,
+    sharing_lists,
+    tables,
+)
+from interleaf.papers.study import NO_CELLS, Cell, Cells, Folds, Progress, Study, Table, find
 from interleaf.simulate.data import Judged, concatenate, shuffled
 
 NAME, TITLE = "hofmann2011", "Hofmann, Whiteson and de Rijke (2011): accuracy and convergence of interleaving methods"

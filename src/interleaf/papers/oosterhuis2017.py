@@ -20,10 +20,8 @@ from interleaf import plots
 from interleaf.clicks import named, scale_of
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
-from interleaf.papers.cells import NO_CELLS, Cells
 from interleaf.papers.findings import Finding, never_worse, published_in_reach, smallest
-from interleaf.papers.folds import Folds, find
-from interleaf.papers.study import Cell, Progress, Study, Table
+from interleaf.papers.study import NO_CELLS, Cell, Cells, Folds, Progress, Study, Table, find
 from interleaf.simulate.rankers import generator_of
 from interleaf.simulate.run import Result, run
 

@@ -22,7 +22,7 @@ from interleaf.report.report import Report
 from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, UNIT, UNIT_AND_QUERY, Settings, without_stalled_plan
 from interleaf.report.segments import segments
 from interleaf.report.verdict import verdict
-from interleaf.stats import ranking, strengths
+from interleaf.stats import ranking
 from interleaf.stats.looks import MAX_LOOKS
 from interleaf.tally import Tally
 from interleaf.tally.pages import CLICKED
@@ -152,7 +152,7 @@ def _standing(tally: Tally, result: Compared, settings: Settings) -> Standing | 
     values = np.array([estimate.value or 0.0 for estimate in estimates])
     means = result.means[:, back] * result.pairs.turn[back]
     signed, clicked = not tally.about.linear, int(tally.scores.clicked.sum())
-    fitted = strengths.strengths(rankers, values, clicked, means, signed, settings.confidence)
+    fitted = ranking.strengths(rankers, values, clicked, means, signed, settings.confidence)
     strong = [None] * len(rankers) if fitted.values is None else fitted.values
     ranges = [None] * len(rankers) if fitted.intervals is None else fitted.intervals
     reasons = {"condorcet": places.reason, "strength": fitted.reason}

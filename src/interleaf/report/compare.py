@@ -26,9 +26,9 @@ from interleaf.report.rule import (
     interval_of,
     possible,
 )
-from interleaf.stats import bootstrap, compare, figure, signs
+from interleaf.stats import bootstrap, compare, signs, sums
 from interleaf.stats.compare import Estimate
-from interleaf.stats.pairs import pair_sums, pairs
+from interleaf.stats.ranking import pair_sums, pairs
 from interleaf.stats.sums import significance
 from interleaf.tally import About, Tally
 from interleaf.tally.scores import ONE, Scores
@@ -256,8 +256,8 @@ def _sides(tally: Tally, found: Pairs, settings: Settings) -> Iterator[list[Figu
         yield list(zip(names, values, ("", "", "", delta.reason, test.reason), strict=True))
 
 
-def _sign_test(wins: int, losses: int, settings: Settings) -> figure.Figure:
-    return signs.sign_test(wins, losses) if settings.look == ONE_LOOK else figure.Figure(None, ONE_LOOK_ONLY)
+def _sign_test(wins: int, losses: int, settings: Settings) -> sums.Figure:
+    return signs.sign_test(wins, losses) if settings.look == ONE_LOOK else sums.Figure(None, ONE_LOOK_ONLY)
 
 
 def _unit_sides(tally: Tally, found: Pairs, settings: Settings) -> Iterator[list[Figure]]:

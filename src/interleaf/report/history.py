@@ -12,8 +12,7 @@ from interleaf.report.compare import Compared, Pairs, max_score
 from interleaf.report.record import Point
 from interleaf.report.rule import ANYTIME, Settings, holm_levels, possible
 from interleaf.stats import compare, sequence
-from interleaf.stats.figure import Interval
-from interleaf.stats.sums import significance
+from interleaf.stats.sums import Interval, significance
 from interleaf.tally import Tally
 from interleaf.tally.units import CLICKED, SINCE
 

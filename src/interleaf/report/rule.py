@@ -19,9 +19,7 @@ from interleaf.report.record import UNIT as UNIT
 from interleaf.report.record import UNIT_AND_QUERY as UNIT_AND_QUERY
 from interleaf.stats import bootstrap, looks, multiplicity, sequence
 from interleaf.stats.compare import Estimate
-from interleaf.stats.deviates import statistic
-from interleaf.stats.figure import Interval
-from interleaf.stats.sums import significance
+from interleaf.stats.sums import Interval, significance, statistic
 from interleaf.tally import Tally
 from interleaf.tally.units import CLICKED, SINCE
 

@@ -1,12 +1,10 @@
-"""Rankers for simulation: whatever scores the rows of a judged set, and the rankings that follow, ties by chance.
-
-60 to 80 per cent of the top tens by a single feature are ambiguous, and the order of a file can leak relevance, so ties
-are never broken by file order: each ranker has its own random order of the rows (`ties="own"`), or all share one.
-"""
+"""Rankers: scores of rows and the rankings that follow, rankers made worse on purpose, score files and TREC runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,3 +88,123 @@ def _insert(scores: Array, order: Array, ranking: Array) -> None:
             ranking[place] = above
             place -= 1
         ranking[place] = document
+
+
+Degraded = Callable[[Judged], Array]
+PAGE = 11
+
+
+def shuffled_top(ranker: Ranker, count: int = PAGE, seed: Any = 0) -> Degraded:
+    """The ranker with its first `count` documents in random order: C12's A, made from B."""
+
+    def shuffle(ranking: Array, generator: np.random.Generator) -> Array:
+        changed: Array = np.r_[generator.permutation(ranking[:count]), ranking[count:]]
+        return changed
+
+    return _degraded(ranker, shuffle, ("shuffled_top", count, seed))
+
+
+def swapped(
+    ranker: Ranker, swaps: int = 2, seed: Any = 0, *, top: int = 5, low: tuple[int, int] = (7, PAGE)
+) -> Degraded:
+    """The ranker with `swaps` documents of the top exchanged with as many of lower ranks, on every page alike.
+
+    Two swaps make C12's D of its E, four make its C. Where a page is too short for a swap, it stays.
+    """
+    if not 1 <= swaps <= min(top, low[1] - low[0] + 1) or not top < low[0] <= low[1] <= PAGE:
+        raise DataError(f"cannot swap {swaps} of the top {top} with ranks {low[0]} to {low[1]} of pages of {PAGE}")
+
+    def swap(ranking: Array, generator: np.random.Generator) -> Array:
+        above = generator.permutation(top)[:swaps]
+        below = generator.permutation(np.arange(low[0] - 1, low[1]))[:swaps]
+        changed = ranking.copy()
+        for page in range(0, len(ranking), PAGE):
+            for one, other in zip(page + above, page + below, strict=True):
+                if other < len(ranking):
+                    changed[[one, other]] = changed[[other, one]]
+        return changed
+
+    return _degraded(ranker, swap, ("swapped", swaps, top, *low, seed))
+
+
+def at_random(seed: Any = 0) -> Degraded:
+    """No ranker at all: every order is equally likely."""
+    return lambda data: generator_of(("at_random", seed)).random(len(data.grades))
+
+
+def _degraded(ranker: Ranker, change: Callable[[Array, np.random.Generator], Array], key: tuple[Any, ...]) -> Degraded:
+    """Scores that give the changed ranking of each query."""
+
+    def scores(data: Judged) -> Array:
+        rankings = rank(data, [scores_of(data, ranker)], key)[:, 0]
+        generator, changed = generator_of(key), np.empty(len(data.grades))
+        for query in range(len(data)):
+            start, stop = data.offsets[query], data.offsets[query + 1]
+            order = change(rankings[query, : stop - start], generator)
+            changed[start + order] = -np.arange(stop - start, dtype=np.float64)
+        return changed
+
+    return scores
+
+
+def read_scores(path: str | PathLike[str], data: Judged) -> Array:
+    """One number a line, a line a row of the data, in its order."""
+    lines = _lines(path)
+    if len(lines) != len(data.grades):
+        raise DataError(f"{path} holds {len(lines)} scores; {data.name} has {len(data.grades)} rows, give one a row")
+    return np.array([_number(line.strip(), path, number) for number, line in lines])
+
+
+def read_run(path: str | PathLike[str], data: Judged) -> Array:
+    """A TREC run, `qid Q0 docid rank score tag`: sorted by score, documents that it lacks come after all it has.
+
+    A document's id is its number in its query, from 1: `7`, or as simulated logs name it, `q12-d7` in query 12.
+    """
+    starts = dict(zip(data.queries, data.offsets[:-1].tolist(), strict=True))
+    sizes = dict(zip(data.queries, np.diff(data.offsets).tolist(), strict=True))
+    scores = np.full(len(data.grades), np.nan)
+    for where, query, named, score in run_lines(path):
+        document = named.removeprefix(f"q{query}-d")
+        if query not in starts:
+            raise DataError(f"{where}: {data.name} has no query {query!r}")
+        if not document.isdecimal() or not 1 <= int(document) <= sizes[query]:
+            raise DataError(f"{where}: query {query!r} has documents 1 to {sizes[query]}, not {named!r}")
+        row = starts[query] + int(document) - 1
+        if not np.isnan(scores[row]):
+            raise DataError(f"{where}: document {named!r} of query {query!r} is there twice; keep one")
+        scores[row] = score
+    if np.isnan(scores).all():
+        raise DataError(f"{path} ranks nothing; give a TREC run with at least one line")
+    lowest = np.nanmin(scores)
+    return np.where(np.isnan(scores), lowest - max(1.0, 1e-9 * abs(lowest)), scores)
+
+
+def run_lines(path: str | PathLike[str]) -> Iterator[tuple[str, str, str, float]]:
+    """Where each line of a TREC run stands, its query, document and score; `qid docid score` will do, too."""
+    for number, line in _lines(path):
+        words, where = line.split(), f"{path}, line {number}"
+        if len(words) not in (3, 6):
+            raise DataError(f"{where}: {line!r} is not 'qid Q0 docid rank score tag', nor 'qid docid score'")
+        query, document, score = words if len(words) == 3 else (words[0], words[2], words[4])
+        yield where, query, document, _number(score, path, number)
+
+
+def _lines(path: str | PathLike[str]) -> list[tuple[int, str]]:
+    """The lines that hold something, with their numbers."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}; give a file of scores") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not text; give a file of scores") from None
+    return [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+
+
+def _number(text: str, path: str | PathLike[str], line: int) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value):
+        raise DataError(f"{path}, line {line}: {text!r} is not a finite number")
+    return value

@@ -12,8 +12,7 @@ import numpy as np
 from interleaf.chance import Chance, pick, toss
 from interleaf.compiled import kernel, part, seat
 from interleaf.methods.arrays import Array
-from interleaf.simulate.draws import around
-from interleaf.simulate.people import People
+from interleaf.simulate.people import People, around
 
 KINDS = ("click", "purchase")
 CLICK, PURCHASE = range(2)

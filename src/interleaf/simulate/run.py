@@ -23,10 +23,9 @@ from interleaf.methods.arrays import Array
 from interleaf.methods.table import Chosen, Scheme, resolve
 from interleaf.problem import check_k, check_rankers, letter
 from interleaf.simulate.data import Judged
-from interleaf.simulate.draws import streams, words_of
+from interleaf.simulate.people import streams, words_of
 from interleaf.simulate.rankers import Ranker, generator_of, rank, scores_of
-from interleaf.simulate.stage import Stage
-from interleaf.simulate.truth import ndcg
+from interleaf.simulate.stage import Stage, ndcg
 
 CHUNK = 2048
 Progress = Callable[[int, int], None]

@@ -1,28 +1,193 @@
-"""People at work: sessions unfold page by page, each page composed by the serving kernels and read by its person.
-
-Whether a session goes on depends on what was clicked, so pages come in waves: the first page of every session, then the
-second of those that go on, and so forth.
-"""
+"""Sessions of people, page by page, and the pages as record batches of the log."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from interleaf import batch
+from interleaf import batch, schema
 from interleaf.chance import delimited, digest
 from interleaf.methods import call
 from interleaf.methods.arrays import Array, Impression
-from interleaf.simulate.arms import Arm, assign
-from interleaf.simulate.draws import page_numbers, streams, words_of
-from interleaf.simulate.people import People, side
-from interleaf.simulate.reading import Habits, read
-from interleaf.simulate.rows import Rows, joined
+from interleaf.simulate.people import People, page_numbers, side, streams, words_of
+from interleaf.simulate.reading import CLICK, KINDS, PURCHASE, Events, Habits, read
 from interleaf.simulate.scene import Scene
-from interleaf.simulate.visits import Pages, Units, draw_units, first_pages, next_pages
+from interleaf.simulate.visits import COUNTRIES, DEVICES, Arm, Pages, Units, assign, draw_units, first_pages, next_pages
+
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_EVENT = [column.field for column in schema.EVENT]
+
+
+class Rows(NamedTuple):
+    """Shown pages by row: `unit` is a row of `Units`, `documents` are rows of the data, -1 below the end of a list."""
+
+    unit: Array
+    visit: Array
+    step: Array
+    query: Array
+    time: Array
+    arm: Array
+    keys: Array
+    documents: Array
+    teams: Array
+    counts: Array
+    ranks: Array
+    grades: Array
+    sizes: Array
+    choices: Array
+    log_probability: Array
+    relaxed: Array
+    events: Events
+
+
+class Constants(NamedTuple):
+    """What all batches of a world share; `has_teams` and `has_choices` by arm, None for columns that are null."""
+
+    experiment: str
+    version: int
+    seed: int
+    arms: Sequence[str]
+    methods: Sequence[str]
+    has_teams: Array
+    has_choices: Array
+    rankers: Sequence[str]
+    queries: pa.Array
+    documents: pa.Array
+    rankings: pa.Array | None
+    captions: pa.Array | None
+
+
+def joined(waves: Sequence[Rows]) -> Rows:
+    """The pages of all waves as one, session by session."""
+    events = Events(*(np.concatenate(parts) for parts in zip(*(wave.events for wave in waves), strict=True)))
+    whole = Rows._make([*(np.concatenate(parts) for parts in zip(*(wave[:-1] for wave in waves), strict=True)), events])
+    order = np.lexsort((whole.step, whole.visit, whole.unit))
+    return Rows._make([*(values[order] for values in whole[:-1]), Events(*(values[order] for values in events))])
+
+
+def to_batch(rows: Rows, units: Units, names: Sequence[str], constants: Constants) -> pa.RecordBatch:
+    """The record batch; `names` are those of the units."""
+    count = len(rows.unit)
+    columns: dict[str, Any] = {column.name: None for column in schema.COLUMNS}
+    columns |= _who(rows, names, constants) | _what(rows, constants)
+    columns["events"] = _events(rows.time, rows.events, columns["impression"])
+    columns["attributes"] = _attributes(units.device[rows.unit], units.country[rows.unit])
+    arrays = [
+        pa.nulls(count, column.type) if columns[column.name] is None else columns[column.name]
+        for column in schema.COLUMNS
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema.SCHEMA)
+
+
+def _who(rows: Rows, names: Sequence[str], constants: Constants) -> dict[str, pa.Array]:
+    """Who asked what, when, and in which arm; ids of sessions and impressions hold the seed, so that logs add up."""
+    count = len(rows.unit)
+    unit = pa.array(names, pa.string()).take(pa.array(rows.unit))
+    session = pc.binary_join_element_wise(f"seed{constants.seed}", unit, _digits(rows.visit), "-")
+    return {
+        "experiment": pa.repeat(constants.experiment, count),
+        "version": pa.repeat(pa.scalar(constants.version, pa.int32()), count),
+        "impression": pc.binary_join_element_wise(session, _digits(rows.step), "-"),
+        "time": _times(rows.time),
+        "unit": unit,
+        "session": session,
+        "query": constants.queries.take(pa.array(rows.query % len(constants.queries))),
+        "arm": pa.array(constants.arms).take(pa.array(rows.arm)),
+        "method": pa.array(constants.methods).take(pa.array(rows.arm)),
+        "key": _key_names(rows.keys),
+        "page": pa.repeat(pa.scalar(1, pa.int16()), count),
+    }
+
+
+def _what(rows: Rows, constants: Constants) -> dict[str, pa.Array | None]:
+    """What was shown, and where it came from."""
+    count, rankers = len(rows.unit), len(constants.rankers)
+    shown = np.arange(rows.documents.shape[1]) < rows.counts[:, None]
+    documents = pa.array(rows.documents[shown])
+    by_ranker = np.broadcast_to(shown[:, None, :], rows.ranks.shape)
+    ranks = _lists(pa.array(rows.ranks[by_ranker], pa.int32()), np.repeat(rows.counts, rankers))
+    has_teams, has_choices = constants.has_teams[rows.arm], constants.has_choices[rows.arm]
+    return {
+        "log_probability": pa.array(rows.log_probability, mask=np.isnan(rows.log_probability)),
+        "relaxed": pa.array(rows.relaxed == 1, mask=rows.relaxed < 0),
+        "rankers": _lists(pa.array(list(constants.rankers) * count), np.full(count, rankers)),
+        "documents": _lists(constants.documents.take(documents), rows.counts),
+        "ranks": _lists(ranks, np.full(count, rankers)),
+        "lengths": _lists(pa.array(np.repeat(rows.sizes, rankers), pa.int32()), np.full(count, rankers)),
+        "union": pa.array(rows.sizes, pa.int32()),
+        "teams": _lists_where(rows.teams, shown, has_teams),
+        "choices": _lists_where(rows.choices.astype(np.int32), shown, has_choices),
+        "rankings": constants.rankings and constants.rankings.take(pa.array(rows.query)),
+        "captions": constants.captions and _lists(constants.captions.take(documents), rows.counts),
+        "grades": _lists(pa.array(rows.grades[shown]), rows.counts),
+    }
+
+
+def _events(shown_at: Array, events: Events, impressions: pa.Array) -> pa.Array:
+    number = np.arange(events.kinds.shape[1])
+    there = number < events.counts[:, None]
+    kinds = events.kinds[there]
+    owners = impressions.take(pa.array(np.repeat(np.arange(len(shown_at)), events.counts)))
+    times = shown_at[:, None] + np.round(events.seconds * 1e6).astype(np.int64)
+    columns = [
+        pc.binary_join_element_wise(owners, _digits(np.broadcast_to(number, there.shape)[there]), "-"),
+        pa.array(KINDS).take(pa.array(kinds)),
+        pa.array(events.ranks[there], pa.int32()),
+        _times(times[there]),
+        pa.array(events.dwells[there], mask=kinds != CLICK),
+        pa.array(events.values[there], mask=kinds != PURCHASE),
+    ]
+    return _lists(pa.StructArray.from_arrays(columns, fields=_EVENT), events.counts)
+
+
+def _attributes(devices: Array, countries: Array) -> pa.Array:
+    count = len(devices)
+    values = np.stack([devices.astype(np.int64), len(DEVICES) + countries], axis=1)
+    items = pa.array(DEVICES + COUNTRIES).take(pa.array(values.ravel()))
+    return pa.MapArray.from_arrays(
+        pa.array(_offsets(np.full(count, 2))), pa.array(["device", "country"] * count), items
+    )
+
+
+def _lists(values: pa.Array, lengths: Array) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(_offsets(lengths)), values)
+
+
+def _lists_where(values: Array, shown: Array, there: Array) -> pa.Array | None:
+    """Lists of the shown positions in rows that have them, nulls in the others."""
+    if not there.any():
+        return None
+    kept = shown & there[:, None]
+    offsets = pa.array(_offsets(kept.sum(axis=1)))
+    return pa.ListArray.from_arrays(offsets, pa.array(values[kept]), mask=pa.array(~there))
+
+
+def _offsets(lengths: Array) -> Array:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
+def _times(microseconds: Array) -> pa.Array:
+    return pa.array(microseconds).view(schema.TIME)
+
+
+def _digits(numbers: Array) -> pa.Array:
+    return pa.array(numbers).cast(pa.string())
+
+
+def _key_names(keys: Array) -> pa.Array:
+    """`k1:` and the hexadecimal digits of each row's 16 bytes."""
+    count = len(keys)
+    raw = np.ascontiguousarray(keys).astype("<u8").view(np.uint8).reshape(count, 16)
+    text = np.empty((count, 35), np.uint8)
+    text[:, :3] = np.frombuffer(b"k1:", np.uint8)
+    text[:, 3::2], text[:, 4::2] = _HEX[raw >> 4], _HEX[raw & 15]
+    offsets = np.arange(count + 1, dtype=np.int32) * 35
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))
 
 
 class Traffic:

@@ -13,7 +13,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
-from interleaf.stats.resampling import resampled_means
+from interleaf.stats.consistency import resampled_means
 from interleaf.stats.signs import z_score
 
 REPEATS = 1_000

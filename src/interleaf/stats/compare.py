@@ -17,9 +17,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
-from interleaf.stats.deviates import deviate
-from interleaf.stats.figure import Interval
-from interleaf.stats.sums import ROUNDING, columns, quotient, significance
+from interleaf.stats.sums import ROUNDING, Interval, columns, deviate, quotient, significance
 
 EMPTY = "no impression with an event"
 ONE_BUCKET = "all impressions are of one unit, or of units in one bucket, so chance cannot be estimated"

@@ -1,23 +1,103 @@
-"""How sure a preference is after n' queries, and how much data that saves: C12's Algorithm 3, its Table X and Figure 7.
+"""Means and medians of bootstrap samples of any size, at a cost that does not grow with what is sampled, where it can.
 
-A preference is that for the first of two rankers, if a mean is positive (paired scores: interleaving, or differences of
-a judged metric), or that of its bucket is larger than the other's. The listing of Algorithm 3 is lost; after the text:
-draw n' observations with replacement, decide, and do so many times. For a sample that prefers neither, a coin decides:
-it counts half. (C12 leaves such samples out for judged queries, and does not say for clicks. Left out, two throws of a
-coin would be surer than three.)
+Values that are nan are drawn like all others, and then do not count: a metric over clicked queries is resampled by
+queries.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from interleaf.errors import DataError, listed
 from interleaf.methods.arrays import Array
-from interleaf.stats.resampling import STATISTICS, TOLERANCE, resampled_means
+
+_ROOM = 2**21  # numbers held at a time
+TOLERANCE = 1e-12  # of the largest value: means that are equal on paper may differ in their last digits
+
+
+def resampled_means(values: Array, size: int, repeats: int, generator: np.random.Generator) -> Array:
+    """The means of `repeats` samples of so many values, drawn with replacement; nan where none of a sample counts.
+
+    Where there are few distinct values, how often each is drawn is: a multinomial.
+
+    >>> resampled_means(np.array([1.0, 1.0]), 5, 2, np.random.default_rng(1))
+    array([1., 1.])
+    """
+    check_sample(values, size)
+    distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    if len(distinct) < size:
+        shares = np.append(counts, len(values) - counts.sum()) / len(values)
+        parts = [_drawn_counts(distinct, shares, size, part, generator) for part in _parts(repeats, len(shares))]
+    else:
+        parts = [_drawn_rows(values, size, part, generator) for part in _parts(repeats, size)]
+    means = np.concatenate(parts)
+    means[np.abs(means) <= TOLERANCE * np.abs(distinct).max(initial=0)] = 0
+    return means
+
+
+def _drawn_counts(distinct: Array, shares: Array, size: int, repeats: int, generator: np.random.Generator) -> Array:
+    counts = generator.multinomial(size, shares, repeats)[:, :-1]
+    return _divided(counts @ distinct, counts.sum(axis=1))
+
+
+def _drawn_rows(values: Array, size: int, repeats: int, generator: np.random.Generator) -> Array:
+    drawn = generator.choice(values, (repeats, size))
+    return _divided(np.nansum(drawn, axis=1), (~np.isnan(drawn)).sum(axis=1))
+
+
+def resampled_medians(values: Array, size: int, repeats: int, generator: np.random.Generator) -> Array:
+    """The medians of such samples, without drawing them; nan where none of a sample counts.
+
+    The m-th smallest of n uniform numbers is Beta(m, n + 1 - m), and the smallest of the r above it splits what is left
+    as Beta(1, r). Looked up among the sorted values, they are order statistics of a sample of these.
+
+    >>> resampled_medians(np.array([3.0, 3.0, np.nan]), 9, 2, np.random.default_rng(1))
+    array([3., 3.])
+    """
+    check_sample(values, size)
+    ordered = np.sort(values[~np.isnan(values)])
+    counted = generator.binomial(size, len(ordered) / len(values), repeats)
+    medians = np.full(repeats, np.nan)
+    some = np.flatnonzero(counted)
+    if not len(some):
+        return medians
+    lower = (counted[some] + 1) // 2
+    low = generator.beta(lower, counted[some] + 1 - lower)
+    above = np.maximum(counted[some] - lower, 1)  # of a single value none is above, and the lower one is the median
+    high = np.where(counted[some] % 2, low, low + (1 - low) * generator.beta(1, above))
+    places = np.minimum(np.stack([low, high]) * len(ordered), len(ordered) - 1).astype(np.int64)
+    medians[some] = ordered[places].mean(axis=0)
+    return medians
+
+
+STATISTICS: dict[str, Callable[[Array, int, int, np.random.Generator], Array]] = {
+    "mean": resampled_means,
+    "median": resampled_medians,
+}
+
+
+def check_sample(values: Array, size: int) -> None:
+    """Whether so many can be drawn from these."""
+    if not len(values):
+        raise DataError("there is nothing to resample; give at least one score")
+    if size < 1:
+        raise DataError(f"a sample cannot have the size {size}; give a whole number from 1 up")
+
+
+def _parts(repeats: int, width: int) -> list[int]:
+    """Repeats in parts that fit into the room."""
+    part = max(1, min(repeats, _ROOM // width))
+    return [min(part, repeats - start) for start in range(0, repeats, part)]
+
+
+def _divided(sums: Array, counts: Array) -> Array:
+    means: Array = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
+    return means
+
 
 REPEATS = 1_000
 FARTHEST = 100  # times what was observed: a sample that large says more about the bootstrap than about the data
@@ -149,3 +229,91 @@ def _unusable(probability: float | None, margin: float) -> str | None:
     if probability <= 0.5 + margin:
         return "no better than a coin"
     return "no sample errs" if probability == 1 else None
+
+
+WINDOW_REPEATS = 100
+
+
+class Timed(NamedTuple):
+    """Values and when they were observed; nan does not count."""
+
+    times: Array
+    values: Array
+
+
+class Window(NamedTuple):
+    """Of all windows of so many steps, the share that prefers the second ranker, and the share that prefers neither."""
+
+    steps: int
+    wrong: float
+    undecided: float
+
+
+def windows(scores: Timed, span: tuple[float, float], step: float, lengths: Sequence[int]) -> list[Window]:
+    """Slide windows over paired scores, where the first ranker should win: [t, t + length) for every step t of a span.
+
+    >>> windows(Timed(np.arange(4), np.array([1.0, -1, 1, 1])), span=(0, 4), step=1, lengths=[1, 2])
+    [Window(steps=1, wrong=0.25, undecided=0.0), Window(steps=2, wrong=0.0, undecided=0.66...)]
+    """
+    sums, _ = _steps(scores, span, step)
+    return [_window(length, [_sliding(sums, length)], np.nanmax(np.abs(scores.values))) for length in lengths]
+
+
+def bucket_windows(
+    first: Timed,
+    second: Timed,
+    queries: int,
+    span: tuple[float, float],
+    step: float,
+    lengths: Sequence[int],
+    generator: np.random.Generator,
+    repeats: int = WINDOW_REPEATS,
+) -> list[Window]:
+    """The same for two buckets, the larger mean winning, each thinned out to so many queries, those of the interleaved
+    bucket, again and again.
+    """
+    for bucket in (first, second):
+        if len(bucket.times) < queries:
+            raise DataError(f"a bucket has {len(bucket.times)} queries, not the {queries} it should be thinned out to")
+    found: list[list[Array]] = [[] for _ in lengths]
+    for _ in range(repeats):
+        thinned = [_steps(_thinned(bucket, queries, generator), span, step) for bucket in (first, second)]
+        for differences, length in zip(found, lengths, strict=True):
+            (one, ones), (other, others) = ([_sliding(part, length) for part in bucket] for bucket in thinned)
+            both = (ones > 0) & (others > 0)
+            means = one / np.maximum(ones, 1) - other / np.maximum(others, 1)
+            differences.append(np.where(both, means, 0.0))
+    largest = max(float(np.nanmax(np.abs(bucket.values))) for bucket in (first, second))
+    return [_window(length, differences, largest) for length, differences in zip(lengths, found, strict=True)]
+
+
+def _thinned(bucket: Timed, queries: int, generator: np.random.Generator) -> Timed:
+    kept = generator.permutation(len(bucket.times))[:queries]
+    return Timed(bucket.times[kept], bucket.values[kept])
+
+
+def _steps(scores: Timed, span: tuple[float, float], step: float) -> tuple[Array, Array]:
+    """The sum of the values of each step, and how many count."""
+    start, stop = span
+    counts = int(np.ceil((stop - start) / step))
+    number = np.floor((scores.times - start) / step).astype(np.int64)
+    if len(number) and (number.min() < 0 or number.max() >= counts):
+        raise DataError(f"some values were observed outside the span from {start} to {stop}")
+    there = ~np.isnan(scores.values)
+    sums = np.bincount(number[there], scores.values[there], minlength=counts)
+    return sums, np.bincount(number[there], minlength=counts).astype(np.float64)
+
+
+def _sliding(values: Array, length: int) -> Array:
+    """The sums of all windows of so many steps."""
+    if not 1 <= length <= len(values):
+        raise DataError(f"a window of {length} steps does not fit into {len(values)}; give 1 to {len(values)}")
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    sums: Array = total[length:] - total[:-length]
+    return sums
+
+
+def _window(length: int, differences: Sequence[Array], largest: float) -> Window:
+    found = np.concatenate(differences)
+    wrong, undecided = found < -TOLERANCE * largest, np.abs(found) <= TOLERANCE * largest
+    return Window(length, float(wrong.mean()), float(undecided.mean()))

@@ -21,8 +21,7 @@ from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.stats import sequence
 from interleaf.stats.compare import ALIKE, EMPTY, ONE_BUCKET, jackknife
-from interleaf.stats.deviates import statistic
-from interleaf.stats.sums import significance
+from interleaf.stats.sums import significance, statistic
 
 MIN_EFFECTIVE = 20  # effective units below which an interval is rough; no plan is smaller
 MIN_VARIANCE = 0.25  # of the pilot's variance, however large the effect

@@ -37,9 +37,7 @@ import numpy as np
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.stats.compare import Estimate
-from interleaf.stats.deviates import deviate, statistic
-from interleaf.stats.figure import Interval
-from interleaf.stats.sums import significance
+from interleaf.stats.sums import Interval, deviate, significance, statistic
 
 EARLY = "so few units allow no interval yet"
 WIDEST = 50  # standard errors to each side; a wider interval says nothing

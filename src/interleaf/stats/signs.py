@@ -11,8 +11,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
-from interleaf.stats.figure import Figure
-from interleaf.stats.sums import ROUNDING, product
+from interleaf.stats.sums import ROUNDING, Figure, product
 
 FEW_BUCKETS = 13  # up to here all flips are tried: 4,096, as the first sign may stay
 FLIPS = 9_999

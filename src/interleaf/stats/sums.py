@@ -1,15 +1,24 @@
-"""What every statistic is given: sums and counts by bucket, checked.
-
-`sums[b]` is the sum of scores of bucket b, `counts[b]` the number of impressions they were summed over. A second axis
-holds pairs, metrics or points in time; counts without one hold for all of them.
-"""
+"""What all statistics share: figures with their reasons, sums of columns, normal deviates."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A computed number; `value` is None where there is none, and `reason` says why."""
+
+    value: float | None
+    reason: str = ""
+
 
 ROUNDING = 1e-12  # scores that are zero on paper come out as a few last digits
 ROWS = 128  # of 1,024 buckets: a megabyte, which stays in the caches
@@ -62,3 +71,29 @@ def significance(confidence: float) -> float:
     if not 0 < confidence < 1:
         raise DataError(f"a confidence of {confidence!r} cannot be; give a number between 0 and 1, such as 0.95")
     return round(1 - confidence, 15)  # 1 - 0.95 is a last digit more than 0.05, and ranks are rounded up
+
+
+MOST = 700.0  # the largest exponent that a float can hold
+
+
+def deviate(statistic: Array | float, degrees: Array | float) -> Array:
+    """The normal deviate as unlikely as this t-statistic, with its sign.
+
+    >>> round(float(deviate(2.262, 9)), 2)  # the 97.5 % point of t with 9 degrees of freedom
+    1.96
+    """
+    shrunk = np.sqrt(degrees * np.log1p(np.square(statistic) / degrees))
+    deviates: Array = np.sign(statistic) * shrunk * (8 * np.asarray(degrees) + 1) / (8 * np.asarray(degrees) + 3)
+    return deviates
+
+
+def statistic(deviates: Array | float, degrees: Array | float) -> Array:
+    """The t-statistic as unlikely as this normal deviate of at least 0: the inverse; infinite where no float is.
+
+    >>> round(float(statistic(1.96, 9)), 2)
+    2.26
+    """
+    stretched = deviates * (8 * np.asarray(degrees) + 3) / (8 * np.asarray(degrees) + 1)
+    exponent = np.square(stretched) / degrees
+    root: Array = np.sqrt(degrees * np.expm1(np.minimum(exponent, MOST)))
+    return np.where(exponent < MOST, root, np.inf)

@@ -5,11 +5,16 @@
 `rank_only` is the baseline that any model must beat; `fit_position_based` and `fit_cascade` know documents, too.
 """
 
-from interleaf.clicks.fit.cascade import FittedCascade, fit_cascade
-from interleaf.clicks.fit.fitted import Fitted, Perplexity
-from interleaf.clicks.fit.position_based import FittedPositionBased, GradeOf, fit_position_based
-from interleaf.clicks.fit.rank_only import RankOnly, rank_only
-from interleaf.clicks.fit.smoothing import Report
+from interleaf.clicks.fit.fitted import Fitted, Perplexity, Report
+from interleaf.clicks.fit.models import (
+    FittedCascade,
+    FittedPositionBased,
+    GradeOf,
+    RankOnly,
+    fit_cascade,
+    fit_position_based,
+    rank_only,
+)
 
 __all__ = [
     "Fitted",

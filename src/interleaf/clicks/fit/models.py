@@ -1,9 +1,4 @@
-"""The cascade, or dependent click model (Guo, Liu and Wang, WSDM 2009), fitted in closed form and then by EM.
-
-People read from the top, click what attracts them, and after a click read on with a probability that depends on the
-rank (`stop_needs_click=False`: after every document). Guo's closed form takes the last click for the end of reading.
-That is too early where clicks are rare, because who reads on mostly clicks nothing more; EM sums over all ends.
-"""
+"""Models fitted to the result pages of a log: cascade, position-based, and by rank alone."""
 
 from __future__ import annotations
 
@@ -14,11 +9,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.clicks.fit.fitted import Fitted, check_fittable, widened
-from interleaf.clicks.fit.pairs import Pairs
-from interleaf.clicks.fit.smoothing import Report, Tried, climb, log_prior, smoothed
+from interleaf.clicks.fit.fitted import (
+    Fitted,
+    Pairs,
+    Report,
+    Tried,
+    check_fittable,
+    climb,
+    log_prior,
+    smoothed,
+    widened,
+)
+from interleaf.clicks.independent import PositionBased
 from interleaf.clicks.pages import Pages
 from interleaf.compiled import kernel
+from interleaf.errors import ClickError
 from interleaf.methods.arrays import Array
 
 
@@ -80,7 +85,7 @@ class FittedCascade(Fitted):
         return np.asarray(np.log(read(self.attractions(pages), pages.clicks, counts, *onward, looks)))
 
 
-class _State(NamedTuple):
+class _CascadeState(NamedTuple):
     continuation: Array
     attraction: Array
 
@@ -100,10 +105,10 @@ def fit_cascade(
     EM ends when a round gains at most `tolerance` a page.
     """
     check_fittable(pages)
-    return smoothed(pages, lambda part: _prepared(part, stop_needs_click, rounds, tolerance), strength)
+    return smoothed(pages, lambda part: _prepared_cascade(part, stop_needs_click, rounds, tolerance), strength)
 
 
-def _prepared(
+def _prepared_cascade(
     pages: Pages, stop_needs_click: bool, rounds: int, tolerance: float
 ) -> Callable[[float, Tried], FittedCascade]:
     continuation, fallback = _start(pages, stop_needs_click, rounds, tolerance)
@@ -122,7 +127,7 @@ def _prepared(
     return fit
 
 
-def _start(pages: Pages, stop_needs_click: bool, rounds: int, tolerance: float) -> _State:
+def _start(pages: Pages, stop_needs_click: bool, rounds: int, tolerance: float) -> _CascadeState:
     """Continuation, and mean attraction by rank, of the cascade in which all documents at a rank are one.
 
     Where reading ends anywhere, such a cascade cannot tell a rank that few reach from one that holds dull documents.
@@ -165,13 +170,13 @@ class _Problem:
         places = np.where(self.units >= 0, self.units, len(self.means))
         return np.bincount(places.ravel(), values.ravel(), len(self.means) + 1)[:-1]
 
-    def closed_form(self) -> _State:
+    def closed_form(self) -> _CascadeState:
         """Guo's: everything down to the last click was read, and nothing below it."""
         below = np.cumsum(self.pages.clicks[:, ::-1], axis=1)[:, ::-1]
         looks = (below > 0) | ~self.pages.clicks.any(axis=1, keepdims=True)
         return self._maximise((looks & self.pages.shown).astype(float))
 
-    def round(self, state: _State) -> tuple[_State, float]:
+    def round(self, state: _CascadeState) -> tuple[_CascadeState, float]:
         """What was read, in expectation; then the rates of clicking and of reading on."""
         looks: Array = np.zeros(self.units.shape)
         onward = _onward(state.continuation, looks.shape[1], self.stop_needs_click)
@@ -179,17 +184,162 @@ class _Problem:
         prior = log_prior(state.attraction, self.means, self.strength) + log_prior(state.continuation, 0.5, 1)
         return self._maximise(looks), float(np.log(likelihoods).sum()) + prior
 
-    def _maximise(self, looks: Array) -> _State:
+    def _maximise(self, looks: Array) -> _CascadeState:
         """Reading on is smoothed by half a yes and half a no, so that a rank without clicks stays possible."""
         attraction = (self._clicked + self.strength * self.means) / (self._by_unit(looks) + self.strength)
         coins, width = self._next_shown, self._next_shown.shape[1]
         tossed = coins * (self.pages.clicks if self.stop_needs_click else looks)[:, :width]
         went_on = tossed * looks[:, 1 : width + 1] if self.stop_needs_click else looks[:, 1 : width + 1]
         rates = (went_on.sum(axis=0) + 0.5) / (tossed.sum(axis=0) + 1)
-        return _State(rates if width else np.array([0.5]), attraction)
+        return _CascadeState(rates if width else np.array([0.5]), attraction)
 
 
 def _onward(continuation: Array, width: int, stop_needs_click: bool) -> tuple[Array, Array]:
     """The probability of reading on at each rank, after a click and after none."""
     after_click = widened(continuation, width)
     return after_click, np.ones(width) if stop_needs_click else after_click
+
+
+_MOST_AT_START = 0.95  # an examination of 1 cannot be left again by EM
+
+
+@dataclass(frozen=True)
+class FittedPositionBased(Fitted):
+    """Examination by rank, attraction by pair, and the mean that a pair never seen falls back to."""
+
+    examination: Array
+    attraction: Array
+    mean: float
+    shown: Array
+    pairs: Pairs
+    report: Report
+
+    def click_probabilities(self, pages: Pages) -> Array:
+        attraction = np.append(self.attraction, self.mean)[self.pairs.on(pages)]
+        return np.where(pages.shown, widened(self.examination, pages.documents.shape[1]) * attraction, 0.0)
+
+    def to_click_model(self, levels: int) -> tuple[PositionBased, GradeOf]:
+        """A click model for simulation, and the grade of any (query, document) under it.
+
+        Grades are quantiles of attraction over all that was shown, at most `levels` of them (fewer where attractions
+        are equal), each with the mean attraction of what it holds.
+        """
+        if levels < 1:
+            raise ClickError(f"attraction cannot have {levels!r} levels; give a whole number from 1 up")
+        order = np.argsort(self.attraction, kind="stable")
+        below = np.cumsum(self.shown[order])
+        edges = np.searchsorted(below, below[-1] * np.arange(1, levels) / levels)
+        cuts = np.unique(self.attraction[order][edges])
+        cuts = cuts[cuts > self.attraction.min()]
+        grades = np.searchsorted(cuts, self.attraction, side="right")
+        means = np.bincount(grades, self.shown * self.attraction) / np.bincount(grades, self.shown)
+        grade_of = GradeOf(self.pairs, np.append(grades, np.searchsorted(cuts, self.mean, side="right")))
+        return PositionBased(tuple(self.examination.tolist()), tuple(means.tolist())), grade_of
+
+
+@dataclass(frozen=True)
+class GradeOf:
+    """The grade of a (query, document), by their numbers in the log; of a pair never seen, that of the mean."""
+
+    pairs: Pairs
+    grades: Array
+
+    def __call__(self, query: int, document: int) -> int:
+        return int(self.grades[self.pairs.find(np.array(query), np.array(document))])
+
+    def on(self, pages: Pages) -> Array:
+        """The grade at each place, `[page, rank]`; it says nothing where nothing is shown."""
+        return np.asarray(self.grades[self.pairs.on(pages)])
+
+
+class _Cells(NamedTuple):
+    """All that the model asks of a log: how often each pair was shown, and clicked, at each rank."""
+
+    pair: Array
+    rank: Array
+    shown: Array
+    clicked: Array
+
+
+class _PositionState(NamedTuple):
+    examination: Array
+    attraction: Array
+
+
+def fit_position_based(
+    pages: Pages, strength: float | None = None, rounds: int = 1000, tolerance: float = 1e-7
+) -> FittedPositionBased:
+    """Fit by EM; attraction has a prior with the mean click rate at the rank that is clicked most.
+
+    That is the one rank where attraction shows undimmed. The prior counts as `strength` times shown; None chooses it
+    by the likelihood of held-out sessions. EM ends when a round gains at most `tolerance` a page.
+    """
+    check_fittable(pages)
+    return smoothed(pages, lambda part: _prepared_positions(part, rounds, tolerance), strength)
+
+
+def _prepared_positions(pages: Pages, rounds: int, tolerance: float) -> Callable[[float, Tried], FittedPositionBased]:
+    pairs = Pairs.of(pages)
+    cells = _cells(pages, pairs)
+    clicked, shown = np.bincount(cells.rank, cells.clicked), np.bincount(cells.rank, cells.shown)
+    rates = (clicked + 0.5) / (shown + 1)
+    top, mean = int(np.argmax(rates)), float(rates.max())
+    start = _PositionState(np.minimum(rates / mean, _MOST_AT_START), np.full(len(pairs), mean))
+    start.examination[top] = 1
+    times = np.bincount(cells.pair, cells.shown)
+
+    def fit(strength: float, tried: Tried) -> FittedPositionBased:
+        (examination, attraction), reached, converged = climb(
+            lambda state: _round(cells, state, mean, strength, top), start, rounds, tolerance * len(pages)
+        )
+        report = Report(strength, tried, reached, converged)
+        return FittedPositionBased(examination, attraction, mean, times, pairs, report)
+
+    return fit
+
+
+def _cells(pages: Pages, pairs: Pairs) -> _Cells:
+    width = pages.documents.shape[1]
+    ranks = np.broadcast_to(np.arange(width), pages.documents.shape)
+    places = (pairs.on(pages) * width + ranks)[pages.shown]
+    cells, cell_of = np.unique(places, return_inverse=True)
+    clicked = np.bincount(cell_of, pages.clicks[pages.shown])
+    return _Cells(cells // width, cells % width, np.bincount(cell_of).astype(float), clicked)
+
+
+def _round(
+    cells: _Cells, state: _PositionState, mean: float, strength: float, top: int
+) -> tuple[_PositionState, float]:
+    """Who looked and who was attracted, in expectation; then the rates of both, with priors.
+
+    Examination is smoothed by half a look and half a miss, so that a rank without clicks stays possible.
+    """
+    examination, attraction = state.examination[cells.rank], state.attraction[cells.pair]
+    missed = cells.shown - cells.clicked
+    unclicked = 1 - examination * attraction
+    likelihood = np.sum(cells.clicked * np.log(examination * attraction) + missed * np.log(unclicked))
+    others = np.delete(state.examination, top)
+    objective = float(likelihood) + log_prior(state.attraction, mean, strength) + log_prior(others, 0.5, 1)
+    attracted = cells.clicked + missed * attraction * (1 - examination) / unclicked
+    looked = cells.clicked + missed * examination * (1 - attraction) / unclicked
+    by_rank = (np.bincount(cells.rank, looked) + 0.5) / (np.bincount(cells.rank, cells.shown) + 1)
+    by_rank[top] = 1
+    by_pair = np.bincount(cells.pair, attracted) + strength * mean
+    return _PositionState(by_rank, by_pair / (np.bincount(cells.pair, cells.shown) + strength)), objective
+
+
+@dataclass(frozen=True)
+class RankOnly(Fitted):
+    """Independent clicks with one probability a rank."""
+
+    rates: Array
+
+    def click_probabilities(self, pages: Pages) -> Array:
+        return np.where(pages.shown, widened(self.rates, pages.documents.shape[1]), 0.0)
+
+
+def rank_only(pages: Pages) -> RankOnly:
+    """The share of pages with a click at each rank, of those that are so long."""
+    check_fittable(pages)
+    shown = pages.shown.sum(axis=0)
+    return RankOnly(pages.clicks.sum(axis=0)[shown > 0] / shown[shown > 0])
