@@ -1,8 +1,8 @@
 """Published studies, run again: one file each, its published numbers beside ours.
 
 A study's module has `study(folder, scale, seed, progress, cells) -> Study`, and `FINDINGS`, what the paper found; the
-table below is all that names them. `study.py` is the result of a study, `findings.py` says which published findings
-came back, and `cells.py` keeps the finished parts of a study that is interrupted.
+table below is all that names them. `study.py` is the result of a study, and keeps the finished parts of one that is
+interrupted; `findings.py` says which published findings came back.
 """
 
 from __future__ import annotations
