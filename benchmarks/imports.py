@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from interleaf.adapters.ubi import import_ubi
 from interleaf.adapters.ubi_export import export_ubi
-from interleaf.simulate.synthetic import synthetic
+from interleaf.simulate.data import synthetic
 from interleaf.simulate.world import World
 
 QUERIES = 250_000

@@ -76,7 +76,7 @@ def test_resampled_statistics_have_the_distribution_of_all_samples(
 def test_means_are_the_same_in_law_by_counts_and_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten distinct values in samples of nine are drawn row by row, in samples of eleven by counts."""
     values = np.arange(10.0)
-    monkeypatch.setattr(consistency, "_ROOM", 64)
+    monkeypatch.setattr("interleaf.stats.consistency._ROOM", 64)
     for size in (9, 11):
         found = resampled_means(values, size, 4_001, generator())
         assert len(found) == 4_001
