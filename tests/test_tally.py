@@ -18,6 +18,7 @@ from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World
 from interleaf.tally import Tally
+from interleaf.tally.stored import to_bytes
 from tests.log_rows import Row, made_row, made_rows, table_of
 from tests.stores import segments_of
 
@@ -60,6 +61,9 @@ def contents(tally: Tally) -> dict[str, Any]:
 
 
 def check_same(one: Tally, other: Tally) -> None:
+    """Equal files are equal tallies; of others the contents are equal, and the reports, whatever the order of arms."""
+    if to_bytes(one) == to_bytes(other):
+        return
     mine, theirs = contents(one), contents(other)
     assert mine.keys() == theirs.keys()
     for name, value in mine.items():
