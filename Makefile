@@ -1,6 +1,8 @@
 # Needs Python 3.11 or newer and make. Every target sets up .venv by itself, again when pyproject.toml changes;
 # the demo with less than the tests need.
 PYTHON ?= python3
+# Processes that run tests.
+WORKERS ?= 2
 BIN := .venv/bin
 READY := .venv/.ready
 SERVING := .venv/.serving
@@ -26,13 +28,13 @@ $(SERVING): pyproject.toml
 	@touch $@
 
 test: $(READY) ## run the tests
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 quick: $(READY) ## run the tests that matter most while you edit, in under a minute
-	$(BIN)/pytest -n 2 --dist loadfile $(QUICK:%=tests/test_%.py)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(QUICK:%=tests/test_%.py)
 
 coverage: $(READY) ## run the tests, and list the lines that none of them runs
-	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=term-missing
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term-missing
 
 check: $(READY) ## lint, format, types
 	$(BIN)/ruff check
