@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 SERVING := .venv/.serving
 TRIAL := .venv/trial
-# Methods and credit, then from a log to a report, then the store and the service: under a minute on two idle cores.
+# Methods and credit, then from a log to a report, then the store and the service: about 100 seconds of processor time.
 QUICK := architecture golden spec chance against_oracles experiment consistency \
 	log_reading decode score tally stats_compare analysis health findings report_text store service
 
@@ -30,7 +30,7 @@ $(SERVING): pyproject.toml
 test: $(READY) ## run the tests
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
-quick: $(READY) ## run the tests that matter most while you edit, in under a minute
+quick: $(READY) ## run the tests that matter most while you edit, in about a minute
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(QUICK:%=tests/test_%.py)
 
 coverage: $(READY) ## run the tests, and list the lines that none of them runs
