@@ -1,216 +1,52 @@
-"""How often a verdict is wrong: logs of simulated people, read as every log is; `python -m benchmarks.calibration`.
+"""All that a report claims in one table, measured: `python -m benchmarks.calibration`, for the page with `--full`.
 
-    world ──▶ log ──▶ 20 parts by time ──▶ tallies, added up look by look ──▶ tests
+    worlds (plain numpy) ──▶ estimates, intervals, plans, checks of a report ──▶ counts, held against the claim
 
-People click whatever a document's grade is, and the two rankers exchange their names by a coin for each person. So
-without tastes no list is preferred by anybody; with tastes around 0 every person prefers one of the rankers, and none
-is preferred on average; and with a mean taste one is.
+A row says what is claimed, in which world, the limits, and what was measured, with its exact 95 % interval (Clopper and
+Pearson 1934). It `misses` only where that interval lies outside of the limits. To add rows, write a function that
+yields them and add it to `claims.CLAIMS`.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, pairwise
-from statistics import NormalDist, median
-from typing import NamedTuple
+import time
+from collections.abc import Iterable
 
-import numpy as np
-import pyarrow as pa
-
-from interleaf.analysis import tally_log
-from interleaf.clicks import Cascade
-from interleaf.report import people
-from interleaf.report.compare import Pairs, estimates_of
-from interleaf.report.rule import Settings
-from interleaf.simulate import People, World, synthetic
-from interleaf.stats import looks, sequence, signs
-from interleaf.stats.compare import Estimate
+from benchmarks.claims import CLAIMS, FULL, QUICK, Row
 from interleaf.tables import Table
-from interleaf.tally import Tally
-from interleaf.tally.scores import ONE
-from interleaf.tally.units import CLICKED
 
-RUNS = 200
-UNITS = 2_000
-LOOKS = 20
-SIZES = (30, 100, 200, 1_000)
-LEVEL = 0.05
-EDGE = NormalDist().inv_cdf(1 - LEVEL / 2)
-SPREAD, STRONG = People().taste_spread, 2.0  # deviations of tastes
-TASTE = 0.18  # found by the clustered test in about 85 % of experiments
-CLICKS = Cascade(click=(0.4, 0.4), stop=(0.3, 0.3))  # the same for both grades
-CLICKED_IMPRESSIONS = 5_400  # that so many units have on average
-TRUTH_UNITS = 200_000  # people whose mean score is taken for the true one
+COLUMNS = ("claim", "world", "size", "limit", "measured", "exact 95 % interval", "runs", "")
+RIGHT = ("size", "limit", "measured", "exact 95 % interval", "runs")
 
 
-class Seen(NamedTuple):
-    """One look: the clustered estimate; sum of scores and of their squares; clicked impressions, clicks, units."""
-
-    estimate: Estimate
-    total: float
-    squares: float
-    clicked: int
-    clicks: float
-    units: int
+def table(rows: Iterable[Row]) -> Table:
+    """The rows in words."""
+    return Table("calibration", "", COLUMNS, tuple(map(cells, rows)), RIGHT)
 
 
-History = Sequence[Seen]
-
-
-def world(taste: float, spread: float, seed: int, method: str = "team_draft") -> World:
-    """People with such tastes in front of two rankers, neither of which is better."""
-    data = synthetic(queries=1_000, documents=10, features=2, grades=2, strengths=(0.5, 0.5), seed=seed)
-    visitors = People(units=UNITS, taste=taste, taste_spread=spread, clicks=CLICKS)
-    return World(data, [1, 2], visitors, method, seed=seed, relabel=True)
-
-
-def experiments(made: World, units: int, runs: int) -> Iterator[pa.Table]:
-    """The log of so many people, that of the next ones, and so on; each in the order of time."""
-    waiting: list[pa.RecordBatch] = []
-    present = 0
-    for batch in made.batches(units=units * runs, threads=1):
-        owners = np.array([int(name[1:]) // units for name in batch.column("unit").to_pylist()])
-        found = np.unique(owners, return_index=True, return_counts=True)
-        for experiment, start, count in zip(*(part.tolist() for part in found), strict=True):
-            if experiment != present:
-                yield pa.Table.from_batches(waiting).sort_by("time")
-                waiting, present = [], experiment
-            waiting.append(batch.slice(start, count))
-    yield pa.Table.from_batches(waiting).sort_by("time")
-
-
-def history(log: pa.Table, number: int, scheme: str | None = None) -> History:
-    """So many looks at a log, after equal numbers of impressions: tallies of its parts, added up."""
-    edges = np.linspace(0, log.num_rows, number + 1).astype(int).tolist()
-    parts = (tally_log(log.slice(start, end - start), scheme, threads=1) for start, end in pairwise(edges))
-    return [look_at(tally) for tally in accumulate(parts)]
-
-
-def look_at(tally: Tally) -> Seen:
-    """What a report has of two rankers, without the parts that take time."""
-    scores, linear = tally.scores, tally.about.linear
-    pairs, (voices, weights) = Pairs.of(tally.about.rankers, None), people.voices(tally)
-    sums = pairs.columns(scores.sums, linear)
-    return Seen(
-        estimates_of(pairs.voices(voices, weights, linear), weights, 1 - LEVEL)[0],
-        float(sums.sum()),
-        float(scores.squares[0]) / ONE,
-        int(scores.clicked.sum()),
-        float(scores.sums.sum()) / ONE if linear else math.nan,
-        tally.units.count(tally.units.values[:, CLICKED] > 0),
-    )
-
-
-def click_test(seen: Seen) -> bool:
-    """Every click counts for its ranker, and is taken for independent of all others."""
-    return abs(seen.total) > EDGE * math.sqrt(seen.clicks)
-
-
-def impression_test(seen: Seen, truth: float = 0.0) -> bool:
-    """The z-score of C12, of scores less the true mean: impressions are taken for independent."""
-    squares = seen.squares - 2 * truth * seen.total + truth**2 * seen.clicked
-    return abs(signs.z_score(seen.total - truth * seen.clicked, squares, seen.clicked).value or 0.0) > EDGE
-
-
-def clustered_test(seen: Seen, truth: float = 0.0) -> bool:
-    """The report's interval leaves out the truth."""
-    return seen.estimate.interval is not None and not seen.estimate.interval[0] <= truth <= seen.estimate.interval[1]
-
-
-def anytime_test(seen: Seen, clock: float, planned: float | None) -> bool:
-    """The report's confidence sequence leaves out 0."""
-    p_value = sequence.anytime(seen.estimate, clock, planned, 1 - LEVEL).p_value
-    return p_value is not None and p_value < LEVEL
-
-
-def planned_test(seen: History) -> bool:
-    """The estimate crosses the O'Brien-Fleming boundary at one of the looks."""
-    boundaries = looks.obrien_fleming(looks.even(len(seen)), 1 - LEVEL)
-    return any(abs(look.estimate.deviate or 0.0) >= edge for look, edge in zip(seen, boundaries, strict=True))
-
-
-TESTS: dict[str, Callable[[History], bool]] = {
-    "z-test on raw clicks, 1 look": lambda seen: click_test(seen[-1]),
-    f"z-test on raw clicks, {LOOKS} looks": lambda seen: any(map(click_test, seen)),
-    "impression-level z, 1 look": lambda seen: impression_test(seen[-1]),
-    "clustered interval, 1 look": lambda seen: clustered_test(seen[-1]),
-    f"clustered interval, {LOOKS} looks": lambda seen: any(map(clustered_test, seen)),
-    f"O'Brien-Fleming, {LOOKS} looks": planned_test,
-    f"confidence sequence, {LOOKS} looks": lambda seen: watched(seen, UNITS),
-}
-CLOCKS: dict[str, Callable[[History], bool]] = {
-    "units, no plan": lambda seen: watched(seen, None),
-    f"units, {UNITS:,} planned": lambda seen: watched(seen, UNITS),
-    f"units, {UNITS // 10:,} planned": lambda seen: watched(seen, UNITS // 10),
-    f"units, {UNITS * 10:,} planned": lambda seen: watched(seen, UNITS * 10),
-    f"impressions with a click, {CLICKED_IMPRESSIONS:,} planned": lambda seen: any(
-        anytime_test(look, look.clicked, CLICKED_IMPRESSIONS) for look in seen
-    ),
-}
-
-
-def watched(seen: History, planned: float | None) -> bool:
-    """Somebody who looks every time sees a difference once, by the clock of units that reports have."""
-    return any(anytime_test(look, look.units, planned) for look in seen)
-
-
-def large_tables(runs: int, seed: int) -> Iterator[Table]:
-    """Tests and clocks, in worlds of 2,000 people."""
-    worlds = [world(0, 0, seed), world(0, SPREAD, seed), world(0, STRONG, seed), world(TASTE, SPREAD, seed)]
-    found = [[history(log, LOOKS, "click") for log in experiments(made, UNITS, runs)] for made in worlds]
-    columns = ("false positives: same tastes", "individual tastes", "strong tastes", "real preference found")
-    for name, tests in (("test", TESTS), (f"clock of the confidence sequence, {LOOKS} looks", CLOCKS)):
-        rows = [(row, *(share([test(seen) for seen in made]) for made in found)) for row, test in tests.items()]
-        yield Table(name, "", (name, *columns), tuple(rows), columns)
-
-
-def small_table(runs: int, seed: int) -> Table:
-    """The report's intervals with few people, by the default scheme."""
-    nobody, somebody = world(0, SPREAD, seed), world(TASTE, SPREAD, seed)
-    everybody = look_at(tally_log(somebody.batches(units=TRUTH_UNITS, threads=1), threads=1))
-    per_search, truth = everybody.total / everybody.clicked, everybody.estimate.value or 0.0
-    rows = []
-    for units in SIZES:
-        null = [history(log, LOOKS) for log in experiments(nobody, units, runs)]
-        real = [history(log, 1)[0] for log in experiments(somebody, units, runs)]
-        effective = median(seen[-1].estimate.effective_units or 0 for seen in null)
-        rows.append(
-            (
-                *(f"{units:,}", f"{effective:.0f}"),
-                share([impression_test(seen[-1]) for seen in null]),
-                share([not impression_test(seen, per_search) for seen in real]),
-                share([clustered_test(seen[-1]) for seen in null]),
-                share([not clustered_test(seen, truth) for seen in real]),
-                share([watched(seen, Settings().planned_units) for seen in null]),
-            )
-        )
-    columns = (
-        *("units", "effective units", "impression-level z: false positives", "its coverage"),
-        *("clustered interval: false positives", "and its coverage"),
-        f"confidence sequence, {LOOKS} looks: false positives",
-    )
-    return Table("people", "", columns, tuple(rows), columns)
-
-
-def share(rejected: Sequence[bool]) -> str:
-    """A share in per cent, with its standard error."""
-    part = sum(rejected) / len(rejected)
-    return f"{100 * part:.1f} ± {100 * math.sqrt(part * (1 - part) / len(rejected)):.1f} %"
+def cells(row: Row) -> tuple[str, ...]:
+    """One row in words."""
+    low, high = row.exact
+    interval = f"{100 * low:.1f} to {100 * high:.1f} %"
+    measured = f"{100 * row.happened / row.runs:.1f} %"
+    return (row.claim, row.world, row.size, row.limits, measured, interval, f"{row.runs:,}", row.answer)
 
 
 def main() -> None:
-    """Print the tables as they are ready."""
-    options = argparse.ArgumentParser(description="How often a verdict is wrong.")
-    options.add_argument("--runs", type=int, default=RUNS, help="experiments in each world")
+    """Print the table, and what missed."""
+    options = argparse.ArgumentParser(description="All claims of a report, measured.")
+    options.add_argument("--full", action="store_true", help="with as many runs as the page; takes hours")
+    options.add_argument("--only", metavar="WORD", help="only functions with this word in their names")
     options.add_argument("--seed", type=int, default=1)
     given = options.parse_args()
-    print(f"{given.runs:,} experiments in each world, nominal level {LEVEL:.0%}, shares with their standard error.")
-    print(f"`python -m benchmarks.calibration --runs {given.runs} --seed {given.seed}`\n")
-    for table in large_tables(given.runs, given.seed):
-        print(table.to_markdown() + "\n", flush=True)
-    print(small_table(given.runs, given.seed).to_markdown() + "\n", flush=True)
+    start, rows = time.monotonic(), []
+    for claim in CLAIMS:
+        if given.only is None or given.only in claim.__name__:
+            rows += list(claim(FULL if given.full else QUICK, given.seed))
+    print(table(rows).to_markdown())
+    missed = sum(row.answer.startswith("misses") for row in rows)
+    print(f"\n{len(rows)} rows, {missed} miss their limits; {time.monotonic() - start:.0f} s")
 
 
 if __name__ == "__main__":

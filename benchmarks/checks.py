@@ -84,16 +84,32 @@ def analyzed(people: People, fault: Fault, seed: int) -> Report:
     return interleaf.analyze(table(fault(sound(people, chance), chance), people), by=["device"])
 
 
+def alarms(people: People, fault: Fault, runs: int) -> tuple[Counter[str], Counter[str], int]:
+    """Of sound logs: failed checks and warnings by code, and how many logs have a failed check."""
+    failed, warned, any_failed = Counter[str](), Counter[str](), 0
+    for seed in range(runs):
+        health = analyzed(people, fault, seed).health
+        failed.update({check.code for check in health if check.status == FAILED})
+        warned.update({check.code for check in health if check.status == WARNING})
+        any_failed += any(check.status == FAILED for check in health)
+    return failed, warned, any_failed
+
+
+def caught(people: People, fault: Fault, code: str, runs: int) -> Counter[str]:
+    """Of logs with a fault: how often its check has each status, and how often the verdict is not trusted."""
+    counts: Counter[str] = Counter()
+    for seed in range(runs):
+        report = analyzed(people, fault, seed)
+        counts.update(check.status for check in report.health if check.code == code)
+        counts["any"] += not report.verdict.trusted
+    return counts
+
+
 def false_alarms(runs: int) -> Iterator[tuple[str, ...]]:
     """Sound logs: how many have a failed check, and which."""
     total: Counter[str] = Counter()
     for name, (people, fault) in SOUND.items():
-        failed, warned, any_failed = Counter[str](), Counter[str](), 0
-        for seed in range(runs):
-            health = analyzed(people, fault, seed).health
-            failed.update({check.code for check in health if check.status == FAILED})
-            warned.update({check.code for check in health if check.status == WARNING})
-            any_failed += any(check.status == FAILED for check in health)
+        failed, warned, any_failed = alarms(people, fault, runs)
         total["failed"] += any_failed
         yield name, f"{any_failed} of {runs}", told(failed), told(warned)
     yield "all of them", f"{total['failed']} of {runs * len(SOUND)}", "", ""
@@ -106,11 +122,7 @@ def told(counter: Counter[str]) -> str:
 def power(runs: int) -> Iterator[tuple[str, ...]]:
     """Logs with a fault: how often its check fails, warns, or any check fails; and false winners that are trusted."""
     for name, (people, fault, code) in FAULTS.items():
-        counts: Counter[str] = Counter()
-        for seed in range(runs):
-            report = analyzed(people, fault, seed)
-            counts.update(check.status for check in report.health if check.code == code)
-            counts["any"] += not report.verdict.trusted
+        counts = caught(people, fault, code, runs)
         yield name, code, *(f"{counts[key]} of {runs}" for key in (FAILED, WARNING, "any"))
 
 

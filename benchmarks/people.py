@@ -30,9 +30,9 @@ CALIBRATION_UNITS = 2_000_000
 PER_SEARCH, BOUNDED, PER_PERSON = "one voice per search", "visits up to the limit", "one voice per person"
 POWER = 0.8
 BATCHES = 10  # of runs, between which the standard error of a cost is taken
-EFFECTS = (0.4, 0.2, 0.1, 0.06, 0.035)  # shared preferences whose costs are measured
+EFFECTS = {0.0: (0.4, 0.2, 0.1, 0.06, 0.035), 0.3: (0.4, 0.1)}  # whose costs are measured, by the spread of tastes
 STEPS = 0.6 * 1.15 ** np.arange(13)  # sizes of experiments around the expected one
-AT_ONCE = 20_000_000  # units of all runs that are in memory at a time
+AT_ONCE = 4_000_000  # units of all runs that are in memory at a time
 
 
 def limits(units: Array | int) -> Array:
@@ -115,6 +115,14 @@ def wrong_at_one_look(world: World, units: int, runs: int, weight: str, seed: in
     visits = world.visits(chance, (units, runs))
     sums = scores(chance, visits, world.preferences(chance, visits, lambda seen: weigh(seen, units)))
     return leaves_out(estimates(visits, sums, weigh))
+
+
+def covered(world: World, units: int, runs: int, seed: int) -> Array:
+    """In which experiments the interval of one look has the shared preference in it."""
+    chance = np.random.default_rng(seed)
+    visits = world.visits(chance, (units, runs))
+    sums = scores(chance, visits, world.preferences(chance, visits, lambda seen: seen))
+    return ~leaves_out(estimates(visits, sums, WEIGHTS[BOUNDED]), world.shared * DECIDED)
 
 
 def wrong_when_watched(world: World, units: int, runs: int, plans: Sequence[int | None], seed: int) -> list[Array]:
@@ -219,8 +227,8 @@ def cost_table(runs: int, seed: int) -> Table:
     """Units that each way of weighing needs, as a multiple of one voice per search."""
     rows = []
     for tail in TAILS:
-        for tastes in (0.0, 0.15, 0.5):
-            for shared in EFFECTS:
+        for tastes, effects in EFFECTS.items():
+            for shared in effects:
                 base, multiples = cost(World(tail, shared, tastes), runs, seed)
                 cells = (f"{value:.2f} ± {error:.2f}" for value, error in multiples.values())
                 rows.append((f"{tail:g}", f"{tastes:g}", f"{shared:g}", f"{base:,.0f}", *cells))

@@ -3,10 +3,11 @@
 from functools import cache
 
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, binomtest
 
-from benchmarks import calibration, people
-from benchmarks.calibration import History, experiments, history
+from benchmarks import calibration, checks, counting_clicks, people, plans, queries, watching
+from benchmarks.claims import CLAIMS, Effort, Row
+from benchmarks.counting_clicks import History, experiments, history
 from interleaf.analysis import analyze
 from interleaf.clicks import Cascade
 from interleaf.methods.table import methods, resolve
@@ -26,12 +27,12 @@ def at_most(level: float, runs: int) -> int:
 
 @cache
 def histories(spread: float, units: int, runs: int, number: int) -> list[History]:
-    made = calibration.world(0, spread, seed=1)
+    made = counting_clicks.world(0, spread, seed=1)
     return [history(log, number, "click") for log in experiments(made, units, runs)]
 
 
 def test_a_look_has_the_figures_of_the_report() -> None:
-    log = next(experiments(calibration.world(0.2, 0.5, seed=2), units=120, runs=1))
+    log = next(experiments(counting_clicks.world(0.2, 0.5, seed=2), units=120, runs=1))
     seen = history(log, LOOKS)
     found = analyze(log, threads=1).comparisons[0]
     last = seen[-1]
@@ -42,21 +43,21 @@ def test_a_look_has_the_figures_of_the_report() -> None:
     (once,) = analyze(log, threads=1, look=(1, 1)).comparisons
     assert last.estimate.interval == pytest.approx(once.interval, rel=1e-3)  # Student's t, and its deviate
     assert found.z_score is not None
-    assert calibration.impression_test(last) == (abs(found.z_score) > calibration.EDGE)
-    assert calibration.clustered_test(last) == (once.p_value is not None and once.p_value < 0.05)
+    assert counting_clicks.impression_test(last) == (abs(found.z_score) > counting_clicks.EDGE)
+    assert counting_clicks.clustered_test(last) == (once.p_value is not None and once.p_value < 0.05)
     decided = [looks.planned_look(one.estimate, place + 1, looks.even(LOOKS)) for place, one in enumerate(seen)]
-    assert calibration.planned_test(seen) == any(one.rejects for one in decided)
+    assert counting_clicks.planned_test(seen) == any(one.rejects for one in decided)
 
 
 def test_raw_clicks_are_the_clicks_on_the_documents_of_each_team() -> None:
-    log = next(experiments(calibration.world(0.2, 0.5, seed=2), units=60, runs=1))
+    log = next(experiments(counting_clicks.world(0.2, 0.5, seed=2), units=60, runs=1))
     owners = [row["teams"][rank - 1] for row in log.to_pylist() for rank in {event["rank"] for event in row["events"]}]
     (seen,) = history(log, 1, "click")
     assert (seen.total, seen.clicks) == (owners.count(0) - owners.count(1), len(owners))
 
 
 def test_experiments_are_the_people_of_the_world_one_after_the_other() -> None:
-    made = calibration.world(0, 0.5, seed=1)
+    made = counting_clicks.world(0, 0.5, seed=1)
     logs = list(experiments(made, units=10, runs=3))
     people = [set(log.column("unit").to_pylist()) for log in logs]
     assert people == [{f"u{number}" for number in range(start, start + 10)} for start in (0, 10, 20)]
@@ -67,20 +68,20 @@ def test_experiments_are_the_people_of_the_world_one_after_the_other() -> None:
 def test_where_nobody_prefers_anything_one_look_keeps_its_level_in_every_way() -> None:
     runs = 300
     found = [seen[-1] for seen in histories(0.0, 200, runs, 1)]
-    for test in (calibration.click_test, calibration.impression_test, calibration.clustered_test):
+    for test in (counting_clicks.click_test, counting_clicks.impression_test, counting_clicks.clustered_test):
         assert sum(map(test, found)) <= at_most(MOST, runs)
 
 
 def test_where_people_have_tastes_only_clustered_tests_keep_their_level() -> None:
     runs, units = 150, 300
     found = histories(2.0, units, runs, 10)
-    assert sum(calibration.clustered_test(seen[-1]) for seen in found) <= at_most(MOST, runs)
-    assert sum(map(calibration.planned_test, found)) <= at_most(MOST, runs)
-    assert sum(calibration.watched(seen, units) for seen in found) <= at_most(0.05, runs)
-    assert sum(calibration.impression_test(seen[-1]) for seen in found) > 0.25 * runs
-    assert sum(calibration.click_test(seen[-1]) for seen in found) > 0.25 * runs
-    assert sum(any(map(calibration.click_test, seen)) for seen in found) > 0.35 * runs
-    assert sum(any(map(calibration.clustered_test, seen)) for seen in found) > 0.1 * runs
+    assert sum(counting_clicks.clustered_test(seen[-1]) for seen in found) <= at_most(MOST, runs)
+    assert sum(map(counting_clicks.planned_test, found)) <= at_most(MOST, runs)
+    assert sum(counting_clicks.watched(seen, units) for seen in found) <= at_most(0.05, runs)
+    assert sum(counting_clicks.impression_test(seen[-1]) for seen in found) > 0.25 * runs
+    assert sum(counting_clicks.click_test(seen[-1]) for seen in found) > 0.25 * runs
+    assert sum(any(map(counting_clicks.click_test, seen)) for seen in found) > 0.35 * runs
+    assert sum(any(map(counting_clicks.clustered_test, seen)) for seen in found) > 0.1 * runs
 
 
 def comparing() -> list[str]:
@@ -99,7 +100,7 @@ def false_positives(method: str, tastes: bool, units: int, runs: int) -> dict[st
     found = dict.fromkeys(resolve(method).method.schemes, 0)
     for log in experiments(people_alike(method, tastes), units, runs):
         for scheme in found:
-            found[scheme] += calibration.clustered_test(history(log, 1, scheme)[0])
+            found[scheme] += counting_clicks.clustered_test(history(log, 1, scheme)[0])
     return found
 
 
@@ -118,21 +119,51 @@ def test_what_the_report_calls_unbiased_keeps_its_level_where_clicks_depend_on_t
     assert {scheme: wrong for scheme, wrong in fair.items() if wrong > at_most(MOST, runs)} == {}
 
 
-def test_the_benchmark_prints_its_command_and_its_tables(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(calibration, "UNITS", 40)
-    monkeypatch.setattr(calibration, "TRUTH_UNITS", 200)
-    monkeypatch.setattr(calibration, "SIZES", (30,))
+TINY = Effort(20, 4, 1, (30,), (30,))
+
+
+def test_the_table_has_rows_of_every_claim(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """From small worlds, so that nobody waits."""
+    monkeypatch.setattr(calibration, "QUICK", TINY)
     monkeypatch.setattr(people, "WORLDS", [people.WORLDS[1], people.WORLDS[-1]])  # lasting tastes; heavy users
-    for name, value in {"TAILS": (3.0,), "SIZES": (30,), "LOOKS": 3, "CALIBRATION_UNITS": 10_000}.items():
-        monkeypatch.setattr(people, name, value)
-    monkeypatch.setattr("sys.argv", ["calibration", "--runs", "2", "--seed", "3"])
-    calibration.main()
-    printed = capsys.readouterr().out
-    assert "`python -m benchmarks.calibration --runs 2 --seed 3`" in printed
-    rows = [line.split(" | ")[0].removeprefix("| ").rstrip() for line in printed.splitlines() if line.startswith("| ")]
-    assert {*calibration.TESTS, *calibration.CLOCKS, "30"} <= {row.strip() for row in rows}
+    monkeypatch.setattr(people, "LOOKS", 3)
+    monkeypatch.setattr(people, "CALIBRATION_UNITS", 10_000)
+    monkeypatch.setattr(plans, "WORLDS", plans.WORLDS[-3:])
+    monkeypatch.setattr(queries, "WORLDS", queries.WORLDS[:2])
+    monkeypatch.setattr(watching, "WORLDS", {"one visit": watching.WORLDS["one visit"]})
+    monkeypatch.setattr(checks, "SOUND", dict(list(checks.SOUND.items())[:1]))
+    monkeypatch.setattr(checks, "FAULTS", dict(list(checks.FAULTS.items())[:1]))
+    for claim in CLAIMS:
+        monkeypatch.setattr("sys.argv", ["calibration", "--only", claim.__name__])
+        calibration.main()
+        printed = capsys.readouterr().out.splitlines()
+        assert len(printed) > 4, claim.__name__
+        assert " rows, " in printed[-1]
+
+
+@pytest.mark.parametrize(
+    ("happened", "limits", "answer"),
+    [
+        (50, (0.04, 0.06), "holds"),
+        (64, (0.04, 0.06), "holds"),  # 6.4 %, and 6 % is in its interval
+        (90, (0.04, 0.06), "misses"),
+        (10, (0.04, 0.06), "misses, to the safe side"),
+        (0, (0.0, 0.05), "holds"),
+        (1_000, (0.8, 1.0), "holds"),
+        (700, (0.0, 1.0), ""),
+    ],
+)
+def test_a_claim_misses_only_where_its_exact_interval_does(
+    happened: int, limits: tuple[float, float], answer: str
+) -> None:
+    row = Row("claim", "world", "100", *limits, happened, 1_000)
+    assert row.answer == answer
+    exact = binomtest(happened, 1_000).proportion_ci(method="exact")
+    assert row.exact == pytest.approx((exact.low, exact.high))
+
+
+def test_a_power_below_its_limit_misses() -> None:
+    assert Row("claim", "world", "100", 0.8, 1.0, 700, 1_000, safe_below=False).answer == "misses"
 
 
 @pytest.mark.slow
@@ -149,8 +180,8 @@ def test_levels_of_every_method_at_several_sizes(method: str, units: int) -> Non
 @pytest.mark.slow
 def test_the_tables_of_the_page_keep_their_levels() -> None:
     runs = 400
-    found = histories(calibration.SPREAD, calibration.UNITS, runs, LOOKS)
-    assert sum(calibration.clustered_test(seen[-1]) for seen in found) <= at_most(MOST, runs)
-    assert sum(map(calibration.planned_test, found)) <= at_most(MOST, runs)
-    for test in calibration.CLOCKS.values():
-        assert sum(map(test, found)) <= at_most(0.05, runs)
+    found = histories(counting_clicks.SPREAD, counting_clicks.UNITS, runs, LOOKS)
+    assert sum(counting_clicks.clustered_test(seen[-1]) for seen in found) <= at_most(MOST, runs)
+    assert sum(map(counting_clicks.planned_test, found)) <= at_most(MOST, runs)
+    for planned in (counting_clicks.UNITS, None):
+        assert sum(counting_clicks.watched(seen, planned) for seen in found) <= at_most(0.05, runs)

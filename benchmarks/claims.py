@@ -1,0 +1,271 @@
+"""What a report claims, one function for each kind of claim; `calibration.py` prints their rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks import checks, people, plans, queries, rules, watching
+from benchmarks.people import BOUNDED, PER_SEARCH
+from interleaf.report.record import FAILED, WARNING
+from interleaf.report.rule import ONE_LOOK, Settings
+from interleaf.stats.power import Plan
+
+LOOKS = 20
+NOMINAL = (0.04, 0.06)  # a level of 5 %, by one point
+AT_MOST = (0.0, 0.05)
+ENOUGH = (0.8, 1.0)
+FALSE_ALARMS = (0.0, 0.01)
+NO_LIMIT = (0.0, 1.0)
+PARTIAL = {  # faults of which checks see only a part
+    "half lost, rankers that differ much",
+    "A/B buckets 55 to 45",
+    "5 % bots that come once",
+    "20 % lost in a segment",
+}
+
+
+class Effort(NamedTuple):
+    """Runs of cheap rows, of rows that are watched or read a log, and sizes of experiments."""
+
+    runs: int
+    few: int
+    logs: int
+    sizes: tuple[int, ...]
+    watched: tuple[int, ...]
+
+
+QUICK = Effort(400, 100, 5, (30, 1_000), (100,))
+FULL = Effort(10_000, 2_000, 100, (30, 100, 300, 1_000), (30, 100, 300, 1_000))
+
+
+class Row(NamedTuple):
+    """A claim in a world, the limits of its share, and in how many of the runs it happened.
+
+    `safe_below` says that a share below the limits harms nobody.
+    """
+
+    claim: str
+    world: str
+    size: str
+    low: float
+    high: float
+    happened: int
+    runs: int
+    safe_below: bool = True
+
+    @property
+    def exact(self) -> tuple[float, float]:
+        """The interval of Clopper and Pearson."""
+        from scipy.special import betaincinv
+
+        low = float(betaincinv(self.happened, self.runs - self.happened + 1, 0.025)) if self.happened else 0.0
+        high = (
+            float(betaincinv(self.happened + 1, self.runs - self.happened, 0.975)) if self.happened < self.runs else 1.0
+        )
+        return low, high
+
+    @property
+    def limits(self) -> str:
+        """In words."""
+        low, high = f"{100 * self.low:g}", f"{100 * self.high:g}"
+        if (self.low, self.high) == NO_LIMIT:
+            return "-"
+        if self.low == 0 or self.high == 1:
+            return f"at most {high} %" if self.low == 0 else f"at least {low} %"
+        return f"{low} to {high} %"
+
+    @property
+    def answer(self) -> str:
+        """Whether the limits hold."""
+        low, high = self.exact
+        if (self.low, self.high) == NO_LIMIT:
+            return ""
+        if high < self.low:
+            return "misses, to the safe side" if self.safe_below else "misses"
+        return "misses" if low > self.high else "holds"
+
+
+Claim = Callable[[Effort, int], Iterator[Row]]
+
+
+def tail(world: people.World) -> str:
+    """A world of heavy and light users in words."""
+    return f"tail {world.tail:g}, {world.name}"
+
+
+def one_look(effort: Effort, seed: int) -> Iterator[Row]:
+    """False positives of one look, which are also what its interval leaves uncovered."""
+    for world in people.WORLDS:
+        for units in effort.sizes:
+            runs = effort.runs if units < 1_000 else effort.runs // 5
+            wrong = people.wrong_at_one_look(world, units, runs, BOUNDED, seed)
+            yield Row("one look shows a winner, none is", tail(world), f"{units:,}", *NOMINAL, int(wrong.sum()), runs)
+
+
+def coverage(effort: Effort, seed: int) -> Iterator[Row]:
+    """How often the interval of one look has the true preference in it."""
+    for index in people.TAILS:
+        for units in effort.sizes:
+            runs = effort.runs if units < 1_000 else effort.runs // 5
+            found = people.covered(people.World(index, 0.3, 0.2), units, runs, seed)
+            world = f"tail {index:g}, a preference of 0.18, tastes"
+            yield Row("one look covers the truth", world, f"{units:,}", 0.94, 0.96, int(found.sum()), runs, False)
+
+
+def watched(effort: Effort, seed: int) -> Iterator[Row]:
+    """False winners of a page that is looked at 60 times while visits come."""
+    for world in people.WORLDS:
+        for units in effort.watched:
+            found = people.wrong_when_watched(world, units, effort.few, (units, None), seed)
+            for name, wrong in zip(("with a plan", "without a plan"), found, strict=True):
+                claim = f"{people.LOOKS} looks {name} show a winner, none is"
+                yield Row(claim, tail(world), f"{units:,}", *AT_MOST, int(wrong.sum()), effort.few)
+
+
+def watched_after_every_user(effort: Effort, seed: int) -> Iterator[Row]:
+    """False winners of a page that is looked at after every user, to three times the plan."""
+    for name, world in watching.WORLDS.items():
+        for planned in (100, 400):
+            rules_of: dict[str, watching.Rule] = {
+                "with a plan": partial(watching.interleaf_rule, planned),
+                "without a plan": partial(watching.interleaf_rule, None),
+            }
+            for rule, shown in watching.first_shown(rules_of, world, 3 * planned, effort.few, seed).items():
+                claim = f"watched after every user {rule}: a winner, none is"
+                yield Row(claim, name, f"{planned:,}", *AT_MOST, int(np.isfinite(shown).sum()), effort.few)
+
+
+def planned_looks(effort: Effort, seed: int) -> Iterator[Row]:
+    """False winners of five planned looks by their spending function, also where data come late."""
+    for index in (1.05, 1.5, 3.0):
+        for planned in (100, 400):
+            for name, arrived in (("on time", rules.ON_TIME), ("late, and more at the end", rules.LATE)):
+                wrong = rules.wrong_at_planned_looks(index, planned, arrived, effort.few, seed)
+                world = f"tail {index:g}, tastes, data {name}"
+                yield Row("5 planned looks show a winner, none is", world, f"{planned:,}", 0, 0.06, wrong, effort.few)
+
+
+def many_rankers(effort: Effort, seed: int) -> Iterator[Row]:
+    """Any false winner among all pairs of five rankers."""
+    for index in (1.05, 1.5):
+        for units in (100, 400):
+            world, runs = f"tail {index:g}, 5 rankers, tastes", effort.few
+            differ, best = rules.wrong_of_many(index, units, 1, Settings(look=ONE_LOOK), runs, seed)
+            yield Row("one look shows any pair that differs, none does", world, f"{units:,}", 0, 0.06, differ, runs)
+            yield Row("one look shows a ranker that beats all", world, f"{units:,}", 0, 0.06, best, runs)
+            differ, _ = rules.wrong_of_many(index, units, LOOKS, Settings(planned_units=units), runs // 4, seed)
+            claim = f"{LOOKS} looks show any pair that differs, none does"
+            yield Row(claim, world, f"{units:,}", *AT_MOST, differ, runs // 4)
+
+
+def segments(effort: Effort, seed: int) -> Iterator[Row]:
+    """Any false winner among three segments of a page that is watched."""
+    for index in (1.05, 1.5, 3.0):
+        for units in (100, 400):
+            wrong = rules.wrong_of_segments(index, units, LOOKS, effort.few // 2, seed)
+            claim, world = f"{LOOKS} looks show a winner in any segment, none is", f"tail {index:g}, 3 segments, tastes"
+            yield Row(claim, world, f"{units:,}", *AT_MOST, wrong, effort.few // 2)
+
+
+def clustered_by_query(effort: Effort, seed: int) -> Iterator[Row]:
+    """Queries that repeat by Zipf's law: about these queries by unit, about queries like these by unit and query."""
+    for world in queries.WORLDS:
+        if world.units in (100, 1_000) and world.spread:
+            name = f"{world.queries:,} queries, Zipf {world.exponent:g}"
+            runs = effort.few // 2
+            these, naive, both = queries.wrong(world, runs, seed).tolist()
+            size = f"{world.units:,}"
+            yield Row("by unit: wrong about these queries", name, size, *NOMINAL, these, runs)
+            yield Row("by unit: wrong about queries like these", name, size, *NO_LIMIT, naive, runs)
+            yield Row("by unit and query: wrong about queries like these", name, size, *NO_LIMIT, both, runs)
+
+
+def planned_power(effort: Effort, seed: int) -> Iterator[Row]:
+    """Whether experiments of the planned size show the effect as often as the plan says."""
+    for world in plans.WORLDS:
+        found = plans.kept(world, effort.few, seed)
+        made, name = len(found.plans), f"effect {world.effect:g}, " + ", ".join(world.names)
+        if found.refused > made:
+            yield Row("a plan is refused", name, "-", 0.95, 1.0, found.refused, found.refused + made, False)
+            continue
+        middle = sorted(found.plans, key=lambda one: one.units)[made // 2]
+        low, high = power_limits(middle, found.claim, world.power)
+        shown, runs = round(found.shown.sum() * plans.REPEATS), found.shown.size * plans.REPEATS
+        yield Row("planned power is reached", name, f"{middle.units:,}", low, high, shown, runs, False)
+
+
+def power_limits(made: Plan, claim: float, asked: float) -> tuple[float, float]:
+    """Three points around the claim; at least what was asked for where a plan has more units than its power needs."""
+    return (asked, 1.0) if made.at_minimum else (claim - plans.TOLERANCE, claim + plans.TOLERANCE)
+
+
+def cost_of_watching(effort: Effort, seed: int) -> Iterator[Row]:
+    """Whether what one look shows with 80 % is shown by 1.3 times its users, or 2.2 times without a plan."""
+    for size in watching.SIZES[: 3 if effort is QUICK else 4]:
+        rules_of: dict[str, watching.Rule] = {
+            "with a plan, by 1.3": partial(watching.interleaf_rule, round(1.3 * size)),
+            "without a plan, by 2.2": partial(watching.interleaf_rule, None),
+        }
+        last = round(2.2 * size)
+        for (name, shown), most in zip(
+            watching.first_shown(rules_of, watching.preferring(size), last, effort.few, seed).items(),
+            (1.3, 2.2),
+            strict=True,
+        ):
+            claim = f"watched {name} times the users of one look: shown"
+            count = int((shown <= most * size).sum())
+            yield Row(claim, "one visit, half of them ties", f"{size:,}", *ENOUGH, count, shown.size, False)
+
+
+def cost_of_weights(effort: Effort, seed: int) -> Iterator[Row]:
+    """Whether weights up to the limit show by 1.1 times the users what one voice per search shows with 80 %."""
+    for index in (1.5, 3.0):
+        for shared in (0.4, 0.1) if effort is QUICK else people.EFFECTS[0.0]:
+            world = people.World(index, shared)
+            sizes = [round(step * people.expected_units(world, seed)) for step in people.STEPS[:9]]
+            found = people.shown(world, sizes, effort.few, seed)
+            base = people.units_needed(found[PER_SEARCH].mean(axis=0), sizes)
+            if math.isnan(base):
+                continue
+            shown = people.shown(world, [round(1.1 * base)], effort.few, seed + 1)[BOUNDED]
+            claim = "one look, by 1.1 times the users of one voice per search: shown"
+            name = f"tail {index:g}, no tastes, a preference of {shared * people.DECIDED:g}"
+            yield Row(claim, name, f"{1.1 * base:,.0f}", *ENOUGH, int(shown.sum()), effort.few, False)
+
+
+def false_alarms(effort: Effort, seed: int) -> Iterator[Row]:
+    """Sound logs of which a health check fails."""
+    counts = [checks.alarms(maker, fault, effort.logs)[2] for maker, fault in checks.SOUND.values()]
+    runs = effort.logs * len(counts)
+    yield Row("any health check fails", f"{len(counts)} kinds of sound logs", "-", *FALSE_ALARMS, sum(counts), runs)
+
+
+def faults(effort: Effort, seed: int) -> Iterator[Row]:
+    """Logs with a fault that its health check sees: it fails, or warns."""
+    for name, (maker, fault, code) in checks.FAULTS.items():
+        counts = checks.caught(maker, fault, code, effort.logs)
+        seen = counts[FAILED] + counts[WARNING]
+        limits = NO_LIMIT if name in PARTIAL else ENOUGH
+        yield Row(f"`{code}` fails or warns", name, f"{maker.units:,}", *limits, seen, effort.logs, False)
+
+
+CLAIMS: list[Claim] = [
+    one_look,
+    coverage,
+    watched,
+    watched_after_every_user,
+    planned_looks,
+    many_rankers,
+    segments,
+    clustered_by_query,
+    planned_power,
+    cost_of_watching,
+    cost_of_weights,
+    false_alarms,
+    faults,
+]
