@@ -39,8 +39,8 @@ class Effort(NamedTuple):
     watched: tuple[int, ...]
 
 
-QUICK = Effort(400, 100, 5, (30, 1_000), (100,))
-FULL = Effort(10_000, 2_000, 100, (30, 100, 300, 1_000), (30, 100, 300, 1_000))
+QUICK = Effort(1_000, 200, 10, (30, 100, 1_000), (100,))
+FULL = Effort(10_000, 1_000, 50, (30, 100, 300, 1_000), (30, 100, 300, 1_000))
 
 
 class Row(NamedTuple):

@@ -239,7 +239,7 @@ def cost_table(runs: int, seed: int) -> Table:
 def tables(runs: int, seed: int) -> Iterator[Table]:
     """Levels, then cost."""
     yield level_table(runs, seed, WORLDS)
-    yield cost_table(max(runs // 3, 100), seed)
+    yield cost_table(max(3 * runs // 10, 100), seed)
 
 
 def main() -> None:
