@@ -72,7 +72,7 @@ class Row(NamedTuple):
     @property
     def limits(self) -> str:
         """In words."""
-        low, high = f"{100 * self.low:g}", f"{100 * self.high:g}"
+        low, high = f"{100 * self.low:.0f}", f"{100 * self.high:.0f}"
         if (self.low, self.high) == NO_LIMIT:
             return "-"
         if self.low == 0 or self.high == 1:
@@ -225,7 +225,7 @@ def cost_of_watching(effort: Effort, seed: int) -> Iterator[Row]:
 def cost_of_weights(effort: Effort, seed: int) -> Iterator[Row]:
     """Whether weights up to the limit show by 1.1 times the users what one voice per search shows with 80 %."""
     for index in (1.5, 3.0):
-        for shared in (0.4, 0.1) if effort is QUICK else people.EFFECTS[0.0]:
+        for shared in (0.4, 0.1) if effort is QUICK else people.EFFECTS[:4]:
             world = people.World(index, shared)
             sizes = [round(step * people.expected_units(world, seed)) for step in people.STEPS[:9]]
             found = people.shown(world, sizes, effort.few, seed)

@@ -30,7 +30,7 @@ CALIBRATION_UNITS = 2_000_000
 PER_SEARCH, BOUNDED, PER_PERSON = "one voice per search", "visits up to the limit", "one voice per person"
 POWER = 0.8
 BATCHES = 10  # of runs, between which the standard error of a cost is taken
-EFFECTS = {0.0: (0.4, 0.2, 0.1, 0.06, 0.035), 0.3: (0.4, 0.1)}  # whose costs are measured, by the spread of tastes
+EFFECTS = (0.4, 0.2, 0.1, 0.06, 0.035)  # shared preferences whose costs are measured
 STEPS = 0.6 * 1.15 ** np.arange(13)  # sizes of experiments around the expected one
 AT_ONCE = 4_000_000  # units of all runs that are in memory at a time
 
@@ -227,13 +227,12 @@ def cost_table(runs: int, seed: int) -> Table:
     """Units that each way of weighing needs, as a multiple of one voice per search."""
     rows = []
     for tail in TAILS:
-        for tastes, effects in EFFECTS.items():
-            for shared in effects:
-                base, multiples = cost(World(tail, shared, tastes), runs, seed)
-                cells = (f"{value:.2f} ± {error:.2f}" for value, error in multiples.values())
-                rows.append((f"{tail:g}", f"{tastes:g}", f"{shared:g}", f"{base:,.0f}", *cells))
-    columns = (f"units, {PER_SEARCH}", BOUNDED, PER_PERSON)
-    return Table("cost", "", ("tail", "spread of tastes", "effect", *columns), tuple(rows), columns)
+        for shared in EFFECTS:
+            base, multiples = cost(World(tail, shared), runs, seed)
+            cells = (f"{value:.2f} ± {error:.2f}" for value, error in multiples.values())
+            rows.append((f"{tail:g}", f"{shared * DECIDED:.3g}", f"{base:,.0f}", *cells))
+    columns = ("effect", f"units, {PER_SEARCH}", BOUNDED, PER_PERSON)
+    return Table("cost", "", ("tail", *columns), tuple(rows), columns)
 
 
 def tables(runs: int, seed: int) -> Iterator[Table]:
