@@ -36,7 +36,7 @@ def cells(row: Row) -> tuple[str, ...]:
 def main() -> None:
     """Print the table, and what missed."""
     options = argparse.ArgumentParser(description="All claims of a report, measured.")
-    options.add_argument("--full", action="store_true", help="with as many runs as the page; takes hours")
+    options.add_argument("--full", action="store_true", help="more runs and sizes; takes much longer")
     options.add_argument("--only", metavar="WORD", help="only functions with this word in their names")
     options.add_argument("--seed", type=int, default=1)
     given = options.parse_args()
