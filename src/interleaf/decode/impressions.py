@@ -64,7 +64,7 @@ class Shown:
             np.zeros(size, np.int32),
             np.zeros((size, width), np.int32),
         )
-        counts, has = self._counts(rows), {name: self._there(name, rows) for name in KNOWN}
+        counts, has = self._counts(rows), {name: self._there(name, rows) for name in (*KNOWN, "lengths")}
         marks[(counts < 0) & (marks == 0)] = reasons.NO_RANKS
         marks[(counts > width) & (marks == 0)] = reasons.LONG
         self._copy(rows, found, counts, has, marks)
@@ -103,14 +103,15 @@ class Shown:
     def _copy(self, rows: Array, found: Impression, counts: Array, has: dict[str, Array], marks: Array) -> None:
         """What is logged, as it is logged."""
         usable, rankers = marks == 0, found.ranks.shape[1]
-        for name in KNOWN:
+        for name in has:
             some = np.flatnonzero(has[name] & usable)
             if not len(some):
                 continue
-            if name == "sizes":
+            if name == "lengths":
                 logged = self._lists["lengths"]
                 values = np.minimum(numbers(logged.values, -1, pa.int64()), MOST_DOCUMENTS + 1)
                 logged_lengths(some, rows, logged.offsets, values, found.lengths, marks)
+            elif name == "sizes":
                 found.union[some] = np.clip(numbers(self._union, 0, pa.int64())[rows[some]], 0, 2**31 - 1)
             elif name == "ranks":
                 outer, inner = self._lists["ranks"], self._lists["ranks inside"]
@@ -149,7 +150,7 @@ class Shown:
         ):
             missing = ~has[name][some]
             values[some[missing]] = new[missing]
-        for name in ("ranks", "sizes", "choices"):
+        for name in ("ranks", "sizes", "lengths", "choices"):
             has[name][some] = True
 
     def _room(self, rows: Array) -> Array:

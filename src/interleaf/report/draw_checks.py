@@ -72,8 +72,8 @@ def clicks_by_ranker(tally: Tally) -> Check:
     tests = [_coin_test(owners, place) for place in range(len(rankers))]
     known = [(p_value, place) for place, p_value in enumerate(holm([test[2] for test in tests])) if p_value is not None]
     if not known:
-        reason = "the rankers too rarely have the same next document for a coin to decide whose it is"
-        return Check(name, SKIPPED, f"{reason}: part of one ranker's clicks may be lost")
+        reason = "the rankers rarely have the same next document, or the log lacks ranks, teams or lengths"
+        return Check(name, SKIPPED, f"{reason}: lost clicks of one ranker may go unnoticed")
     p_value, place = min(known)
     own_rate, rate, _ = tests[place]
     low, high = sorted((own_rate, rate))

@@ -162,15 +162,19 @@ def possible(interval: Interval | None, most: float) -> Interval | None:
 def fractions(units: int, settings: Settings) -> tuple[float, ...]:
     """The information at the looks so far, as shares of all: what was collected, not what was planned.
 
-    Earlier looks are taken for evenly spaced, and so is this one where no number of units was planned. The last look
-    has all information, whether it is more or less than was planned.
+    Earlier looks are taken for evenly spaced, and so is this one where no number of units was planned. Look k of K has
+    at most k / K, even if more units came than were planned: else the last look could not know how much of the level
+    the looks before it have used. The last look has all information.
+
+    >>> (
+    ...     fractions(400, Settings(look=(2, 5), planned_units=500)),
+    ...     fractions(50, Settings(look=(1, 5), planned_units=500)),
+    ... )
+    ((0.2, 0.4), (0.1,))
     """
     which, of = settings.look or ONE_LOOK
     planned = units * of / which if settings.planned_units is None else settings.planned_units
-    if which == of:
-        early = min(1.0, planned / units)
-        return (*(early * look / of for look in range(1, of)), 1.0)
-    now = min(units / planned, 1 - 1 / (2 * of))
+    now = 1.0 if which == of else min(units / planned, which / of)
     return tuple(now * look / which for look in range(1, which + 1))
 
 

@@ -112,6 +112,8 @@ def _of_two(one: Comparison, settings: Settings) -> tuple[str, str | None]:
     if one.clicked == 0:
         return "Nobody has clicked yet: there is nothing to compare.", None
     if one.estimate == 0 and one.error is None:
+        if one.wins or one.losses:
+            return f"Clicks favour {one.first} and {one.second} alike: every person's score is 0.", None
         return f"No click favours {one.first} or {one.second}: every list scores 0.", None
     if one.unanimous is not None:
         return _unanimity(one), None

@@ -49,7 +49,7 @@ class Draws(NamedTuple):
     def add_lists(self, buckets: Array, decoded: Decoded) -> None:
         """Count interleaved lists in."""
         has = decoded.has
-        known = np.stack([has["ranks"], has["teams"], has["sizes"]])
+        known = np.stack([has["ranks"], has["teams"], has["lengths"]])
         rule = rule_of(resolve(decoded.design.method))
         if rule == DRAFT and len(decoded.design.rankers) > MAX_DRAFTERS:
             rule = NEXT
@@ -158,7 +158,7 @@ def _walk(
     impressions: Impression,
     count: int,
     clicked: Array,
-    has_sizes: bool,
+    has_lengths: bool,
     shown: Array,
     depths: Array,
     owners: Array,
@@ -168,7 +168,7 @@ def _walk(
     rankers = ranks.shape[1]
     everyone = (1 << rankers) - 1
     shown[:], depths[:] = 0, 0
-    picked, has_rounds, is_fair, in_prefix = 0, has_sizes, True, True
+    picked, has_rounds, is_fair, in_prefix = 0, has_lengths, True, True
     for position in range(min(count, _WORD)):
         best = able = 0
         for ranker in range(rankers):
