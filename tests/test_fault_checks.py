@@ -81,6 +81,14 @@ def test_too_little_data_is_no_verdict_of_a_check() -> None:
     assert check_of(analyze(table_of(hour)).health, "events_over_time").status == "skipped"
 
 
+@pytest.mark.parametrize("column", ["union", "choices"])
+def test_lost_clicks_are_found_without_columns_that_team_draft_does_not_need(column: str) -> None:
+    chance = np.random.default_rng(3)
+    log = faulty_logs.table(faulty_logs.lost_clicks(0.5)(faulty_logs.sound(PEOPLE, chance), chance), PEOPLE)
+    without = log.drop_columns([column]) if column in log.column_names else log
+    assert check_of(analyze(without).health, "clicks_by_ranker").status == "failed"
+
+
 def test_planned_shares_of_buckets_may_differ() -> None:
     chance = np.random.default_rng(2)
     people = replace(PEOPLE, units=3000)

@@ -107,6 +107,19 @@ def test_a_sample_of_units_has_the_limit_of_all_of_them() -> None:
     assert found.estimate == pytest.approx(abs(float(sums[0].sum())) / 2**24 / float(sums[1].sum()))
 
 
+def test_a_preference_that_only_heavy_users_have_is_marked() -> None:
+    light = [[1]] * 110 + [[-1]] * 100
+    found = analyze(table_of(visits(light + [[-1] * 9 + [1]] * 60)), look=(1, 1))
+    (one,) = found.comparisons
+    assert found.verdict.winner == "candidate"
+    assert (one.per_person_estimate or 0) * (one.estimate or 0) > 0
+    tied = analyze(table_of(visits([[1]] * 170 + [[-1]] * 100 + [[-1] * 9 + [1]] * 60)), look=(1, 1))
+    codes = {check.code: check.status for check in tied.health}
+    assert tied.verdict.winner == "candidate"
+    assert codes["light_users_agree"] == "warning"
+    assert "light_users_agree" not in {check.code for check in found.health}
+
+
 def heavy_against_light() -> list[list[int]]:
     """Most people prefer production, and a few heavy users, who make most of the visits, candidate."""
     light = [[1]] * 180 + [[-1]] * 90 + [[0]] * 100

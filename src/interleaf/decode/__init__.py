@@ -45,8 +45,8 @@ LARGE = ("documents", "rankings")  # read only where something else is missing
 class Decoded(NamedTuple):
     """Rows of one design as arrays.
 
-    `has` says by row which of ranks, teams, lengths, sizes (lengths and union) and choices are known; `unit` is a hash, and
-    `alone` says where the impression is its own unit.
+    `has` says by row which of ranks, teams, lengths, sizes (lengths and union) and choices are known; `unit` is a hash,
+    and `alone` says where the impression is its own unit.
     """
 
     design: Design

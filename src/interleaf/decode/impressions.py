@@ -15,7 +15,7 @@ from interleaf.decode.ranks import check, derived_ranks, logged_lengths, logged_
 from interleaf.methods.arrays import Array, Impression
 from interleaf.problem import MOST_DOCUMENTS
 
-KNOWN = ("ranks", "teams", "sizes", "choices")
+KNOWN = ("ranks", "teams", "lengths", "sizes", "choices")
 
 
 class Found(NamedTuple):
@@ -64,7 +64,7 @@ class Shown:
             np.zeros(size, np.int32),
             np.zeros((size, width), np.int32),
         )
-        counts, has = self._counts(rows), {name: self._there(name, rows) for name in (*KNOWN, "lengths")}
+        counts, has = self._counts(rows), {name: self._there(name, rows) for name in KNOWN}
         marks[(counts < 0) & (marks == 0)] = reasons.NO_RANKS
         marks[(counts > width) & (marks == 0)] = reasons.LONG
         self._copy(rows, found, counts, has, marks)
@@ -103,7 +103,7 @@ class Shown:
     def _copy(self, rows: Array, found: Impression, counts: Array, has: dict[str, Array], marks: Array) -> None:
         """What is logged, as it is logged."""
         usable, rankers = marks == 0, found.ranks.shape[1]
-        for name in has:
+        for name in KNOWN:
             some = np.flatnonzero(has[name] & usable)
             if not len(some):
                 continue

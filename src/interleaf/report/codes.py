@@ -27,6 +27,7 @@ CODES = {
     "Units come back": "units_come_back",
     "Units that came once": "units_once",
     "Enough units": "enough_units",
+    "Light users agree": "light_users_agree",
     "Fallbacks": "fallbacks",
     "Latency of ": "latency",
     "Units in one arm": "units_in_one_arm",

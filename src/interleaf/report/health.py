@@ -33,7 +33,7 @@ from interleaf.report.record import (
     tested,
 )
 from interleaf.report.rows import row_checks
-from interleaf.report.rule import Settings
+from interleaf.report.rule import UNIT, Settings
 from interleaf.report.traffic_checks import ab_split, events_over_time, repeated_content
 from interleaf.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.stats.multiplicity import holm
@@ -59,7 +59,7 @@ def health(
     """All checks, in the order in which one would look."""
     comparisons = result.comparisons if result else ()
     checks = [*row_checks(tally), repeated_content(tally), *event_checks(tally), events_over_time(tally)]
-    checks += [clicks_by_rank(tally), *_units(tally, comparisons), units_once(tally)]
+    checks += [clicks_by_rank(tally), *_units(tally, settings, comparisons), units_once(tally)]
     checks += [*_arms(tally, settings), *ab_split(tally, settings.split)]
     if tally.about.method:
         checks += [*_lists(tally, slots, settings), *list_checks(tally), effect_over_time(tally), *_scoring(tally)]
@@ -68,7 +68,7 @@ def health(
     return tuple(replace(check, code=code_of(check.name)) for check in checks)
 
 
-def _units(tally: Tally, comparisons: Sequence[Comparison]) -> Iterator[Check]:
+def _units(tally: Tally, settings: Settings, comparisons: Sequence[Comparison]) -> Iterator[Check]:
     kept = tally.impressions
     alone = tally.facts.get(ALONE, 0)
     yield Check(
@@ -92,15 +92,27 @@ def _units(tally: Tally, comparisons: Sequence[Comparison]) -> Iterator[Check]:
         )
     effective = next((one.effective_units for one in comparisons if one.effective_units is not None), None)
     if effective is not None:
-        few = effective < FEW_UNITS
+        few, by_unit = effective < FEW_UNITS, settings.cluster == UNIT
         yield Check(
             "Enough units",
             WARNING if few else OK,
-            f"{effective:,.0f} effective unit{'' if round(effective) == 1 else 's'} "
+            f"{effective:,.0f} effective unit{'' if round(effective) == 1 else 's'}{'' if by_unit else ' or queries'} "
             f"(at most {BUCKETS:,}: units are grouped into as many buckets)",
             f"below {FEW_UNITS} intervals are rough: wait for more people, or look for one who makes most visits"
             if few
             else "",
+        )
+    leaning = [
+        one for one in comparisons if one.winner and (one.estimate or 0.0) * (one.per_person_estimate or 0.0) < 0
+    ]
+    if leaning:
+        one = leaning[0]
+        yield Check(
+            "Light users agree",
+            WARNING,
+            f"{one.winner} is preferred, but with one voice per person {one.first} over {one.second} is "
+            f"{signed(one.per_person_estimate or 0.0)}: heavy users make the difference",
+            "look at who comes how often, in the report's table of activity, and wait for more people",
         )
 
 
