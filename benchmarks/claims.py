@@ -141,10 +141,14 @@ def watched_after_every_user(effort: Effort, seed: int) -> Iterator[Row]:
 
 
 def planned_looks(effort: Effort, seed: int) -> Iterator[Row]:
-    """False winners of five planned looks by their spending function, also where data come late."""
+    """False winners of five planned looks by their spending function, also with late data, or more than planned."""
     for index in (1.05, 1.5, 3.0):
         for planned in (100, 400):
-            for name, arrived in (("on time", rules.ON_TIME), ("late, and more at the end", rules.LATE)):
+            for name, arrived in {
+                "on time": rules.ON_TIME,
+                "late, and more at the end": rules.LATE,
+                "of twice the plan": rules.TWICE,
+            }.items():
                 wrong = rules.wrong_at_planned_looks(index, planned, arrived, effort.few, seed)
                 world = f"tail {index:g}, tastes, data {name}"
                 yield Row("5 planned looks show a winner, none is", world, f"{planned:,}", 0, 0.06, wrong, effort.few)

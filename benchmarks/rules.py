@@ -20,6 +20,7 @@ from interleaf.stats.compare import Estimate
 
 ON_TIME = (0.2, 0.4, 0.6, 0.8, 1.0)  # shares of the planned units that are there at each look
 LATE = (0.05, 0.15, 0.5, 0.7, 1.3)
+TWICE = (0.4, 0.8, 1.2, 1.6, 2.0)
 RANKERS = 5
 SEGMENTS = 3
 TASTES = 0.5

@@ -174,8 +174,8 @@ class Cell:
 
 
 def max_weight(units: int) -> int:
-    """The root of the number of units with an event, rounded down, from 10 to 40."""
-    return next(limit for limit in range(40, 9, -1) if limit**2 <= max(units, 100))
+    """The root of the number of units with an event, rounded down, from 5 to 40."""
+    return next(limit for limit in range(40, 4, -1) if limit**2 <= max(units, 25))
 
 
 def voice(cell: Cell, pair: tuple[int, int], limit: int) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from interleaf.report.report import Report
 from interleaf.stats.compare import estimate
 from interleaf.tally import Tally
 from interleaf.tally.scores import ONE
+from tests import log_oracle
 from tests.log_rows import Row, table_of
 from tests.test_report_people import visit
 
@@ -46,7 +47,8 @@ def test_errors_by_unit_and_query_are_those_of_pairs_of_rows(asked: list[Asked])
     visits: dict[int, int] = defaultdict(int)
     for unit, _, _ in asked:
         visits[unit] += 1
-    factor = {unit: Fraction(min(number, 10), number) for unit, number in visits.items()}
+    limit = log_oracle.max_weight(len(visits))
+    factor = {unit: Fraction(min(number, limit), number) for unit, number in visits.items()}
     total = sum(factor[unit] for unit, _, _ in asked)
     mean = sum(factor[unit] * side for unit, _, side in asked) / total
     share: dict[int, Fraction] = defaultdict(Fraction)

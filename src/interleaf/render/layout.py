@@ -33,7 +33,7 @@ MARKS = {FAILED: "✗ failed", WARNING: "! warning", OK: "✓ ok", SKIPPED: "○
 READING = (
     "An estimate is the mean score of people: the mean score of each unit's impressions with an event, weighed by how "
     "many these are, so that no heavy user decides alone: at most by the square root of the number of units with an "
-    "event, and that from 10 to 40. Above 0 people prefer the first ranker of a pair, below 0 the second. Per person "
+    "event, and that from 5 to 40. Above 0 people prefer the first ranker of a pair, below 0 the second. Per person "
     "counts each unit once, per search each impression once.",
     "An interval holds the values that the data allow. An anytime interval holds however often one looks: it is safe "
     "to watch, and to stop once it leaves out 0. With planned looks, intervals hold at these looks only. With several "

@@ -1,6 +1,6 @@
 """What people say, not visits: the mean score of each unit, weighed by its impressions up to a limit.
 
-    D = sum_u w_u m_u / sum_u w_u,   m_u = S_u / N_u,   w_u = min(N_u, c),   c = sqrt(n), from 10 to 40
+    D = sum_u w_u m_u / sum_u w_u,   m_u = S_u / N_u,   w_u = min(N_u, c),   c = sqrt(n), from 5 to 40
 
 over n units u with N_u impressions with an event and the sum S_u of their scores. With w_u = N_u (one voice per
 search), a few heavy users decide. With w_u = 1 (one voice per person), an experiment needs up to twice the people. Both
@@ -20,18 +20,18 @@ from interleaf.tally import Tally
 from interleaf.tally.scores import ONE
 from interleaf.tally.units import CLICKED, SUMS
 
-FEW, MANY = 10, 40  # the limits on a unit's weight with few units and with many
+FEW, MANY = 5, 40  # the limits on a unit's weight with few units and with many
 PER_PERSON = 1  # the limit that gives each unit one voice
 _BUCKET_SHIFT, _BUCKET_MASK = np.uint64(34), np.uint64(BUCKETS - 1)  # bits that cells of units keep, too
 
 
 def max_weight(units: int) -> int:
-    """The largest weight of a unit: the square root of the number of units with an event, from 10 to 40.
+    """The largest weight of a unit: the square root of the number of units with an event, from 5 to 40.
 
-    It depends on nothing but that number, so it favours no ranker and is fixed in advance.
+    It depends on nothing but that number, so it favours no ranker.
 
-    >>> [max_weight(units) for units in (30, 300, 1_000, 1_000_000)]
-    [10, 17, 31, 40]
+    >>> [max_weight(units) for units in (20, 300, 1_000, 1_000_000)]
+    [5, 17, 31, 40]
     """
     return min(max(math.isqrt(units), FEW), MANY)
 
