@@ -17,7 +17,7 @@ from interleaf.methods import call, probabilistic
 from interleaf.methods.arrays import Array, Impression, exactly
 from interleaf.methods.table import resolve
 from interleaf.papers import historical2012
-from interleaf.papers.study import Folds
+from interleaf.papers.folds import Folds
 from interleaf.simulate.data import Judged
 from tests.oracles import probabilistic as oracle
 from tests.oracles import team_draft as draft_oracle

@@ -6,7 +6,7 @@ import pytest
 from interleaf.click_value import Lesson, learn
 from interleaf.papers import STUDIES, reproduce
 from interleaf.papers import chapelle2012_learning as study
-from interleaf.papers.study import find
+from interleaf.papers.folds import find
 
 SIZE = study.Scale(markets=4, experiments=12, units=1500, relabelled=20)
 

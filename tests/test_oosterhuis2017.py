@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interleaf.papers import oosterhuis2017 as study
-from interleaf.papers.study import KNOWN, find
+from interleaf.papers.folds import KNOWN, find
 from interleaf.simulate.data import synthetic
 
 PAPER = Path(__file__).parents[2] / "shared" / "papers" / "O17_oosterhuis2017_pairwise_preference.txt"

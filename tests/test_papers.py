@@ -16,6 +16,7 @@ from interleaf.errors import DataError
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import methods, resolve
 from interleaf.papers import fidelity, hofmann2011
+from interleaf.papers.folds import find
 from interleaf.papers.hofmann2011 import Verdicts, choose, fixed_queries, judge
 from interleaf.papers.hofmann2011_pairs import (
     CHUNK,
@@ -34,7 +35,7 @@ from interleaf.papers.hofmann2011_pairs import (
     sharing_lists,
     wilson,
 )
-from interleaf.papers.study import Study, Table, find
+from interleaf.papers.study import Study, Table
 from interleaf.simulate.data import Judged, synthetic
 from interleaf.simulate.people import streams, words_of
 from interleaf.simulate.rankers import rank, scores_of

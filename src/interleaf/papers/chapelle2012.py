@@ -41,8 +41,9 @@ from interleaf.papers.findings import (
     transitive,
     verdicts,
 )
+from interleaf.papers.folds import find
 from interleaf.papers.hofmann2011_pairs import in_threads
-from interleaf.papers.study import NO_CELLS, Cells, Progress, Study, Table, find
+from interleaf.papers.study import NO_CELLS, Cells, Progress, Study, Table
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import People
 from interleaf.simulate.rankers import generator_of

@@ -29,8 +29,9 @@ from interleaf.engines.work import Task, work
 from interleaf.methods.arrays import Array
 from interleaf.papers.chapelle2012_buckets import rankers_of
 from interleaf.papers.findings import Finding, learned, learned_gains
+from interleaf.papers.folds import find
 from interleaf.papers.hofmann2011_pairs import in_threads
-from interleaf.papers.study import NO_CELLS, Cell, Cells, Progress, Study, Table, find
+from interleaf.papers.study import NO_CELLS, Cell, Cells, Progress, Study, Table
 from interleaf.score import Scoring
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import People

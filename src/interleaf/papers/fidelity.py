@@ -22,8 +22,9 @@ from interleaf.methods.arrays import Array
 from interleaf.methods.forms import TOLERANCE
 from interleaf.methods.table import Method, methods
 from interleaf.papers.findings import Finding, reached
+from interleaf.papers.folds import find
 from interleaf.papers.hofmann2011 import fixed_queries
-from interleaf.papers.study import NO_CELLS, Cell, Cells, Progress, Study, Table, find
+from interleaf.papers.study import NO_CELLS, Cell, Cells, Progress, Study, Table
 from interleaf.simulate.data import Judged
 from interleaf.simulate.rankers import generator_of
 from interleaf.simulate.run import Result, run

@@ -27,8 +27,9 @@ from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import resolve
 from interleaf.papers import historical2012_robust as beyond
 from interleaf.papers.findings import Finding, falling, near, steady
+from interleaf.papers.folds import find
 from interleaf.papers.historical2012_robust import MODEL, ROBUST
-from interleaf.papers.study import NO_CELLS, Cell, Cells, Progress, Study, Table, find
+from interleaf.papers.study import NO_CELLS, Cell, Cells, Progress, Study, Table
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import streams, words_of
 from interleaf.simulate.rankers import generator_of, rank, scores_of

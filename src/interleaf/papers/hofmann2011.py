@@ -22,6 +22,7 @@ from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.methods.forms import TOLERANCE
 from interleaf.papers.findings import Finding, falling, near, sooner, systematic
+from interleaf.papers.folds import Folds, find
 from interleaf.papers.hofmann2011_pairs import (
     CLICKS,
     RULES,
@@ -37,7 +38,7 @@ from interleaf.papers.hofmann2011_pairs import (
     sharing_lists,
     tables,
 )
-from interleaf.papers.study import NO_CELLS, Cell, Cells, Folds, Progress, Study, Table, find
+from interleaf.papers.study import NO_CELLS, Cell, Cells, Progress, Study, Table
 from interleaf.simulate.data import Judged, concatenate, shuffled
 
 NAME, TITLE = "hofmann2011", "Hofmann, Whiteson and de Rijke (2011): accuracy and convergence of interleaving methods"

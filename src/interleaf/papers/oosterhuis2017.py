@@ -21,7 +21,8 @@ from interleaf.clicks import named, scale_of
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.papers.findings import Finding, never_worse, published_in_reach, smallest
-from interleaf.papers.study import NO_CELLS, Cell, Cells, Folds, Progress, Study, Table, find
+from interleaf.papers.folds import Folds, find
+from interleaf.papers.study import NO_CELLS, Cell, Cells, Progress, Study, Table
 from interleaf.simulate.rankers import generator_of
 from interleaf.simulate.run import Result, run
 
