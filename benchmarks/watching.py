@@ -23,7 +23,7 @@ from scipy.special import expit, nctdtrinc, stdtrit
 
 from benchmarks.people import limits
 from interleaf.methods.arrays import Array
-from interleaf.report.people import FEW, MANY
+from interleaf.report.people import MAX_LIMIT, MIN_LIMIT
 from interleaf.stats import sequence
 from interleaf.stats.sums import deviate
 from interleaf.tables import Table
@@ -101,9 +101,9 @@ def drawn(world: World, shape: tuple[int, int], chance: np.random.Generator) -> 
 def mean_scores(world: World) -> Array:
     """The weighted mean of two million users, by the limit on weights."""
     if not world.lean:
-        return np.zeros(MANY + 1)
+        return np.zeros(MAX_LIMIT + 1)
     users = drawn(world, (2, 1_000_000), np.random.default_rng(0))
-    weights = [np.minimum(users.visits, limit) for limit in range(1, MANY + 1)]
+    weights = [np.minimum(users.visits, limit) for limit in range(1, MAX_LIMIT + 1)]
     return np.array([0.0, *(float((one * users.scores).sum() / one.sum()) for one in weights)])
 
 
@@ -112,7 +112,7 @@ def seen(users: Users, centres: Array) -> Seen:
 
     From the user `FIRST` on. `centres` are the means of the world by the limit on weights.
     """
-    visits, scores = np.minimum(users.visits, MANY), users.scores
+    visits, scores = np.minimum(users.visits, MAX_LIMIT), users.scores
     limit = limits(np.arange(1, visits.shape[1] + 1))
     total, squares, sums, variance = (np.zeros(visits.shape) for _ in range(4))
     alike = np.unique(visits).tolist()
@@ -130,9 +130,11 @@ def seen(users: Users, centres: Array) -> Seen:
             variance += np.nan_to_num((second - 2 * mean * first + mean**2 * count) * (weight / (total - weight)) ** 2)
     degrees = sequence.degrees_of_freedom(total**2 / squares)[:, FIRST - 1 :]
     ratio = (mean - centres[limit])[:, FIRST - 1 :] / np.sqrt(np.maximum(variance[:, FIRST - 1 :], 1e-12))
-    bets = np.minimum(users.visits, FEW)
+    bets = np.minimum(users.visits, MIN_LIMIT)
     return Seen(
-        np.arange(FIRST, visits.shape[1] + 1), deviate(ratio, degrees), bets * (scores - centres[FEW]) / bets.max()
+        np.arange(FIRST, visits.shape[1] + 1),
+        deviate(ratio, degrees),
+        bets * (scores - centres[MIN_LIMIT]) / bets.max(),
     )
 
 
@@ -239,7 +241,7 @@ def closed_group(
     chance, every = np.random.default_rng(seed), np.arange(runs)
     order = chance.permuted(np.tile(np.repeat(np.arange(units), visits), (runs, 1)), axis=1)
     likes = expit(spread * chance.standard_normal((runs, units)))
-    counts, sums, moments = np.zeros((runs, units)), np.zeros((runs, units)), np.zeros((runs, 3, MANY + 1))
+    counts, sums, moments = np.zeros((runs, units)), np.zeros((runs, units)), np.zeros((runs, 3, MAX_LIMIT + 1))
     edges = [sequence.multiplier(np.arange(1, units + 1), planned) for planned in plans]
     shown, limit = [np.zeros(runs, bool) for _ in plans], limits(np.arange(units + 1))
     for who in order.T:
@@ -248,7 +250,7 @@ def closed_group(
         counts[every, who] += 1
         _add(moments, counts[every, who], sums[every, who], 1)
         present = (counts > 0).sum(axis=1)
-        weight = np.minimum(np.arange(MANY + 1), limit[present][:, None])
+        weight = np.minimum(np.arange(MAX_LIMIT + 1), limit[present][:, None])
         users, first, second = moments.transpose(1, 0, 2)
         total = (users * weight).sum(axis=1, keepdims=True)
         mean = (first * weight).sum(axis=1, keepdims=True) / total
@@ -265,7 +267,7 @@ def closed_group(
 def _add(moments: Array, counts: Array, sums: Array, sign: int) -> None:
     """Count a user by visits: how many, their mean scores and the squares of these."""
     here = np.flatnonzero(counts)
-    places, means = np.minimum(counts[here], MANY).astype(np.int64), sums[here] / counts[here]
+    places, means = np.minimum(counts[here], MAX_LIMIT).astype(np.int64), sums[here] / counts[here]
     for row, value in enumerate((np.ones_like(means), means, means**2)):
         moments[here, row, places] += sign * value
 

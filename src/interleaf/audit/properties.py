@@ -1,8 +1,9 @@
-"""The finite world that `check` walks: small rankings up to renaming of documents, and relevant documents in them.
+"""`check`: each property of a method on the whole finite world, proved or refuted by the smallest counterexample.
 
-Two rankers: all rankings, of any lengths and overlap, over up to three documents, and all permutations of four. Three
-rankers: all rankings over up to two documents, and all permutations of three. Every k up to the number of documents.
-Smallest first: rankings of the same documents, then ragged ones (lengths or documents differ), then with empty ones.
+Unbiased is shown for every pattern of clicks on its own, and so for every way to click that depends on the rank only,
+since each of them is a mixture of patterns. Pareto-faithful is looked at where all rankers rank the same documents, as
+in O17, for several ways to prefer relevant ones, with no click on the last shown rank unless every document is shown:
+pairwise preferences need the document below a click. `pareto_at_cut` shows what happens otherwise.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Sums that models are learned from, a pass over the log each: thresholds and queries, patterns, what holds between
-queries."""
+"""A log to a diagnosis of caption bias: thresholds, models, how well they foretell, scores with and without, verdict.
+
+The log is read four times: for thresholds and kinds of queries, for patterns, to see what holds between queries, and
+for all that needs the models. What is held in memory are sums, patterns, and the queries with their clicked documents.
+"""
 
 from __future__ import annotations
 

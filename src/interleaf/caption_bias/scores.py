@@ -1,8 +1,19 @@
-"""Gradients of a model's log-likelihood by bucket of units and of queries: what each has a part in its weights.
+"""An experiment scored with and without caption weights, clustered by unit (H12c, section 3.4).
 
-Results of one query have the same documents and captions on every page, so they are no independent witnesses: a
-feature of few documents may follow their clicks by chance. With g_q the gradient in the results of query bucket q, and
-C the inverse information, the covariance of the weights between queries is C (sum_q g_q g_q') C.
+A click gives credit to rankers as the method says, times its weight:
+
+    score = sum over clicks of weight * (credit of A - credit of B) / sum over credited clicks of weight
+
+so 1 means that all credit went to A and -1 that all went to B; the paper reports .5 + .5 * score. Team draft gives a
+click to the owner, and ignores clicks above the first rank where the rankings differ; the probabilistic score gives it
+by the softmax posterior of each rank, as if the list had been composed that way.
+
+The weights were learned, and a bucket that taught them has its part in that: the influence of bucket b on a score R is
+
+    (S_b - R N_b) / N + (dR/dw)' covariance g_b,     g_b the gradient of the log-likelihood in its results,
+
+and errors are those of these influences, so they count what the weights do not know for sure. What weights vary more
+between queries than between results is added.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Clicks one by one: what each was like, and what it gives each ranker."""
+"""Learned credit as a small file: weights of click features, what they were learned from, and how to score with them.
+
+Weights fit the chance of what they were learned from, so scores of the same people by the same weights would look surer
+than they are. A file remembers its experiments. On others it scores with all it learned; on its own, each person by
+weights from people before them, in the order of user buckets: no one is scored by weights that they had a part in, and
+no two people both score each other. Without such folds, its own experiments are refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rankers of the demo: real configurations of one engine, a row each."""
+"""The search engine of the demo: SQLite's FTS5, with BM25, highlighted titles and snippets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What is true of the demo's rankers: where they put what people want."""
+"""Simulated people who look something up: what they want is known, and so is the right answer to each of their queries.
+
+A person wants an entry, asks for it by its name or by words of it, reads the list from the top, and clicks as a cascade
+of the literature says: the entry itself has grade 2, what stands beside it (the same class or module) grade 1, all else
+grade 0. All of it is a function of a seed.
+"""
 
 from __future__ import annotations
 

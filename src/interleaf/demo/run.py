@@ -1,4 +1,4 @@
-"""The experiment of the demo, over HTTP as anyone would run it: made, started, and its report read."""
+"""The whole thing on this machine: a real search engine, a service, people, a live dashboard, a verdict."""
 
 from __future__ import annotations
 

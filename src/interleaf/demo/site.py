@@ -1,4 +1,4 @@
-"""The service in a thread of this process, on this machine only."""
+"""The search page of the demo, for the person at the keyboard: two rankers answer, one list is shown, clicks count."""
 
 from __future__ import annotations
 

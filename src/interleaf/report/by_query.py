@@ -48,14 +48,9 @@ class Cells(NamedTuple):
     limit: int
 
     @classmethod
-    def of(cls, tally: Tally) -> Cells | str:
-        """Those of a tally, or why it has none."""
-        if tally.about.sessions is not None:
-            return "sessions are not split by query"
+    def of(cls, tally: Tally) -> Cells:
+        """Those of a tally for which `why_no_cells` has no reason."""
         keys, values = tally.queries.unordered
-        known = int(values[:, CLICKED].sum()) << tally.queries.level
-        if known < MIN_KNOWN * int(tally.scores.clicked.sum()):
-            return "the log has no queries" if not known else "many impressions with an event have no query"
         units, numbers = unpack(keys)
         units, unit_of = np.unique(units, return_inverse=True)
         numbers, query_of = np.unique(numbers, return_inverse=True)
@@ -84,6 +79,16 @@ class Cells(NamedTuple):
         columns = (np.bincount(self.unit_of[used], column[used], len(self.units)) for column in self.sums.T)
         sums, weights = people.weigh(self.units, clicked, np.stack(list(columns), axis=1), self.limit)
         return sums, weights, int((clicked > 0).sum())
+
+
+def why_no_cells(tally: Tally) -> str:
+    """Why a tally cannot say what depends on queries; empty if it can."""
+    if tally.about.sessions is not None:
+        return "sessions are not split by query"
+    known = int(tally.queries.rows[:, CLICKED].sum()) << tally.queries.level
+    if known < MIN_KNOWN * int(tally.scores.clicked.sum()):
+        return "the log has no queries" if not known else "many impressions with an event have no query"
+    return ""
 
 
 def with_queries(estimates: Sequence[Estimate], cells: Cells, scores: Array, confidence: float) -> tuple[Estimate, ...]:

@@ -14,7 +14,7 @@ from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
 from interleaf.report import people
-from interleaf.report.by_query import Cells, with_queries
+from interleaf.report.by_query import Cells, why_no_cells, with_queries
 from interleaf.report.record import Comparison, SegmentComparison
 from interleaf.report.rule import (
     ONE_LOOK,
@@ -141,9 +141,9 @@ def _decided(tally: Tally, found: Pairs, voices: Array, weights: Array, units: i
     sums = found.voices(voices, weights, tally.about.linear)
     estimates = estimates_of(sums, weights, settings.confidence)
     if settings.cluster == UNIT_AND_QUERY:
+        if reason := why_no_cells(tally):
+            raise DataError(f"errors cannot be clustered by query: {reason}; leave out cluster={UNIT_AND_QUERY!r}")
         cells = Cells.of(tally)
-        if isinstance(cells, str):
-            raise DataError(f"errors cannot be clustered by query: {cells}; leave out cluster={UNIT_AND_QUERY!r}")
         scores = found.columns(cells.sums, tally.about.linear)
         estimates = with_queries(estimates, cells, scores, settings.confidence)
     # Only tests for one look and the strengths of many rankers need resamples.

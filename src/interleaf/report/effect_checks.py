@@ -11,7 +11,7 @@ import numpy as np
 
 from interleaf.methods.arrays import Array
 from interleaf.render.figures import signed
-from interleaf.report.by_query import Cells
+from interleaf.report.by_query import Cells, why_no_cells
 from interleaf.report.compare import Compared, Pairs
 from interleaf.report.record import FAIL_BELOW, FAILED, OK, SKIPPED, WARN_BELOW, WARNING, Check
 from interleaf.report.rule import Settings, holm_levels, interval_of
@@ -177,15 +177,17 @@ def _turns(early: tuple[Array, Array], late: tuple[Array, Array]) -> bool:
 
 def holds_without_query(tally: Tally, result: Compared, settings: Settings, find_text: FindText | None) -> Check:
     """Whether each preference that is shown would be shown without the query that adds most to it."""
-    name, cells = "Holds without any one query", Cells.of(tally)
+    name, reason = "Holds without any one query", why_no_cells(tally)
     shown = [place for place, one in enumerate(result.comparisons) if one.winner is not None][:MAX_PAIRS]
-    if not shown or isinstance(cells, str):
-        return Check(name, SKIPPED, cells if isinstance(cells, str) else "no preference is shown")
+    if reason or not shown:
+        return Check(name, SKIPPED, reason or "no preference is shown")
+    cells = Cells.of(tally)
+    scores = result.pairs.columns(cells.sums, tally.about.linear)
     levels = holm_levels([one.p_value for one in result.comparisons], significance(settings.confidence))
     found = []
     for place in shown:
         one = result.comparisons[place]
-        sign, scores = 1 if one.winner == one.first else -1, result.pairs.columns(cells.sums, tally.about.linear)
+        sign = 1 if one.winner == one.first else -1
         query, share = cells.influential(scores[:, place], sign)
         rest = _without(cells, query, tally, result, place)
         interval = None if rest is None else interval_of(*rest, settings, levels[place])[0]

@@ -20,7 +20,7 @@ from interleaf.tally import Tally
 from interleaf.tally.scores import ONE
 from interleaf.tally.units import CLICKED, SUMS
 
-FEW, MANY = 5, 40  # the limits on a unit's weight with few units and with many
+MIN_LIMIT, MAX_LIMIT = 5, 40  # on the weight of a unit, with few units and with many
 PER_PERSON = 1  # the limit that gives each unit one voice
 _BUCKET_SHIFT, _BUCKET_MASK = np.uint64(34), np.uint64(BUCKETS - 1)  # bits that cells of units keep, too
 
@@ -33,7 +33,7 @@ def max_weight(units: int) -> int:
     >>> [max_weight(units) for units in (20, 300, 1_000, 1_000_000)]
     [5, 17, 31, 40]
     """
-    return min(max(math.isqrt(units), FEW), MANY)
+    return min(max(math.isqrt(units), MIN_LIMIT), MAX_LIMIT)
 
 
 def units_with_event(tally: Tally) -> int:

@@ -1,7 +1,4 @@
-"""Draws for simulated people, all of them from keyed chance: streams numbered under one key, and real numbers.
-
-A stream of its own for each unit and each page makes a world the same whatever the batches and threads.
-"""
+"""People, described: who they are, how often they come, what they like, and what they do with a page of results."""
 
 from __future__ import annotations
 

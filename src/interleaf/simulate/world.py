@@ -1,4 +1,9 @@
-"""The truth of a world: what people should prefer in it, and why, computed from its description.
+"""A world: judged queries, rankers, people and a method; its truth, and the log that its people leave behind.
+
+Everything in it is drawn from chance keyed by the seed and the numbers of unit, visit and page, so a world's log is the
+same whatever the batches and threads, and the first thousand units are those of any larger population.
+
+The truth of a world: what people should prefer in it, and why, computed from its description.
 
 The appeal of a ranker is what its own top k promises people,
 

@@ -1,7 +1,12 @@
-"""Means and medians of bootstrap samples of any size, at a cost that does not grow with what is sampled, where it can.
+"""How sure a preference is after n' queries, and how much data that saves: C12's Algorithm 3, its Table X and Figure 7.
 
-Values that are nan are drawn like all others, and then do not count: a metric over clicked queries is resampled by
-queries.
+A preference is that for the first of two rankers, if a mean is positive (paired scores: interleaving, or differences of
+a judged metric), or that of its bucket is larger than the other's. The listing of Algorithm 3 is lost; after the text:
+draw n' observations with replacement, decide, and do so many times. For a sample that prefers neither, a coin decides:
+it counts half. (C12 leaves such samples out for judged queries, and does not say for clicks. Left out, two throws of a
+coin would be surer than three.)
+
+How often a preference is wrong after some time of data: C12's Algorithm 4, which keeps queries in their sequence.
 """
 
 from __future__ import annotations
