@@ -104,7 +104,7 @@ def one_look(effort: Effort, seed: int) -> Iterator[Row]:
         for units in effort.sizes:
             runs = effort.runs if units < 1_000 else effort.runs // 5
             wrong = people.wrong_at_one_look(world, units, runs, BOUNDED, seed)
-            yield Row("one look shows a winner, none is", tail(world), f"{units:,}", *NOMINAL, int(wrong.sum()), runs)
+            yield Row("one look shows a false winner", tail(world), f"{units:,}", *NOMINAL, int(wrong.sum()), runs)
 
 
 def coverage(effort: Effort, seed: int) -> Iterator[Row]:
@@ -123,7 +123,7 @@ def watched(effort: Effort, seed: int) -> Iterator[Row]:
         for units in effort.watched:
             found = people.wrong_when_watched(world, units, effort.few, (units, None), seed)
             for name, wrong in zip(("with a plan", "without a plan"), found, strict=True):
-                claim = f"{people.LOOKS} looks {name} show a winner, none is"
+                claim = f"{people.LOOKS} looks {name} show a false winner"
                 yield Row(claim, tail(world), f"{units:,}", *AT_MOST, int(wrong.sum()), effort.few)
 
 
@@ -136,7 +136,7 @@ def watched_after_every_user(effort: Effort, seed: int) -> Iterator[Row]:
                 "without a plan": partial(watching.interleaf_rule, None),
             }
             for rule, shown in watching.first_shown(rules_of, world, 3 * planned, effort.few, seed).items():
-                claim = f"watched after every user {rule}: a winner, none is"
+                claim = f"watched after every user {rule}: a false winner"
                 yield Row(claim, name, f"{planned:,}", *AT_MOST, int(np.isfinite(shown).sum()), effort.few)
 
 
@@ -151,7 +151,7 @@ def planned_looks(effort: Effort, seed: int) -> Iterator[Row]:
             }.items():
                 wrong = rules.wrong_at_planned_looks(index, planned, arrived, effort.few, seed)
                 world = f"tail {index:g}, tastes, data {name}"
-                yield Row("5 planned looks show a winner, none is", world, f"{planned:,}", 0, 0.06, wrong, effort.few)
+                yield Row("5 planned looks show a false winner", world, f"{planned:,}", 0, 0.06, wrong, effort.few)
 
 
 def many_rankers(effort: Effort, seed: int) -> Iterator[Row]:
@@ -160,10 +160,10 @@ def many_rankers(effort: Effort, seed: int) -> Iterator[Row]:
         for units in (100, 400):
             world, runs = f"tail {index:g}, 5 rankers, tastes", effort.few
             differ, best = rules.wrong_of_many(index, units, 1, Settings(look=ONE_LOOK), runs, seed)
-            yield Row("one look shows any pair that differs, none does", world, f"{units:,}", 0, 0.06, differ, runs)
+            yield Row("one look shows a false difference in any pair", world, f"{units:,}", 0, 0.06, differ, runs)
             yield Row("one look shows a ranker that beats all", world, f"{units:,}", 0, 0.06, best, runs)
             differ, _ = rules.wrong_of_many(index, units, LOOKS, Settings(planned_units=units), runs // 4, seed)
-            claim = f"{LOOKS} looks show any pair that differs, none does"
+            claim = f"{LOOKS} looks show a false difference in any pair"
             yield Row(claim, world, f"{units:,}", *AT_MOST, differ, runs // 4)
 
 
@@ -172,7 +172,7 @@ def segments(effort: Effort, seed: int) -> Iterator[Row]:
     for index in (1.05, 1.5, 3.0):
         for units in (100, 400):
             wrong = rules.wrong_of_segments(index, units, LOOKS, effort.few // 2, seed)
-            claim, world = f"{LOOKS} looks show a winner in any segment, none is", f"tail {index:g}, 3 segments, tastes"
+            claim, world = f"{LOOKS} looks show a false winner in any segment", f"tail {index:g}, 3 segments, tastes"
             yield Row(claim, world, f"{units:,}", *AT_MOST, wrong, effort.few // 2)
 
 
@@ -227,7 +227,7 @@ def cost_of_watching(effort: Effort, seed: int) -> Iterator[Row]:
 
 
 def cost_of_weights(effort: Effort, seed: int) -> Iterator[Row]:
-    """Whether weights up to the limit show by 1.1 times the users what one voice per search shows with 80 %."""
+    """Whether weights up to the limit show by 1.1 times the users what one vote per search shows with 80 %."""
     for index in (1.5, 3.0):
         for shared in (0.4, 0.1) if effort is QUICK else people.EFFECTS[:4]:
             world = people.World(index, shared)
@@ -237,7 +237,7 @@ def cost_of_weights(effort: Effort, seed: int) -> Iterator[Row]:
             if math.isnan(base):
                 continue
             shown = people.shown(world, [round(1.1 * base)], effort.few, seed + 1)[BOUNDED]
-            claim = "one look, by 1.1 times the users of one voice per search: shown"
+            claim = "one look, by 1.1 times the users of one vote per search: shown"
             name = f"tail {index:g}, no tastes, a preference of {shared * people.DECIDED:g}"
             yield Row(claim, name, f"{1.1 * base:,.0f}", *ENOUGH, int(shown.sum()), effort.few, False)
 

@@ -27,7 +27,7 @@ SIZES = (30, 100, 300, 1_000)
 DECIDED = 0.6  # visits that favour one of the rankers
 MAX_VISITS = 100_000
 CALIBRATION_UNITS = 2_000_000
-PER_SEARCH, BOUNDED, PER_PERSON = "one voice per search", "visits up to the limit", "one voice per person"
+PER_SEARCH, BOUNDED, PER_PERSON = "one vote per search", "visits up to the limit", "one voice per person"
 POWER = 0.8
 BATCHES = 10  # of runs, between which the standard error of a cost is taken
 EFFECTS = (0.4, 0.2, 0.1, 0.06, 0.035)  # shared preferences whose costs are measured
@@ -200,7 +200,7 @@ def units_needed(powers: Array, sizes: Sequence[int]) -> float:
 
 
 def expected_units(world: World, seed: int) -> int:
-    """About how many units one voice per search needs: by doubling, in a few runs."""
+    """About how many units one vote per search needs: by doubling, in a few runs."""
     units = 16
     while wrong_at_one_look(world, units, 200, PER_SEARCH, seed).mean() < POWER:
         units = int(units * 1.3)
@@ -208,7 +208,7 @@ def expected_units(world: World, seed: int) -> int:
 
 
 def cost(world: World, runs: int, seed: int) -> tuple[float, dict[str, tuple[float, float]]]:
-    """Units that one voice per search needs, and by the other weights their multiple of it with its standard error."""
+    """Units that one vote per search needs, and by the other weights their multiple of it with its standard error."""
     sizes = [round(step * expected_units(world, seed)) for step in STEPS]
     found = shown(world, sizes, runs, seed)
     base = units_needed(found[PER_SEARCH].mean(axis=0), sizes)
@@ -224,7 +224,7 @@ def cost(world: World, runs: int, seed: int) -> tuple[float, dict[str, tuple[flo
 
 
 def cost_table(runs: int, seed: int) -> Table:
-    """Units that each way of weighing needs, as a multiple of one voice per search."""
+    """Units that each way of weighing needs, as a multiple of one vote per search."""
     rows = []
     for tail in TAILS:
         for shared in EFFECTS:
