@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from interleaf.analysis import tally_log
+from interleaf.analysis.analyze import tally_log
 from interleaf.engines.work import Task
 from interleaf.log.projection import leaves
 from interleaf.report.build import report

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf.analysis import tally_log
+from interleaf.analysis.analyze import tally_log
 from interleaf.clicks import Cascade
 from interleaf.report import people
 from interleaf.report.compare import Pairs, estimates_of

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.people import BOUNDED, MAX_VISITS, WEIGHTS, estimates
+from interleaf.analysis.plan import pilot_of_units, plan, settle
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
-from interleaf.planning import pilot_of_units, plan, settle
 from interleaf.stats.power import Plan, units_needed
 from interleaf.tables import Table
 

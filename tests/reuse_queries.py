@@ -9,11 +9,10 @@ import numpy as np
 
 from interleaf import buckets
 from interleaf.counterfactual import Reused
-from interleaf.counterfactual.estimate import reused
-from interleaf.counterfactual.lists import Kept, View
+from interleaf.counterfactual.list_outcomes import scorer_of
+from interleaf.counterfactual.new_rankings import Kept, View, ranked
 from interleaf.counterfactual.old_log import Borrowed, Old, Rows
-from interleaf.counterfactual.outcomes import scorer_of
-from interleaf.counterfactual.rankings import ranked
+from interleaf.counterfactual.reuse import reused
 from tests.oracles.clicks import Patterns, cascade, independent
 from tests.oracles.expectation import expectation
 from tests.oracles.forms import Ranking

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interleaf.counterfactual.click_model import Lists
-from interleaf.counterfactual.rankings import Ranked, ranked
-from interleaf.counterfactual.robust import impressions_of
+from interleaf.counterfactual.new_rankings import Ranked, impressions_of, ranked
 from interleaf.methods.arrays import Array, Impression
 from tests.oracles import pairwise_preference, probabilistic, team_draft
 from tests.oracles.clicks import Patterns, cascade, independent

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from interleaf import DataError, log, methods
-from interleaf.analysis import analyze
+from interleaf.analysis.analyze import analyze
 from interleaf.decode.attributes import Exclusion
 from interleaf.report import people
 from interleaf.report.record import Comparison

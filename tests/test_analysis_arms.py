@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from interleaf import DataError
-from interleaf.analysis import analyze
+from interleaf.analysis.analyze import analyze
+from interleaf.analysis.plan import plan
 from interleaf.buckets import BUCKETS, bucket_of
 from interleaf.engines import sessions as waiting
-from interleaf.planning import plan
 from interleaf.render.figures import signed
 from interleaf.report.record import Arm, Metric
 from interleaf.simulate.data import synthetic

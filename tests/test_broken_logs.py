@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleaf import DataError, InterleafError, Interleaving, log, schema
-from interleaf.analysis import analyze
+from interleaf.analysis.analyze import analyze
 from interleaf.methods.table import METHODS, resolve
 from interleaf.report.report import Report
 from tests.log_oracle import Rules, Sums

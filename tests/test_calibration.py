@@ -8,7 +8,7 @@ from scipy.stats import binom, binomtest
 from benchmarks import calibration, checks, counting_clicks, people, plans, queries, watching
 from benchmarks.claims import CLAIMS, Effort, Row
 from benchmarks.counting_clicks import History, experiments, history
-from interleaf.analysis import analyze
+from interleaf.analysis.analyze import analyze
 from interleaf.clicks import Cascade
 from interleaf.methods.table import methods, resolve
 from interleaf.report.bias import bias

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from interleaf import schema
 from interleaf.caption_bias import FEATURES, Feature, caption
-from interleaf.caption_bias.captions import MEASURES, measure
-from interleaf.caption_bias.features import DOCUMENT_FEATURES, FIRST, GRADE, PAIRWISE_FEATURES, POSITION, Encoder
+from interleaf.captions.caption_features import (
+    DOCUMENT_FEATURES,
+    FIRST,
+    GRADE,
+    MEASURES,
+    PAIRWISE_FEATURES,
+    POSITION,
+    Encoder,
+    measure,
+)
 from interleaf.errors import DataError
 from tests.caption_oracle import made_caption, plain_features, plain_measures
 

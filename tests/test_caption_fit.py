@@ -8,13 +8,13 @@ from scipy.optimize import minimize
 from scipy.stats import chi2
 
 from interleaf.caption_bias import Feature
-from interleaf.caption_bias import logistic as designs
-from interleaf.caption_bias.captions import MEASURES
-from interleaf.caption_bias.features import FIRST, GRADE, POSITION, Patterns
-from interleaf.caption_bias.logistic import Design, fit
-from interleaf.caption_bias.training import MODELS, Table, features_of, train, train_one, tuned
+from interleaf.caption_bias import click_patterns as designs
+from interleaf.caption_bias.caption_training import MODELS, Table, features_of, train, train_one, tuned
+from interleaf.caption_bias.click_patterns import Design, Patterns
+from interleaf.captions.caption_features import FIRST, GRADE, MEASURES, POSITION
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
+from interleaf.stats.logistic import fit
 
 NAMES = ("a", "b", "c")
 SOME = tuple(Feature(name, measure) for name, measure in zip(NAMES, MEASURES, strict=False))

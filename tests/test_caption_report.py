@@ -14,9 +14,9 @@ import pytest
 
 from interleaf import buckets
 from interleaf.caption_bias import CaptionReport, Feature, Model, caption, diagnose
-from interleaf.caption_bias.model import ODDS, PROBABILITY, Weight
-from interleaf.caption_bias.results import SEGMENTS
-from interleaf.cli.caption import caption_options, run_caption
+from interleaf.caption_bias.caption_results import SEGMENTS
+from interleaf.captions.caption_model import ODDS, PROBABILITY, Weight
+from interleaf.cli.refine_commands import caption_options, run_caption
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError
 from interleaf.log import write_batches

@@ -12,10 +12,10 @@ import pytest
 
 from interleaf import Interleaving, buckets, credit, interleave
 from interleaf.caption_bias import CaptionReport, Model, diagnose
-from interleaf.caption_bias import verdict as verdicts
-from interleaf.caption_bias.model import ODDS, PROBABILITY
-from interleaf.caption_bias.scores import PLAIN, Rescored
-from interleaf.caption_bias.verdict import verdict
+from interleaf.caption_bias import caption_report as verdicts
+from interleaf.caption_bias.caption_report import verdict
+from interleaf.caption_bias.caption_scores import PLAIN, Rescored
+from interleaf.captions.caption_model import ODDS, PROBABILITY
 from interleaf.errors import DataError, MethodError
 from interleaf.methods.table import METHODS
 from interleaf.stats.compare import Estimate

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaf import cli, log
-from interleaf.analysis import analyze
+from interleaf.analysis.analyze import analyze
+from interleaf.analysis.plan import plan
 from interleaf.decode.attributes import Exclusion
-from interleaf.planning import plan
 from interleaf.report.report import Report
 from interleaf.tally import Tally
 from tests.log_rows import made_row, made_rows, table_of

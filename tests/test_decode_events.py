@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import buckets
-from interleaf.analysis import tally_log
+from interleaf.analysis.analyze import tally_log
 from interleaf.decode import Counting, Decoded, Decoding, reasons
 from interleaf.decode.attributes import Exclusion
 from tests.log_oracle import Rules, counted_events, fates_of

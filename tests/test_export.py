@@ -13,7 +13,7 @@ from interleaf import analyze, cli, log
 from interleaf.adapters.trec import export_trec
 from interleaf.adapters.ubi import import_ubi
 from interleaf.adapters.ubi_export import export_ubi
-from interleaf.counterfactual.rankings import read_run
+from interleaf.counterfactual.new_rankings import read_run
 from interleaf.errors import DataError
 from tests.log_rows import made_event, made_row, made_rows, rows_of
 from tests.test_import_ubi import event, query

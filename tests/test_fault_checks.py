@@ -14,7 +14,7 @@ from benchmarks import checks, faulty_logs
 from benchmarks.checks import PEOPLE
 from benchmarks.faulty_logs import People
 from interleaf import DataError, analyze, interleave
-from interleaf.analysis import tally_log
+from interleaf.analysis.analyze import tally_log
 from interleaf.audit.enumerate import distribution
 from interleaf.methods.table import METHODS, resolve
 from interleaf.report.codes import CODES, code_of

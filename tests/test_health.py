@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interleaf.analysis import analyze, tally_log
+from interleaf.analysis.analyze import analyze, tally_log
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError
 from interleaf.report.record import Check, Comparison

@@ -11,8 +11,8 @@ import pytest
 
 from interleaf import DataError, ListError, MethodError
 from interleaf.compiled import plain
-from interleaf.counterfactual import history
-from interleaf.counterfactual.history import Sums, draft_sign, drafted, log_weights, reweighted, summed, weigh
+from interleaf.counterfactual import list_outcomes
+from interleaf.counterfactual.list_outcomes import Sums, draft_sign, drafted, log_weights, reweighted, summed, weigh
 from interleaf.methods import call, probabilistic
 from interleaf.methods.arrays import Array, Impression, exactly
 from interleaf.methods.table import resolve
@@ -365,7 +365,7 @@ def test_weights_beyond_ten_to_the_ten_do_not_overflow() -> None:
     assert sums.normalized is not None
     assert 0.5 < sums.normalized[0, 1] <= 1
     clipped = reweighted(*old)["PI+IS+MA clipped"]
-    assert (clipped.weight, clipped.largest, clipped.clipped) == (history.CLIP, history.CLIP, 1)
+    assert (clipped.weight, clipped.largest, clipped.clipped) == (list_outcomes.CLIP, list_outcomes.CLIP, 1)
     assert clipped.clipped_mass == pytest.approx(1)
 
 

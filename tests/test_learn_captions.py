@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from interleaf.analysis import tally_log
-from interleaf.caption_bias.features import Feature
-from interleaf.caption_bias.model import Model, Weight
+from interleaf.analysis.analyze import tally_log
+from interleaf.captions.caption_features import Feature
+from interleaf.captions.caption_model import Model, Weight
 from interleaf.click_value import Learned, learn
-from interleaf.click_value.features import CaptionWeights
+from interleaf.click_value.click_features import CaptionWeights
 from interleaf.decode import Counting, Decoding
 from interleaf.simulate import People, World, synthetic
 from tests.log_rows import Row, made_row, table_of

@@ -10,8 +10,7 @@ import pytest
 
 from interleaf import DataError, MethodError, credit, interleave
 from interleaf.click_value import FEATURES, Clicked, Feature
-from interleaf.click_value.features import PUBLISHED, default_features, feature, matrix
-from interleaf.click_value.learned import credited
+from interleaf.click_value.click_features import PUBLISHED, credited, default_features, feature, matrix
 from interleaf.decode import Counting, Decoded, Decoding
 from interleaf.methods.table import resolve
 from tests.log_oracle import shown_of

@@ -9,11 +9,10 @@ import pytest
 from scipy.stats import binom
 
 from interleaf import DataError, SchemeError, analyze, buckets
-from interleaf.analysis import tally_log
+from interleaf.analysis.analyze import tally_log
 from interleaf.click_value import Learned, gather, learn
-from interleaf.click_value.features import matrix
-from interleaf.click_value.fitting import GROUPS, Fitting, Moments
-from interleaf.click_value.learned import credited
+from interleaf.click_value.click_features import credited, matrix
+from interleaf.click_value.credit_fitting import GROUPS, Fitting, Moments
 from interleaf.decode import Counting, Decoding
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve

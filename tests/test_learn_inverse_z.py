@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from interleaf.click_value.fitting import EACH, GROUPS, Fitting, Moments, Total, inverse_z
+from interleaf.click_value.credit_fitting import EACH, GROUPS, Fitting, Moments, Total, inverse_z
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from interleaf import DataError, SchemeError, analyze
-from interleaf.cli.learn import learn_options, run_learn
+from interleaf.cli.refine_commands import learn_options, run_learn
 from interleaf.click_value import FEATURES, Feature, Learned, Training, gather, learn
-from interleaf.click_value.features import PUBLISHED
+from interleaf.click_value.click_features import PUBLISHED
 from interleaf.simulate import People, World, synthetic
 from tests.log_rows import made_row, made_rows, table_of
 

@@ -12,7 +12,7 @@ import pytest
 
 from interleaf import DataError, analyze, log, plan, tally_log
 from interleaf.cli import main
-from interleaf.click_value.training import gather
+from interleaf.click_value.learn import gather
 from interleaf.decode import reasons
 from interleaf.decode.attributes import Exclusion
 from tests.log_rows import Row, made_rows, table_of

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaf import log, schema
-from interleaf.analysis import analyze
+from interleaf.analysis.analyze import analyze
 from interleaf.errors import DataError
 from interleaf.log.checksums import MARK, parquet_pieces
 from tests.log_rows import made_rows, table_of

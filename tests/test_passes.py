@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from interleaf import tally_log
+from interleaf.counterfactual.estimators import Weighted
 from interleaf.counterfactual.old_log import Borrowed
-from interleaf.counterfactual.sums import Weighted
 from interleaf.decode.designs import Design
 from interleaf.decode.reasons import REASONS, REPEATED
 from interleaf.engines.groups import Groups, grouped

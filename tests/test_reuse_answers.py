@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from interleaf import DataError, MethodError, RankingError, interleave
-from interleaf.cli.reuse import reuse_options, run_reuse
+from interleaf.cli.refine_commands import reuse_options, run_reuse
+from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual import reuse
-from interleaf.counterfactual import robust as robust_module
 from interleaf.simulate import People, World, synthetic
 from tests.log_rows import Row, table_of
 from tests.reuse_logs import NEW, clean, of, old_log, old_row

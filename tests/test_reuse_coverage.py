@@ -8,11 +8,11 @@ import pytest
 
 from interleaf import buckets
 from interleaf.counterfactual import Reused
-from interleaf.counterfactual import robust as robust_module
-from interleaf.counterfactual.estimate import reused
-from interleaf.counterfactual.lists import Kept, View
+from interleaf.counterfactual import estimators as robust_module
+from interleaf.counterfactual.list_outcomes import scorer_of
+from interleaf.counterfactual.new_rankings import Kept, View
 from interleaf.counterfactual.old_log import Borrowed, Old, Rows
-from interleaf.counterfactual.outcomes import scorer_of
+from interleaf.counterfactual.reuse import reused
 from tests.oracles import probabilistic as oracle
 from tests.oracles.clicks import Patterns
 from tests.oracles.expectation import expectation

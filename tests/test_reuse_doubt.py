@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from interleaf import DataError
-from interleaf.cli.reuse import reuse_options
+from interleaf.cli.refine_commands import reuse_options
+from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual import reuse
-from interleaf.counterfactual import robust as robust_module
 from interleaf.counterfactual.old_log import BROKEN, NO_LOGARITHM
 from tests.log_rows import Row, table_of
 from tests.reuse_logs import NEW, clean, of, old_log, old_row

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import DataError, RankingError, buckets
-from interleaf.counterfactual.click_model import ATTENDED, ATTRACTED, STATES, Cells, cells, features, fit, regressed
-from interleaf.counterfactual.rankings import by_query, ranked, read_run
-from interleaf.counterfactual.robust import jackknifed
-from interleaf.counterfactual.sums import Weighted
+from interleaf.counterfactual.click_model import ATTENDED, ATTRACTED, STATES, Cells, cells, fit, regressed
+from interleaf.counterfactual.estimators import Weighted, features, jackknifed
+from interleaf.counterfactual.new_rankings import by_query, ranked, read_run
 from interleaf.methods.arrays import Array
 from tests.oracles.forms import union
 

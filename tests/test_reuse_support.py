@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from interleaf import interleave
+from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual import reuse
-from interleaf.counterfactual import robust as robust_module
-from interleaf.counterfactual.sums import Weighted, bounded
+from interleaf.counterfactual.estimators import Weighted, bounded
 from interleaf.stats import compare
 from tests.log_rows import START, Row, made_event, table_of
 from tests.reuse_logs import clean, of

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom, t
 
-from interleaf.counterfactual import robust as robust_module
+from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual.click_model import STATES, Lists, Models, add_slack
-from interleaf.counterfactual.outcomes import scorer_of
-from interleaf.counterfactual.robust import widened
+from interleaf.counterfactual.estimators import widened
+from interleaf.counterfactual.list_outcomes import scorer_of
 from interleaf.methods.arrays import Array
 from interleaf.stats.compare import Estimate
 from tests.oracles import probabilistic as oracle

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interleaf import log
-from interleaf.analysis import analyze
+from interleaf.analysis.analyze import analyze
 from interleaf.cli import main
 from interleaf.decode.attributes import Exclusion
 from interleaf.engines.book import MAX_OTHERS

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import DataError, MethodError, SchemeError, credit, methods
-from interleaf.analysis import tally_log
+from interleaf.analysis.analyze import tally_log
 from interleaf.decode import Counting, Decoding
 from interleaf.methods.table import METHODS, resolve
 from interleaf.score import Scored, Scoring, score

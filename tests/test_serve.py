@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from interleaf.analysis import tally_log
+from interleaf.analysis.analyze import tally_log
 from interleaf.cli import VERBS, main
 from interleaf.errors import DataError
 from interleaf.log.arrow import gathered

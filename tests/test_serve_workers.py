@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from interleaf.analysis import tally_log
+from interleaf.analysis.analyze import tally_log
 from interleaf.log.arrow import gathered
 from interleaf.store import opened
 from tests.services import RANKINGS, SHOES

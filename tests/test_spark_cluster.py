@@ -12,7 +12,7 @@ from socket import create_connection, socket
 
 import pytest
 
-from interleaf.analysis import analyze
+from interleaf.analysis.analyze import analyze
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World

@@ -11,9 +11,9 @@ import pytest
 from interleaf import tally_log
 from interleaf.caption_bias import diagnose
 from interleaf.click_value import learn
-from interleaf.click_value.training import gather
+from interleaf.click_value.learn import gather
+from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual import reuse
-from interleaf.counterfactual import robust as robust_module
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World

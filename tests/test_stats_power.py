@@ -10,7 +10,7 @@ from scipy.stats import nct, t
 
 from benchmarks.plans import TOLERANCE, World, kept
 from interleaf import DataError
-from interleaf.planning import pilot_of_units, plan
+from interleaf.analysis.plan import pilot_of_units, plan
 from interleaf.stats.compare import ALIKE, EMPTY, ONE_BUCKET, estimates
 from interleaf.stats.power import MIN_EFFECTIVE, Pilot, detectable_effect, pilot, power_at, units_needed, units_watched
 from interleaf.stats.sequence import anytimes

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleaf.analysis import tally_log
+from interleaf.analysis.analyze import tally_log
 from interleaf.errors import DataError
 from interleaf.report.build import report
 from interleaf.store import folding, opened

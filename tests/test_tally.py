@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleaf import DataError
-from interleaf.analysis import analyze, tally_log
+from interleaf.analysis.analyze import analyze, tally_log
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import DataError, InterleafError
-from interleaf.analysis import analyze, tally_log
+from interleaf.analysis.analyze import analyze, tally_log
 from interleaf.methods.arrays import Array
 from interleaf.tally import Tally
 from interleaf.tally.scores import ONE

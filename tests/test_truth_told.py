@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaf import methods
-from interleaf.analysis import analyze
+from interleaf.analysis.analyze import analyze
 from interleaf.report.report import Report
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People

@@ -33,12 +33,12 @@ from interleaf.methods.table import methods
 
 if TYPE_CHECKING:
     from interleaf import audit, clicks, simulate
-    from interleaf.analysis import analyze, tally_log
+    from interleaf.analysis.analyze import analyze, tally_log
+    from interleaf.analysis.plan import plan
     from interleaf.client import AsyncClient, Client, visitor_id
     from interleaf.decode.attributes import Exclusion
     from interleaf.experiment import Experiment, assign
     from interleaf.log import LogWriter
-    from interleaf.planning import plan
     from interleaf.report.report import Report
     from interleaf.tally import Tally
 
@@ -89,10 +89,10 @@ _LATER = {
     "LogWriter": "interleaf.log",
     "Report": "interleaf.report.report",
     "Tally": "interleaf.tally",
-    "analyze": "interleaf.analysis",
+    "analyze": "interleaf.analysis.analyze",
     "assign": "interleaf.experiment",
-    "plan": "interleaf.planning",
-    "tally_log": "interleaf.analysis",
+    "plan": "interleaf.analysis.plan",
+    "tally_log": "interleaf.analysis.analyze",
     "visitor_id": "interleaf.client",
 }
 

@@ -14,14 +14,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interleaf.caption_bias.features import FIRST, GRADE, Encoder, Feature, Patterns
-from interleaf.caption_bias.model import Model
-from interleaf.caption_bias.predictions import Losses, Preferences
-from interleaf.caption_bias.report import FEWEST_JUDGED, CaptionReport
-from interleaf.caption_bias.results import CaptionTask, Kinds, Queries, Results, results_of
-from interleaf.caption_bias.scores import Gradients, Scores
-from interleaf.caption_bias.training import COMBINED, Settings, Table, confirmed, train, tuned
-from interleaf.caption_bias.verdict import Page, explained, verdict
+from interleaf.caption_bias.caption_report import FEWEST_JUDGED, CaptionReport, Page, explained, verdict
+from interleaf.caption_bias.caption_results import CaptionTask, Kinds, Queries, Results, results_of
+from interleaf.caption_bias.caption_scores import Gradients, Scores
+from interleaf.caption_bias.caption_training import (
+    COMBINED,
+    Losses,
+    Preferences,
+    Settings,
+    Table,
+    confirmed,
+    train,
+    tuned,
+)
+from interleaf.caption_bias.click_patterns import Patterns
+from interleaf.captions.caption_features import FIRST, GRADE, Encoder, Feature
+from interleaf.captions.caption_model import Model
 from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
 from interleaf.engines.passes import Passes, S

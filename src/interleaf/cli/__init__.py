@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from interleaf import __version__
-from interleaf.cli import caption, completion, demo, learn, lists, logs, reuse, serve, store, studies, transfer
-from interleaf.cli.parser import Parser
+from interleaf.cli import completion, demo, lists, log_commands, refine_commands, serve, store, studies, transfer
+from interleaf.cli.terminal import Parser
 from interleaf.errors import InterleafError
 
 
@@ -127,39 +127,39 @@ _LOGS = (
         "analyze",
         "analyze a log: which ranker people prefer, with intervals and health checks",
         "interleaf simulate --impressions 5000 --log world.parquet && interleaf analyze world.parquet --by device",
-        logs.analyze_options,
-        logs.run_analyze,
+        log_commands.analyze_options,
+        log_commands.run_analyze,
     ),
     Verb(
         "plan",
         "compute how many units an experiment needs, from a pilot log or from numbers",
         "interleaf plan --effect 0.02 --impressions-per-unit 3 --correlation 0.1",
-        logs.plan_options,
-        logs.run_plan,
+        log_commands.plan_options,
+        log_commands.run_plan,
     ),
     Verb(
         "learn",
         "learn what a click is worth, from experiments whose better ranker is known",
         "interleaf simulate --clicks informational --rankers 1 9 --impressions 5000 --log world.parquet "
         "&& interleaf learn world.parquet --out credit.json",
-        learn.learn_options,
-        learn.run_learn,
+        refine_commands.learn_options,
+        refine_commands.run_learn,
     ),
     Verb(
         "caption",
         "test whether captions explain a preference",
         "interleaf simulate --rankers 10 9 --clicks realistic --captions 1.5 --captions-lean 1 --impressions 5000 "
         "--log world.parquet && interleaf caption world.parquet",
-        caption.caption_options,
-        caption.run_caption,
+        refine_commands.caption_options,
+        refine_commands.run_caption,
     ),
     Verb(
         "reuse",
         "estimate from an old log how new rankers would compare",
         "interleaf simulate --rankers 1 5 9 --method probabilistic --impressions 5000 --rankings --log old.parquet "
         "&& interleaf reuse old.parquet --rankings A C",
-        reuse.reuse_options,
-        reuse.run_reuse,
+        refine_commands.reuse_options,
+        refine_commands.run_reuse,
     ),
     Verb(
         "import",

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from interleaf.cli.show import print_json, progress, read_json
+from interleaf.cli.terminal import print_json, progress, read_json
 from interleaf.errors import ListError, RankingError
 from interleaf.interleaving import Interleaving, credit, interleave
 from interleaf.methods.table import Method, Parameter, methods, resolve

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from interleaf.cli.lists import method_options
-from interleaf.cli.show import print_json, progress
+from interleaf.cli.terminal import print_json, progress
 from interleaf.errors import DataError
 from interleaf.papers import STUDIES
 

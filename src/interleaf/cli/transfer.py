@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from interleaf.cli.show import print_json
+from interleaf.cli.terminal import print_json
 from interleaf.errors import DataError, listed
 
 DEFAULT_OUT = "log.parquet"
@@ -143,7 +143,7 @@ def _jsonl(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _trec(options: argparse.Namespace) -> dict[str, Any]:
-    from interleaf.counterfactual.rankings import read_run
+    from interleaf.counterfactual.new_rankings import read_run
 
     return _composed({name: read_run(path) for name, path in _named(options.source).items()}, options)
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interleaf.compiled import impression_at, kernel, part
-from interleaf.counterfactual.rankings import Ranked
 from interleaf.engines.groups import Groups
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.probabilistic import Settings, settings, write_posterior
@@ -17,21 +16,6 @@ from interleaf.methods.table import Chosen
 
 RIDGE = 10.0  # on coefficients of standardised features
 PRIOR_ROUNDS, PRIOR_TOLERANCE, MOST_STEP = 30, 1e-6, 1.0
-ALIKE = 1e-9  # a feature that varies by less is rounding
-
-
-def features(ranked: Ranked, shown: Array) -> Array:
-    """Standardised: the log of each new ranker's rank, and of the share of its query's places that each entry had.
-
-    `shown[entry]` is how many places that were.
-    """
-    query = np.repeat(np.arange(len(ranked.union)), ranked.union)
-    ranks = np.where(ranked.ranks > 0, ranked.ranks, ranked.lengths[query] + 1)
-    places = np.bincount(query, shown, len(ranked.union))
-    shares = (shown + 0.5) / (places[query] + 1)
-    found = np.log(np.column_stack([ranks, shares]))
-    spread = found.std(axis=0)
-    return np.asarray((found - found.mean(axis=0)) / np.where(spread > ALIKE, spread, 1.0))
 
 
 def regressed(features: Array, clicks: Array, looks: Array, strength: float) -> Array:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaf import buckets
-from interleaf.counterfactual.outcomes import log_chances
+from interleaf.counterfactual.list_outcomes import log_chances
 from interleaf.decode import Decoded, Decoding, Design, identities
 from interleaf.decode.attributes import excluded
 from interleaf.decode.columns import codes, column, lists, numbers, texts, there

@@ -20,9 +20,9 @@ import pyarrow as pa
 from interleaf import plots
 from interleaf.adapters.trec_session import read_trec_session
 from interleaf.caption_bias import CaptionReport, diagnose
-from interleaf.caption_bias.model import ODDS, PROBABILITY
-from interleaf.caption_bias.scores import centred
-from interleaf.caption_bias.verdict import EXPLAINED, HIDDEN, NONE, REVERSED, STANDS, verdict
+from interleaf.caption_bias.caption_report import EXPLAINED, HIDDEN, NONE, REVERSED, STANDS, verdict
+from interleaf.caption_bias.caption_scores import centred
+from interleaf.captions.caption_model import ODDS, PROBABILITY
 from interleaf.log import rows_to_batch
 from interleaf.papers.findings import Finding, falling, significance, weight_sign
 from interleaf.papers.study import NO_CELLS, Cell, Cells, Progress, Study, Table

@@ -19,11 +19,21 @@ import pyarrow as pa
 from interleaf import plots
 from interleaf.buckets import buckets
 from interleaf.click_value import Lesson, Training, gather, learn
-from interleaf.click_value.features import default_features
-from interleaf.click_value.fitting import EACH, GROUPS, POOLED, Fitting, Moments, group_of
-from interleaf.click_value.learned import fold_of
-from interleaf.click_value.learning import RESAMPLES
-from interleaf.click_value.training import Differences, Example, Pair, fold_weights, learned_from
+from interleaf.click_value.click_features import default_features
+from interleaf.click_value.credit_fitting import (
+    EACH,
+    GROUPS,
+    POOLED,
+    Example,
+    Fitting,
+    Moments,
+    Pair,
+    fold_of,
+    fold_weights,
+    group_of,
+    learned_from,
+)
+from interleaf.click_value.learn import RESAMPLES, Differences
 from interleaf.clicks import Cascade
 from interleaf.engines.work import Task, work
 from interleaf.methods.arrays import Array

@@ -1,7 +1,7 @@
 """H12h, figure 2: accuracy of comparisons from old impressions over their number, one query and two pairs at a time.
 
 A repeat draws a query, a source pair and a target pair of single-feature rankers. People with perfect clicks see lists
-of the source pair, composed by the method that is evaluated; the estimators of `counterfactual.history` then compare
+of the source pair, composed by the method that is evaluated; those of `list_outcomes` then compare
 the target pair, and are held against its NDCG on that query. Beside the paper's figure stands how far each estimate is
 from what live impressions of the target pair say, and how many impressions it really rests on; and beside the paper's
 estimators the doubly robust one, also in other worlds (`historical2012_robust`).
@@ -21,7 +21,7 @@ import numpy as np
 
 from interleaf import plots
 from interleaf.clicks import Cascade, named
-from interleaf.counterfactual.history import CLIP, Sums, drafted, reweighted
+from interleaf.counterfactual.list_outcomes import CLIP, Sums, drafted, reweighted
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array, Impression
 from interleaf.methods.table import resolve

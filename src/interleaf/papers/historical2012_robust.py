@@ -13,10 +13,9 @@ import numpy as np
 
 from interleaf.clicks import Cascade
 from interleaf.counterfactual.click_model import Lists, cells
-from interleaf.counterfactual.history import Sums, log_weights, summed
-from interleaf.counterfactual.outcomes import Scorer, scorer_of
-from interleaf.counterfactual.rankings import Ranked
-from interleaf.counterfactual.robust import Robust, drawn
+from interleaf.counterfactual.estimators import Robust, drawn
+from interleaf.counterfactual.list_outcomes import Scorer, Sums, log_weights, scorer_of, summed
+from interleaf.counterfactual.new_rankings import Ranked
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve
 from interleaf.papers.study import Cell, Table

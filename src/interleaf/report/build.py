@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from interleaf.click_value.learned import CROSS_FITTED, LEARNED
+from interleaf.click_value.learned_credit import CROSS_FITTED, LEARNED
 from interleaf.engines.book import OTHER, notes_on_reading
 from interleaf.errors import DataError, suggest
 from interleaf.methods.table import resolve

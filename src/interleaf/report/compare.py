@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.click_value.learned import LEARNED
+from interleaf.click_value.learned_credit import LEARNED
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
 from interleaf.methods.table import resolve

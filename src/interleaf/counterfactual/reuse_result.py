@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from interleaf import plots
-from interleaf.counterfactual.sums import Weights
-from interleaf.planning import Planned
+from interleaf.analysis.plan import Planned
+from interleaf.counterfactual.estimators import Weights
 from interleaf.stats.sums import Interval
 from interleaf.tables import Cell, Table, escape, one_line
 

@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.caption_bias.features import FIRST, GRADE, GRADES, POSITION, POSITIONS, Encoder, Feature
-from interleaf.caption_bias.logistic import probability
+from interleaf.captions.caption_features import FIRST, GRADE, GRADES, POSITION, POSITIONS, Encoder, Feature
 from interleaf.compiled import kernel
 from interleaf.errors import DataError
 from interleaf.methods.arrays import Array
+from interleaf.stats.logistic import probability
 
 ODDS, PROBABILITY = "odds", "probability"
 FORMAT = 1

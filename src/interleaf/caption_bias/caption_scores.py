@@ -27,9 +27,8 @@ import numpy as np
 
 from interleaf import batch
 from interleaf.buckets import BUCKETS, buckets
-from interleaf.caption_bias.logistic import probability
-from interleaf.caption_bias.model import ODDS, PROBABILITY, Model
-from interleaf.caption_bias.results import Results
+from interleaf.caption_bias.caption_results import Results
+from interleaf.captions.caption_model import ODDS, PROBABILITY, Model
 from interleaf.compiled import kernel
 from interleaf.decode import Decoded, reasons
 from interleaf.errors import DataError, MethodError, listed
@@ -38,6 +37,7 @@ from interleaf.methods.table import METHODS, Chosen, Scheme, resolve, scheme_of
 from interleaf.schema import INTERLEAVED
 from interleaf.score import Scoring, usable
 from interleaf.stats.compare import Estimate, estimate
+from interleaf.stats.logistic import probability
 from interleaf.tally.scores import reordered_columns
 
 FEWEST = 10  # queries

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from interleaf.cli.show import print_json, progress
+from interleaf.cli.terminal import print_json, progress
 from interleaf.errors import DataError, listed
 
 
@@ -123,7 +123,7 @@ def _split(given: list[str] | None) -> dict[str, float] | None:
 
 def run_analyze(options: argparse.Namespace) -> int:
     """A log to a verdict."""
-    from interleaf.analysis import query_finder
+    from interleaf.analysis.analyze import query_finder
     from interleaf.report.build import report as make_report
     from interleaf.report.rule import Settings
 
@@ -155,7 +155,7 @@ def run_analyze(options: argparse.Namespace) -> int:
 
 def _tally(options: argparse.Namespace) -> Any:
     """The sums of the log, or of kept tallies."""
-    from interleaf.analysis import TALLY, analyzed_tally
+    from interleaf.analysis.analyze import TALLY, analyzed_tally
 
     others = {"sessions": options.sessions, "credit": options.credit, "engine": options.engine}
     settings = log_settings(options) | others
@@ -272,7 +272,7 @@ def plan_options(made: argparse.ArgumentParser) -> None:
 
 def run_plan(options: argparse.Namespace) -> int:
     """How many units are needed."""
-    from interleaf.planning import plan
+    from interleaf.analysis.plan import plan
 
     given = [name for name in log_settings(options) if name != "progress"]
     if given and not options.log:

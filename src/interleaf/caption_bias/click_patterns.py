@@ -1,123 +1,81 @@
-"""Logistic regression on counts of results that look alike, by Newton's method."""
+"""Results that look alike, counted together, and the design matrix that logistic regression is fitted to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.caption_bias.features import FIRST, GRADE, POSITION, Patterns
+from interleaf.captions.caption_features import FIRST, GRADE, POSITION
+from interleaf.engines.groups import grouped
 from interleaf.methods.arrays import Array
+from interleaf.stats.logistic import Fit, fit, gram
 
-STEPS = 60
-TOLERANCE = 1e-12  # of what a further step promises to gain in log-likelihood
-ROUNDING = 1e-11  # of a log-likelihood, as a share of it
-LARGEST = 15.0  # a weight beyond it is on its way to infinity: e^15 is three million
-RIDGE = 0.15  # as if weights were drawn with a deviation of 2.6: no click in a hundred counts as half a one
-HELD = 0.5  # weights that move farther with a hundredth of the penalty are on their way to infinity
-_CHUNK = 65_536
+_BITS, _PER_WORD = 2, 32
 
 
-class Fit(NamedTuple):
-    """Weights, their covariance, the log-likelihood, and which weights are `held`: infinite but for a penalty."""
+_MASK = np.uint64(3)
 
-    weights: Array
-    covariance: Array
-    log_likelihood: float
-    held: Array
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """`codes[pattern]` (position, grade, features) of `rows[pattern]` results, `clicks[pattern]` of them clicked."""
+
+    codes: Array
+    rows: Array
+    clicks: Array
+
+    @classmethod
+    def of(cls, codes: Array, clicked: Array) -> Patterns:
+        """The patterns of results, one code a result."""
+        return cls(*_grouped(codes, np.ones(len(codes), np.int64), clicked.astype(np.int64)))
+
+    def __add__(self, other: Patterns) -> Patterns:
+        return Patterns(*_grouped(*(np.concatenate(parts) for parts in zip(self._parts, other._parts, strict=True))))
 
     @property
-    def separated(self) -> bool:
-        """Whether clicks can be told from no clicks without a mistake, somewhere."""
-        return bool(self.held.any())
+    def _parts(self) -> tuple[Array, Array, Array]:
+        return self.codes, self.rows, self.clicks
+
+    def only(self, features: Sequence[int]) -> Patterns:
+        """With these features alone: fewer patterns."""
+        return Patterns(*_grouped(self.codes[:, [*range(FIRST), *(FIRST + one for one in features)]], *self._parts[1:]))
+
+    def ordered(self) -> Patterns:
+        """In an order of their own, so that fits to them are the same, however the results came."""
+        order = np.lexsort(_packed(self.codes))
+        return Patterns(*(part[order] for part in self._parts))
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
-def fit(design: Array, rows: Array, clicks: Array, start: Array | None = None) -> Fit:
-    """The weights that make the clicks likeliest; the columns of the design must not follow from each other.
-
-    >>> found = fit(np.array([[1.0, 0], [1, 1]]), np.array([4, 4]), np.array([1, 3]))
-    >>> found.weights.tolist()
-    [-1.0986, 2.1972]
-    """
-    found = _climb(design, rows, clicks, start, 0.0)
-    if found is not None:
-        return found
-    found, loose = (_climb(design, rows, clicks, None, ridge) for ridge in (RIDGE, RIDGE / 100))
-    if found is None or loose is None:  # a penalised likelihood has one top, and Newton's steps reach it
-        raise ArithmeticError("logistic regression did not converge")
-    return found._replace(held=np.abs(loose.weights - found.weights) > HELD)
+def _grouped(codes: Array, rows: Array, clicks: Array) -> tuple[Array, Array, Array]:
+    words = _packed(codes)
+    *keys, rows, clicks = grouped(words, [(rows, "sum"), (clicks, "sum")])
+    return _unpacked(keys, codes.shape[1]), rows, clicks
 
 
-def _climb(design: Array, rows: Array, clicks: Array, start: Array | None, ridge: float) -> Fit | None:
-    weights = np.zeros(design.shape[1]) if start is None else np.array(start, np.float64)
-    height = _height(design, rows, clicks, weights, ridge)
-    for _ in range(STEPS):
-        gradient, information = _sums(design, rows, clicks, weights)
-        gradient -= ridge * weights
-        information[np.diag_indices_from(information)] += ridge
-        try:
-            step = np.linalg.solve(information, gradient)
-        except np.linalg.LinAlgError:
-            return None
-        if gradient @ step < TOLERANCE:
-            likelihood = height + _penalty(weights, ridge)
-            return Fit(weights, np.linalg.inv(information), likelihood, np.zeros(len(weights), np.bool_))
-        size, lost = 2.0, -np.inf
-        while size > 1e-9 and lost < height - ROUNDING * max(1.0, abs(height)):
-            size /= 2
-            lost = _height(design, rows, clicks, weights + size * step, ridge)
-        weights, height = weights + size * step, lost
-        if not ridge and np.abs(weights).max(initial=0) > LARGEST:
-            return None
-    return None
+def _packed(codes: Array) -> list[Array]:
+    """Position and grade in a word of their own, then 32 features a word."""
+    words = [codes[:, 0].astype(np.uint64) | codes[:, 1].astype(np.uint64) << np.uint64(8)]
+    for start in range(FIRST, codes.shape[1], _PER_WORD):
+        word = np.zeros(len(codes), np.uint64)
+        for place in range(min(_PER_WORD, codes.shape[1] - start)):
+            word |= (codes[:, start + place] + 1).astype(np.uint64) << np.uint64(_BITS * place)
+        words.append(word)
+    return words
 
 
-def _height(design: Array, rows: Array, clicks: Array, weights: Array, ridge: float) -> float:
-    """The log-likelihood, less the penalty: clicks x - rows log(1 + e^x)."""
-    total = 0.0
-    for part, some in _chunks(design):
-        scores = part @ weights
-        total += float(clicks[some] @ scores - rows[some] @ np.logaddexp(0, scores))
-    return total - _penalty(weights, ridge)
-
-
-def _penalty(weights: Array, ridge: float) -> float:
-    return ridge * float(weights @ weights) / 2
-
-
-def _sums(design: Array, rows: Array, clicks: Array, weights: Array) -> tuple[Array, Array]:
-    """Gradient and information, chunk by chunk: sums that merge."""
-    size = design.shape[1]
-    gradient, information = np.zeros(size), np.zeros((size, size))
-    for part, some in _chunks(design):
-        chances = probability(part @ weights)
-        gradient += part.T @ (clicks[some] - rows[some] * chances)
-        information += part.T @ (part * (rows[some] * chances * (1 - chances))[:, None])
-    return gradient, information
-
-
-def gram(design: Array, rows: Array) -> Array:
-    """X' diag(rows) X."""
-    found = np.zeros((design.shape[1], design.shape[1]))
-    for part, some in _chunks(design):
-        found += part.T @ (part * rows[some][:, None])
-    return found
-
-
-def _chunks(design: Array) -> Iterator[tuple[Array, slice]]:
-    """Parts of the design as numbers: it may be held in bytes."""
-    for begin in range(0, len(design), _CHUNK):
-        some = slice(begin, begin + _CHUNK)
-        yield design[some].astype(np.float64), some
-
-
-def probability(scores: Array) -> Array:
-    """1 / (1 + e^-x), without overflow."""
-    chances: Array = np.exp(-np.logaddexp(0, -scores))
-    return chances
+def _unpacked(words: Sequence[Array], columns: int) -> Array:
+    codes = np.zeros((len(words[0]), columns), np.int8)
+    codes[:, 0], codes[:, 1] = words[0] & np.uint64(0xFF), words[0] >> np.uint64(8)
+    for column in range(FIRST, columns):
+        word, place = divmod(column - FIRST, _PER_WORD)
+        codes[:, column] = (words[1 + word] >> np.uint64(_BITS * place) & _MASK).astype(np.int8) - 1
+    return codes
 
 
 NEVER, ALWAYS = "no result has it", "all results have it"

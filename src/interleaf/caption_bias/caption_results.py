@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import buckets
-from interleaf.caption_bias.captions import measure
+from interleaf.captions.caption_features import measure
 from interleaf.decode import Decoded, Decoding
 from interleaf.decode.attributes import attribute, excluded
 from interleaf.decode.columns import Lists, column, lists, numbers, texts

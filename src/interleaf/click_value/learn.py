@@ -2,32 +2,226 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 
-from interleaf.click_value.features import EQUAL, CaptionWeights, Clicked, feature, matrix
-from interleaf.click_value.fitting import GROUPS, POOLED, Fitting, total_of
-from interleaf.click_value.learned import Learned, Trained
-from interleaf.click_value.lesson import Lesson, Weight, Worth
-from interleaf.click_value.training import (
-    SUMS,
+from interleaf import buckets, log
+from interleaf.captions.caption_model import Model
+from interleaf.click_value.click_features import (
+    EQUAL,
+    CaptionWeights,
+    Clicked,
+    credited,
+    default_features,
+    feature,
+    matrix,
+)
+from interleaf.click_value.credit_fitting import (
+    GROUPS,
+    POOLED,
     Example,
-    Training,
+    Fitting,
+    Moments,
+    Pair,
     examples_of,
     fold_weights,
-    gather,
     held_out,
     learned_from,
+    total_of,
 )
-from interleaf.decode import Counting
+from interleaf.click_value.learned_credit import Learned, Lesson, Trained, Weight, Worth, counting_to_dict, needs
+from interleaf.decode import Counting, Decoded
+from interleaf.decode.attributes import Exclusion
+from interleaf.engines import local, spark
+from interleaf.engines.choice import SPARK, chosen
+from interleaf.engines.packed import of_bytes
+from interleaf.engines.work import Part, Task, repeats, work
 from interleaf.errors import DataError, listed
 from interleaf.methods.arrays import Array
+from interleaf.methods.table import Chosen, Scheme
+from interleaf.score import Scoring
 from interleaf.stats.bootstrap import intervals, poisson_weights
+from interleaf.tally.seen import Sample, Seen
+
+SUMS = ".sums"
+VERSION = 1
+MOST_EXPERIMENTS = 1000
+
+
+@dataclass(eq=False)
+class Training:
+    """The moments of all pairs of a log, what they were made of, and what was left out, by reason; two of them add up.
+
+    `scheme` is the one that was asked for, None for the normalized one of each method.
+    """
+
+    features: tuple[str, ...]
+    counting: Counting
+    scheme: str | None = None
+    captions: Model | None = None
+    pairs: dict[Pair, Moments] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def __add__(self, other: Training) -> Training:
+        for name in ("features", "counting", "scheme", "captions"):
+            mine, theirs = str(getattr(self, name)), str(getattr(other, name))
+            if mine != theirs:
+                raise DataError(f"these sums cannot be added: their {name} differ, {mine} and {theirs}")
+        both = dict(self.pairs)
+        for pair, moments in other.pairs.items():
+            both[pair] = both[pair] + moments if pair in both else moments
+        return Training(self.features, self.counting, self.scheme, self.captions, both, self.left_out + other.left_out)
+
+    def save(self, path: str | Path) -> None:
+        """Keep the sums in a file (.sums): those of days add up, and `learn` takes them in place of a log."""
+        rest = {
+            "version": VERSION,
+            "features": self.features,
+            "counting": counting_to_dict(self.counting),
+            "scheme": self.scheme,
+            "captions": None if self.captions is None else self.captions.to_dict(),
+            "pairs": list(self.pairs),
+            "left_out": dict(self.left_out),
+        }
+        arrays = {"rest": np.frombuffer(json.dumps(rest).encode(), np.uint8)}
+        for number, moments in enumerate(self.pairs.values()):
+            arrays |= {f"{name}{number}": values for name, values in vars(moments).items()}
+        file = BytesIO()
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        try:
+            Path(path).write_bytes(file.getvalue())
+        except OSError as error:
+            raise DataError(f"cannot write the sums to {path}: {error.strerror}") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Training:
+        """Sums that were kept."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {key: file[key] for key in file.files}
+            rest = json.loads(arrays["rest"].tobytes())
+            if rest["version"] != VERSION:
+                raise DataError(f"{path} holds sums of version {rest['version']}; this interleaf reads {VERSION}")
+            pairs = {
+                Pair(*pair): Moments(*(arrays[f"{name}{number}"] for name in ("count", "sums", "products")))
+                for number, pair in enumerate(rest["pairs"])
+            }
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise DataError(f"{path} holds no sums of clicks: {error}") from None
+        counting, features = Counting(**rest["counting"]), tuple(rest["features"])
+        captions = None if rest["captions"] is None else Model.from_dict(rest["captions"])
+        return cls(features, counting, rest["scheme"], captions, pairs, Counter(rest["left_out"]))
+
+
+@dataclass(frozen=True)
+class Differences:
+    """In place of credit: the features of the first ranker's clicks less those of the second's, `[row, feature]`."""
+
+    features: tuple[str, ...]
+    kinds: tuple[str, ...]
+    captions: CaptionWeights | None = None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Columns of the log that are read besides."""
+        return needs(self.captions)
+
+    def on(self, batch: pa.RecordBatch) -> Differences:
+        """Ready for the rows of a batch."""
+        return self if self.captions is None else replace(self, captions=self.captions.on(batch))
+
+    def label(self, experiment: str, scheme: str) -> str:
+        """Never shown."""
+        return scheme
+
+    def columns(self, decoded: Decoded, chosen: Chosen, scheme: Scheme) -> Array:
+        """Psi of each row (C12, Eq. 14)."""
+        found = credited(decoded, self.kinds, chosen, scheme, self.captions)
+        sides = found.shares[:, 0] - found.shares[:, 1]
+        return found.by_page(matrix(found.clicks, self.features) * sides[:, None], len(decoded.rows))
+
+
+def gather(
+    source: Any,
+    features: Sequence[str] | None = None,
+    *,
+    scheme: str | None = None,
+    method: str | None = None,
+    counting: Counting | None = None,
+    captions: Model | None = None,
+    experiment: str | None = None,
+    version: int | None = None,
+    exclude: Exclusion | None = None,
+    engine: str | None = None,
+    progress: log.Progress | None = None,
+) -> Training:
+    """The moments of a log; `features` by name, C12's if left out. Equal credit is always the first of them.
+
+    With a caption model (H12c), the weight that it gives a click is a feature, too.
+    """
+    counting = counting or Counting()
+    kinds = tuple(counting.weights)
+    wanted = default_features(kinds, captions is not None) if features is None else features
+    names = tuple(dict.fromkeys((EQUAL, *wanted)))
+    training = Training(names, counting, scheme, captions)
+    differences = Differences(names, kinds, None if captions is None else CaptionWeights(captions))
+    scoring = Scoring(scheme, method, counting, credit=differences)
+    task = Task(scoring, (), exclude or Exclusion(), experiment, version)
+    if chosen(engine, source) == SPARK:
+        packed = spark.summed(spark.opened(source), task, partial(_counted, training), Training.__add__)
+        return cast(Training, of_bytes(packed))
+    task, reading, batches = local.opened(source, task, Sample(), progress)
+    for batch, repeated in batches:
+        _work(training, batch, task, repeated)
+    training.left_out += reading.dropped
+    return training
+
+
+def _counted(training: Training, task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> Training:
+    """The moments of a part of a log, on an executor; `training` has none yet."""
+    training = replace(training, pairs={}, left_out=Counter())
+    for batch in batches:
+        _work(training, batch, task, repeats(batch, seen))
+    return training
+
+
+def _work(training: Training, batch: pa.RecordBatch, task: Task, repeated: Array) -> None:
+    for worked in work(batch, task, repeated):
+        training.left_out += worked.dropped
+        if worked.part is not None:
+            _count(training, worked.part)
+
+
+def _count(training: Training, part: Part) -> None:
+    training.left_out += part.decoded.dropped
+    design = part.decoded.design
+    if part.scored is None:
+        return
+    if len(design.rankers) != 2:
+        reason = f"experiment {design.experiment!r} compares {len(design.rankers)} rankers; learning takes two"
+        training.left_out[reason] += len(part.decoded.rows)
+        return
+    first, second = sorted(design.rankers)
+    pair = Pair(design.experiment, design.version, first, second)
+    if pair not in training.pairs:
+        if len(training.pairs) >= MOST_EXPERIMENTS:
+            raise DataError(f"the log holds more than {MOST_EXPERIMENTS:,} experiments; learn from fewer at a time")
+        training.pairs[pair] = Moments.empty(len(training.features))
+    some = part.decoded.has_event
+    values = part.scored.columns[some] * (1 if design.rankers[0] == first else -1)
+    training.pairs[pair].add(buckets.buckets(part.decoded.unit[some]), values)
+
 
 FOLDS = 16
 RESAMPLES = 200
@@ -76,7 +270,7 @@ def learn(
     named = {pair.experiment for pair in training.pairs}
     if callable(groups):
         groups = {experiment: groups(experiment) for experiment in named}
-    found = examples_of(training, better or {}, groups or {})
+    found = examples_of(training.pairs, better or {}, groups or {})
     weights, chosen, ridges = learned_from(found, fitting, ridge)
     if weights is None:
         raise DataError(f"there is nothing to learn from: {_why(found, training)}")

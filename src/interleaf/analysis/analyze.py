@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interleaf.click_value.learned import Learned
+from interleaf.click_value.learned_credit import Learned
 from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
 from interleaf.decode.queries import query_text

@@ -174,7 +174,7 @@ def _pareto(mean: float) -> tuple[Array, Array]:
 
 
 def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Known, str]:
-    from interleaf.analysis import analyzed_tally
+    from interleaf.analysis.analyze import analyzed_tally
     from interleaf.report.build import report
     from interleaf.report.compare import Pairs, max_score
     from interleaf.report.rule import Settings

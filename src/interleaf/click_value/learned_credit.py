@@ -1,0 +1,362 @@
+"""Learned credit as a small file: weights of click features, what they were learned from, and how to score with them.
+
+Weights fit the chance of what they were learned from, so scores of the same people by the same weights would look surer
+than they are. A file remembers its experiments. On others it scores with all it learned; on its own, each person by
+weights from people before them, in the order of user buckets: no one is scored by weights that they had a part in, and
+no two people both score each other. Without such folds, its own experiments are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from hashlib import blake2b
+from os import PathLike
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf import buckets, plots
+from interleaf.captions.caption_model import Model
+from interleaf.click_value.click_features import COLUMN, CaptionWeights, credited, feature, matrix
+from interleaf.click_value.credit_fitting import HeldOut, fold_of, group_of
+from interleaf.decode import Counting, Decoded
+from interleaf.errors import DataError
+from interleaf.methods.arrays import Array
+from interleaf.methods.table import Chosen, Scheme
+from interleaf.stats.sums import Interval
+from interleaf.tables import Cell, Table
+
+LEARNED, CROSS_FITTED = "learned ", ", cross-fitted"  # how a report's scheme begins and ends
+KIND, VERSION = "interleaf learned credit", 1
+
+
+@dataclass(frozen=True)
+class Trained:
+    """An experiment that weights were learned from: who was taken for better, by how many pages with a click."""
+
+    experiment: str
+    version: int
+    better: str
+    worse: str
+    pages: int
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a click is worth: the sum of `weights` times `features`, where equal credit has weight 1 on the first alone.
+
+    `folds[fold]` are the weights from people of the folds before; none: not cross-fitted. `scheme` None: the normalized
+    one of each method.
+    """
+
+    features: tuple[str, ...]
+    weights: tuple[float, ...]
+    folds: tuple[tuple[float, ...], ...]
+    trained_on: tuple[Trained, ...]
+    counting: Counting
+    scheme: str | None
+    ridge: float
+    examples: str
+    captions: CaptionWeights | None = None
+
+    def __post_init__(self) -> None:
+        for weights in (self.weights, *self.folds):
+            if len(weights) != len(self.features) or not np.isfinite(weights).all():
+                raise DataError(f"{len(self.features)} features need as many finite weights, not {weights!r}")
+        for name in self.features:
+            feature(name)
+
+    @cached_property
+    def digest(self) -> str:
+        """A short name for these very weights."""
+        return blake2b(json.dumps(self.to_dict()).encode(), digest_size=4).hexdigest()
+
+    def is_own(self, experiment: str) -> bool:
+        """Whether weights were learned from this experiment, in whatever version."""
+        return any(trained.experiment == experiment for trained in self.trained_on)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Columns of the log that are read besides."""
+        return needs(self.captions)
+
+    def on(self, batch: pa.RecordBatch) -> Learned:
+        """Ready for the rows of a batch."""
+        return self if self.captions is None else replace(self, captions=self.captions.on(batch))
+
+    def label(self, experiment: str, scheme: str) -> str:
+        """What a report calls it."""
+        return f"{LEARNED}{self.digest} on {scheme}" + (CROSS_FITTED if self.is_own(experiment) else "")
+
+    def columns(self, decoded: Decoded, chosen: Chosen, scheme: Scheme) -> Array:
+        """The score of each ranker, `[row, ranker]`."""
+        found = credited(decoded, tuple(self.counting.weights), chosen, scheme, self.captions)
+        values = matrix(found.clicks, self.features)
+        worth = np.einsum("cf,cf->c", values, self._weights(decoded)[found.clicks.page])
+        return found.by_page(worth[:, None] * found.shares, len(decoded.rows))
+
+    def _weights(self, decoded: Decoded) -> Array:
+        """Those of each row `[row, feature]`: on an own experiment, from users before."""
+        experiment = decoded.design.experiment
+        if not self.is_own(experiment):
+            return np.broadcast_to(np.array(self.weights), (len(decoded.rows), len(self.features)))
+        if not self.folds:
+            known = ", ".join(sorted({repr(trained.experiment) for trained in self.trained_on}))
+            raise DataError(
+                f"this credit was learned from {known}: on experiment {experiment!r}, its intervals would be too "
+                "short; learn it from other experiments, or cross-fitted, with folds"
+            )
+        folds = fold_of(group_of(buckets.buckets(decoded.unit)), len(self.folds))
+        found: Array = np.array(self.folds)[folds]
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of the file, as plain data."""
+        counting = self.counting
+        return {
+            "kind": KIND,
+            "version": VERSION,
+            "features": list(self.features),
+            "weights": list(self.weights),
+            "folds": [list(weights) for weights in self.folds],
+            "trained_on": [asdict(trained) for trained in self.trained_on],
+            "counting": counting_to_dict(counting),
+            "scheme": self.scheme,
+            "ridge": self.ridge if math.isfinite(self.ridge) else None,
+            "examples": self.examples,
+            "captions": None if self.captions is None else self.captions.model.to_dict(),
+        }
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the file."""
+        try:
+            Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise DataError(f"cannot write the learned credit to {path}: {error.strerror}") from None
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Learned:
+        """Read a file that `save` wrote."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise DataError(f"cannot read the learned credit {path}: {error.strerror}") from None
+        except ValueError as error:
+            raise DataError(f"{path} is no learned credit: {error}") from None
+        return cls.from_dict(data, str(path))
+
+    @classmethod
+    def from_dict(cls, data: Any, name: str = "this") -> Learned:
+        """What `to_dict` made."""
+        if not isinstance(data, dict) or data.get("kind") != KIND:
+            raise DataError(f"{name} is no learned credit; interleaf learn writes such files")
+        if data.get("version") != VERSION:
+            raise DataError(f"{name} is of version {data.get('version')}; this interleaf reads {VERSION}: upgrade it")
+        try:
+            return cls(
+                features=tuple(data["features"]),
+                weights=tuple(map(float, data["weights"])),
+                folds=tuple(tuple(map(float, weights)) for weights in data["folds"]),
+                trained_on=tuple(Trained(**trained) for trained in data["trained_on"]),
+                counting=Counting(**data["counting"]),
+                scheme=data["scheme"],
+                ridge=math.inf if data["ridge"] is None else float(data["ridge"]),
+                examples=data["examples"],
+                captions=None if data["captions"] is None else CaptionWeights(Model.from_dict(data["captions"])),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{name} is a learned credit with something missing or wrong: {error!r}") from None
+
+
+def needs(captions: CaptionWeights | None) -> tuple[str, ...]:
+    """Columns that features of clicks are made of, besides those that every analysis reads."""
+    return ("events.dwell",) if captions is None else ("events.dwell", COLUMN)
+
+
+def counting_to_dict(counting: Counting) -> dict[str, Any]:
+    """Plain data that makes the same `Counting` again."""
+    return {"kinds": counting.weights, "dwell": counting.dwell, "first": counting.first, "window": counting.window}
+
+
+MOST_DRAWN, MOST_SHOWN = 16, 12  # features in a chart, and in a text: the ones that matter most
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A feature's weight with its bootstrap interval; `size` is how much it moves the score of a page, typically.
+
+    Weights of features that say nearly the same can be exchanged for each other: look at typical clicks, too. None
+    where `reason` says why.
+    """
+
+    feature: str
+    family: str
+    meaning: str
+    weight: float | None
+    interval: Interval | None
+    size: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What a typical click is worth, where by equal credit it is worth 1."""
+
+    click: str
+    worth: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Learned credit, what it says of clicks, and what it does on experiments that it was not learned from.
+
+    `ridges` are the mean z-scores a page, on experiments left out, of each ridge that was tried.
+    """
+
+    credit: Learned
+    weights: tuple[Weight, ...]
+    worths: tuple[Worth, ...]
+    held_out: tuple[HeldOut, ...]
+    ridges: Mapping[float, float]
+    confidence: float
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def relative(self) -> tuple[float, ...]:
+        """The learned z-scores over those of equal credit, where both are known."""
+        return tuple(one.relative for one in self.held_out if one.relative is not None)
+
+    @property
+    def median_relative(self) -> float | None:
+        """Their median: 1.2 says that the typical experiment needs 1 / 1.2^2 = 0.69 times the data."""
+        return median(self.relative) if self.relative else None
+
+    @property
+    def better(self) -> int:
+        """How many experiments are decided more clearly."""
+        return sum(value > 1 for value in self.relative)
+
+    @property
+    def flipped(self) -> int:
+        """How many experiments that equal credit decides are decided the other way."""
+        return sum(one.flipped for one in self.held_out)
+
+    @property
+    def sentence(self) -> str:
+        """The result in a sentence."""
+        middle = self.median_relative
+        if middle is None:
+            reasons = list(dict.fromkeys(one.reason for one in self.held_out if one.reason))
+            return f"Whether learned credit helps cannot be told: {reasons[0] if reasons else 'nothing was left out'}."
+        return (
+            f"On experiments that it was not learned from, learned credit has {middle:.2f} times the z-score of equal "
+            f"credit (the median; {self.better} of {len(self.relative)} are decided more clearly, "
+            f"{self.flipped or 'none'} of the decided ones the other way): the same certainty takes {middle**-2:.2f} "
+            "times the pages."
+        )
+
+    def tables(self, most: int | None = None) -> tuple[Table, ...]:
+        """All numbers; of weights, so many."""
+        return self.worth_table(), self.held_out_table(), self.weight_table(most)
+
+    def worth_table(self) -> Table:
+        """Typical clicks."""
+        rows = tuple((one.click, f"{one.worth:+.2f}", _interval(one.interval)) for one in self.worths)
+        title = "What a click is worth, where equal credit gives 1"
+        return Table("worth", title, ("click", "worth", self._level), rows, right=("worth", self._level))
+
+    def weight_table(self, most: int | None = None) -> Table:
+        """The features, those that move scores most first."""
+        rows: list[tuple[Cell, ...]] = [
+            (
+                one.feature,
+                one.family,
+                one.reason or one.meaning,
+                None if one.weight is None else f"{one.weight:+.3f}",
+                None if one.interval is None else _interval(one.interval),
+                f"{one.size:.3f}",
+            )
+            for one in sorted(self.weights, key=lambda one: -one.size)[:most]
+        ]
+        columns = ("feature", "family", "meaning", "weight", self._level, "moves a score by")
+        some = "" if most is None or most >= len(self.weights) else f": {most} of {len(self.weights)}"
+        return Table(
+            "weights", f"Weights of features, by how much they matter{some}", columns, tuple(rows), columns[3:]
+        )
+
+    def held_out_table(self) -> Table:
+        """Experiments by weights that were learned from others."""
+        rows = tuple(
+            (
+                one.experiment,
+                one.group,
+                f"{one.better} > {one.worse}" + ("" if one.decided else " ?"),
+                f"{one.pages:,}",
+                *(None if value is None else f"{value:+.4f}" for value in (one.equal, one.learned)),
+                None if one.relative is None else f"{one.relative:.2f}",
+            )
+            for one in self.held_out
+        )
+        columns = ("experiment", "left out with", "preferred", "pages", "z, equal", "z, learned", "relative")
+        title = "z-score a page on experiments left out (?: equal credit does not decide)"
+        return Table("held-out", title, columns, rows, right=columns[3:])
+
+    @property
+    def _level(self) -> str:
+        return f"{self.confidence:.0%} interval"
+
+    def __str__(self) -> str:
+        return "\n\n".join([self.sentence, *map(str, self.tables(MOST_SHOWN)), *self._remarks])
+
+    def to_markdown(self) -> str:
+        """The same as Markdown."""
+        tables = [table.to_markdown() for table in self.tables()]
+        return "\n\n".join([self.sentence, *tables, *self._remarks]) + "\n"
+
+    @property
+    def _remarks(self) -> list[str]:
+        return [*(f"Not learned from {name}: {reason}." for name, reason in self.left_out.items()), *self.notes]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        held = [asdict(one) | {"relative": one.relative, "flipped": one.flipped} for one in self.held_out]
+        return {
+            "median_relative": self.median_relative,
+            "better": self.better,
+            "flipped": self.flipped,
+            "credit": self.credit.to_dict(),
+            "weights": [asdict(one) for one in self.weights],
+            "worths": [asdict(one) for one in self.worths],
+            "held_out": held,
+            "ridges": [{"ridge": None if ridge == float("inf") else ridge, "z": z} for ridge, z in self.ridges.items()],
+            "left_out": dict(self.left_out),
+            "notes": list(self.notes),
+        }
+
+    def charts(self) -> dict[str, dict[str, Any]]:
+        """Typical clicks, and the weights that matter most, each with its interval."""
+        worth = "worth (equal credit gives 1)"
+        clicks = [{"click": one.click, worth: one.worth, **_ends(one.interval)} for one in self.worths]
+        largest = sorted((one for one in self.weights if one.interval), key=lambda one: -one.size)[:MOST_DRAWN]
+        features = [{"feature": one.meaning, "weight": one.weight, **_ends(one.interval)} for one in largest]
+        return {
+            "worth": plots.intervals(clicks, "click", worth, ("low", "high")),
+            "weights": plots.intervals(features, "feature", "weight", ("low", "high")),
+        }
+
+
+def _ends(interval: Interval | None) -> dict[str, float]:
+    return {} if interval is None else {"low": interval[0], "high": interval[1]}
+
+
+def _interval(interval: Interval) -> str:
+    return f"{interval[0]:+.2f} to {interval[1]:+.2f}"
