@@ -16,9 +16,9 @@ from pathlib import Path
 from starlette.testclient import TestClient
 
 from interleaf.experiment import Experiment, Request, show
-from interleaf.serve.app import create_app
-from interleaf.serve.settings import Settings
-from interleaf.store import experiment_search, opened
+from interleaf.server.app import create_app
+from interleaf.server.service import Settings
+from interleaf.store import experiments, opened
 from interleaf.store.contract import DRAFT, RUNNING, STOPPED, Event, Impression
 from interleaf.store.sql import SqlStore
 
@@ -94,7 +94,7 @@ def _fill(store: SqlStore, number: int) -> None:
                 "INSERT INTO experiments (name, version, state, created, started) VALUES (?, 1, ?, ?, ?)",
                 *(name, state, START + place, None if state == DRAFT else START - MINUTE),
             )
-            experiment_search.index(transaction, name, settings.words)
+            experiments.index(transaction, name, settings.words)
             transaction.change(
                 "INSERT INTO versions (experiment, version, settings) VALUES (?, 1, ?)",
                 *(name, json.dumps(settings.to_dict())),

@@ -63,7 +63,7 @@ def bare() -> Any:
     from starlette.responses import Response
     from starlette.routing import Route
 
-    from interleaf.serve.schemas import Interleave, Shown
+    from interleaf.server.schemas import Interleave, Shown
 
     decode, encode = msgspec.json.Decoder(Interleave).decode, msgspec.json.Encoder().encode
 
@@ -79,8 +79,8 @@ def bare() -> Any:
 def service() -> Any:
     """The service over the store that the environment names."""
     from interleaf.experiment import Experiment
-    from interleaf.serve.app import create_app
-    from interleaf.serve.settings import Settings
+    from interleaf.server.app import create_app
+    from interleaf.server.service import Settings
     from interleaf.store import opened
 
     store = opened(os.environ["BENCHMARK_STORE"])
@@ -94,7 +94,7 @@ def serve(factory: str, port: int) -> None:
     """Answer requests in this process, as `interleaf serve` does where the server is its own."""
     import uvicorn
 
-    from interleaf.serve.connection import Connection
+    from interleaf.server.connection import Connection
 
     protocol = Connection if factory == "service" else "httptools"
     app = {"bare": bare, "service": service}[factory]()

@@ -23,13 +23,12 @@ import pyarrow.compute as pc
 
 from interleaf.experiment import Experiment, Request, show
 from interleaf.report.build import report
-from interleaf.serve.write_queue import WriteQueue
+from interleaf.server.write_queue import WriteQueue
 from interleaf.store import opened
+from interleaf.store.codec import encoded
 from interleaf.store.contract import Event, Impression, Store
-from interleaf.store.encoding import encoded
+from interleaf.store.fold import Sums, report_settings_of, task_of
 from interleaf.store.sql import SqlStore
-from interleaf.store.sums import Sums
-from interleaf.store.tasks import report_settings_of, task_of
 
 if TYPE_CHECKING:
     from starlette.testclient import TestClient
@@ -160,8 +159,8 @@ def _answering(address: str | None, folded: int) -> Iterator[TestClient]:
     """A service over a store of that size."""
     from starlette.testclient import TestClient
 
-    from interleaf.serve.app import create_app
-    from interleaf.serve.settings import Settings
+    from interleaf.server.app import create_app
+    from interleaf.server.service import Settings
 
     with _begun(address) as store:
         _fill(store, impressions(OPEN, "open", NOW))

@@ -3,8 +3,7 @@
 import atexit
 from functools import cache
 
-from interleaf.demo.engine import Engine
-from interleaf.demo.entries import Entry, read_entries
+from interleaf.demo.engine import Engine, Entry, read_entries
 
 
 @cache

@@ -14,9 +14,9 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from interleaf import schema
-from interleaf.serve.app import create_app
-from interleaf.serve.connection import Connection
-from interleaf.serve.settings import Settings
+from interleaf.server.app import create_app
+from interleaf.server.connection import Connection
+from interleaf.server.service import Settings
 from interleaf.store import opened
 from tests.stand_in import until
 

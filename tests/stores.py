@@ -20,8 +20,8 @@ from interleaf.engines.local import tally_log
 from interleaf.experiment import Experiment, Request, show
 from interleaf.store import opened, sqlite
 from interleaf.store.contract import Event, Impression, Store
+from interleaf.store.fold import task_of
 from interleaf.store.sql import SqlStore
-from interleaf.store.tasks import task_of
 from interleaf.tally import Tally
 
 SECOND = 1_000_000
@@ -48,10 +48,10 @@ def postgres() -> Any:
 
 def _be_patient() -> None:
     """A busy machine may stand still for seconds; tests of limits set their own."""
+    from interleaf.store import postgres
     from interleaf.store import postgres as product
-    from interleaf.store import watching
 
-    product.CONNECT, product.WAIT, watching.Connection.patience, watching.SILENCE = 60, 60.0, 60.0, 60.0
+    product.CONNECT, product.WAIT, postgres.Connection.patience, postgres.SILENCE = 60, 60.0, 60.0, 60.0
     product.LOCK, product.WRITING, product.READING = 60.0, 90.0, 90.0
 
 

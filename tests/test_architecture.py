@@ -47,7 +47,7 @@ FLOORS = (
     ("counterfactual",),
     ("papers",),
     ("client",),
-    ("serve",),
+    ("server",),
     ("demo",),
     ("cli",),
 )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from interleaf.errors import StoreError
-from interleaf.serve.cache import OUTAGE_SECONDS, TTLCache
+from interleaf.server.cache import OUTAGE_SECONDS, TTLCache
 
 TTL, REFRESH_AFTER = 1.0, 0.5
 

@@ -16,8 +16,8 @@ import uvicorn
 from interleaf.client import Client
 from interleaf.errors import ClientError
 from interleaf.experiment import Experiment
-from interleaf.serve.app import create_app
-from interleaf.serve.settings import Settings
+from interleaf.server.app import create_app
+from interleaf.server.service import Settings
 from interleaf.store import opened
 from interleaf.store.contract import INGEST, Store
 from tests.stand_in import reserved, until

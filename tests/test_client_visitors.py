@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from interleaf.client import Answer, AsyncClient, Client, Taken
 from interleaf.errors import ClientError
 from interleaf.experiment import Experiment
-from interleaf.serve.app import create_app
+from interleaf.server.app import create_app
 from interleaf.store import opened
 from tests.services import RANKINGS, SHOES, listening
 from tests.stand_in import until

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleaf.serve.connection import Connection
+from interleaf.server.connection import Connection
 from tests.stand_in import until
 from tests.wire import EVENTS, LIST, Served, raw, read, wanted
 

@@ -20,11 +20,10 @@ from interleaf.errors import InterleafError
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SETTINGS
 from interleaf.report.record import Comparison
-from interleaf.serve.dashboard import forms
-from interleaf.serve.dashboard.commands import analysis
-from interleaf.serve.dashboard.scores import WIDTH, scorecard
-from interleaf.serve.dashboard.trials import trials
-from interleaf.serve.reports import Reports, Standing
+from interleaf.server.dashboard import form_pages
+from interleaf.server.dashboard.downloads import analysis
+from interleaf.server.dashboard.result_summary import WIDTH, scorecard, trials
+from interleaf.server.reports import Reports, Standing
 from interleaf.store.contract import Counts
 from tests.dashboards import Elements, Visitor, traffic
 from tests.report_examples import EXAMPLES
@@ -305,8 +304,8 @@ def test_a_set_up_on_trial_says_what_it_should_show(mode: str) -> None:
 
 
 def test_a_form_has_a_field_for_every_setting_and_reads_back_what_it_shows() -> None:
-    names = [field.name for group in forms.groups({}) for field in group.fields]
-    assert sorted(names) == sorted([*SETTINGS, forms.PARAMETERS])
+    names = [field.name for group in form_pages.groups({}) for field in group.fields]
+    assert sorted(names) == sorted([*SETTINGS, form_pages.PARAMETERS])
     settings = Experiment.of(
         {
             **{"name": "shoes", "rankers": ["a, b", "c"], "control": "c", "method": "probabilistic(tau=1.5)", "k": 7},
@@ -314,13 +313,13 @@ def test_a_form_has_a_field_for_every_setting_and_reads_back_what_it_shows() -> 
             **{"attribution": "most_shown", "planned_units": 12345678, "confidence": 0.999, "bot_rate": 20},
         }
     )
-    assert Experiment.of(forms.data_of(forms.typed_of(settings))) == settings
-    assert forms.data_of(forms.defaults()).keys() <= SETTINGS.keys() - {"name", "rankers", "control"}
+    assert Experiment.of(form_pages.data_of(form_pages.typed_of(settings))) == settings
+    assert form_pages.data_of(form_pages.defaults()).keys() <= SETTINGS.keys() - {"name", "rankers", "control"}
 
 
 def test_the_script_for_charts_is_made_by_another_process(tmp_path: Path) -> None:
     """The JavaScript engine that makes it would keep 100 MiB in the serving process."""
-    code = "import sys; from interleaf.serve.dashboard import files; print(len(files.vega().data), *sys.modules)"
+    code = "import sys; from interleaf.server.dashboard import files; print(len(files.vega().data), *sys.modules)"
     size, *modules = subprocess.run(
         [sys.executable, "-c", code],
         check=True,

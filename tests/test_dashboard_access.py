@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from interleaf.serve.dashboard import chart_script, files
-from interleaf.serve.dashboard.session import COOKIE
+from interleaf.server.dashboard import static_files
+from interleaf.server.dashboard.browser_session import COOKIE
 from tests.dashboards import TOKEN, Elements, Visitor
 from tests.services import Live, live
 
@@ -235,8 +235,8 @@ def test_the_script_for_charts_is_made_once_however_many_ask(
         return run(*given, **more)
 
     monkeypatch.setattr(subprocess, "run", note)
-    files.vega.cache_clear()
-    files.prepare.cache_clear()
+    static_files.vega.cache_clear()
+    static_files.prepare.cache_clear()
     with ThreadPoolExecutor(4) as viewers:
         answers = list(viewers.map(service.client.get, ["/static/vega.js"] * 4))
     assert {answer.status_code for answer in answers} == {200}
@@ -244,8 +244,8 @@ def test_the_script_for_charts_is_made_once_however_many_ask(
     assert len(runs) == 1
     (path,) = (tmp_path / "cache/charts").iterdir()
     assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]
-    files.vega.cache_clear()  # as in the next process
-    made = files.vega()
+    static_files.vega.cache_clear()  # as in the next process
+    made = static_files.vega()
     assert made is not None
     assert (made.data, len(runs)) == (answers[0].content, 1)
 
@@ -255,38 +255,38 @@ def test_a_script_that_others_could_have_written_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_folder: bool
 ) -> None:
     monkeypatch.setenv("INTERLEAF_CACHE", str(tmp_path))
-    monkeypatch.setattr(chart_script, "_BUNDLE", "print('made', end='')")
-    assert chart_script.chart_script() == b"made"
+    monkeypatch.setattr(static_files, "_BUNDLE", "print('made', end='')")
+    assert static_files.chart_script() == b"made"
     (path,) = (tmp_path / "charts").iterdir()
     path.write_bytes(b"kept")
-    assert chart_script.chart_script() == b"kept"
+    assert static_files.chart_script() == b"kept"
     (path.parent if is_folder else path).chmod(0o777)
-    assert chart_script.chart_script() == b"made"
+    assert static_files.chart_script() == b"made"
     path.parent.chmod(0o700)
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").write_bytes(b"foreign")
-    assert chart_script.chart_script() == b"made"
+    assert static_files.chart_script() == b"made"
 
 
 def test_without_the_script_for_charts_the_file_is_missing(
     service: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INTERLEAF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(chart_script, "_BUNDLE", "raise SystemExit(1)")
-    files.vega.cache_clear()
-    files.prepare.cache_clear()
+    monkeypatch.setattr(static_files, "_BUNDLE", "raise SystemExit(1)")
+    static_files.vega.cache_clear()
+    static_files.prepare.cache_clear()
     try:
         assert service.client.get("/static/vega.js").status_code == 404
     finally:
-        files.vega.cache_clear()
-        files.prepare.cache_clear()
+        static_files.vega.cache_clear()
+        static_files.prepare.cache_clear()
 
 
 def test_files_are_sent_packed_once_and_only_ours(service: Live) -> None:
     for name in ("page.css", "dashboard.css", "dashboard.js", "icon.svg"):
         answer = service.client.get(f"/static/{name}")
-        assert (answer.status_code, answer.content) == (200, files.known()[name].data)
+        assert (answer.status_code, answer.content) == (200, static_files.known()[name].data)
         assert answer.headers["content-encoding"] == "gzip"
         again = service.client.get(f"/static/{name}", headers={"If-None-Match": answer.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")

@@ -11,8 +11,8 @@ import pytest
 
 from interleaf.experiment import Experiment
 from interleaf.report.record import Comparison
-from interleaf.serve.dashboard.scores import TOO_UNIFORM, Scorecard, scorecard
-from interleaf.serve.reports import Reports, Standing
+from interleaf.server.dashboard.result_summary import TOO_UNIFORM, Scorecard, scorecard
+from interleaf.server.reports import Reports, Standing
 from interleaf.stats.compare import ALIKE
 from interleaf.store.contract import Counts
 from tests.dashboards import Elements, Visitor, traffic

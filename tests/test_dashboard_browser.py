@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, Page, expect
 import interleaf
 from interleaf.cli import main
 from interleaf.report.report import Report
-from interleaf.serve.app import create_app
-from interleaf.serve.dashboard import files
+from interleaf.server.app import create_app
+from interleaf.server.dashboard import static_files
 from interleaf.store import opened
 from tests.browser import PATIENCE, needs_browser
 from tests.browser import browser as browser
@@ -30,7 +30,7 @@ SOON = PATIENCE
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """A service on a free port, with its own clock."""
-    files.vega()  # made beforehand: it takes seconds
+    static_files.vega()  # made beforehand: it takes seconds
     store = opened(tmp_path / "store.sqlite")
     with listening(create_app(store)) as url:
         yield url

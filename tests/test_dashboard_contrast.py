@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from interleaf.serve.app import create_app
-from interleaf.serve.dashboard import files
+from interleaf.server.app import create_app
+from interleaf.server.dashboard import static_files
 from interleaf.store import opened
 from tests.browser import PATIENCE, needs_browser
 from tests.browser import browser as browser
@@ -73,7 +73,7 @@ TEXTS = """
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """A service with an experiment that has a winner, one that cannot be trusted, and a draft."""
-    files.vega()
+    static_files.vega()
     with live(tmp_path) as service:
         service.make(owner="Ann", tags=["q3"], hypothesis="More clicks.", description="A note.", planned_units=50)
         service.make(name="broken", holdout=0.5)

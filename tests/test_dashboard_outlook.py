@@ -15,8 +15,8 @@ import pytest
 from interleaf.experiment import Experiment
 from interleaf.report.record import Comparison, Totals, Verdict
 from interleaf.report.report import Report
-from interleaf.serve.dashboard.downloads import csv_of
-from interleaf.serve.dashboard.outlook import Outlook, outlook
+from interleaf.server.dashboard.downloads import csv_of
+from interleaf.server.dashboard.result_summary import Outlook, outlook
 from interleaf.store.contract import Stored
 from tests.dashboards import Elements, Visitor, traffic
 from tests.report_examples import EXAMPLES

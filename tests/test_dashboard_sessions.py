@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from interleaf.cli import main
-from interleaf.serve.dashboard.attempts import MAX_WRONG
-from interleaf.serve.dashboard.session import COOKIE
+from interleaf.server.dashboard.browser_session import COOKIE
+from interleaf.server.rate_limits import MAX_WRONG
 from interleaf.store import opened
 from interleaf.store.sql import SqlStore
 from tests.dashboards import Visitor

@@ -12,13 +12,12 @@ pytest.importorskip("playwright", reason="playwright drives the browser; pip ins
 from playwright.sync_api import Page
 
 from interleaf.client import Client
-from interleaf.demo.engine import Engine
-from interleaf.demo.entries import Entry
-from interleaf.demo.run import NAME, Live
+from interleaf.demo.engine import Engine, Entry
+from interleaf.demo.live_demo import NAME, Live
 from interleaf.demo.site import Site, address, listening, serving
-from interleaf.serve.app import create_app
+from interleaf.server.app import create_app
 from interleaf.store.contract import Store
-from interleaf.store.opening import opened
+from interleaf.store.sql import opened
 from tests.browser import browser as browser
 from tests.browser import needs_browser
 from tests.browser import page as page

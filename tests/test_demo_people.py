@@ -7,10 +7,9 @@ from pathlib import Path
 from statistics import fmean, median
 
 import interleaf
-from interleaf.demo.engine import Engine, leaf, words_of
-from interleaf.demo.entries import Entry
-from interleaf.demo.people import BY_NAME, CLICKS, SECONDS, VISITS, Search, clicks, grade, reciprocal_ranks, searches
-from interleaf.demo.run import Demo
+from interleaf.demo.engine import Engine, Entry, leaf, words_of
+from interleaf.demo.live_demo import Demo
+from interleaf.demo.searchers import BY_NAME, CLICKS, SECONDS, VISITS, Search, clicks, grade, reciprocal_ranks, searches
 from tests.demo_library import library
 
 CONTROL, CANDIDATE = Demo().rankers

@@ -19,14 +19,14 @@ import pytest
 import interleaf
 from interleaf.cli import VERBS, main
 from interleaf.client import Client
-from interleaf.demo.people import Crowd, searches
-from interleaf.demo.run import Demo, Live, RunningLine, line_of, run
+from interleaf.demo.live_demo import Demo, Live, RunningLine, line_of, run
+from interleaf.demo.searchers import Crowd, searches
 from interleaf.demo.site import address, listening, serving
 from interleaf.errors import InterleafError
 from interleaf.report.record import Verdict
 from interleaf.report.report import Report
-from interleaf.serve.app import create_app
-from interleaf.store.opening import opened
+from interleaf.server.app import create_app
+from interleaf.store.sql import opened
 from tests.demo_library import entries, library
 
 CONTROL, CANDIDATE = Demo().rankers
@@ -42,7 +42,7 @@ QUICK = Demo(people=300, seed=7, until_decided=True, searches_per_second=150)
 @pytest.fixture(scope="module", autouse=True)
 def read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("interleaf.demo.run.read_entries", entries)
+        patch.setattr("interleaf.demo.live_demo.read_entries", entries)
         yield
 
 
@@ -54,7 +54,7 @@ def decided(read_once: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     words = [*example.split()[1:], "--people", str(QUICK.people), "--seed", str(QUICK.seed), "--store", str(path)]
     handler = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
-        patch.setattr("interleaf.demo.run.Demo", partial(Demo, searches_per_second=QUICK.searches_per_second))
+        patch.setattr("interleaf.demo.live_demo.Demo", partial(Demo, searches_per_second=QUICK.searches_per_second))
         status = main(words)
     signal.signal(signal.SIGTERM, handler)
     return status, out.getvalue(), path
@@ -197,7 +197,7 @@ class Terminal(io.StringIO):
 
 def test_a_terminal_has_one_line_and_a_pipe_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "10")
-    monkeypatch.setattr("interleaf.demo.run.PIPED", 3600.0)
+    monkeypatch.setattr("interleaf.demo.live_demo.PIPED", 3600.0)
     terminal, pipe = Terminal(), io.StringIO()
     for out in (terminal, pipe):
         line = RunningLine(out)

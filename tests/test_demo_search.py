@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import schema
-from interleaf.demo.engine import LIT, RANKERS, UNLIT, Engine, words_of
-from interleaf.demo.entries import Entry, read_entries
+from interleaf.demo.engine import LIT, RANKERS, UNLIT, Engine, Entry, read_entries, words_of
 from interleaf.errors import DataError
 from tests.demo_library import library
 

@@ -17,8 +17,7 @@ from starlette.applications import Starlette
 
 from interleaf import interleave
 from interleaf.client import Answer, Client
-from interleaf.demo.engine import Engine
-from interleaf.demo.entries import Entry
+from interleaf.demo.engine import Engine, Entry
 from interleaf.demo.site import Site, address, listening, pieces, serving
 from interleaf.errors import InterleafError
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from interleaf import Client, analyze
-from interleaf.serve.app import create_app as create_service
+from interleaf.server.app import create_app as create_service
 from interleaf.store import opened
 from tests.services import listening
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from interleaf import credit, interleave
 from interleaf.errors import ExperimentError, RankingError
 from interleaf.experiment import Experiment, Request, assign, extended, show
+from interleaf.experiment.assignment import OUTSIDE, free_place
+from interleaf.experiment.serving import build_whole_list
 from interleaf.experiment.settings import ATTRIBUTIONS, MODES, SETTINGS
-from interleaf.experiment.showing import build_whole_list
-from interleaf.experiment.traffic import OUTSIDE, free_place
 from interleaf.interleaving import Interleaving
 from interleaf.methods.table import methods
 from interleaf.schema import FALLBACK, HOLDOUT, INTERLEAVED

@@ -94,7 +94,7 @@ def test_a_verb_without_its_extra_is_one_line(
     verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    for name in [name for name in sys.modules if name.startswith("interleaf.serve")]:
+    for name in [name for name in sys.modules if name.startswith("interleaf.server")]:
         monkeypatch.delitem(sys.modules, name)
     assert main([verb]) == 2
     said = capsys.readouterr().err

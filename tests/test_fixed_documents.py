@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import ClickError, Interleaving, ListError, LogWriter, RankingError, analyze, credit, interleave
-from interleaf.client.known import compose
+from interleaf.client.fallback import compose
 from interleaf.experiment import Experiment, Request, show
 from interleaf.log import read, rows_to_batch
 from interleaf.methods.table import resolve

@@ -12,9 +12,9 @@ import pytest
 
 from interleaf.cli import main
 from interleaf.errors import DataError, StateError
-from interleaf.serve.access import USE_STEP
-from interleaf.serve.dashboard.routes import ADDRESSES
-from interleaf.serve.routes import CALLS, PUBLIC
+from interleaf.server.api import CALLS, PUBLIC
+from interleaf.server.auth import USE_STEP
+from interleaf.server.dashboard.routes import ADDRESSES
 from interleaf.store import opened, reasons
 from interleaf.store.contract import ACCEPTED, Event
 from interleaf.store.sql import SqlStore

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from benchmarks.experiments import _fill
 from interleaf.errors import StateError
 from interleaf.experiment import Experiment
-from interleaf.serve.dashboard.listing import PAGE
-from interleaf.store import deleted_experiments, deleting, experiment_search, experiments, opened, reasons
+from interleaf.server.dashboard.experiment_list import PAGE
+from interleaf.store import deletion, experiments, opened, reasons
 from interleaf.store.contract import ACCEPTED, Counts, Event, Search
 from interleaf.store.experiments import index_experiments
 from interleaf.store.sql import SqlStore
-from interleaf.store.tables import STEPS
+from interleaf.store.sql_tables import STEPS
 from tests.dashboards import Elements, Visitor
 from tests.services import SHOES, START, Live, live
 from tests.stores import HOUR, SECOND, SHOP, address, check_sums, click, impression, running, store  # noqa: F401
@@ -76,8 +76,8 @@ def test_a_search_finds_the_beginnings_of_all_its_words(
     notes: list[list[str]], asked: list[str], max_rare: int, max_scanned: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment_search, "MAX_RARE", max_rare)
-        patch.setattr(experiment_search, "MAX_SCANNED", max_scanned)
+        patch.setattr(experiments, "MAX_RARE", max_rare)
+        patch.setattr(experiments, "MAX_SCANNED", max_scanned)
         with closing(opened(Path(folder) / "store.db")) as store:
             for place, words in enumerate(notes):
                 given = SHOP | {"name": f"e{place}", "rankers": ["p", "c"], "description": " ".join(words)}
@@ -108,7 +108,7 @@ def test_experiments_of_an_earlier_version_are_found_by_their_notes(
             transaction.change("DELETE FROM experiment_words")
             transaction.change("UPDATE schema_version SET version = ?", place)
         assert names(store, Search("ann")) == []
-    monkeypatch.setattr("interleaf.store.tables.STEPS", STEPS[: place + 1])
+    monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS[: place + 1])
     with closing(opened(address)) as store:
         assert names(store, Search("ann")) == names(store, Search("shop")) == ["shop"]
 
@@ -182,7 +182,7 @@ def test_a_deleted_experiment_leaves_no_row_and_others_keep_theirs(
     store: SqlStore,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(deleted_experiments, "PAGE", 3)
+    monkeypatch.setattr(deletion, "PAGE", 3)
     for name in ("shop", "other"):
         settings = running(store, name=name)
         made = [impression(settings, number, number * SECOND) for number in range(8)]
@@ -238,12 +238,12 @@ def test_a_deletion_that_was_cut_short_is_finished_by_the_next_fold(
     store.write([impression(settings, number) for number in range(5)], [])
     store.stop("shop", START, "test")
     with monkeypatch.context() as cut:
-        cut.setattr(deleted_experiments, "_delete_rows", lambda *_: 0)
+        cut.setattr(deletion, "_delete_rows", lambda *_: 0)
         store.delete("shop", START)
     assert rows_of(store, "shop")["impressions"] == 5
     store.fold(START)
     assert not any(rows_of(store, "shop").values())
-    assert deleting.PAGE > 5
+    assert deletion.PAGE > 5
 
 
 def test_the_api_lists_page_by_page(service: Live) -> None:
@@ -354,8 +354,8 @@ def test_events_of_units_lists_and_folds_cost_the_same_however_many_experiments_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[dict[str, int]] = []
-    monkeypatch.setattr(experiment_search, "MAX_RARE", 50)  # so that five thousand are as many as can be
-    monkeypatch.setattr(experiment_search, "MAX_SCANNED", 90)
+    monkeypatch.setattr(experiments, "MAX_RARE", 50)  # so that five thousand are as many as can be
+    monkeypatch.setattr(experiments, "MAX_SCANNED", 90)
     monkeypatch.setattr(experiments, "MAX_COUNT", 90)
     for number in (100, 5000):
         store = opened(tmp_path / f"{number}.db")  # noqa: F811

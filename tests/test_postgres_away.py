@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from interleaf.errors import DataError, StoreError
-from interleaf.store import opened, postgres, watching
+from interleaf.store import opened, postgres
 from interleaf.store.contract import ACCEPTED
 from interleaf.store.sql import SqlStore
 from tests.services import RANKINGS, SHOES
@@ -49,7 +49,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlStore]
     for name in ("LOCK", "WRITING", "READING"):
         monkeypatch.setattr(postgres, name, LONG)
     monkeypatch.setattr(postgres, "WAIT", 2.0)
-    monkeypatch.setattr(watching, "SILENCE", 0.5)
+    monkeypatch.setattr(postgres, "SILENCE", 0.5)
     found = opened(address)
     yield found
     found.close()

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from interleaf.errors import InterleafError
-from interleaf.serve import access
-from interleaf.serve import service as serve_service
-from interleaf.serve.routes import CALLS, EITHER, PUBLIC
-from interleaf.serve.run import Place, is_loopback, serve
-from interleaf.serve.settings import Settings
+from interleaf.server import auth
+from interleaf.server import service as serve_service
+from interleaf.server.api import CALLS, EITHER, PUBLIC
+from interleaf.server.launch import Place, is_loopback, serve
+from interleaf.server.service import Settings
 from interleaf.store import opened
 from tests.services import MINUTE, RANKINGS, SHOES, START, Live, live
 
@@ -170,7 +170,7 @@ def test_metrics_behind_a_proxy_are_answered_while_the_store_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_keys: bool
 ) -> None:
     for name in ("TTL", "REFRESH_AFTER"):
-        for module in (access, serve_service):
+        for module in (auth, serve_service):
             monkeypatch.setattr(module, name, 0.0)  # cached values expire at once
     with live(tmp_path) as service:
         if has_keys:

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf.errors import InterleafError
-from interleaf.serve import rates
-from interleaf.serve.rates import Rates, network_of
-from interleaf.serve.run import Place, serve
-from interleaf.serve.settings import Settings
+from interleaf.server import rate_limits
+from interleaf.server.launch import Place, serve
+from interleaf.server.rate_limits import Rates, network_of
+from interleaf.server.service import Settings
 from tests.services import Live, live
 from tests.wire import EVENTS, LIST, Served, clicked, raw, wanted
 
@@ -117,7 +117,7 @@ def test_a_bucket_holds_what_is_left(steps: list[tuple[str, int, float]]) -> Non
 
 
 def test_there_are_never_too_many_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rates, "MAX_BUCKETS", 100)
+    monkeypatch.setattr(rate_limits, "MAX_BUCKETS", 100)
     limits = Rates(1.0, 1.0, lambda: 0.0)
     for place in range(1000):
         assert limits.take(network_of(f"10.0.{place // 250}.{place % 250}"))

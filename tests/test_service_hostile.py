@@ -14,10 +14,10 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
 from interleaf.experiment import Experiment
-from interleaf.serve import openapi
-from interleaf.serve.app import create_app
-from interleaf.serve.routes import CALLS, Call
-from interleaf.serve.settings import Settings
+from interleaf.server import api
+from interleaf.server.api import CALLS, Call
+from interleaf.server.app import create_app
+from interleaf.server.service import Settings
 from interleaf.store import opened
 from tests.services import RANKINGS, SHOES, START, Live, listening, live
 
@@ -39,7 +39,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     store.close()
 
 
-DESCRIBED = schemathesis.openapi.from_dict(openapi.description())
+DESCRIBED = schemathesis.openapi.from_dict(api.description())
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleaf.serve.dashboard.routes import ADDRESSES
-from interleaf.serve.routes import CALLS
+from interleaf.server.api import CALLS
+from interleaf.server.dashboard.routes import ADDRESSES
 from tests.services import RANKINGS, SHOES, Live, live
 
 STATES = ("draft", "shoes", "stopped", "decided")

@@ -18,7 +18,7 @@ from interleaf.errors import MissingExtraError, StoreError
 from interleaf.store import opened, reasons, sqlite
 from interleaf.store.contract import ACCEPTED, REPEATED, Event, Impression, Search
 from interleaf.store.sql import SqlStore
-from interleaf.store.tables import STEPS
+from interleaf.store.sql_tables import STEPS
 from tests.stores import (
     HOUR,
     SECOND,
@@ -216,11 +216,11 @@ def test_a_newer_store_is_refused_and_an_older_one_upgraded(
     address: str, store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running(store)
-    monkeypatch.setattr("interleaf.store.tables.STEPS", (*STEPS, "CREATE TABLE extra (one integer)"))
+    monkeypatch.setattr("interleaf.store.sql_tables.STEPS", (*STEPS, "CREATE TABLE extra (one integer)"))
     newer = opened(address)
     assert newer.experiments() == store.experiments()
     newer.close()
-    monkeypatch.setattr("interleaf.store.tables.STEPS", STEPS)
+    monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS)
     with pytest.raises(
         DataError, match=f"of version {len(STEPS) + 1}, and this interleaf knows versions up to {len(STEPS)}: a newer"
     ):
@@ -235,7 +235,7 @@ def test_two_workers_that_start_at_once_upgrade_once_however_long_that_takes(
     for name in ("WRITING", "LOCK"):
         monkeypatch.setattr(f"interleaf.store.postgres.{name}", 0.2)
     slow = "SELECT pg_sleep(0.6); CREATE TABLE extra (one integer); INSERT INTO extra VALUES (1)"
-    monkeypatch.setattr("interleaf.store.tables.STEPS", (*STEPS, slow))
+    monkeypatch.setattr("interleaf.store.sql_tables.STEPS", (*STEPS, slow))
     with ThreadPoolExecutor(2) as workers:
         stores = list(workers.map(opened, [address] * 2))
     with stores[0]._database.reading() as transaction:
@@ -265,14 +265,14 @@ def test_an_address_that_cannot_be_says_why(tmp_path: Path, monkeypatch: pytest.
 def test_keys_and_tokens_of_a_store_of_the_first_version_stay_valid(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interleaf.store.tables.STEPS", STEPS[:1])
+    monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS[:1])
     older = opened(address)
     with older._database.writing() as transaction:
         (signing,) = transaction.rows("SELECT secret FROM secrets")[0]
         values = ("k1", sha256(b"il_admin_x").digest(), "admin", "mine", 1)
         transaction.change("INSERT INTO access_keys (id, hash, role, label, created) VALUES (?, ?, ?, ?, ?)", *values)
     older.close()
-    monkeypatch.setattr("interleaf.store.tables.STEPS", STEPS)
+    monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS)
     store = opened(address)
     key = store.key_of("il_admin_x")
     assert key is not None
@@ -284,10 +284,10 @@ def test_keys_and_tokens_of_a_store_of_the_first_version_stay_valid(
 def test_events_of_an_older_store_are_still_known_after_the_upgrade(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interleaf.store.tables.STEPS", STEPS[:5])
+    monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS[:5])
     older = opened(address)
     with monkeypatch.context() as patch:
-        patch.setattr("interleaf.store.experiment_search.index", lambda *_: None)  # there was no table of words
+        patch.setattr("interleaf.store.experiments.index", lambda *_: None)  # there was no table of words
         one = impression(running(older, owner="Ann"), 1)
     older.write([one], [])
     event, waiting = click(one), click(one, id="early", impression="later")
@@ -301,7 +301,7 @@ def test_events_of_an_older_store_are_still_known_after_the_upgrade(
             *(waiting.id, reasons.UNKNOWN, waiting.received, waiting.time, "later"),
         )
     older.close()
-    monkeypatch.setattr("interleaf.store.tables.STEPS", STEPS)
+    monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS)
     store = opened(address)
     assert store.write([], [replace(event, dwell=5.0), waiting])[1] == [REPEATED, REPEATED]
     store.write([impression(store.experiment("shop").settings, 2, id="later")], [])

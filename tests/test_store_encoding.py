@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleaf.experiment import Experiment, Request, show
-from interleaf.experiment.showing import Noted
+from interleaf.experiment.serving import Noted
 from interleaf.methods.table import METHODS
-from interleaf.store.encoding import decoded, encoded, encoded_note
+from interleaf.store.codec import decoded, encoded, encoded_note
 
 COMPARED = [name for name, method in METHODS.items() if method.schemes_for(2)]
 documents = st.sampled_from("abcdefghij")

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from interleaf.store import attribution, matching, reasons
+from interleaf.store import attribution, reasons
 from interleaf.store.contract import ACCEPTED, REPEATED, Event
+from interleaf.store.impression_rows import Writing
 from interleaf.store.sql import SqlStore
-from interleaf.store.writing import Writing
 from tests.stores import HOUR, SECOND, START, address, check_sums, click, impression, running, store
 
 __all__ = ["address", "store"]
@@ -194,7 +194,7 @@ def test_an_event_of_a_unit_counts_in_every_experiment_that_looks_for_it(store: 
 def test_an_event_is_looked_for_in_the_latest_impressions_of_a_crawler(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matching, "MOST_SHOWINGS", 3)
+    monkeypatch.setattr(attribution, "MOST_SHOWINGS", 3)
     settings = running(store, attribution="every_impression", k=6)
     made = [impression(settings, number, number, unit="u1") for number in range(6)]
     other = impression(settings, 9, unit="u2")

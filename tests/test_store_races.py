@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from interleaf.experiment import Experiment, extended
-from interleaf.store import deleting, opened, reasons, sqlite
+from interleaf.store import deletion, opened, reasons, sqlite
 from interleaf.store.contract import ACCEPTED, REPEATED, Event, Impression
+from interleaf.store.impression_rows import WAITS, Writing, rows_of
 from interleaf.store.sql import SqlStore
-from interleaf.store.writing import WAITS, Writing, rows_of
 from tests.stores import HOUR, SECOND, START, address, address_of, check_sums, click, impression, running, store
 
 __all__ = ["address", "store"]
@@ -177,7 +177,7 @@ def test_a_dwell_on_its_way_is_waited_for_by_who_folds(server_store: SqlStore) -
 
 
 def test_rows_go_page_by_page_and_leave_none_behind(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deleting, "PAGE", 3)
+    monkeypatch.setattr(deletion, "PAGE", 3)
     settings = running(store)
     made = [impression(settings, number, number * SECOND, unit=("ann", "bob")[number % 2]) for number in range(14)]
     events = [event for one in made for event in (click(one), click(one, 9), by_unit(one, f"u{one.id}"))]

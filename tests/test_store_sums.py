@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 from interleaf.analysis.analyze import tally_log
 from interleaf.errors import DataError
 from interleaf.report.build import report
-from interleaf.store import folding, opened
-from interleaf.store.batches import CLICKED_ALL
+from interleaf.store import fold, opened
+from interleaf.store.codec import CLICKED_ALL
 from interleaf.store.contract import Counts
-from interleaf.store.folding import Folding
+from interleaf.store.fold import UNSPLIT, Folding, Sums, report_settings_of
 from interleaf.store.sql import SqlStore
-from interleaf.store.sums import UNSPLIT, Sums
-from interleaf.store.tasks import report_settings_of
 from tests.stores import (
     HOUR,
     KINDS,
@@ -120,14 +118,14 @@ def test_a_report_reads_open_impressions_page_by_page(store: SqlStore, monkeypat
     settings = running(store, by=["device"])
     made = [impression(settings, number, number // 5) for number in range(40)]
     store.write(made, [click(one) for one in made])
-    sizes, add = list[int](), folding._added
+    sizes, add = list[int](), fold._added
 
     def count_and_add(sums: Sums, batch: pa.RecordBatch) -> Sums | None:
         sizes.append(batch.num_rows)
         return add(sums, batch)
 
-    monkeypatch.setattr(folding, "_added", count_and_add)
-    monkeypatch.setattr(folding, "PAGE", 7)
+    monkeypatch.setattr(fold, "_added", count_and_add)
+    monkeypatch.setattr(fold, "PAGE", 7)
     check_sums(store, "shop")
     assert sizes == [7] * 5 + [5]
 
@@ -135,7 +133,7 @@ def test_a_report_reads_open_impressions_page_by_page(store: SqlStore, monkeypat
 def test_folds_hold_nothing_and_reports_hold_what_the_last_ones_were_made_of(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folding, "MOST_HELD", 2)
+    monkeypatch.setattr(fold, "MOST_HELD", 2)
     shop, *others = (running(store, name=name) for name in ("shop", "b", "c"))
     store.write([impression(shop, number, number) for number in range(100)], [])
     store.write([impression(one, 1, HOUR) for one in others], [])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interleaf.cli import main
-from interleaf.serve.service import Service, monotonic
+from interleaf.server.service import Service, monotonic
 from interleaf.store import opened
 from interleaf.store.sql import SqlStore
 from interleaf.store.time_check import StoreTime

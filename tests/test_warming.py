@@ -12,7 +12,7 @@ import pytest
 
 from interleaf.experiment import Experiment
 from interleaf.methods.table import DEFAULT, METHODS
-from interleaf.serve import warming
+from interleaf.server import warming
 from interleaf.store import opened
 from tests.services import MINUTE, live
 from tests.services import click as clicked
@@ -22,7 +22,7 @@ from tests.test_serve import answers, ask
 
 _REPORT = """
 import sys
-from interleaf.serve.reports import Reports
+from interleaf.server.reports import Reports
 from interleaf.store import opened
 assert Reports(opened(sys.argv[1])).get_blocking("shop", 1).reports
 """
@@ -31,8 +31,8 @@ assert Reports(opened(sys.argv[1])).get_blocking("shop", 1).reports
 _SERVE = """
 import sys
 from numba.core import event
-from interleaf.serve.run import Place, serve
-from interleaf.serve.settings import Settings
+from interleaf.server.launch import Place, serve
+from interleaf.server.service import Settings
 
 class Compiled(event.Listener):
     def on_start(self, event):
@@ -50,7 +50,7 @@ _LISTS = """
 from numba.core import event
 from interleaf.experiment import Experiment
 from interleaf.interleaving import warm_composing
-from interleaf.serve import warming
+from interleaf.server import warming
 
 recorder = event.RecordingListener()
 event.register("numba:compile", recorder)

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from interleaf.errors import StoreError
 from interleaf.experiment import Experiment, Request, show
-from interleaf.serve import ingest
-from interleaf.serve.write_queue import WriteQueue
+from interleaf.server import ingest
+from interleaf.server.write_queue import WriteQueue
 from interleaf.store import opened
 from interleaf.store.contract import Impression
 from tests.services import OLD, START

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from interleaf.experiment import Experiment
-from interleaf.serve.app import create_app
-from interleaf.serve.settings import Settings
+from interleaf.server.app import create_app
+from interleaf.server.service import Settings
 from interleaf.store import opened
 from tests.services import RANKINGS, SHOES, START, Turned, listening
 

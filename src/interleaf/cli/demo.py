@@ -25,8 +25,8 @@ def demo_options(made: argparse.ArgumentParser) -> None:
 
 def run_demo(options: argparse.Namespace) -> int:
     """A search engine, a service, people, a dashboard."""
-    import interleaf.serve  # noqa: F401, first: it raises the error if the service's extra is not installed
-    from interleaf.demo.run import Demo, run
+    import interleaf.server  # noqa: F401, first: it raises the error if the service's extra is not installed
+    from interleaf.demo.live_demo import Demo, run
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # who is told to end leaves no files behind, either
     return run(Demo(options.rankers, options.people, options.seed, options.port, options.store, options.until_decided))

@@ -74,8 +74,8 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
 
 def run_serve(options: argparse.Namespace) -> int:
     """Run the service until it is told to stop."""
-    from interleaf.serve.run import Place, serve
-    from interleaf.serve.settings import Settings
+    from interleaf.server.launch import Place, serve
+    from interleaf.server.service import Settings
 
     settings = Settings(
         requests_per_second=options.most_requests,
@@ -92,7 +92,7 @@ def run_serve(options: argparse.Namespace) -> int:
 
 def read_secret(path: Path) -> bytes:
     """The secret in a file; a warning if other users can open it."""
-    from interleaf.store.files import exposure
+    from interleaf.store.sqlite import exposure
 
     try:
         secret = path.read_bytes().strip()[:64]
@@ -193,7 +193,7 @@ def run_keys(options: argparse.Namespace) -> int:
 
 
 def _add_key(store: SqlStore, options: argparse.Namespace, now: int) -> None:
-    from interleaf.store.files import create_private
+    from interleaf.store.sqlite import create_private
 
     expires = None if options.days is None else now + round(_days(options.days) * 86_400e6)
     if options.out is not None:

@@ -74,7 +74,7 @@ def _rotate(options: argparse.Namespace) -> int:
 
 
 def _forget(options: argparse.Namespace) -> int:
-    from interleaf.store.unit_secrets import hash_unit
+    from interleaf.store.privacy import hash_unit
 
     secret = _secret(options)
     with closing(open_store(options.store)) as store:

@@ -1,23 +1,18 @@
-"""Experiments, impressions, events: one contract, kept in SQLite or in PostgreSQL.
+"""Experiments, impressions and events, kept in SQLite or in PostgreSQL under one contract.
 
-contract.py      what every store promises
-opening.py       opened: a store by its address
-sql.py           the store in SQL, over any database
-files.py         files that only their owner can read
-database.py      what a database is to it; sqlite.py, postgres.py
-watching.py      whether a PostgreSQL answers; causes.py: why it does not
-unit_secrets.py  the secret that units are hashed with; query_storage.py: whether query texts are stored
-time_check.py    the time that rows are folded and deleted by
-tables.py        tables, and the steps that made them
-experiments.py   drafts, versions, states, history; deleted_experiments.py: the end of one, with its rows
-experiment_search.py  which experiments have the words of a search
-writing.py       impressions and events go in
-attribution.py   to which impressions an event belongs; reasons.py: why to none
-encoding.py      the stored form of a row
-batches.py       kept rows as record batches; exporting.py: all of a version
-folding.py       closed impressions become sums.py; a tally is those and the open ones
-tasks.py         how an experiment is scored and reported
-access.py        keys, and the secret that signs tokens; sessions.py: sessions of the dashboard
+contract.py         what every store promises
+sql.py              the store in SQL, over any database; opens a store by its address
+database.py         what the SQL needs of a database; sqlite.py, postgres.py
+sql_tables.py       tables, and the migrations that made them
+experiments.py      drafts, versions, states, history, search
+impression_rows.py  writes impressions and events; exports the rows of a version
+attribution.py      to which impressions an event belongs; reasons.py: why to none
+codec.py            the stored form of a row; rows as record batches
+fold.py             closed impressions become sums; a tally is the sums and the open impressions
+deletion.py         deletes rows by age, of a user, or of an experiment
+keys.py             access keys, the secret that signs tokens, sessions of the dashboard
+privacy.py          how user ids and query texts are stored
+time_check.py       the time by which rows are folded and deleted
 """
 
-from interleaf.store.opening import opened as opened
+from interleaf.store.sql import opened as opened

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from interleaf.experiment import Experiment
-from interleaf.store.encoding import Encoded
+from interleaf.store.codec import Encoded
 from interleaf.store.time_check import StoreTime
 from interleaf.tally import Tally
 

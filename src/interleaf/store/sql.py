@@ -1,4 +1,4 @@
-"""The store in SQL: one contract, for every database that `Database` speaks for."""
+"""The store in SQL, over any database; `opened` opens it by its address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pyarrow as pa
 from interleaf.errors import DataError, InterleafError, StoreError
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SAME
-from interleaf.store import access, deleted_experiments, deleting, query_storage, sessions, time_check, unit_secrets
+from interleaf.extras import require
+from interleaf.store import deletion, keys, privacy, time_check
+from interleaf.store.attribution import Matching
 from interleaf.store.contract import (
     DRAFT,
     EVERYTHING,
@@ -26,12 +28,10 @@ from interleaf.store.contract import (
 )
 from interleaf.store.database import Database, Transaction, is_kept
 from interleaf.store.experiments import Experiments
-from interleaf.store.exporting import export, latest_rows
-from interleaf.store.folding import Folding, closed_versions
-from interleaf.store.matching import Matching
-from interleaf.store.tables import IMPRESSIONS, upgrade
+from interleaf.store.fold import Folding, closed_versions
+from interleaf.store.impression_rows import Writing, check_event, export, latest_rows, rows_of
+from interleaf.store.sql_tables import IMPRESSIONS, upgrade
 from interleaf.store.time_check import StoreTime, TimeCheck
-from interleaf.store.writing import Writing, check_event, rows_of
 from interleaf.tally import Tally
 
 PAGE = 5000  # rows exported at a time
@@ -71,15 +71,15 @@ class SqlStore:
 
     def use_unit_secret(self, secret: bytes | None, now: int) -> None:
         with self._database.writing() as transaction:
-            self._unit_secret = unit_secrets.use_unit_secret(transaction, secret, now)
+            self._unit_secret = privacy.use_unit_secret(transaction, secret, now)
 
     def use_queries(self, queries: str, now: int) -> None:
         with self._database.writing() as transaction:
-            query_storage.use_queries(transaction, queries, now)
+            privacy.use_queries(transaction, queries, now)
 
     def _is_secret_rotated(self, transaction: Transaction) -> bool:
         """Whether the store has a newer unit secret than the one that this process hashes units with."""
-        return self._unit_secret not in (None, unit_secrets.latest_number(transaction))
+        return self._unit_secret not in (None, privacy.latest_number(transaction))
 
     def _check_unit_secret(self) -> None:
         if self._is_rotated:
@@ -88,12 +88,12 @@ class SqlStore:
     def rotate_unit_secret(self, secret: bytes | None, now: int) -> list[str]:
         """From now on this is the secret of the store; the names of experiments that are running meanwhile."""
         with self._database.writing() as transaction:
-            return unit_secrets.rotate_unit_secret(transaction, secret, now)
+            return privacy.rotate_unit_secret(transaction, secret, now)
 
     def check_known_secret(self, secret: bytes | None) -> None:
         """Raise DataError if the store never had units under this secret."""
         with self._database.reading() as transaction:
-            unit_secrets.check_known_secret(transaction, secret)
+            privacy.check_known_secret(transaction, secret)
 
     def read_time(self, now: int, monotonic: int) -> StoreTime:
         with self._database.writing() as transaction:
@@ -106,11 +106,11 @@ class SqlStore:
 
     def token_secrets(self, now: int) -> list[bytes]:
         with self._database.reading() as transaction:
-            return access.token_secrets(transaction, now)
+            return keys.token_secrets(transaction, now)
 
     def rotate_token_secret(self, now: int, expires: int) -> None:
         with self._database.writing() as transaction:
-            access.rotate_token_secret(transaction, now, expires)
+            keys.rotate_token_secret(transaction, now, expires)
 
     # Experiments.
 
@@ -158,7 +158,7 @@ class SqlStore:
             return experiments.one(name)
 
     def delete(self, name: str, now: int) -> int:
-        deleted = deleted_experiments.delete(self._database, name, now)
+        deleted = deletion.delete(self._database, name, now)
         self._is_unscrubbed = not self._database.scrub()
         return deleted
 
@@ -216,7 +216,7 @@ class SqlStore:
     def fold(self, now: int | StoreTime, most: int = 1000) -> int:
         time = now if isinstance(now, StoreTime) else StoreTime(now, now, 0, None)
         now = time.now
-        if deleted_experiments.finish(self._database, now) or self._is_unscrubbed:
+        if deletion.finish(self._database, now) or self._is_unscrubbed:
             self._is_unscrubbed = not self._database.scrub()
         with self._database.reading() as transaction:
             self._is_rotated = self._is_secret_rotated(transaction)
@@ -285,60 +285,88 @@ class SqlStore:
     ) -> tuple[AccessKey, str]:
         key = AccessKey(name or secrets.token_hex(8), role, label, now, None, experiment, expires)
         with self._database.writing() as transaction:
-            return key, access.add_key(transaction, key)
+            return key, keys.add_key(transaction, key)
 
     def keys(self) -> list[AccessKey]:
         with self._database.reading() as transaction:
-            return access.keys(transaction)
+            return keys.keys(transaction)
 
     def key_of(self, secret: str) -> AccessKey | None:
         with self._database.reading() as transaction:
-            return access.key_of(transaction, secret)
+            return keys.key_of(transaction, secret)
 
     def note_key_use(self, key: str, now: int) -> None:
         with self._database.writing() as transaction:
-            access.note_key_use(transaction, key, now)
+            keys.note_key_use(transaction, key, now)
 
     def revoke(self, key: str, now: int) -> bool:
         if not is_kept(key):
             return False
         with self._database.writing() as transaction:
-            return access.revoke(transaction, key, now)
+            return keys.revoke(transaction, key, now)
 
     def begin_session(self, key: str, now: int, expires: int) -> str:
         with self._database.writing() as transaction:
-            return sessions.begin_session(transaction, key, now, expires)
+            return keys.begin_session(transaction, key, now, expires)
 
     def session_key(self, session: str, now: int) -> AccessKey | None:
         with self._database.reading() as transaction:
-            found = sessions.session_key(transaction, session, now)
+            found = keys.session_key(transaction, session, now)
         if found is None:
             return None
         key, is_due = found
         if is_due:
             with self._database.writing() as transaction:
-                sessions.note_session_use(transaction, session, key.id, now)
+                keys.note_session_use(transaction, session, key.id, now)
         return key
 
     def end_session(self, session: str) -> bool:
         with self._database.writing() as transaction:
-            return sessions.end_session(transaction, session)
+            return keys.end_session(transaction, session)
 
     def end_sessions(self, key: str | None = None) -> int:
         with self._database.writing() as transaction:
-            return sessions.end_sessions(transaction, key)
+            return keys.end_sessions(transaction, key)
 
     def count_sessions(self, now: int) -> dict[str, int]:
         with self._database.reading() as transaction:
-            return sessions.count_sessions(transaction, now)
+            return keys.count_sessions(transaction, now)
 
     def forget(self, unit: str) -> int:
         if not is_kept(unit):
             return 0
         self.check()  # rows under another secret would be missed
-        deleted = deleting.forget(self._database, unit)
+        deleted = deletion.forget(self._database, unit)
         self._is_unscrubbed = not self._database.scrub()
         return deleted
 
     def expire(self, before: int) -> int:
-        return deleting.expire(self._database, before)
+        return deletion.expire(self._database, before)
+
+
+_FILE, _POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
+
+
+def opened(address: str | Path) -> SqlStore:
+    """The store at a path (or `sqlite:///path`), made if it is not there; or in PostgreSQL, at `postgresql://...`."""
+    database = _database(str(address))
+    try:
+        return SqlStore(database)
+    except BaseException:
+        database.close()
+        raise
+
+
+def _database(address: str) -> Database:
+    if address.startswith(_POSTGRES):
+        require("postgres", "a store in PostgreSQL needs", "psycopg", "psycopg_pool")
+        from interleaf.store.postgres import Postgres
+
+        return Postgres(address)
+    path = address.removeprefix(_FILE)
+    if "://" in path:
+        scheme = path.partition("://")[0]  # and no more of it: it may hold a password
+        raise DataError(f"the store's address begins with {scheme}://; give a path, sqlite:///path or postgresql://...")
+    from interleaf.store.sqlite import SQLite
+
+    return SQLite(Path(path))

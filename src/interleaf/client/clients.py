@@ -1,0 +1,412 @@
+"""`Client` for threads and `AsyncClient` for event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+from urllib.parse import quote
+from weakref import WeakSet
+
+from interleaf.client.connections import AwayError, Connections, Reply
+from interleaf.client.delivery_thread import EVENTS, LISTED, MAX_EVENTS, TAKEN, DeliveryThread, LatencyBreaker
+from interleaf.client.fallback import (
+    Answer,
+    KnownExperiments,
+    Status,
+    Taken,
+    compose,
+    is_key_rejected,
+    is_out_of_scope,
+    to_client_error,
+)
+from interleaf.client.spool import FolderSpool, MemorySpool, Spool
+from interleaf.client.visitors import Visitors, whole
+from interleaf.errors import ClientError, ExperimentError
+from interleaf.experiment import Request, limits
+from interleaf.problem import collapse, text_id, text_rankings
+
+Rankings = Mapping[str, Sequence[str | int] | None]
+# What comes from visitors, or from the texts of documents: a refusal of these serves the control, and raises nothing.
+FROM_VISITORS = {"unit", "query", "session", "k", "page", "attributes", "captions", "impression", "user_agent"}
+log = logging.getLogger("interleaf.client")
+BEGAN: ContextVar[float | None] = ContextVar("BEGAN", default=None)  # when the caller began to wait for this thread
+
+
+class Client:
+    """Asks a service for lists and tells it what people did; safe to share between threads, one for a process.
+
+    When the service does not answer within `timeout` seconds, the list is composed in this process, as the service
+    would have done, and what it should know is spooled: in the folder `spool`, or in memory, at most `most_spooled`
+    records. A thread delivers it, with the times at which it happened, when the service is back. Until then nobody
+    waits for the service again. Only wrong use raises: a `ClientError` with the service's words. Whatever visitors send
+    is wrong use by nobody: values that the service would refuse are cleaned or left out, and counted.
+
+    `timeout` is for the whole call, with the look-up of the host, TCP and TLS. With `slow=(0.5, 20)`, the service also
+    counts as away when more than half of the last 20 answers took longer than 0.5 of `timeout`: the thread tries it
+    after `backoff[1]` seconds, and pages wait for it again when it answers quickly. None: only failures count.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 1.0,
+        spool: str | Path | None = None,
+        most_spooled: int = 100_000,
+        refresh: float = 60.0,
+        backoff: tuple[float, float] = (0.5, 15.0),
+        slow: tuple[float, int] | None = (0.5, 20),
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        folder = None if spool is None else Path(spool)
+        self._connections = Connections(url, key, timeout, context)
+        self._spool: Spool = MemorySpool(most_spooled) if folder is None else FolderSpool(folder, most_spooled)
+        self._known, self._visitors = KnownExperiments(folder), Visitors()
+        breaker = LatencyBreaker.of(slow, timeout)
+        self._delivery = DeliveryThread(self._connections, self._spool, self._known, refresh, backoff, breaker)
+        self._timeout, self._is_closed, self._has_worked = timeout, False, False
+        if not self._spool.is_empty():  # a process before this one met an outage
+            self._delivery.wake()
+        _OPEN.add(self)
+
+    def interleave(
+        self,
+        experiment: str,
+        rankings: Rankings,
+        *,
+        unit: str | None = None,
+        query: str | None = None,
+        session: str | None = None,
+        k: int | None = None,
+        page: int = 1,
+        attributes: Mapping[str, str] | None = None,
+        captions: Mapping[str, Mapping[str, Any]] | None = None,
+        impression: str | None = None,
+        fixed: Mapping[int, str | int] | None = None,
+        groups: Mapping[str | int, str | int] | None = None,
+        latency: Mapping[str, float] | None = None,
+        user_agent: str | None = None,
+    ) -> Answer:
+        """The list to show for rankings of one query; None stands for a ranking that failed or came too late.
+
+        A further `page` names the impression of the first. `fixed` are documents at given ranks, owned by nobody.
+        `groups` says of documents which are variants of one thing: a list shows one of each group, and none of a group
+        that has a fixed document.
+        Document ids are texts or whole numbers; the answer has them as texts.
+        """
+        self._check_open()
+        visitors = self._visitors
+        name = visitors.id("impression", impression) or secrets.token_hex(16)
+        unit, query = visitors.id("unit", unit), visitors.text("query", query, limits.MAX_QUERY)
+        k, page = visitors.k(k), visitors.page(page)
+        texts, places = text_rankings(rankings), _fixed(fixed or {})
+        if groups:
+            texts = collapse(texts, groups, places.values())
+        request = Request(name, unit, query, texts, k, page, places)
+        optional = {
+            "unit": unit,
+            "query": query,
+            "session": visitors.id("session", session),
+            "k": k,
+            "attributes": visitors.attributes(attributes),
+            "captions": visitors.captions(captions),
+            "fixed": places or None,
+            "groups": groups if page > 1 and places else None,  # the rankings of further pages are those of the first
+            "latency": latency,
+            "user_agent": visitors.text("user_agent", user_agent, limits.MAX_USER_AGENT),
+        }
+        body: dict[str, Any] = {"impression": name, "rankings": texts, "page": page}
+        body |= {field: value for field, value in optional.items() if value is not None}
+        if self._known.want(experiment):
+            self._delivery.wake(soon=True)
+        if page > limits.MAX_PAGE:
+            visitors.note("page", f"is above {limits.MAX_PAGE}, and shows the control")
+            return self._composed(experiment, request, body, is_running=False)
+        try:
+            reply = self._post(f"/v1/experiments/{quote(experiment, safe='')}/interleave", body, LISTED)
+        except AwayError:
+            return self._composed(experiment, request, body)
+        if reply.is_success:
+            return self._answered(experiment, reply)
+        return self._refused(experiment, request, body, reply)
+
+    def click(self, impression: str | None, rank: int, dwell: float | None = None) -> Taken:
+        """A click at a rank of a shown list; None as impression is that of a page of which nothing is logged."""
+        return self.events([{"impression": impression, "rank": rank, "kind": "click", "dwell": dwell}])
+
+    def events(self, events: Iterable[Mapping[str, Any]]) -> Taken:
+        """Tell what people did: each event has `impression` or `unit`, `rank` or `document`, `kind`, and may have
+        `time`, `dwell`, `value`, and an id of its own as `event`. Events of pages without an impression are left out.
+        """
+        self._check_open()
+        many = events if isinstance(events, Iterable) and not isinstance(events, (str, bytes, Mapping)) else [events]
+        logged = [one for one in many if not (isinstance(one, Mapping) and _is_unlogged(one))]
+        usable = [event for event in map(self._visitors.event, logged) if event is not None]
+        taken, deadline = Taken(unusable=len(logged) - len(usable)), _since() + self._timeout
+        for start in range(0, len(usable), MAX_EVENTS):
+            taken += self._told(usable[start : start + MAX_EVENTS], deadline)
+        return taken
+
+    def call(self, method: str, path: str, body: Any = None, *, timeout: float = 60.0) -> dict[str, Any]:
+        """Any other call of the service, such as `call("POST", "/v1/experiments/shoes/start")`: for scripts, which
+        want to know at once when it fails.
+        """
+        self._check_open()
+        try:
+            deadline = _since() + timeout
+            reply = self._connections.ask(method, path, None if body is None else _encoded(body), (), deadline)
+        except AwayError as problem:
+            raise ClientError(f"the service is away: {problem}") from None
+        if not reply.is_success:
+            raise to_client_error(reply.status, reply.data)
+        return reply.data
+
+    def status(self) -> Status:
+        """Whether the service is away, and what waits for it."""
+        delivery, spool = self._delivery, self._spool
+        counts = delivery.refused, self._visitors.cleaned, delivery.quarantined
+        return Status(delivery.away, len(spool.names()), spool.dropped, *counts)
+
+    def close(self) -> None:
+        """Deliver what can be delivered now, and end; what waits in a folder is for the next process."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._delivery.close(5 * self._timeout)
+        self._connections.end()
+        if isinstance(self._spool, MemorySpool) and not self._spool.is_empty():
+            log.warning("%d records were never delivered; give the client a spool folder", len(self._spool.names()))
+
+    def _forget(self) -> None:
+        """Begin anew in the child of a fork, where no thread of the parent runs."""
+        self._connections.forget()
+        self._spool.forget()
+        self._delivery.forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientError("this client is closed; make another")
+
+    def _post(self, path: str, body: dict[str, Any], fields: Iterable[str], deadline: float | None = None) -> Reply:
+        since = _since()
+        return self._delivery.post(path, _encoded(body), fields, since, deadline or since + self._timeout)
+
+    def _answered(self, experiment: str, reply: Reply) -> Answer:
+        data = reply.data
+        self._has_worked = True
+        known = self._known.get(experiment)
+        if known is None or known.version != data["version"]:
+            self._delivery.wake(soon=True)
+        name = data["impression"]
+        return Answer(name, data["documents"], data["arm"], data["token"], data["version"], name is not None)
+
+    def _composed(self, experiment: str, request: Request, body: dict[str, Any], *, is_running: bool = True) -> Answer:
+        known = self._known.get(experiment)
+        try:
+            answer, is_logged = compose(known, request, is_running=is_running)
+        except ExperimentError as error:
+            if error.field not in FROM_VISITORS:
+                raise
+            self._visitors.note(error.field, f"cannot be served, and shows the control: {error.remedy}")
+            answer, is_logged = compose(known, request, is_running=False)
+        if is_logged:
+            # The service makes the list again: as of this time, by the version that made it here.
+            self._put(experiment, body | {"time": _now(), "version": answer.version})
+        return answer
+
+    def _refused(self, experiment: str, request: Request, body: dict[str, Any], reply: Reply) -> Answer:
+        """Raise what the caller did wrong; what visitors send, or what changed over there, must not break a search."""
+        error = to_client_error(reply.status, reply.data)
+        field = re.split(r"[.\[]", error.field or "")[0]
+        if reply.status == 422 and field in FROM_VISITORS:
+            self._visitors.note(field, f"was refused, and shows the control: {error}")
+            return self._composed(experiment, request, body, is_running=False)
+        known = self._known.get(experiment)
+        if reply.status == 409:  # it is a draft, or was stopped
+            if known is None:
+                self._learn(experiment)
+            return self._composed(experiment, request, body, is_running=False)
+        if reply.status == 404 and error.field == "impression":  # the first page may still wait in the spool
+            return self._composed(experiment, request, body)
+        if is_key_rejected(reply.status, reply.data) and known is not None:
+            self._delivery.miss(error)
+            return self._composed(experiment, request, body)
+        if is_out_of_scope(reply.data) and known is not None:
+            self._delivery.note_out_of_scope(f"experiment {experiment!r} shows the control", error)
+            return self._composed(experiment, request, body, is_running=False)
+        if reply.status == 404 and known is not None:
+            log.warning("experiment %r: %s", experiment, error)
+            return self._composed(experiment, request, body, is_running=False)
+        raise error
+
+    def _learn(self, experiment: str) -> None:
+        try:
+            self._delivery.learn(experiment)
+        except AwayError:
+            log.warning("the control of experiment %r is not known yet: the first ranking is shown", experiment)
+
+    def _told(self, events: list[dict[str, Any]], deadline: float) -> Taken:
+        """Send events; spool them if earlier records are spooled, perhaps with their impressions, or time is over."""
+        try:
+            if not self._spool.is_empty() or time.monotonic() >= deadline:
+                return self._spooled(events)
+            reply = self._post(EVENTS, {"events": events}, TAKEN, deadline)
+        except AwayError:
+            return self._spooled(events)
+        if reply.is_success:
+            self._has_worked = True
+            data = reply.data
+            return Taken(data["accepted"], data["repeated"], data["unmatched"])
+        error = to_client_error(reply.status, reply.data)
+        if is_key_rejected(reply.status, reply.data) and self._has_worked:
+            self._delivery.miss(error)
+            return self._spooled(events)
+        if reply.status != 422:
+            raise error
+        if len(events) > 1:  # one that is refused must not take the others along
+            return sum((self._told([event], deadline) for event in events), Taken())
+        self._visitors.note("an event", f"was refused: {error}")
+        return Taken(unusable=1)
+
+    def _spooled(self, events: list[dict[str, Any]]) -> Taken:
+        now = _now()
+        kept = self._put(None, {"events": [{"time": now} | event for event in events]})
+        return Taken(spooled=len(events) if kept else 0)
+
+    def _put(self, experiment: str | None, body: dict[str, Any]) -> bool:
+        kept = self._spool.put(_encoded({"experiment": experiment, "body": body}))
+        if not kept and self._spool.dropped == 1:
+            log.error("records are dropped from now on: %s", self._spool.problem)
+        self._delivery.wake()
+        return kept
+
+
+_OPEN: WeakSet[Client] = WeakSet()
+
+
+def _forget_all() -> None:
+    for client in _OPEN:
+        client._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+def _fixed(fixed: Mapping[int, str | int]) -> dict[int, str]:
+    """Documents by rank, with ids as texts."""
+    places = dict[int, str]()
+    for rank, document in fixed.items():
+        place, text = whole(rank), text_id(document)
+        if place is None or not 1 <= place <= limits.MAX_FIXED or not text:
+            problem = f"give a rank from 1 to {limits.MAX_FIXED}, and the id of a document as text or whole number"
+            raise ClientError(f"fixed holds {document!r:.100} at rank {rank!r:.100}; {problem}")
+        places[place] = text
+    return places
+
+
+def _is_unlogged(event: Mapping[str, Any]) -> bool:
+    """Whether an event is of a page of which nothing is logged."""
+    return event.get("impression", "") is None and event.get("unit") is None
+
+
+def _since() -> float:
+    return BEGAN.get() or time.monotonic()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def _encoded(body: Any) -> bytes:
+    try:
+        return json.dumps(body, default=_plain, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise ClientError(f"the request cannot be written as JSON: {problem}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Times, sequences and mappings of other kinds, as JSON knows them."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} {value!r:.100} has no form in JSON")
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class AsyncClient:
+    """`Client` with coroutines: the same arguments, and `threads`, the number of requests on their way at once."""
+
+    def __init__(self, url: str, key: str | None = None, *, threads: int = 32, **options: Any) -> None:
+        self._client = Client(url, key, **options)
+        self._threads = ThreadPoolExecutor(threads, "interleaf-client")
+
+    async def interleave(self, experiment: str, rankings: Rankings, **request: Any) -> Answer:
+        """The list to show; as `Client.interleave`."""
+        return await self._run(self._client.interleave, experiment, rankings, **request)
+
+    async def click(self, impression: str | None, rank: int, dwell: float | None = None) -> Taken:
+        """A click at a rank of a shown list."""
+        return await self._run(self._client.click, impression, rank, dwell)
+
+    async def events(self, events: Iterable[Mapping[str, Any]]) -> Taken:
+        """Tell what people did; as `Client.events`."""
+        return await self._run(self._client.events, events)
+
+    async def call(self, method: str, path: str, body: Any = None, *, timeout: float = 60.0) -> dict[str, Any]:
+        """Any other call of the service; as `Client.call`."""
+        return await self._run(self._client.call, method, path, body, timeout=timeout)
+
+    async def status(self) -> Status:
+        """Whether the service is away, and what waits for it."""
+        return await self._run(self._client.status)
+
+    async def close(self) -> None:
+        """Deliver what can be delivered now, and end."""
+        await self._run(self._client.close)
+        self._threads.shutdown()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _run(self, function: Callable[_P, _R], *arguments: _P.args, **options: _P.kwargs) -> _R:
+        began = time.monotonic()
+
+        def run() -> _R:
+            BEGAN.set(began)
+            return function(*arguments, **options)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)

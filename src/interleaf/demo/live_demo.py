@@ -1,0 +1,230 @@
+"""The whole thing on this machine: a real search engine, a service, people, a live dashboard, a verdict."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TextIO
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, Request, build_opener
+
+from interleaf.client import Client
+from interleaf.demo.engine import Engine, ranker_of, read_entries
+from interleaf.demo.searchers import Crowd, searches, truth
+from interleaf.demo.site import Site, address, listening, serving
+from interleaf.errors import InterleafError
+from interleaf.render.figures import signed, span
+from interleaf.report.report import Report
+from interleaf.server.app import create_app
+from interleaf.server.reports import Reports
+from interleaf.store.sql import opened
+
+NAME = "demo"
+PLANNED_UNITS, HOLDOUT = 300, 0.05
+MAX_WAIT = 300.0  # seconds for an answer: the first ones compile, on a slow machine for a minute
+_PATH = f"/v1/experiments/{NAME}"
+
+
+class Live:
+    """The experiment `demo` of a service."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._opener = build_opener(ProxyHandler({}))  # the service is on this machine, whatever is set for others
+
+    def begin(self, rankers: Sequence[str]) -> None:
+        """Make and start it; in a store that has it running already, go on with that."""
+        settings = {"name": NAME, "rankers": list(rankers), "planned_units": PLANNED_UNITS}
+        status, found = self._ask("GET", _PATH)
+        if status == 401:
+            raise InterleafError("the store has keys, and the demo has none; give another --store, or leave it out")
+        if status == 404:
+            _, found = self._ask("POST", "/v1/experiments", settings | {"holdout": HOLDOUT, "by": ["device"]})
+        if found.get("state") == "draft":
+            _, found = self._ask("POST", f"{_PATH}/start")
+        if "error" in found:
+            raise InterleafError(f"the experiment of the demo cannot run: {found['error']['message']}")
+        if found["state"] != "running" or found["settings"]["rankers"] != settings["rankers"]:
+            raise InterleafError(
+                f"the store holds another experiment {NAME!r}, {found['state']}, of {found['settings']['rankers']}; "
+                "give another --store, or leave it out"
+            )
+
+    def report(self) -> Report | None:
+        """How it stands now; None before the first list was shown."""
+        status, found = self._ask("GET", f"{_PATH}/report")
+        if status != 200:
+            raise InterleafError(f"there is no report of the demo: {found['error']['message']}")
+        return Report.from_dict(next(iter(found["reports"].values()))) if found["reports"] else None
+
+    def _ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """The status of an answer, and its JSON."""
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
+        try:
+            with self._opener.open(request, timeout=MAX_WAIT) as reply:
+                return reply.status, json.load(reply)
+        except HTTPError as refused:
+            with refused:
+                return refused.code, json.load(refused)
+        except (URLError, TimeoutError) as problem:
+            raise InterleafError(f"the service of the demo does not answer: {problem}") from None
+
+
+PIPED = 5.0  # seconds between two lines in a pipe
+
+
+def line_of(report: Report | None) -> str:
+    """Whom people prefer so far, by how much, and how many came; the first words matter most: a line may be cut."""
+    if report is None:
+        return "Nobody has searched yet."
+    came = f"{report.totals.units:,} people, {report.totals.impressions:,} lists"
+    if not report.verdict.trusted:
+        return f"Do not trust this: {report.verdict.why[0]}; {came}"
+    winner = report.verdict.winner
+    said = f"People prefer {winner}" if winner else "No difference shown yet"
+    one = report.comparisons[0] if len(report.comparisons) == 1 else None
+    if one is not None and one.estimate is not None and one.interval is not None:
+        said += f": {one.first} over {one.second} {signed(one.estimate)} ({span(one.interval)})"
+    return f"{said}; {came}"
+
+
+class RunningLine:
+    """One line that changes."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out, self._is_terminal = out, out.isatty()
+        self._said, self._when = "", float("-inf")
+
+    def show(self, line: str) -> None:
+        """Write it over the last one; in a pipe, only if it is new and a while has passed."""
+        if self._is_terminal:
+            width = shutil.get_terminal_size().columns - 1
+            self._write("\r\x1b[K" + line[:width])
+        elif line != self._said and time.monotonic() >= self._when + PIPED:
+            self._when = time.monotonic()
+            self._write(line + "\n")
+        self._said = line
+
+    def hint(self, text: str) -> None:
+        """What is going on meanwhile, for who waits at a terminal; the next line takes its place."""
+        if self._is_terminal:
+            self.show(text)
+
+    def end(self, line: str) -> None:
+        """The last line, which stays."""
+        self._write(("\r\x1b[K" if self._is_terminal else "") + line + "\n")
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
+
+
+LOOK = 1.1  # seconds between two looks at the report, which the service makes once a second
+SERVICE_TIMEOUT = 30.0  # seconds for an answer of the service, which compiles beside
+TOLD = 500  # searches that the truth is told of
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What to run: who is compared (the first is the control), how many people come, where the service is."""
+
+    rankers: Sequence[str] = ("equal", "exact")
+    people: int = 1000
+    seed: int = 1
+    port: int = 0
+    store: str | None = None
+    until_decided: bool = False
+    searches_per_second: float = 15.0
+
+    def __post_init__(self) -> None:
+        if self.people < 0:
+            raise InterleafError(f"{self.people} people cannot search; give --people 0 or more")
+        if self.until_decided and not self.people:
+            raise InterleafError("nobody decides anything with --people 0; give more, or leave out --until-decided")
+        for ranker in self.rankers:
+            ranker_of(ranker)
+
+
+def run(demo: Demo, out: TextIO | None = None) -> int:
+    """Run it until it is decided, or until Ctrl-C; the status is 1 if it should have been decided and was not."""
+    out = out or sys.stdout
+    line = RunningLine(out)
+    with ExitStack() as stack:
+        place = stack.enter_context(listening(demo.port))
+        folder = stack.enter_context(TemporaryDirectory(prefix="interleaf-demo-"))
+        store = stack.enter_context(closing(opened(demo.store or Path(folder) / "demo.sqlite")))
+        line.hint("Reading the documentation of the standard library ...")
+        engine = stack.enter_context(closing(Engine(read_entries())))
+        client, live = Client(address(place), timeout=SERVICE_TIMEOUT), Live(address(place))
+        app = create_app(store)
+        app.router.routes[:0] = Site(engine, client, NAME, demo.rankers).routes()
+        stack.enter_context(serving(app, place))
+        stack.callback(client.close)
+        line.hint("Starting the experiment; the first time this compiles its methods ...")
+        live.begin(demo.rankers)
+        coming = searches(engine.entries, demo.people, demo.seed)
+        crowd = Crowd(engine, client, NAME, demo.rankers, coming, demo.searches_per_second)
+        stack.callback(crowd.stop)
+        report = _deciding(demo, live, crowd, line)
+        has_gone = crowd.has_gone
+        crowd.stop()
+        if crowd.problem is not None:
+            raise crowd.problem
+        if report is None:
+            client.close()  # what waits to be sent is part of the last report
+            last = Reports(store).get_blocking(NAME, store.experiment(NAME).version)
+            report = next(iter(last.reports.values()), None)
+        if demo.until_decided and has_gone:
+            line.end(_all(demo) + ("it is decided." if _is_decided(report) else "nothing is decided."))
+        line.end(line_of(report))
+        if report is not None:
+            print(file=out)
+            report.show(out)
+        if demo.until_decided and coming:
+            print(f"\n{truth(engine, demo.rankers, coming[:TOLD])}", file=out)
+        return 1 if demo.until_decided and not _is_decided(report) else 0
+
+
+def _deciding(demo: Demo, live: Live, crowd: Crowd, line: RunningLine) -> Report | None:
+    """Say how it stands until it is over; the report that decided it, if that is what ended it.
+
+    A verdict that was reached stands, though a few who come later might have left it open for a while.
+    """
+    is_told = False
+    watch, search = f"{live.url}/experiments/{NAME}", f"{live.url}/search"
+    with suppress(KeyboardInterrupt):
+        line.end(f"Open {watch} to watch, {search} to search and click yourself; Ctrl-C ends.\n")
+        crowd.start()
+        while True:
+            has_gone = crowd.has_gone
+            report = live.report()  # some seconds old
+            if crowd.problem is not None:
+                break
+            if demo.until_decided and _is_decided(report):
+                return report
+            if demo.until_decided and has_gone:
+                break
+            if has_gone and not is_told and demo.people:
+                is_told = True
+                line.end(_all(demo) + "you may go on, and Ctrl-C ends.")
+            line.show(line_of(report))
+            time.sleep(LOOK)
+    return None
+
+
+def _all(demo: Demo) -> str:
+    """How a line begins that says what comes after the last of them."""
+    return f"All {demo.people:,} people have searched; "
+
+
+def _is_decided(report: Report | None) -> bool:
+    """Whether the confidence sequence leaves out zero, in a report that can be trusted."""
+    return report is not None and report.verdict.trusted and report.verdict.winner is not None

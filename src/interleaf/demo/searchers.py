@@ -1,0 +1,214 @@
+"""Simulated people who look something up: what they want is known, and so is the right answer to each of their queries.
+
+A person wants an entry, asks for it by its name or by words of it, reads the list from the top, and clicks as a cascade
+of the literature says: the entry itself has grade 2, what stands beside it (the same class or module) grade 1, all else
+grade 0. All of it is a function of a seed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp
+from statistics import NormalDist, fmean
+
+from interleaf.chance import UNIT, Keyed, key_of
+from interleaf.clicks import named
+from interleaf.client import Client
+from interleaf.demo.engine import Engine, Entry, leaf, words_of
+from interleaf.errors import InterleafError
+
+
+def reciprocal_ranks(engine: Engine, ranker: str, searches: Iterable[Search], k: int = 10) -> list[float]:
+    """1 / rank of the wanted entry in the first k of each search, 0 where it is not among them.
+
+    Their mean is the mean reciprocal rank (Voorhees, 1999).
+    """
+    found = []
+    for search in searches:
+        ranking = engine.search(search.query, ranker, k)
+        found.append(1 / (ranking.index(search.wanted) + 1) if search.wanted in ranking else 0.0)
+    return found
+
+
+def truth(engine: Engine, rankers: Sequence[str], asked: Sequence[Search]) -> str:
+    """What is known of the rankers, because what people want is known, in a sentence."""
+    means = {ranker: fmean(reciprocal_ranks(engine, ranker, asked)) for ranker in rankers}
+    told = ", ".join(f"{ranker} {mean:.3f}" for ranker, mean in means.items())
+    best = max(means, key=lambda ranker: means[ranker])
+    return (
+        f"The truth, since what these people want is known: {best} is best. "
+        f"Mean reciprocal rank of the wanted entry, over {len(asked):,} searches: {told}."
+    )
+
+
+WANTED, BESIDE, ELSE = 2, 1, 0
+CLICKS = named("navigational", grades=3)
+SECONDS, SPREAD = (8.0, 20.0, 75.0), 0.6  # median on a document by grade; deviation of the logarithm
+VISITS = (0.35, 0.25, 0.15, 0.1, 0.1, 0.05)  # how many a person makes: one, two, ...
+RETURNS = 40  # at most so many other people come between two visits of one
+BY_NAME = 0.5  # share of queries that are the very name
+DEVICES, SHARES = ("desktop", "phone"), (0.7, 0.3)
+SMALL = frozenset(("and", "are", "can", "for", "from", "into", "its", "not", "that", "the", "this", "with", "you"))
+
+
+@dataclass(frozen=True)
+class Search:
+    """One person, one query, and the entry that they want."""
+
+    unit: str
+    device: str
+    query: str
+    wanted: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Click:
+    """A click on a rank, and the seconds on what was found there."""
+
+    rank: int
+    dwell: float
+
+
+def searches(entries: Mapping[str, Entry], people: int, seed: int = 1) -> list[Search]:
+    """What so many people ask, as they come: new people one after another, and those who come back between them.
+
+    >>> from interleaf.demo.engine import Entry
+    >>> found = {"json.dumps": Entry("json.dumps", "function", "json", "json.dumps(obj)", "Serialize obj.")}
+    >>> [(search.unit, search.query) for search in searches(found, people=2, seed=1)]
+    [('person-1', 'dumps obj'), ('person-2', 'dumps obj')]
+    """
+    names, visits = list(entries), []
+    for person in range(1, people + 1):
+        chance = Keyed(key_of(("demo people", seed, person)))
+        device = DEVICES[chance.pick_weighted(SHARES, len(SHARES))]
+        place = person
+        for visit in range(chance.pick_weighted(VISITS, len(VISITS)) + 1):
+            wanted = names[chance.pick(len(names))]
+            key = key_of(("demo clicks", seed, person, visit))
+            search = Search(f"person-{person}", device, _query(entries[wanted], chance), wanted, key)
+            visits.append(((place, person, visit), search))
+            place += 1 + chance.pick(RETURNS)
+    return [search for _, search in sorted(visits, key=lambda visit: visit[0])]
+
+
+def clicks(search: Search, documents: Sequence[str]) -> list[Click]:
+    """What the person clicks on a list of ids, and how long they stay."""
+    grades = {one: grade(one, search.wanted) for one in documents}
+    chance = Keyed(key_of((search.key, "dwell")))
+    return [
+        Click(rank, round(SECONDS[grades[documents[rank - 1]]] * _lognormal(chance), 1))
+        for rank in replace(CLICKS, grades=grades).sample(documents, key=search.key)
+    ]
+
+
+def grade(document: str, wanted: str) -> int:
+    """How well an entry serves who wants another one.
+
+    >>> [grade(one, "json.dumps") for one in ("json.dumps", "json.loads", "json", "pickle.dumps")]
+    [2, 1, 1, 0]
+    """
+    if document == wanted:
+        return WANTED
+    owner = wanted.rpartition(".")[0]
+    return BESIDE if owner and owner in (document, document.rpartition(".")[0]) else ELSE
+
+
+def _query(entry: Entry, chance: Keyed) -> str:
+    """The name; or a word of it and one or two from what the entry says of itself first."""
+    name = leaf(entry.id)
+    if chance.toss(BY_NAME):
+        return name
+    said = dict.fromkeys(words_of(entry.text.partition("\n\n")[0]))
+    rest = [word for word in said if len(word) > 2 and word not in SMALL]
+    parts = words_of(name)
+    asked = [parts[chance.pick(len(parts))]]
+    for _ in range(1 + chance.pick(2)):
+        left = [word for word in rest if word not in asked]
+        if left:
+            asked.append(left[chance.pick(len(left))])
+    return " ".join(asked)
+
+
+def _lognormal(chance: Keyed) -> float:
+    """Around 1: half of them above."""
+    return exp(NormalDist(0, SPREAD).inv_cdf(((chance.bits() >> 11) + 0.5) * UNIT))
+
+
+THREADS = 4
+
+
+def serve(engine: Engine, client: Client, experiment: str, rankers: Sequence[str], search: Search) -> None:
+    """Answer one search as a search service does, and tell what the person clicked.
+
+    Impression and events have the names that chance gave them, so that a search which is repeated counts once.
+    """
+    rankings, captions = engine.answers(search.query, rankers)
+    shown = client.interleave(
+        experiment,
+        rankings,
+        unit=search.unit,
+        query=search.query,
+        captions=captions,
+        attributes={"device": search.device},
+        impression=search.key,
+    )
+    client.events(
+        {
+            "event": f"{search.key}:{click.rank}",
+            "impression": shown.impression,
+            "rank": click.rank,
+            "kind": "click",
+            "dwell": click.dwell,
+        }
+        for click in clicks(search, shown.documents)
+    )
+
+
+class Crowd:
+    """Threads that serve searches, in their order and not too fast; `problem` is what stopped them, if anything did."""
+
+    def __init__(
+        self, engine: Engine, client: Client, experiment: str, rankers: Sequence[str], searches: Sequence[Search],
+        per_second: float,
+    ) -> None:  # fmt: skip
+        self._engine, self._client, self._experiment, self._rankers = engine, client, experiment, rankers
+        self._searches, self._per_second = searches, per_second
+        self._next, self._lock, self._ended = 0, threading.Lock(), threading.Event()
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(THREADS)]
+        self._began = time.monotonic()
+        self.problem: InterleafError | None = None
+
+    def start(self) -> None:
+        """Let them come."""
+        self._began = time.monotonic()
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def has_gone(self) -> bool:
+        """Whether all of them have searched."""
+        return self._next >= len(self._searches) and not any(thread.is_alive() for thread in self._threads)
+
+    def stop(self) -> None:
+        """Let nobody come any more, and wait for who is there."""
+        self._ended.set()
+        for thread in self._threads:
+            if thread.ident is not None:  # it was started
+                thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                place, self._next = self._next, self._next + 1
+            due = self._began + place / self._per_second
+            if place >= len(self._searches) or self._ended.wait(max(0.0, due - time.monotonic())):
+                return
+            try:
+                serve(self._engine, self._client, self._experiment, self._rankers, self._searches[place])
+            except InterleafError as error:
+                self.problem = error
+                self._ended.set()

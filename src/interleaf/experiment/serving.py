@@ -1,0 +1,228 @@
+"""The list that a request gets, and the row that is logged for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from interleaf.chance import Keyed, key_of
+from interleaf.errors import ExperimentError, suggest
+from interleaf.experiment.assignment import OUTSIDE, assign
+from interleaf.experiment.settings import AA, LOSER, RELABELLED, Experiment
+from interleaf.fixed_documents import count_free_ranks, insert_fixed
+from interleaf.interleaving import Drawn, draw
+from interleaf.methods.table import Chosen, resolve, unchanged
+from interleaf.problem import remove_documents
+from interleaf.schema import FALLBACK, INTERLEAVED
+
+Rankings = dict[str, Sequence[str]]
+
+
+@dataclass(slots=True)
+class Request:
+    """What a search service asks: rankings for one query of one unit; None stands for a ranking that came too late.
+
+    `fixed` are documents that stand at given ranks, whatever the rankers say, and belong to nobody.
+    """
+
+    impression: str
+    unit: str | None
+    query: str | None
+    rankings: Mapping[str, Sequence[str] | None]
+    k: int | None = None
+    page: int = 1
+    fixed: Mapping[int, str] = field(default_factory=dict)
+
+
+class Noted(NamedTuple):
+    """What is logged of a request: the list as it was drawn, and what it was drawn for."""
+
+    drawn: Drawn
+    experiment: str
+    version: int
+    impression: str
+    unit: str | None
+    query: str | None
+    arm: str
+    k: int
+    page: int
+    fallback_reason: str | None
+    fixed: dict[str, str] | None
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The row of the log, with `k` and `fixed` besides."""
+        about = self._asdict()
+        drawn: Drawn = about.pop("drawn")
+        if not self.fixed:
+            del about["fixed"]
+        return drawn.interleaving().to_dict(rankings=True, probability=False) | about
+
+
+@dataclass(slots=True)
+class Shown:
+    """What is shown of the asked page, as whom the unit sees it, and what is logged of it; None: nothing is."""
+
+    documents: list[str]
+    arm: str
+    noted: Noted | dict[str, Any] | None
+
+    @property
+    def row(self) -> dict[str, Any] | None:
+        """What is logged, as a row."""
+        return self.noted.row if isinstance(self.noted, Noted) else self.noted
+
+
+def show(experiment: Experiment, version: int, request: Request) -> Shown:
+    """Compose the list of a request: the same unit and query give the same list, however many pages are asked for.
+
+    >>> shoes = Experiment.of({"name": "shoes", "rankers": ["production", "candidate"], "k": 2})
+    >>> rankings = {"production": ["a", "b", "c"], "candidate": ["b", "c", "a"]}
+    >>> show(shoes, 1, Request("i-1", "user-7", "trail", rankings)).documents
+    ['a', 'b']
+    >>> show(shoes, 1, Request("i-1", "user-7", "trail", rankings, page=2)).documents
+    ['c']
+    """
+    unit = request.unit if request.unit is not None else request.impression
+    given = _given(experiment, request)
+    size = request.k or experiment.k
+    arm, served = assign(experiment, unit), _served(experiment, given)
+    if arm == OUTSIDE or not served or not count_free_ranks(size * request.page, request.fixed):
+        return Shown(unmixed(experiment, request), arm, None)
+    missing = [name for name in experiment.needed if not given[name]]
+    if missing:
+        arm = FALLBACK
+    if arm == INTERLEAVED:
+        rankings = _as_mode(experiment, given, (experiment.name, version, unit), size)
+        chosen = experiment.chosen
+    else:
+        rankings, chosen = given, unchanged(served)
+    key = chance_key(experiment.name, version, unit, request.query)
+    drawn = _drawn(rankings, chosen, key, size, request.page, request.fixed)
+    noted = Noted(
+        drawn,
+        experiment.name,
+        version,
+        request.impression,
+        request.unit,
+        request.query,
+        arm,
+        size,
+        request.page,
+        f"no ranking of {', '.join(missing)}" if missing else None,
+        {str(rank): document for rank, document in request.fixed.items()} if request.fixed else None,
+    )
+    return Shown(_page(drawn.documents, request.fixed, size, request.page), arm, noted)
+
+
+def unmixed(experiment: Experiment, request: Request) -> list[str]:
+    """The asked page of the control's list, or of the first that there is: what people see who take no part."""
+    given = _given(experiment, request)
+    served = _served(experiment, given)
+    return _page(given[served] if served else [], request.fixed, request.k or experiment.k, request.page)
+
+
+def chance_key(experiment: str, version: int, unit: str, query: str | None) -> str:
+    """What decides a list: not the page, so that further pages are of the same list."""
+    return key_of((experiment, version, unit, query or ""))
+
+
+def extended(
+    row: Mapping[str, Any],
+    page: int,
+    more_fixed: Mapping[int, str] | None = None,
+    groups: Mapping[str, str] | None = None,
+) -> Shown:
+    """A further page of a list that was shown: the row of all pages up to it, with documents fixed on this page."""
+    fixed = _read_fixed(row)
+    size, arm = row["k"], row["arm"]
+    added = {rank: one for rank, one in (more_fixed or {}).items() if fixed.get(rank) != one}
+    _check_added(row, fixed, added, groups or {})
+    fixed |= added
+    if page <= (row["page"] or 1):
+        return Shown(_page(row["documents"], fixed, size, page), arm, dict(row))
+    rankings = dict(zip(row["rankers"], row["rankings"], strict=True))
+    drawn = _drawn(rankings, resolve(row["method"]), row["key"], size, page, fixed)
+    longer = dict(row) | drawn.interleaving().to_dict(rankings=True, probability=False) | {"page": page}
+    if added:
+        longer["fixed"] = {str(rank): document for rank, document in fixed.items()}
+    return Shown(_page(longer["documents"], fixed, size, page), arm, longer)
+
+
+def _check_added(
+    row: Mapping[str, Any], fixed: Mapping[int, str], added: Mapping[int, str], groups: Mapping[str, str]
+) -> None:
+    """Documents that are fixed only now stand below what was shown; neither they nor others of their group are in a
+    ranking, because the list of the rankings is drawn.
+    """
+    known = set(fixed.values()).union(*row["rankings"]) if added else set()
+    taken = {groups[document] for document in known if document in groups}
+    for rank, document in added.items():
+        if rank in fixed or rank <= row["k"] * (row["page"] or 1):
+            raise ExperimentError("fixed", {rank: document}, "this rank was shown before; fix documents of later pages")
+        if document in known or list(added.values()).count(document) > 1:
+            remedy = "the document is in a ranking or stands fixed elsewhere; give fixed documents with the first page"
+            raise ExperimentError("fixed", {rank: document}, remedy)
+        if groups.get(document) in taken:
+            remedy = "another document of its group is in the list; give fixed documents with the first page"
+            raise ExperimentError("fixed", {rank: document}, remedy)
+
+
+def build_whole_list(row: Mapping[str, Any]) -> Sequence[str]:
+    """The list that people saw, fixed documents included."""
+    return insert_fixed(row["documents"], _read_fixed(row))
+
+
+def _read_fixed(row: Mapping[str, Any]) -> dict[int, str]:
+    return {int(rank): document for rank, document in (row.get("fixed") or {}).items()}
+
+
+def _given(experiment: Experiment, request: Request) -> Rankings:
+    """A ranking for each ranker, without documents that stand fixed; empty where none came."""
+    for name in request.rankings:
+        if name not in experiment.rankers:
+            raise ExperimentError(
+                "rankings", name, f"there is no such ranker; there are {suggest(name, experiment.rankers)}"
+            )
+    found = {name: request.rankings.get(name) or [] for name in experiment.rankers}
+    if not request.fixed:
+        return found
+    if len(set(request.fixed.values())) < len(request.fixed):
+        raise ExperimentError("fixed", dict(request.fixed), "give each document one rank")
+    return remove_documents(found, request.fixed.values())
+
+
+def _served(experiment: Experiment, given: Rankings) -> str | None:
+    """Whose list is shown where nothing can be mixed: the control's, or the first that there is."""
+    if given[experiment.control]:
+        return experiment.control
+    return next((name for name in experiment.rankers if given[name]), None)
+
+
+def _as_mode(experiment: Experiment, given: Rankings, key: tuple[Any, ...], size: int) -> Rankings:
+    """The rankings that are mixed: those given, or, where the set-up is on trial, what should show nothing or much."""
+    control = given[experiment.control]
+    if experiment.mode == AA:
+        return dict.fromkeys(experiment.rankers, control)
+    if experiment.mode == LOSER:
+        worse = [*reversed(control[:size]), *control[size:]]
+        return {name: control if name == experiment.control else worse for name in experiment.rankers}
+    if experiment.mode == RELABELLED:
+        # One level deeper than the key of a list, (*key, query): no query has the coin's key.
+        chance, names = Keyed(key_of((key, "relabelled"))), list(experiment.rankers)
+        swapped = [names.pop(chance.pick(len(names))) for _ in experiment.rankers]
+        return {name: given[other] for name, other in zip(experiment.rankers, swapped, strict=True)}
+    return given
+
+
+def _drawn(rankings: Rankings, chosen: Chosen, key: str, size: int, page: int, fixed: Mapping[int, str]) -> Drawn:
+    """All pages up to this one; a method that would change the pages before cannot be asked for more."""
+    if page > 1 and chosen.method.drawn_whole:
+        raise ExperimentError("page", page, f"{chosen} draws its lists as a whole; ask for one page, with a larger k")
+    return draw(rankings, chosen, count_free_ranks(size * page, fixed), key)
+
+
+def _page(documents: Sequence[Any], fixed: Mapping[int, str], size: int, page: int) -> list[str]:
+    """One page of the list that people see."""
+    return list(insert_fixed(documents[: size * page], fixed)[size * (page - 1) : size * page])

@@ -1,0 +1,192 @@
+"""The table of API calls (input, output, role), and the OpenAPI description made from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from interleaf import __version__
+from interleaf.experiment import Experiment
+from interleaf.experiment.settings import SETTINGS
+from interleaf.server import endpoints, ingest
+from interleaf.server.schemas import (
+    Decision,
+    Deleted,
+    Events,
+    ExperimentAnswer,
+    Experiments,
+    Forgotten,
+    Healthy,
+    Interleave,
+    Refusal,
+    ReportAnswer,
+    Shown,
+    Taken,
+)
+from interleaf.store.contract import ADMIN, INGEST, READ, STATES
+
+PUBLIC, EITHER = "public", "read or ingest"
+EVENTS = "/v1/events"
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call: the role that it asks for, what it does, what it takes and gives as body, its status if all is well.
+
+    A key of one experiment may make calls about that one; and others if they `narrow` themselves to it. `query` has the
+    schemas of parameters in the address. `during_outage`: it is answered while the store is away.
+    """
+
+    method: str
+    path: str
+    role: str
+    does: str
+    run: Callable[..., Awaitable[Response]]
+    takes: Any = None
+    gives: Any = ExperimentAnswer
+    status: int = 200
+    narrows: bool = False
+    during_outage: bool = False
+    query: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """The path as the API's description has it."""
+        return self.path.replace(":path", "")
+
+
+CONFIRM = "confirm"
+_SEARCH = {
+    "search": {"type": "string", "maxLength": endpoints.MAX_SEARCH},
+    "state": {"type": "string", "enum": list(STATES)},
+    "archived": {"type": "boolean"},
+    "limit": {"type": "integer", "minimum": 1, "maximum": endpoints.MAX_LIMIT, "default": endpoints.DEFAULT_LIMIT},
+    "page": {"type": "integer", "minimum": 1, "maximum": endpoints.MAX_PAGE, "default": 1},
+}
+_ALL = "/v1/experiments"
+_ONE = _ALL + "/{name}"
+CALLS = (  # in the order in which the router tries them: those that traffic goes through come first
+    Call("POST", _ONE + "/interleave", INGEST, "mix rankings into a list", ingest.interleave, Interleave, Shown, 201),
+    Call("POST", EVENTS, INGEST, "report what people did", ingest.events, Events, Taken, 202, narrows=True),
+    Call(
+        "GET", _ALL, READ, "experiments, page by page", endpoints.listed, None, Experiments, narrows=True, query=_SEARCH
+    ),
+    Call("POST", _ALL, ADMIN, "make an experiment, as a draft", endpoints.create, Experiment, status=201),
+    Call("GET", _ONE, EITHER, "one experiment", endpoints.read),
+    Call("PUT", _ONE, ADMIN, "change a draft; of a running one, make a new version", endpoints.edit, Experiment),
+    Call("POST", _ONE + "/start", ADMIN, "let it run", endpoints.start),
+    Call("POST", _ONE + "/stop", ADMIN, "end it", endpoints.stop),
+    Call("POST", _ONE + "/decide", ADMIN, "write down the decision", endpoints.decide, Decision),
+    Call("POST", _ONE + "/archive", ADMIN, "stop it if it runs, and hide it from lists", endpoints.archive),
+    Call("POST", _ONE + "/unarchive", ADMIN, "show it in lists again", endpoints.unarchive),
+    Call(
+        *("DELETE", _ONE, ADMIN, "delete it with all its rows; `confirm` repeats its name", endpoints.delete),
+        gives=Deleted,
+        query={CONFIRM: {"type": "string"}},
+    ),
+    Call("GET", _ONE + "/report", READ, "the report, as on the page", endpoints.report, None, ReportAnswer),
+    Call("GET", _ONE + "/log", READ, "the native log, as Parquet", endpoints.export, None, bytes),
+    Call("DELETE", "/v1/units/{unit:path}", ADMIN, "delete all rows of a unit", endpoints.forget, None, Forgotten),
+    Call(
+        "GET", "/livez", PUBLIC, "whether the process answers, whatever its store does", endpoints.live, None, Healthy
+    ),
+    Call("GET", "/readyz", PUBLIC, "whether the store answers within a second", endpoints.ready, None, Healthy),
+    Call("GET", "/healthz", PUBLIC, "the same as /readyz", endpoints.ready, None, Healthy),
+    Call("GET", "/metrics", READ, "figures for Prometheus", endpoints.figures, None, str, during_outage=True),
+)
+
+
+_REFS = "#/components/schemas/{name}"
+_MEANINGS = {
+    400: "malformed: not JSON, or not UTF-8",
+    401: "no key, or an unknown one",
+    403: "a key of another role, or a token of another impression",
+    404: "unknown",
+    409: "not in that state",
+    413: "too large",
+    415: "not JSON",
+    422: "understood, but wrong: the field is named",
+    429: "too many requests",
+    503: "the store is away",
+}
+_VERSIONED = ("/report", "/log")
+
+
+def description() -> dict[str, Any]:
+    """The whole document."""
+    records = {one for call in CALLS for one in (call.takes, call.gives) if _is_record(one)} | {Refusal}
+    _, components = msgspec.json.schema_components(sorted(records, key=lambda one: one.__name__), ref_template=_REFS)
+    paths: dict[str, dict[str, Any]] = {}
+    for call in CALLS:
+        paths.setdefault(call.address, {})[call.method.lower()] = _operation(call)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "interleaf",
+            "version": __version__,
+            "summary": "Which ranker do people prefer",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components | {"Experiment": experiment_schema()},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def experiment_schema() -> dict[str, Any]:
+    """The settings of an experiment."""
+    fields = {
+        name: setting.metadata["kind"].schema | {"description": setting.metadata["meaning"]}
+        for name, setting in SETTINGS.items()
+    }
+    return {"type": "object", "properties": fields, "required": ["name", "rankers"], "additionalProperties": False}
+
+
+def _is_record(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _operation(call: Call) -> dict[str, Any]:
+    refused = {"$ref": _REFS.format(name=Refusal.__name__)}
+    answers: dict[str, Any] = {str(call.status): {"description": call.does, "content": _content(call)}}
+    if call.status == 201 and call.takes is not Experiment:
+        answers["200"] = {"description": "the same again", "content": _content(call)}
+    for status, meaning in _MEANINGS.items():
+        answers[str(status)] = {"description": meaning, "content": {"application/json": {"schema": refused}}}
+    operation: dict[str, Any] = {
+        "summary": call.does,
+        "operationId": call.run.__name__,
+        "responses": answers,
+    }
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in re.findall(r"{(\w+)}", call.address)
+    ]
+    if call.path.endswith(_VERSIONED):
+        parameters.append({"name": "version", "in": "query", "schema": {"type": "integer", "minimum": 1}})
+    parameters += [
+        {"name": name, "in": "query", "required": name == CONFIRM, "schema": schema}
+        for name, schema in call.query.items()
+    ]
+    if parameters:
+        operation["parameters"] = parameters
+    if call.takes is not None:
+        taken = {"application/json": {"schema": {"$ref": _REFS.format(name=call.takes.__name__)}}}
+        operation["requestBody"] = {"required": True, "content": taken}
+    if call.role != PUBLIC:
+        operation["security"] = [{"key": []}]
+    return operation
+
+
+def _content(call: Call) -> dict[str, Any]:
+    if call.gives is bytes:
+        return {"application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}}}
+    if call.gives is str:
+        return {"text/plain": {"schema": {"type": "string"}}}
+    return {"application/json": {"schema": {"$ref": _REFS.format(name=call.gives.__name__)}}}

@@ -1,0 +1,121 @@
+"""The ASGI application: API, dashboard and static files, over one store."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+from collections.abc import AsyncIterator
+from functools import lru_cache
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from interleaf.server import api, dashboard
+from interleaf.server import service as serving
+from interleaf.server.api import CALLS, EITHER, EVENTS, PUBLIC, Call
+from interleaf.server.auth import BROWSER, OPEN, check_scope
+from interleaf.server.middleware import Middleware, read_body
+from interleaf.server.rate_limits import network_of
+from interleaf.server.schemas import JSON, RETRY, ApiError
+from interleaf.server.service import SERVICE, Clock, Service, Settings, log
+from interleaf.store.contract import INGEST, READ, AccessKey, Store
+
+COLLECTED_AFTER = 50_000  # objects more than before
+SWITCHED_AFTER = 1e-4  # seconds that the writer waits for the interpreter, rather than 5 ms
+
+
+def create_app(
+    store: Store,
+    clock: Clock = serving.now,
+    settings: Settings | None = None,
+    monotonic: Clock = serving.monotonic,
+) -> Starlette:
+    """The service over a store; `clock` gives microseconds since 1970, `monotonic` those of one that nobody can set."""
+    service = Service(store, clock, settings or Settings(), monotonic)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Service]]:
+        await service.start()
+        if service.settings.own_process:
+            _tune()
+        log.info("ready")
+        yield {SERVICE: service}
+        await service.stop()
+        log.info("stopped")
+
+    routes = [Route(call.path, CallEndpoint(service, call), methods=[call.method]) for call in CALLS]
+    routes.append(Route("/openapi.json", _described, methods=["GET"]))
+    app = Starlette(routes=routes + dashboard.routes(service), lifespan=lifespan)
+    app.state.service = service
+    app.router.redirect_slashes = False  # it would redirect to whatever host the request names
+    app.middleware_stack = Middleware(app.router, service)  # in place of the three layers that Starlette puts there
+    return app
+
+
+def _tune() -> None:
+    """Let the interpreter work for this process's one purpose."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECTED_AFTER, 20, 20)  # looking for cycles, of which requests leave none, took a sixth of all
+    sys.setswitchinterval(SWITCHED_AFTER)
+
+
+class CallEndpoint:
+    """An API call as an ASGI application: it checks the key, reads the body and runs the call."""
+
+    def __init__(self, service: Service, call: Call) -> None:
+        self._service, self._call = service, call
+        self._has_body = call.method in ("POST", "PUT")
+        self._changes = call.method != "GET" and call.path != EVENTS
+        self._is_json = call.takes is not None and call.path != EVENTS  # which checks it itself: browsers cannot say so
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["head"].route = self._call.path
+        try:
+            response = await self._run(Request(scope, receive))
+        except ClientDisconnect:
+            response = Response(status_code=400)
+        await response(scope, receive, send)
+
+    async def _run(self, request: Request) -> Response:
+        service, call, head = self._service, self._call, request.scope["head"]
+        who = await _admitted(service, call, head.key, request)
+        if not call.narrows:
+            check_scope(who, request.path_params.get("name"))
+        if self._changes and who is OPEN:
+            head.check_origin()
+        if self._is_json:
+            head.check_kind()
+        body = await read_body(request, service.settings.max_body) if self._has_body else b""
+        return await call.run(service, request, body, who)
+
+
+async def _admitted(service: Service, call: Call, secret: str | None, request: Request) -> AccessKey:
+    """Whose request it is, if it may be made; events may come without a key, from browsers, with a token."""
+    access, wanted = service.access, call.role
+    if wanted == PUBLIC:
+        return OPEN
+    if secret is None and call.path == EVENTS and not await access.is_open():
+        address = network_of(request.client.host if request.client else "unknown")
+        if not service.addresses.take(address):
+            rate = f"{service.settings.browser_requests_per_second:g} requests a second from {address}"
+            raise ApiError(429, "too_many", f"more than {rate} without a key; slow down", headers={RETRY: "1"})
+        return BROWSER
+    if wanted == EITHER:
+        key = await access.known(secret) if secret is not None else None
+        wanted = INGEST if key is not None and key.role == INGEST else READ
+    return await access.key(secret, wanted, call.during_outage)
+
+
+async def _described(request: Request) -> Response:
+    return Response(_document(), media_type=JSON)
+
+
+@lru_cache(maxsize=1)
+def _document() -> bytes:
+    return msgspec.json.encode(api.description())

@@ -1,0 +1,169 @@
+"""Access keys by role, experiment and expiry; rate limits per key; tokens with which browsers report events."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from hashlib import blake2b
+
+from interleaf.errors import StoreError
+from interleaf.server.cache import TTLCache
+from interleaf.server.schemas import RETRY, ApiError
+from interleaf.store.contract import ADMIN, INGEST, READ, AccessKey, Store
+
+ALLOWED = {INGEST: (INGEST,), READ: (READ,), ADMIN: (ADMIN, READ, INGEST)}  # what a key of each role may be used for
+OPEN = AccessKey("open", ADMIN, "no keys", 0, None)
+BROWSER = AccessKey("browser", INGEST, "a browser, with a token", 0, None)
+TTL, REFRESH_AFTER = 1.0, 0.5  # seconds that a key, or an experiment, of the store is used
+MAX_CACHED = 10_000  # different keys or names, most of them wrong ones
+USE_STEP = 300.0  # seconds between two writes of a key's last use
+
+
+def check_scope(key: AccessKey, experiment: str | None) -> None:
+    """Refuse a key of one experiment for another one, or for what concerns all of them (None)."""
+    if key.experiment not in (None, experiment):
+        what = "another one" if experiment else "something that concerns all experiments"
+        problem = f"this key is for the experiment {key.experiment!r} only, and this is about {what}"
+        raise ApiError(403, "wrong_experiment", problem)
+
+
+class Access:
+    """Keys, as the store has them, remembered for a moment; and a bucket of requests for each."""
+
+    def __init__(
+        self,
+        store: Store,
+        per_second: float,
+        clock: Callable[[], int],
+        watch: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._clock, self._watch, self._per_second = store, clock, watch, per_second
+        self._noted: dict[str, float] = {}
+        self._notes: set[asyncio.Task[None]] = set()  # a task that nobody holds may be collected before it is done
+        self._known = TTLCache(store.key_of, TTL, MAX_CACHED, refresh_after=REFRESH_AFTER, clock=watch)
+        self._open: TTLCache[None, bool] = TTLCache(
+            lambda _: not store.keys(), TTL, 1, refresh_after=REFRESH_AFTER, clock=watch
+        )
+        self._has_keys = False  # as far as is known
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    async def key(self, secret: str | None, wanted: str, during_outage: bool = False) -> AccessKey:
+        """The key that a request carries, if it may do that; without any keys in the store, everybody may.
+
+        `during_outage`: if the store is away, what it said last about a key holds for an hour.
+        """
+        if secret is None:
+            if await self.is_open(during_outage):
+                return OPEN
+            raise ApiError(401, "no_key", "give a key, as the header Authorization: Bearer KEY")
+        found = await (self._known.get_or_last if during_outage else self._known.get)(secret[:200])
+        if found is None:
+            raise ApiError(401, "unknown_key", "this key is unknown or revoked; ask an admin for another")
+        if found.is_expired(self._clock()):
+            when = datetime.fromtimestamp((found.expires or 0) / 1e6, UTC).isoformat(timespec="seconds")
+            raise ApiError(401, "expired_key", f"this key expired at {when}; ask an admin for another")
+        if wanted not in ALLOWED[found.role]:
+            raise ApiError(403, "wrong_role", f"this is for {wanted} keys, and this key's role is {found.role}")
+        self.spend(found.id)
+        self._note_use(found.id)
+        return found
+
+    async def is_open(self, during_outage: bool = False) -> bool:
+        """Whether there have never been keys; once there were, revoking the last one closes the door to all.
+
+        So the store is not asked again once it had keys. `during_outage`: if the store is away, its last answer holds.
+        """
+        if not self._has_keys:
+            self._has_keys = not await (self._open.get_or_last if during_outage else self._open.get)(None)
+        return not self._has_keys
+
+    async def known(self, secret: str) -> AccessKey | None:
+        """The key with this secret, if it is valid."""
+        found = await self._known.get(secret[:200])
+        return found if found is not None and found.is_valid(self._clock()) else None
+
+    def _note_use(self, key: str) -> None:
+        """Have a key's last use written, at most every few minutes, in the background."""
+        now = self._watch()
+        if now - self._noted.get(key, -USE_STEP) >= USE_STEP:
+            self._noted[key] = now
+            note = asyncio.get_running_loop().create_task(self._write_use(key))
+            self._notes.add(note)
+            note.add_done_callback(self._notes.discard)
+
+    async def _write_use(self, key: str) -> None:
+        with suppress(StoreError):
+            await asyncio.to_thread(self._store.note_key_use, key, self._clock())
+
+    def spend(self, who: str) -> None:
+        """Take a request from a bucket that fills at the rate that is allowed, and holds a second of it."""
+        now = self._watch()
+        left = self._left(who, now)
+        if left < 1:
+            rate = f"{self._per_second:g} requests a second"
+            raise ApiError(429, "too_many", f"more than {rate}; slow down", headers={RETRY: "1"})
+        self._buckets[who] = left - 1, now
+
+    def _left(self, who: str, now: float) -> float:
+        left, then = self._buckets.get(who, (self._per_second, now))
+        return min(self._per_second, left + (now - then) * self._per_second)
+
+    def forget(self) -> None:
+        """Ask the store again: keys have changed."""
+        self._known.clear()
+        self._open.clear()
+
+
+MAX_AGE = 5.0  # seconds after which the secrets are read again: another process may have rotated them
+MIN_AGE = 1.0  # and so many at least, however many wrong tokens come
+
+
+def signed(secret: bytes, impression: str) -> str:
+    """The token of an impression."""
+    digest = blake2b(f"token\0{impression}".encode(), digest_size=18, key=secret[:64]).digest()
+    return base64.urlsafe_b64encode(digest).decode()
+
+
+class Tokens:
+    """Signs tokens with the store's latest secret, and accepts those of older secrets that have not expired."""
+
+    def __init__(self, store: Store, clock: Callable[[], int], watch: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._clock, self._watch = store, clock, watch
+        self._secrets = store.token_secrets(clock())
+        self._since = watch()
+        self._reading: asyncio.Task[None] | None = None
+
+    def sign(self, impression: str) -> str:
+        """The token of an impression; secrets that are too old are read again in the background."""
+        if self._age > MAX_AGE and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.get_running_loop().create_task(self._read())
+        return signed(self._secrets[0], impression)
+
+    async def accept(self, impression: str, token: str) -> bool:
+        """Whether this is the token of an impression."""
+        if self._age > MAX_AGE:
+            await self._read()
+        if self._is_signed(impression, token):
+            return True
+        if self._age <= MIN_AGE:
+            return False
+        await self._read()
+        return self._is_signed(impression, token)
+
+    @property
+    def _age(self) -> float:
+        return self._watch() - self._since
+
+    def _is_signed(self, impression: str, token: str) -> bool:
+        given = token.encode(errors="replace")
+        return any(hmac.compare_digest(signed(secret, impression).encode(), given) for secret in self._secrets)
+
+    async def _read(self) -> None:
+        self._since = self._watch()
+        with suppress(StoreError):  # without the store no event is kept either
+            self._secrets = await asyncio.to_thread(self._store.token_secrets, self._clock())

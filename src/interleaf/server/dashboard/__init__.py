@@ -1,0 +1,15 @@
+"""The dashboard: pages over the service.
+
+routes.py           addresses, who may open them, and errors as pages
+browser_session.py  the session behind the cookie, and the tokens of forms
+page.py             templates, escaped, under a strict content policy; charts as specifications
+experiment_list.py  all experiments
+experiment_page.py  one experiment: its page, the part of it that is refreshed, and lists that users saw
+result_summary.py   the scorecard, progress towards the planned size, and trials of the set-up
+form_pages.py       forms from the table of settings, and what they do: create, edit, start, stop, decide
+access_pages.py     login, logout, access keys
+downloads.py        the log, tables as CSV, and commands to copy
+static_files.py     style, scripts, Vega
+"""
+
+from interleaf.server.dashboard.routes import routes as routes

@@ -1,0 +1,220 @@
+"""The pages that log in and out, and that manage access keys."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.responses import RedirectResponse, Response
+
+from interleaf.errors import DataError, ExperimentError, StateError
+from interleaf.experiment.settings import Text
+from interleaf.server.auth import OPEN
+from interleaf.server.dashboard import browser_session
+from interleaf.server.dashboard.form_pages import sentence
+from interleaf.server.dashboard.page import HEADERS, Visit, page
+from interleaf.server.schemas import ApiError
+from interleaf.server.service import SECOND, log
+from interleaf.store.contract import ADMIN, INGEST, READ, ROLES, AccessKey
+
+_OURS = re.compile(r"/(?![/\\])[A-Za-z0-9._/?=-]{0,300}")
+
+
+async def show_login(visit: Visit) -> Response:
+    """The form; who is in already goes on."""
+    if visit.who is not None:
+        return RedirectResponse(_onward(visit.request.query_params.get("next", "/")), 303)
+    revoked_own = visit.request.query_params.get("revoked") == "own"
+    return asked(visit, problem="You revoked the key that you were logged in with; log in with another." * revoked_own)
+
+
+def asked(visit: Visit, status: int = 200, problem: str = "") -> Response:
+    """The form that asks for a key; a link from another site arrives without its cookie, and may go on."""
+    request = visit.request
+    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    wanted = visit.form.get("next") or request.query_params.get("next") or here
+    is_from_elsewhere = request.headers.get("sec-fetch-site") == "cross-site"
+    onward = "/" if request.url.path.startswith(("/login", "/logout")) and wanted == here else _onward(wanted)
+    return page(visit, "login.html", status, problem=problem, onward=onward, is_from_elsewhere=is_from_elsewhere)
+
+
+async def enter(visit: Visit) -> Response:
+    """A read or admin key opens the dashboard: the cookie names the key, and never holds its secret."""
+    service, request = visit.service, visit.request
+    key = await service.access.known(visit.form.get("key", "").strip())
+    if key is None:
+        visit.shared.attempts.count_wrong(request.client.host if request.client else "")
+        return asked(visit, 401, "This key is unknown or revoked; ask an admin for another.")
+    if key.role not in browser_session.ROLES:
+        return asked(visit, 403, f"The dashboard is for read and admin keys, and this key's role is {key.role}.")
+    answer = RedirectResponse(_onward(visit.form.get("next", "/")), 303, HEADERS)
+    await browser_session.end(service, visit.cookie)  # of a login before
+    browser_session.keep(service, request, answer, await browser_session.begin(service, key))
+    return answer
+
+
+async def leave(visit: Visit) -> Response:
+    """End the session."""
+    await browser_session.end(visit.service, visit.cookie)
+    return _left()
+
+
+async def leave_everywhere(visit: Visit) -> Response:
+    """End all sessions of the key that this person logged in with."""
+    if visit.who is not None:
+        ended = await asyncio.to_thread(visit.service.store.end_sessions, visit.who.id)
+        log.info("ended all sessions of a key", extra={"key": visit.who.id, "sessions": ended})
+    return _left()
+
+
+def _left() -> Response:
+    answer = RedirectResponse("/login", 303, HEADERS)
+    answer.delete_cookie(browser_session.COOKIE, path="/", httponly=True, samesite="strict")
+    return answer
+
+
+def _onward(wanted: str) -> str:
+    """An address of ours, whatever was asked for."""
+    return wanted if _OURS.fullmatch(wanted) else "/"
+
+
+MEANINGS = {
+    INGEST: "for the search service: sends rankings and events",
+    READ: "sees this dashboard, reports and logs",
+    ADMIN: "does everything: experiments and keys, too",
+}
+DAY, MAX_DAYS = 86_400 * SECOND, 3650
+_LABEL, _ID = Text(100), re.compile("[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A key on the page: its state in a word, and how many sessions it has."""
+
+    key: AccessKey
+    state: str
+    sessions: int
+
+
+async def show_keys(visit: Visit) -> Response:
+    """The page."""
+    made = visit.request.query_params.get("made", "")
+    problem = f"The key {made[:40]} was made already, and its secret was shown then. To have another, fill in the form."
+    return await _page(visit, problem=problem if made else "")
+
+
+async def _page(visit: Visit, status: int = 200, problem: str = "", secret: str = "") -> Response:
+    now, store = visit.service.clock(), visit.service.store
+    known = await asyncio.to_thread(store.keys)
+    sessions = await asyncio.to_thread(store.count_sessions, now)
+    known.sort(key=lambda key: (not key.is_valid(now), -key.created))
+    return page(
+        visit,
+        "keys.html",
+        status,
+        lines=[Line(key, _state(key, now), sessions.get(key.id, 0)) for key in known],
+        is_anyone_in=bool(sessions),
+        meanings=MEANINGS,
+        problem=problem,
+        secret=secret,
+        form=visit.form,
+        new_id=secrets.token_hex(8),
+    )
+
+
+def _state(key: AccessKey, now: int) -> str:
+    if key.revoked is not None:
+        return "revoked"
+    return "expired" if key.is_expired(now) else "valid"
+
+
+async def add(visit: Visit) -> Response:
+    """A new key; the first one must be an admin's, or nobody could make others here.
+
+    Its id comes with the form, so that the same form, sent again, makes no second key.
+    """
+    service, form = visit.service, visit.form
+    role, label, experiment = (form.get(name, "").strip() for name in ("role", "label", "experiment"))
+    problems = [*_problems(form), *_first_key_problems(visit)]
+    if problems:
+        return await _page(visit, 422, " ".join(problems))
+    now = service.clock()
+    expires = now + round(float(form["days"]) * DAY) if form.get("days", "").strip() else None
+    try:
+        key, secret = await asyncio.to_thread(
+            partial(service.store.add_key, experiment=experiment or None, expires=expires, name=form.get("id")),
+            *(role, label, now),
+        )
+    except DataError as error:
+        return await _page(visit, 422, sentence(str(error)))
+    except StateError:
+        return RedirectResponse(f"/keys?made={form['id']}", 303, HEADERS)
+    service.access.forget()
+    log.info("made a key", extra={"key": key.id, "role": role, "by": visit.who.id if visit.who else ""})
+    cookie, visit.form = "", {}
+    if visit.who is OPEN:  # whoever made the first key goes on with it
+        cookie = await browser_session.begin(service, key)
+        visit.who, visit.cookie = key, cookie
+    answer = await _page(visit, secret=secret)
+    if cookie:
+        browser_session.keep(service, visit.request, answer, cookie)
+    return answer
+
+
+def _problems(form: Mapping[str, str]) -> list[str]:
+    """What is wrong with the fields, each in a sentence."""
+    found = []
+    if form.get("role", "") not in ROLES:
+        found.append("Choose what the key is for.")
+    try:
+        _LABEL.check(form.get("label", "").strip())
+    except ValueError as remedy:
+        found.append(sentence(str(ExperimentError("label", form.get("label", ""), str(remedy)))))
+    days = form.get("days", "").strip()
+    if days and not (days.isascii() and days.isdecimal() and 1 <= int(days[:9]) <= MAX_DAYS):
+        found.append(f"Days until it expires: give a whole number from 1 to {MAX_DAYS:,}, or nothing.")
+    if not _ID.fullmatch(form.get("id", "")):
+        found.append("The form has no id of a new key: load the page again.")
+    return found
+
+
+def _first_key_problems(visit: Visit) -> list[str]:
+    """The first key must not lock out who makes it."""
+    form = visit.form
+    is_whole = form.get("role") == ADMIN and not form.get("experiment", "").strip() and not form.get("days", "").strip()
+    if visit.who is not OPEN or is_whole:
+        return []
+    return ["The first key must be an admin's, of all experiments, and not expire: nobody gets in without a key then."]
+
+
+async def revoke(visit: Visit) -> Response:
+    """A key opens nothing any more; the last admin's stays, because nobody here could make another."""
+    service, wanted = visit.service, visit.form.get("key", "")
+    known, now = await asyncio.to_thread(service.store.keys), service.clock()
+    if [key.id for key in known if key.is_valid(now) and key.role == ADMIN and key.experiment is None] == [wanted]:
+        problem = "this is the last admin key; make another one first, or revoke it with interleaf keys revoke"
+        raise ApiError(409, "last_admin", problem)
+    if not await asyncio.to_thread(service.store.revoke, wanted, service.clock()):
+        raise ApiError(404, "unknown", f"there is no key {wanted[:100]!r} that is not revoked")
+    service.access.forget()
+    log.info("revoked a key", extra={"key": wanted, "by": visit.who.id if visit.who else ""})
+    if visit.who is not None and wanted == visit.who.id:
+        return RedirectResponse("/login?revoked=own", 303, HEADERS)
+    return RedirectResponse("/keys", 303, HEADERS)
+
+
+async def sign_out(visit: Visit) -> Response:
+    """End the sessions of a key; of all keys, if the form names none."""
+    wanted = visit.form.get("key")
+    known = await asyncio.to_thread(visit.service.store.keys)
+    if wanted is not None and wanted not in (key.id for key in known):
+        raise ApiError(404, "unknown", f"there is no key {wanted[:100]!r}")
+    ended = await asyncio.to_thread(visit.service.store.end_sessions, wanted)
+    log.info(
+        "ended sessions", extra={"key": wanted or "all", "sessions": ended, "by": visit.who.id if visit.who else ""}
+    )
+    return RedirectResponse("/keys", 303, HEADERS)

@@ -1,0 +1,135 @@
+"""Files to download (the log, tables as CSV), and commands to copy."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from starlette.responses import Response
+
+from interleaf.experiment import Experiment
+from interleaf.render.frames import to_frames
+from interleaf.report.report import Report
+from interleaf.server import endpoints
+from interleaf.server.auth import OPEN
+from interleaf.server.dashboard.page import HEADERS, Visit
+from interleaf.server.schemas import ApiError
+from interleaf.store.fold import report_settings_of
+
+
+def exported(settings: Experiment, version: int) -> str:
+    """The name of the exported log."""
+    return f"{settings.name}-{version}.parquet"
+
+
+def analysis(settings: Experiment, version: int, metric: str) -> str:
+    """The command that makes the report of a metric from the exported log.
+
+    >>> analysis(Experiment.of({"name": "shoes", "rankers": ["a", "b"], "by": ["device"]}), 1, "click")
+    'interleaf analyze shoes-1.parquet --control a --events click --by device'
+    """
+    read, usual = report_settings_of(settings), Experiment.of({"name": settings.name, "rankers": settings.rankers})
+    words = [exported(settings, version), "--control", settings.control, "--events"]
+    words += [
+        kind if weight == 1 else f"{kind}={weight!r}" for kind, weight in settings.metrics[metric].items() if weight
+    ]
+    if settings.scored_by is not None:
+        words += ["--scheme", settings.scored_by]
+    for option, name in (("--confidence", "confidence"), ("--planned-units", "planned_units")):
+        if getattr(settings, name) != getattr(usual, name):
+            words += [option, str(getattr(settings, name))]
+    words += ["--aa"] if read.aa else []
+    words += [] if read.holdout is None else ["--holdout", str(read.holdout)]
+    words += ["--by", *settings.by] if settings.by else []
+    return shlex.join(["interleaf", "analyze", *words])
+
+
+def first_list(settings: Experiment, address: str, is_open: bool) -> str:
+    """A request for a list; where the service is open, without a key."""
+    rankings = {
+        ranker: ["doc-1", "doc-2", "doc-3"][:: 1 if place % 2 == 0 else -1]
+        for place, ranker in enumerate(settings.rankers)
+    }
+    body = {"unit": "user-7", "query": "trail shoes", "rankings": rankings}
+    return _post(f"{address}/v1/experiments/{settings.name}/interleave", json.dumps(body, ensure_ascii=False), is_open)
+
+
+def first_event(settings: Experiment, address: str, is_open: bool) -> str:
+    """A report of an event."""
+    event = {"impression": "THE ID FROM THE ANSWER", "rank": 1, "kind": settings.primary}
+    return _post(f"{address}/v1/events", json.dumps({"events": [event]}, ensure_ascii=False), is_open)
+
+
+def first_experiment(address: str, is_open: bool) -> str:
+    """A request for a new experiment."""
+    body = {"name": "shoes", "rankers": ["production", "candidate"]}
+    return _post(f"{address}/v1/experiments", json.dumps(body), is_open)
+
+
+def _post(address: str, body: str, is_open: bool) -> str:
+    key = [] if is_open else ["-H", "Authorization: Bearer KEY"]
+    return shlex.join(["curl", address, *key, "-H", "Content-Type: application/json", "-d", body])
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a text that begins so would be run by a spreadsheet
+
+
+async def export(visit: Visit) -> Response:
+    """The log."""
+    return await endpoints.export(visit.service, visit.request, b"", visit.who or OPEN)
+
+
+async def table(visit: Visit) -> Response:
+    """One table, with the rows of all metrics."""
+    stored = await visit.service.experiment(visit.name)
+    version, name = endpoints.version_of(visit.request, stored), visit.request.path_params["table"]
+    standing = await visit.service.standing(stored.settings.name, version)
+    text = await visit.service.reported(csv_of, standing.reports, name)
+    if text is None:
+        raise ApiError(404, "unknown", f"there is no table {name[:40]!r} with rows", "table")
+    file = f"{stored.settings.name}-{version}-{name}.csv"
+    headers = HEADERS | {"Content-Disposition": f'attachment; filename="{file}"'}
+    return Response(text, headers=headers, media_type="text/csv; charset=utf-8")
+
+
+def table_names(report: Report | None) -> tuple[str, ...]:
+    """The tables of a report that have rows."""
+    if report is None:
+        return ()
+    parts = ("comparisons", "health", "arms", "slots", "neutrality", "over_time", "segments")
+    return tuple(name for name in parts if getattr(report, name))
+
+
+def csv_of(reports: Mapping[str, Report], name: str) -> str | None:
+    """A table as CSV, numbers as they are, the metric as the first column; None if no metric has rows of it."""
+    rows = list(_rows(reports, name))
+    if not rows:
+        return None
+    written = io.StringIO()
+    writer = csv.DictWriter(written, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return written.getvalue()
+
+
+def _rows(reports: Mapping[str, Report], name: str) -> Iterator[dict[str, Any]]:
+    for metric, report in reports.items():
+        frame = to_frames(report).get(name)
+        for row in frame.to_pylist() if frame is not None else ():
+            yield {"metric": _cell(metric)} | {
+                ("event_metric" if column == "metric" else column): _cell(value) for column, value in row.items()
+            }
+
+
+def _cell(value: Any) -> Any:
+    """A value as a spreadsheet may open it: no text of strangers is a formula."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, list):  # reasons
+        value = "; ".join(f"{name}: {reason}" for name, reason in value)
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -1,0 +1,119 @@
+"""All experiments: what each is doing, how far it is, and its verdict in a word."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from interleaf.experiment.settings import AA, LOSER, RELABELLED
+from interleaf.render.figures import Names
+from interleaf.render.layout import EVEN, SPLIT, UNTRUSTED, WINNER
+from interleaf.report.record import DISAGREE
+from interleaf.report.report import Report
+from interleaf.server.dashboard import downloads, static_files
+from interleaf.server.dashboard.page import Shared, Visit, page, part
+from interleaf.server.dashboard.result_summary import conflicts, early_warning
+from interleaf.server.endpoints import MAX_PAGE, search_of, whole
+from interleaf.store.contract import DRAFT, RUNNING, STATES, Search, Stored
+
+FRESH, SLOW = 3.0, 15.0  # how many seconds old a report in the list may be; SLOW: one that takes long to make
+STALE = 60.0  # the same for an experiment that is over
+PAGE = 30  # experiments on a page: each has its report made
+SHARE = 0.01  # of a processor's time that the report of one should take while the list is watched
+MODES = {AA: "A/A", RELABELLED: "relabelled A/A", LOSER: "known loser"}  # what is no plain comparison
+
+
+@dataclass(frozen=True)
+class Line:
+    """An experiment in the list; without a report where it has none."""
+
+    stored: Stored
+    report: Report | None
+    tone: str
+    word: str
+    is_disputed: bool
+    mode: str
+    is_early: bool = False
+
+
+async def shown(visit: Visit) -> Response:
+    """The whole page."""
+    static_files.prepare()
+    return page(visit, "list.html", **await _values(visit))
+
+
+async def live(visit: Visit) -> Response:
+    """What changes."""
+    return part(visit, "lines.html", **await _values(visit))
+
+
+async def _values(visit: Visit) -> dict[str, Any]:
+    """A page of the experiments that the search finds, with a report each."""
+    service, store = visit.service, visit.service.store
+    search = search_of(visit.request, visit.who)
+    total, is_exact = await asyncio.to_thread(store.count_experiments, search)
+    last = max(1, -(-total // PAGE))
+    number = min(whole(visit.request, "page", 1, MAX_PAGE), last)
+    found = await asyncio.to_thread(store.experiments, search, PAGE, (number - 1) * PAGE)
+    await service.wait_for_kernels(stored for stored in found if stored.state != DRAFT)
+    lines = await service.reported(lambda: [_line(stored, visit.shared) for stored in found])
+    is_all = search.only is None
+    return {
+        "lines": lines,
+        "total": total,
+        "is_exact": is_exact,
+        "page": number,
+        "last": last,
+        "search": search,
+        "states": STATES,
+        "query": _query(search),
+        "is_empty": total == 0 and (await asyncio.to_thread(store.count_experiments)).number == 0,
+        "first": downloads.first_experiment(visit.address, visit.is_open),
+        "address": visit.address,
+        "unplaced": await asyncio.to_thread(store.unplaced) if is_all else {},
+    }
+
+
+def _query(search: Search) -> str:
+    """The search as it stands in addresses, to which a page is added."""
+    asked = {"search": search.text, "state": search.state, "archived": "true" if search.archived else None}
+    return urlencode({name: value for name, value in asked.items() if value})
+
+
+def _line(stored: Stored, shared: Shared) -> Line:
+    reports = _reports(stored, shared) if stored.state != DRAFT else {}
+    report = next(iter(reports.values()), None)
+    is_disputed, mode = bool(conflicts(stored.settings, reports)), MODES.get(stored.settings.mode, "")
+    is_early = report is not None and bool(early_warning(report))
+    return Line(stored, report, *judgement(report), is_disputed, mode, is_early)
+
+
+def _reports(stored: Stored, shared: Shared) -> Mapping[str, Report]:
+    """The reports of all metrics, the primary one first; the list may show older ones than an experiment's page."""
+
+    def max_age(seconds: float) -> float:
+        return min(max(FRESH, seconds / SHARE), SLOW) if stored.state == RUNNING else STALE
+
+    return shared.service.reports.get_blocking(stored.settings.name, stored.version, max_age).reports
+
+
+def judgement(report: Report | None) -> tuple[str, str]:
+    """The verdict's tone and its word, with the mark that says it without colour."""
+    if report is None:
+        return "none", "○ nothing to see yet"
+    verdict = report.verdict
+    if not verdict.trusted:
+        return UNTRUSTED, "✗ do not trust this"
+    if verdict.winner is not None:
+        return WINNER, f"✓ {Names(report.rankers)[verdict.winner]} is preferred"
+    uniform = [pair.unanimous for pair in report.comparisons if pair.unanimous is not None]
+    if len(report.comparisons) == 1 and uniform:
+        return EVEN, f"= all favour {Names(report.rankers)[uniform[0]]}: too uniform"
+    if verdict.code == DISAGREE:
+        return SPLIT, "≠ people and visits disagree"
+    return EVEN, "= no winner shown"

@@ -1,0 +1,246 @@
+"""Lists that people saw: whose document stood where, and what was clicked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from starlette.responses import Response
+
+from interleaf.experiment import Experiment
+from interleaf.experiment.serving import build_whole_list
+from interleaf.experiment.settings import COMPARE, SETTINGS
+from interleaf.render.figures import Names, count
+from interleaf.render.layout import MARKS, Page, lay_out
+from interleaf.render.sections import Section
+from interleaf.report.record import FAILED, WARNING
+from interleaf.report.report import Report
+from interleaf.server.dashboard import downloads, static_files
+from interleaf.server.dashboard.downloads import table_names
+from interleaf.server.dashboard.experiment_list import MODES, judgement
+from interleaf.server.dashboard.page import Drawn, Visit, moment, page, part, short
+from interleaf.server.dashboard.result_summary import Scorecard, outlook, scorecard, trials
+from interleaf.server.endpoints import version_of
+from interleaf.server.ingest import to_microseconds
+from interleaf.server.reports import Standing
+from interleaf.store.contract import DRAFT, RUNNING, STOPPED, Stored
+from interleaf.tables import Table
+
+COLOURS = 6  # of teams; the letter tells them apart, too
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True)
+class Team:
+    """A ranker as its documents are marked: a letter, or a number after the last one, and a colour."""
+
+    name: str
+    letter: str
+    colour: int
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A document of a list: whose it is, where the rankers have it, and what people did with it."""
+
+    document: str
+    title: str
+    team: Team | None
+    ranks: str
+    events: str
+    is_fixed: bool = False
+
+
+@dataclass(frozen=True)
+class Example:
+    """One impression."""
+
+    time: Any
+    facts: tuple[tuple[str, str], ...]
+    documents: tuple[Shown, ...]
+
+
+def teams(rankers: Iterable[str]) -> tuple[Team, ...]:
+    """The marks of all rankers."""
+    names = Names(rankers)
+    return tuple(
+        Team(names[ranker], LETTERS[place] if place < len(LETTERS) else str(place + 1), place % COLOURS)
+        for place, ranker in enumerate(rankers)
+    )
+
+
+def example(row: Mapping[str, Any], marked: Sequence[Team]) -> Example:
+    """A row of the log, as people look at it."""
+    attributes = row.get("attributes") or {}
+    known = [
+        ("query", row.get("query")),
+        ("unit", row.get("unit")),
+        ("arm", row.get("arm")),
+        *(dict(attributes).items()),
+        ("does not count", row.get("excluded")),
+    ]
+    happened: dict[int, Counter[str]] = {}
+    for event in row.get("events") or ():
+        happened.setdefault(event["rank"], Counter())[event["kind"]] += 1
+    places = {document: place for place, document in enumerate(row["documents"])}
+    shown = [
+        _shown(row, places[document], marked, happened.get(places[document] + 1))
+        if document in places
+        else Shown(short(document), "", None, "", "", is_fixed=True)
+        for document in build_whole_list(row)
+    ]
+    facts = tuple((short(str(name), 40), short(str(value))) for name, value in known if value not in (None, ""))
+    return Example(_time(row["time"]), facts, tuple(shown))
+
+
+def _time(time: int | datetime) -> Any:
+    return moment(time if isinstance(time, int) else to_microseconds(time))
+
+
+def _shown(row: Mapping[str, Any], place: int, marked: Sequence[Team], events: Counter[str] | None) -> Shown:
+    owner = (row.get("teams") or [-1] * (place + 1))[place]
+    caption = (row.get("captions") or [None] * (place + 1))[place] or {}
+    ranks = [own[place] for own in row.get("ranks") or ()]
+    return Shown(
+        short(row["documents"][place]),
+        short(caption.get("title") or ""),
+        marked[owner] if 0 <= owner < len(marked) else None,
+        ", ".join(f"{team.letter} {rank or 'not'}" for team, rank in zip(marked, ranks, strict=False)),
+        ", ".join(short(kind, 40) + f" × {count(number)}" * (number > 1) for kind, number in (events or {}).items()),
+    )
+
+
+MAX_EXAMPLES = 8
+# What follows the leaderboard of many rankers, the scorecard, the estimate over time and the progress, in this order.
+NUMBERS = ("neutrality", "slots", "arms", "segments")
+WRONG = {MARKS[FAILED], MARKS[WARNING]}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a report says, part by part."""
+
+    report: Report
+    page: Page
+    sections: Mapping[str, Section]
+    scorecard: Scorecard
+    drawn: Drawn
+
+    @property
+    def wrong(self) -> Table | None:
+        """The checks that are not fine."""
+        return self._checks(lambda row: row[0] in WRONG)
+
+    @property
+    def fine(self) -> Table | None:
+        """The other checks."""
+        return self._checks(lambda row: row[0] not in WRONG)
+
+    def _checks(self, wanted: Any) -> Table | None:
+        for table in self.sections["health"].tables:
+            rows = tuple(row for row in table.rows if wanted(row))
+            return Table(table.name, "", table.columns, rows, table.right) if rows else None
+        return None
+
+    @property
+    def share(self) -> float | None:
+        """How much of the planned size there is; None without a plan."""
+        return None if self.report.planned_units is None else self.report.totals.units / self.report.planned_units
+
+
+async def shown(visit: Visit) -> Response:
+    """The whole page."""
+    static_files.prepare()
+    return page(visit, "experiment.html", vega=static_files.vega_address(), **await _values(visit))
+
+
+async def live(visit: Visit) -> Response:
+    """What changes."""
+    return part(visit, "live.html", **await _values(visit))
+
+
+async def _values(visit: Visit) -> dict[str, Any]:
+    stored = await visit.service.experiment(visit.name)
+    version = version_of(visit.request, stored)
+    standing = await visit.service.standing(stored.settings.name, version)  # one for all that wait
+    return await visit.service.reported(_gathered, visit, stored, version, standing)
+
+
+def _gathered(visit: Visit, stored: Stored, version: int, standing: Standing) -> dict[str, Any]:
+    """Everything that the page shows; this reads the store."""
+    service, settings = visit.service, stored.versions[version]
+    report = next(iter(standing.reports.values()), None)
+    rows = service.store.examples(settings.name, version, MAX_EXAMPLES)
+    marked = teams(settings.rankers)
+    tone, word = judgement(report)
+    return {
+        "stored": stored,
+        "settings": settings,
+        "version": version,
+        "is_latest": version == stored.version,
+        "tone": tone,
+        "word": word,
+        "numbers": None if report is None else _numbers(visit, settings, version, standing, report),
+        "number_sections": NUMBERS,
+        "reason": standing.reason or "",
+        "counts": standing.counts,
+        "apart": _apart(standing),
+        "trials": trials(settings, report),
+        "is_trial": settings.mode != COMPARE,
+        "mode": MODES.get(settings.mode, ""),
+        "teams": marked,
+        "examples": [example(row, marked) for row in rows],
+        "decision": next((one for one in reversed(stored.history) if one.what == "decided"), None),
+        "can": _possible(stored),
+        "told": _told(settings),
+        "outlook": outlook(stored, settings, report, service.clock()),
+        "csv_tables": table_names(report),
+        "analyses": {metric: downloads.analysis(settings, version, metric) for metric in settings.metrics},
+        "exported": downloads.exported(settings, version),
+        "first_list": downloads.first_list(settings, visit.address, visit.is_open),
+        "first_event": downloads.first_event(settings, visit.address, visit.is_open),
+    }  # fmt: skip
+
+
+def _possible(stored: Stored) -> dict[str, bool]:
+    """What can be done to an experiment in its state."""
+    is_listed = stored.archived is None
+    return {
+        "start": is_listed and stored.state == DRAFT,
+        "stop": stored.state == RUNNING,
+        "decide": is_listed and stored.state == STOPPED,
+        "edit": is_listed and stored.state in (DRAFT, RUNNING),
+    }
+
+
+def _numbers(visit: Visit, settings: Experiment, version: int, standing: Standing, report: Report) -> Numbers:
+    laid_out = lay_out(report)
+    sections = {section.name: section for section in laid_out.sections}
+    drawings = visit.shared.drawings.get_blocking(settings.name, version)
+    return Numbers(report, laid_out, sections, scorecard(settings, standing.reports), drawings)
+
+
+def _apart(standing: Standing) -> Table | None:
+    """Events that count for nobody, and why."""
+    rows = tuple((reason, f"{number:,}") for reason, number in standing.counts.apart.items() if number)
+    return Table("apart", "Events kept apart", ("reason", "how many"), rows, ("how many",)) if rows else None
+
+
+def _told(settings: Experiment) -> Table:
+    """The settings as a table, with what each means."""
+    rows = tuple(
+        (SETTINGS[name].metadata["label"], _written(value), SETTINGS[name].metadata["meaning"])
+        for name, value in settings.to_dict().items()
+    )
+    return Table("settings", "", ("setting", "value", "meaning"), rows)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{kind} = {weight:g}" for kind, weight in value.items())
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

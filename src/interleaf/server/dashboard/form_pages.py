@@ -1,0 +1,339 @@
+"""Forms made from the table of settings, and what they do: create, edit, start, stop, decide, archive, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.responses import RedirectResponse, Response
+
+from interleaf.errors import ExperimentError, StateError
+from interleaf.experiment import Experiment
+from interleaf.experiment.settings import (
+    ATTRIBUTIONS,
+    MODES,
+    NOTES,
+    SETTINGS,
+    Choice,
+    Kind,
+    Number,
+    Optional,
+    Prose,
+    Several,
+    Weights,
+)
+from interleaf.methods.table import ALL_SCHEMES, METHODS
+from interleaf.server import endpoints
+from interleaf.server.auth import OPEN
+from interleaf.server.dashboard.page import HEADERS, Visit, page
+from interleaf.store.contract import DECIDED, DRAFT, RUNNING, STOPPED
+
+GROUPS = {
+    "Who is compared": ("name", "rankers", "control", "method", "scheme", "k"),
+    "Notes": NOTES,
+    "Who takes part": ("share", "lane", "offset", "holdout"),
+    "What counts": ("events", "browser_events", "primary", "attribution", "window_minutes"),
+    "How it is read": ("planned_units", "confidence", "mode", "by"),
+    "What does not count": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
+}
+OPEN_GROUPS = 2  # the others are folded: their defaults do
+PARAMETERS = "method_parameters"
+CHOICES = dict(
+    zip(
+        (*MODES, *ATTRIBUTIONS),
+        (
+            "compare the rankers",
+            "A/A test: every ranker gets the control's list",
+            "A/A test: the rankers' names are swapped by chance",
+            "known loser: the others show the control upside down",
+            "count for nobody",
+            "count for the last list that showed the document",
+            "count for every list that showed the document",
+            "count for a list of the ranker that showed it most",
+        ),
+        strict=True,
+    )
+)
+_NEEDED = ("name", "rankers")
+_COMMAS = ("by", "tags")  # lists whose items have none
+_ON_ONE_LINE = ("rankers",)  # lists of two or more, whose items may have some: one line cannot be one item
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a form: how it is drawn (line, number, lines or choice), what stands in it, what is wrong with it."""
+
+    name: str
+    label: str
+    meaning: str
+    drawn: str
+    value: str
+    choices: Mapping[str, str]
+    needed: bool
+    hint: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Fields that belong together."""
+
+    title: str
+    fields: tuple[Field, ...]
+    is_open: bool
+
+
+def groups(
+    typed: Mapping[str, str], wrong: Mapping[str, str] | None = None, only: str | None = None
+) -> tuple[Group, ...]:
+    """The fields of all settings, filled with what was typed; a group in which something is wrong is open.
+
+    With `only`, the fields of that group.
+    """
+    rest = [name for name in SETTINGS if not any(name in names for names in GROUPS.values())]
+    made = []
+    for place, (title, names) in enumerate((*GROUPS.items(), ("More", tuple(rest)))):
+        fields = [_field(name, typed, (wrong or {}).get(name, "")) for name in names]
+        if "method" in names:
+            fields.insert(names.index("method") + 1, _parameters(typed))
+        is_open = place < OPEN_GROUPS or any(field.error for field in fields)
+        if fields and only in (None, title):
+            made.append(Group(title, tuple(fields), is_open))
+    return tuple(made)
+
+
+def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
+    setting = SETTINGS[name]
+    kind, drawn, hint = setting.metadata["kind"], "line", ""
+    within = kind.kind if isinstance(kind, Optional) else kind
+    choices: dict[str, str] = {}
+    match within:
+        case Choice():
+            drawn, choices = "choice", {word: CHOICES.get(word, word) for word in within.words}
+        case Number():
+            drawn, hint = "number", f"{within.least:g} to {within.most:,g}"
+        case Prose():
+            drawn = "lines"
+        case Several():
+            drawn, hint = "lines", "one a line"
+            hint += ", or with commas" * (name in _COMMAS) + ", or all on one with commas" * (name in _ON_ONE_LINE)
+        case Weights():
+            hint = "such as click=1, purchase=5"
+    if name == "method":
+        drawn, choices = "choice", {row.name: row.title for row in METHODS.values() if row.schemes}
+    elif name == "scheme":
+        drawn, choices = "choice", {"": "the method's own", **{scheme: scheme for scheme in ALL_SCHEMES}}
+    elif name == "control":
+        hint = "the first ranker, if left out"
+    label, meaning = setting.metadata["label"], setting.metadata["meaning"].replace("null: ", "left out: ")
+    return Field(name, label, meaning, drawn, typed.get(name, ""), choices, name in _NEEDED, hint, wrong)
+
+
+def _parameters(typed: Mapping[str, str]) -> Field:
+    meaning = "parameters of the method, where others than its own are wanted"
+    value = typed.get(PARAMETERS, "")
+    return Field(PARAMETERS, "Parameters of the method", meaning, "line", value, {}, False, "such as tau=1", "")
+
+
+def typed_of(settings: Experiment) -> dict[str, str]:
+    """Settings as they would be typed."""
+    found = {name: _text(value) for name, value in settings.to_dict().items()}
+    method, _, parameters = settings.method.partition("(")
+    return found | {"method": method, PARAMETERS: parameters.removesuffix(")")}
+
+
+def defaults() -> dict[str, str]:
+    """An empty form, but for the defaults."""
+    plain = Experiment.of({"name": "x", "rankers": ["a", "b"]})
+    return typed_of(plain) | {"name": "", "rankers": "", "control": ""}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{kind}={weight:.15g}" for kind, weight in value.items())
+    if isinstance(value, list):
+        return "\n".join(value)
+    return "" if value is None else f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def data_of(typed: Mapping[str, str]) -> dict[str, Any]:
+    """Plain data from what was typed, for `Experiment.of` to check; what is empty is left out.
+
+    >>> data_of({"name": "shoes", "rankers": "old\\nnew", "k": "10", "events": "click=1, purchase=5"})
+    {'name': 'shoes', 'rankers': ['old', 'new'], 'k': 10, 'events': {'click': 1.0, 'purchase': 5.0}}
+
+    Rankers on one line have commas between them; on lines of their own, a comma is part of a name.
+
+    >>> data_of({"rankers": "old, new"}), data_of({"rankers": "old, slow\\nnew"})
+    ({'rankers': ['old', 'new']}, {'rankers': ['old, slow', 'new']})
+    """
+    data = {}
+    for name, setting in SETTINGS.items():
+        text = typed.get(name, "").strip()
+        if text:
+            is_split = name in _COMMAS or (name in _ON_ONE_LINE and len(text.splitlines()) == 1)
+            data[name] = _value(setting.metadata["kind"], text.replace(",", "\n") if is_split else text)
+    parameters = typed.get(PARAMETERS, "").strip()
+    if parameters and "method" in data:
+        data["method"] = f"{data['method']}({parameters})"
+    return data
+
+
+def wrong_in(data: Mapping[str, Any]) -> dict[str, str]:
+    """What to do at each field that is wrong by itself.
+
+    >>> wrong_in({"name": "shoes", "k": "ten"})
+    {'rankers': 'This is needed.', 'k': 'Give a whole number from 1 to 200.'}
+    """
+    found = {name: "This is needed." for name in _NEEDED if name not in data}
+    for name, value in data.items():
+        try:
+            SETTINGS[name].metadata["kind"].check(value)
+        except ValueError as remedy:
+            found[name] = sentence(str(remedy))
+    return found
+
+
+def sentence(remedy: str) -> str:
+    """A remedy as it stands at a field, which is seen to hold what was typed."""
+    return f"{remedy[:1].upper()}{remedy[1:].rstrip('.')}."
+
+
+def _value(kind: Kind, text: str) -> Any:
+    """As JSON would give it; what is no number stays a text, which the check refuses."""
+    within = kind.kind if isinstance(kind, Optional) else kind
+    if isinstance(within, Several):
+        return [line.strip() for line in text.splitlines() if line.strip()]
+    if isinstance(within, Number):
+        return _number(text, within.whole)
+    if isinstance(within, Weights):
+        pairs = [part.rpartition("=") if "=" in part else (part, "=", "1") for part in text.split(",") if part.strip()]
+        return {kind.strip(): _number(weight.strip(), False) for kind, _, weight in pairs}
+    return text
+
+
+def _number(text: str, whole: bool) -> float | int | str:
+    try:
+        return int(text) if whole else float(text)
+    except ValueError:
+        return text
+
+
+Call = Callable[..., Awaitable[Response]]
+OVER = (STOPPED, DECIDED)
+NOTES_GROUP = "Notes"
+
+
+async def new(visit: Visit) -> Response:
+    """The form of a new experiment."""
+    return _form(visit, defaults())
+
+
+async def create(visit: Visit) -> Response:
+    """Make it, as a draft."""
+    return await _sent(visit, endpoints.create, visit.form.get("name", "").strip())
+
+
+async def editing(visit: Visit) -> Response:
+    """The form with the settings as they are."""
+    stored = await visit.service.experiment(visit.name)
+    return _form(visit, typed_of(stored.settings), name=visit.name, state=stored.state)
+
+
+async def edit(visit: Visit) -> Response:
+    """Change a draft, or begin a new version."""
+    stored = await visit.service.experiment(visit.name)
+    if stored.state in OVER:  # the form has its notes only
+        notes = {field: visit.form.get(field, "") for field in NOTES}
+        visit.form = typed_of(stored.settings) | notes
+    visit.form = {**visit.form, "name": visit.name}
+    return await _sent(visit, endpoints.edit, visit.name, stored.state)
+
+
+async def _sent(visit: Visit, call: Call, name: str, state: str = DRAFT) -> Response:
+    edited, data = name if "name" in visit.request.path_params else "", data_of(visit.form)
+    wrong, status = wrong_in(data), 422
+    if not wrong:
+        try:
+            await _called(visit, call, data)
+            return _onward(name)
+        except ExperimentError as error:
+            wrong = {error.field: sentence(error.remedy)}
+        except StateError as error:
+            wrong, status = {"name": sentence(str(error))}, 409
+    return _form(visit, visit.form, wrong, edited, state, status)
+
+
+def _form(
+    visit: Visit,
+    typed: Mapping[str, str],
+    wrong: Mapping[str, str] | None = None,
+    name: str = "",
+    state: str = DRAFT,
+    status: int = 200,
+) -> Response:
+    """An experiment keeps its name; a name that is taken is wrong at its field."""
+    told = " ".join(f"{_label(field)}: {remedy}" for field, remedy in (wrong or {}).items())
+    return page(
+        visit,
+        "form.html",
+        status,
+        groups=groups(typed, wrong, NOTES_GROUP if state in OVER else None),
+        name=name,
+        makes_version=state == RUNNING,
+        is_over=state in OVER,
+        problem=f"Nothing was saved. {told}" if told else "",
+        methods=[row for row in METHODS.values() if row.schemes and row.parameters],
+    )
+
+
+def _label(field: str) -> str:
+    return str(SETTINGS[field].metadata["label"]) if field in SETTINGS else field
+
+
+async def start(visit: Visit) -> Response:
+    """Let it run."""
+    await _called(visit, endpoints.start)
+    return _onward(visit.name)
+
+
+async def stop(visit: Visit) -> Response:
+    """End it."""
+    await _called(visit, endpoints.stop)
+    return _onward(visit.name)
+
+
+async def decide(visit: Visit) -> Response:
+    """Write down what was decided."""
+    await _called(visit, endpoints.decide, {"decision": visit.form.get("decision", "").strip()})
+    return _onward(visit.name)
+
+
+async def archive(visit: Visit) -> Response:
+    """Stop it if it runs, and hide it from lists."""
+    await _called(visit, endpoints.archive)
+    return _onward(visit.name)
+
+
+async def unarchive(visit: Visit) -> Response:
+    """Show it in lists again."""
+    await _called(visit, endpoints.unarchive)
+    return _onward(visit.name)
+
+
+async def delete(visit: Visit) -> Response:
+    """Delete it with all its rows, if its name was typed."""
+    stored = await visit.service.experiment(visit.name)
+    await endpoints.deleted(visit.service, stored.settings.name, visit.form.get("confirm", "").strip())
+    return RedirectResponse("/", 303, HEADERS)
+
+
+async def _called(visit: Visit, call: Call, body: Any = None) -> Response:
+    """The call that the API has for it."""
+    return await call(visit.service, visit.request, msgspec.json.encode(body), visit.who or OPEN)
+
+
+def _onward(name: str) -> Response:
+    return RedirectResponse(f"/experiments/{name}", 303, HEADERS)

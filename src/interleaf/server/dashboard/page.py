@@ -1,0 +1,203 @@
+"""Renders pages from templates, escaped, under a strict content policy; charts as specifications."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from interleaf import plots
+from interleaf.errors import InterleafError
+from interleaf.render.charts import Chart, charts
+from interleaf.render.figures import Names, count, several
+from interleaf.render.layout import MARKS
+from interleaf.render.page import templates
+from interleaf.server.auth import OPEN
+from interleaf.server.cache import TTLCache
+from interleaf.server.dashboard import browser_session
+from interleaf.server.rate_limits import Attempts
+from interleaf.server.reports import Reports
+from interleaf.server.service import Service
+from interleaf.store.contract import ADMIN, AccessKey
+from interleaf.tables import one_line
+
+NO_CHARTS = "There are no charts: interleaf's extra `plots` is not installed here. The tables have all numbers."
+TTL = 4.0  # seconds: a specification takes longer to make than a report
+MAX_DRAWINGS = 50
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The charts of each section of a report; or why there are none."""
+
+    charts: dict[str, list[Chart]] = field(default_factory=dict)
+    missing: str = ""
+
+
+class Drawings:
+    """The latest charts of each version that someone looks at: of its report, or of one a few seconds older."""
+
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
+        self._cache = TTLCache(self._draw, TTL, MAX_DRAWINGS)
+
+    def get_blocking(self, name: str, version: int) -> Drawn:
+        """The charts of a version that has a report."""
+        return self._cache.get_blocking((name, version))
+
+    def _draw(self, place: tuple[str, int]) -> Drawn:
+        try:
+            plots.check_drawing()
+        except InterleafError:
+            return Drawn(missing=NO_CHARTS)
+        report = next(iter(self._reports.get_blocking(*place).reports.values()), None)
+        return Drawn() if report is None else Drawn(charts(report))
+
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+class Shared:
+    """What all visits have in common."""
+
+    def __init__(self, service: Service) -> None:
+        self.service, self.attempts, self.drawings = service, Attempts(), Drawings(service.reports)
+
+
+@dataclass
+class Visit:
+    """A request to the dashboard: whose it is (None: nobody is logged in), its cookie, and the form that was sent."""
+
+    shared: Shared
+    request: Request
+    who: AccessKey | None = None
+    cookie: str = ""
+    form: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def service(self) -> Service:
+        """The service that the dashboard is of."""
+        return self.shared.service
+
+    @property
+    def may_act(self) -> bool:
+        """Whether this person may change things."""
+        return self.who is not None and self.who.role == ADMIN
+
+    @property
+    def may_manage(self) -> bool:
+        """Whether this person may make experiments and keys."""
+        return self.may_act and self.who is not None and self.who.experiment is None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are no keys, so that everybody on this machine may do everything."""
+        return self.who is OPEN
+
+    @property
+    def address(self) -> str:
+        """Where the service is, as this browser sees it."""
+        return str(self.request.base_url).rstrip("/")
+
+    @property
+    def name(self) -> str:
+        """The experiment that the address names."""
+        return str(self.request.path_params["name"])
+
+
+def page(visit: Visit, template: str, status: int = 200, **values: Any) -> Response:
+    """A template as an answer."""
+    return HTMLResponse(drawn(visit, template, **values), status, HEADERS)
+
+
+def part(visit: Visit, template: str, **values: Any) -> Response:
+    """What is sent again while people look at a page; nothing, if the browser has it already."""
+    text = drawn(visit, template, **values).encode()
+    headers = HEADERS | {"ETag": f'"{blake2b(text, digest_size=12).hexdigest()}"'}
+    if visit.request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return HTMLResponse(text, headers=headers)
+
+
+def drawn(visit: Visit, template: str, **values: Any) -> str:
+    """A template filled in."""
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            who=visit.who,
+            may_act=visit.may_act,
+            may_manage=visit.may_manage,
+            is_open=visit.is_open,
+            token=browser_session.token(visit.cookie),
+            marks={mark: status for status, mark in MARKS.items()},
+            **values,
+        )
+    )
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """Where templates are, and how values get into them."""
+    made: Environment = templates(("interleaf.server.dashboard", "templates"), finalize=_shown)
+    made.filters |= {
+        "typed": _typed,
+        "moment": moment,
+        "short": short,
+        "number": count,
+        "rankers": _rankers,
+        "who": _who,
+    }
+    return made
+
+
+def _shown(value: Any) -> Any:
+    """Text of strangers: on one line, nothing that turns the text around; no line ends before a sign for per cent."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return one_line(value).replace(" %", "\u00a0%")
+    return value
+
+
+def _typed(value: str) -> Markup:
+    """What stands in a field of a form: line by line as it was typed, escaped."""
+    return escape("\n".join(one_line(line) for line in value.splitlines()))
+
+
+def moment(time: int) -> Markup:
+    """A time of the store, to the minute."""
+    found = datetime.fromtimestamp(time / 1e6, UTC)
+    return Markup('<time datetime="{}">{} UTC</time>').format(found.isoformat(), found.strftime("%Y-%m-%d %H:%M"))
+
+
+def _who(told: str) -> str:
+    """Who did something, as the history has it; before there were keys, nobody has a name."""
+    return short(told, 80)
+
+
+def _rankers(names: Sequence[str]) -> str:
+    """Rankers as a report calls them, which are never two alike; some of many."""
+    return several(Names(names).values(), most=6)
+
+
+def short(text: str, most: int = 120) -> str:
+    """Both ends of a long text.
+
+    >>> short("abcdefghij", 7)
+    'abcd…ij'
+    """
+    return text if len(text) <= most else f"{text[: most - 1 - most // 3]}…{text[len(text) - most // 3 :]}"

@@ -1,0 +1,144 @@
+"""The addresses of the dashboard: who may open each, what it does, and refusals as pages with a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from interleaf.server.auth import OPEN, check_scope
+from interleaf.server.dashboard import (
+    access_pages,
+    browser_session,
+    downloads,
+    experiment_list,
+    experiment_page,
+    form_pages,
+    static_files,
+)
+from interleaf.server.dashboard.page import Shared, Visit, page
+from interleaf.server.middleware import read_body
+from interleaf.server.schemas import ApiError, error_response
+from interleaf.server.service import Service, log
+from interleaf.store.contract import ADMIN, READ
+
+PUBLIC = "public"
+FORM = "application/x-www-form-urlencoded"
+MAX_FIELDS = 200
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Address:
+    """One page or form: the role that it asks for, and what it does.
+
+    Who has a key of one experiment opens pages of that one; and others if they `narrow` themselves to it.
+    """
+
+    method: str
+    path: str
+    role: str
+    run: Callable[[Visit], Awaitable[Response]]
+    narrows: bool = False
+
+
+_ONE = "/experiments/{name}"
+ADDRESSES = (
+    Address("GET", "/", READ, experiment_list.shown, narrows=True),
+    Address("GET", "/live", READ, experiment_list.live, narrows=True),
+    Address("GET", "/experiments/new", ADMIN, form_pages.new),
+    Address("POST", "/experiments/new", ADMIN, form_pages.create),
+    Address("GET", _ONE, READ, experiment_page.shown),
+    Address("GET", _ONE + "/live", READ, experiment_page.live),
+    Address("GET", _ONE + "/export", READ, downloads.export),
+    Address("GET", _ONE + "/tables/{table}.csv", READ, downloads.table),
+    Address("GET", _ONE + "/edit", ADMIN, form_pages.editing),
+    Address("POST", _ONE + "/edit", ADMIN, form_pages.edit),
+    Address("POST", _ONE + "/start", ADMIN, form_pages.start),
+    Address("POST", _ONE + "/stop", ADMIN, form_pages.stop),
+    Address("POST", _ONE + "/decide", ADMIN, form_pages.decide),
+    Address("POST", _ONE + "/archive", ADMIN, form_pages.archive),
+    Address("POST", _ONE + "/unarchive", ADMIN, form_pages.unarchive),
+    Address("POST", _ONE + "/delete", ADMIN, form_pages.delete),
+    Address("GET", "/keys", ADMIN, access_pages.show_keys),
+    Address("POST", "/keys", ADMIN, access_pages.add),
+    Address("POST", "/keys/revoke", ADMIN, access_pages.revoke),
+    Address("POST", "/keys/sign-out", ADMIN, access_pages.sign_out),
+    Address("GET", "/login", PUBLIC, access_pages.show_login),
+    Address("POST", "/login", PUBLIC, access_pages.enter),
+    Address("POST", "/logout", PUBLIC, access_pages.leave),
+    Address("POST", "/logout/everywhere", PUBLIC, access_pages.leave_everywhere),
+)
+
+
+def routes(service: Service) -> list[Route]:
+    """All of them, and the files that they use."""
+    shared = Shared(service)
+    made = [Route(one.path, _endpoint(shared, one), methods=[one.method]) for one in ADDRESSES]
+    return [*made, Route("/static/{name}", static_files.served, methods=["GET"])]
+
+
+def _endpoint(shared: Shared, address: Address) -> Endpoint:
+    async def run(request: Request) -> Response:
+        visit = Visit(shared, request)
+        try:
+            return await _answer(visit, address)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:
+            return refused(visit, error)
+
+    return run
+
+
+async def _answer(visit: Visit, address: Address) -> Response:
+    service, request = visit.service, visit.request
+    visit.cookie = request.cookies.get(browser_session.COOKIE, "")
+    visit.who = await browser_session.holder(service, visit.cookie)
+    is_new = visit.who is None and await service.access.is_open()
+    if is_new:
+        visit.who, visit.cookie = OPEN, browser_session.unkeyed()
+    if address.method == "POST":
+        browser_session.check_site(request)
+        visit.form = await _form(request, service.settings.max_body)
+        if visit.who is not None and address.run is not access_pages.enter:
+            browser_session.check_token(visit.cookie, visit.form.get("token", ""))
+    if address.role != PUBLIC and visit.who is None:
+        return access_pages.asked(visit, 401)
+    if address.role == ADMIN and not visit.may_act:
+        raise ApiError(403, "wrong_role", "this is for admin keys, and you are logged in with a read key")
+    if visit.who is not None and address.role != PUBLIC and not address.narrows:
+        check_scope(visit.who, request.path_params.get("name"))
+    answer = await address.run(visit)
+    if is_new and browser_session.COOKIE not in answer.headers.get("set-cookie", ""):
+        browser_session.keep(service, request, answer, visit.cookie)
+    return answer
+
+
+async def _form(request: Request, max_body: int) -> dict[str, str]:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        raise ApiError(415, "not_a_form", "this address takes forms of its own page")
+    body = await read_body(request, max_body)
+    try:
+        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError:
+        raise ApiError(400, "malformed", "the form cannot be read: reload its page, and try again") from None
+
+
+def refused(visit: Visit, error: Exception) -> Response:
+    """An error as a page, with the status and the message that the API gives."""
+    response = error_response(error)
+    if response.status_code == 500:
+        log.exception("a page failed", exc_info=error, extra={"route": visit.request.scope["route"].path})
+    sentence = msgspec.json.decode(response.body)["error"]["message"]
+    title = HTTPStatus(response.status_code).phrase
+    made = page(visit, "refused.html", response.status_code, title=title, sentence=sentence)
+    if "retry-after" in response.headers:
+        made.headers["Retry-After"] = response.headers["retry-after"]
+    return made

@@ -1,0 +1,162 @@
+"""The dashboard's static files: style, scripts, and Vega, which is bundled once and kept on disk.
+
+Browsers of admins run the bundle, so a copy on disk is used only if nobody else can have written it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from interleaf.cache_folder import cache_folder
+from interleaf.server.schemas import log
+
+PACKAGE = "vl-convert-python"
+# Without a snippet of code, the bundle has all of Vega.
+_BUNDLE = "import sys, vl_convert; sys.stdout.buffer.write(vl_convert.javascript_bundle(None).encode())"
+
+
+def chart_script() -> bytes:
+    """The script of the installed version, from disk or made now; OSError or CalledProcessError if that fails.
+
+    Another process makes it: vl-convert runs a JavaScript engine, whose 100 MiB would stay in this one, and holds the
+    interpreter lock meanwhile.
+    """
+    path = cache_folder("charts") / f"vega-{version(PACKAGE)}.js"
+    script = _load(path)
+    if not script:
+        # Its errors are kept too: if this process ends first, it has nobody to write to.
+        script = subprocess.run([sys.executable, "-c", _BUNDLE], capture_output=True, check=True).stdout
+        with suppress(OSError):
+            _save(path, script)
+    return script
+
+
+def _load(path: Path) -> bytes | None:
+    """The file, if it and its folder are ours and nobody else can write to them."""
+    if sys.platform == "win32":
+        return None
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(descriptor, "rb") as file:
+            found = (os.fstat(descriptor), path.parent.lstat())
+            return file.read() if all(map(_is_ours, found)) else None
+    except OSError:
+        return None
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    is_plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+    return is_plain and found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _save(path: Path, script: bytes) -> None:
+    """Write the whole file, or none; only its owner can read it and its folder."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix="part-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(script)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+VEGA = "vega.js"
+KINDS = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+FOLDERS = ("interleaf.server", "interleaf.server.dashboard")
+EMBEDDED = "interleaf.js"  # in result pages of other sites
+_HOUR = 3600
+
+
+@dataclass(frozen=True)
+class File:
+    """What is sent: as it is, and packed."""
+
+    data: bytes
+    packed: bytes
+    tag: str
+
+    @classmethod
+    def of(cls, data: bytes) -> File:
+        """A file with its tag."""
+        return cls(data, gzip.compress(data, 6, mtime=0), f'"{blake2b(data, digest_size=12).hexdigest()}"')
+
+
+async def served(request: Request) -> Response:
+    """A file by its name; other sites may use the script that is meant for them."""
+    name = request.path_params["name"]
+    found = await asyncio.shield(asyncio.wrap_future(prepare())) if name == VEGA else known().get(name)
+    if found is None:
+        return Response("there is no such file", 404, media_type="text/plain")
+    headers = {"ETag": found.tag, "Vary": "Accept-Encoding", "Cache-Control": f"public, max-age={_age(name)}"}
+    if name == EMBEDDED:
+        headers["Access-Control-Allow-Origin"] = "*"
+    if found.tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    kind = KINDS[name[name.rindex(".") :]]
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(found.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=kind)
+    return Response(found.data, headers=headers, media_type=kind)
+
+
+def _age(name: str) -> int:
+    """Seconds that a browser need not ask again: vega's address names its version."""
+    return {VEGA: 8760 * _HOUR, EMBEDDED: _HOUR}.get(name, 0)
+
+
+@lru_cache(maxsize=1)
+def known() -> dict[str, File]:
+    """All files of ours; the style of static reports is that of the pages, too."""
+    folders = [files(package).joinpath("static") for package in FOLDERS]
+    found = [path for folder in folders for path in folder.iterdir() if path.name.endswith(tuple(KINDS))]
+    found.append(files("interleaf.render").joinpath("page.css"))
+    return {path.name: File.of(path.read_bytes()) for path in found}
+
+
+@lru_cache(maxsize=1)
+def vega() -> File | None:
+    """The script that draws charts; None if it cannot be made."""
+    if find_spec("vl_convert") is None:
+        return None
+    try:
+        return File.of(chart_script())
+    except (OSError, subprocess.CalledProcessError) as error:
+        log.error("pages show no charts until a restart: their script was not made", extra={"reason": str(error)})
+        return None
+
+
+@lru_cache(maxsize=1)
+def vega_address() -> str:
+    """Where the bundle is, with its version, so that browsers may keep it; empty where there is none."""
+    try:
+        return f"/static/{VEGA}?v={version(PACKAGE)}"
+    except PackageNotFoundError:
+        return ""
+
+
+@lru_cache(maxsize=1)
+def prepare() -> Future[File | None]:
+    """Begin to make the bundle, so that it is there when a page asks for it. However many ask, it is made once."""
+    bundle: Future[File | None] = Future()
+    Thread(target=lambda: bundle.set_result(vega()), name="interleaf-vega", daemon=True).start()
+    return bundle

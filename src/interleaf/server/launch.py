@@ -1,0 +1,167 @@
+"""Run the service: one process, or several that share a PostgreSQL."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from interleaf.errors import InterleafError
+from interleaf.server.service import Settings
+from interleaf.store import opened
+
+OTHER_FILES = 200  # the store, logs, threads; an ample guess
+_HANDED_DOWN = "INTERLEAF_SERVE"  # to worker processes, which import this module and call `worker_app`
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where it runs: the store, the address, how many processes, and the proxies before it.
+
+    `trusted_proxies`: addresses or networks whose X-Forwarded-For and X-Forwarded-Proto say who the client is.
+    """
+
+    store: str
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1
+    trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
+
+
+def serve(place: Place, settings: Settings) -> None:
+    """Answer requests until told to stop; what was acknowledged by then is in the store."""
+    import uvicorn
+
+    from interleaf.server import warming
+    from interleaf.server.app import create_app
+    from interleaf.server.connection import Connection
+    from interleaf.server.monitoring import set_up
+    from interleaf.server.service import now
+
+    settings = replace(settings, loopback_only=is_loopback(place.host), own_process=True)
+    _check(place, settings)
+    # uvicorn raises the signal again when all is written: then the store is still to be closed, into its one file.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with closing(opened(place.store)) as store:  # if that is not possible, say so before anything else
+        store.use_unit_secret(settings.unit_secret, now())
+        store.use_queries(settings.queries, now())
+    _allow_files(settings.max_connections)
+    set_up()
+    settings = replace(settings, warming=str(warming.begin().folder))
+    print(f"interleaf serves http://{place.host}:{place.port}/ from {_named(place.store)}", flush=True)
+    options: dict[str, Any] = {
+        "host": place.host,
+        "port": place.port,
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": 10,
+        "http": Connection,
+        "forwarded_allow_ips": list(place.trusted_proxies),
+        "timeout_worker_healthcheck": 20,  # seconds: a machine may stand still; to end takes so long if a worker hangs
+    }
+    if place.workers == 1:
+        store = opened(place.store)
+        try:
+            uvicorn.run(create_app(store, settings=settings), **options)
+        finally:
+            store.close()
+        return
+    secret = settings.unit_secret
+    kept = asdict(settings) | {"unit_secret": secret and secret.hex()}
+    os.environ[_HANDED_DOWN] = json.dumps({"store": place.store, "settings": kept})
+    with tempfile.TemporaryDirectory(prefix="interleaf-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # so that a scrape of one worker has the numbers of all
+        uvicorn.run("interleaf.server.launch:worker_app", factory=True, workers=place.workers, **options)
+
+
+def _allow_files(connections: int) -> None:
+    """Let this process, and its workers, open as many files as it may have connections, where the system permits it."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections + OTHER_FILES
+    if resource.RLIM_INFINITY not in (soft, hard):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(needed, hard)), hard))
+
+
+def _named(store: str) -> str:
+    """A store without what opens it."""
+    if not is_shared(store):
+        return store
+    parts = urlsplit(store)
+    return f"PostgreSQL at {parts.hostname or 'this machine'}{parts.path}"
+
+
+def is_shared(store: str) -> bool:
+    """Whether several processes may use a store."""
+    return store.startswith(("postgresql:", "postgres:"))
+
+
+def worker_app() -> Any:
+    """The application of one of several worker processes."""
+    from interleaf.server.app import create_app
+    from interleaf.server.monitoring import set_up
+
+    set_up()
+    given = json.loads(os.environ[_HANDED_DOWN])
+    secret = given["settings"]["unit_secret"]
+    settings = Settings(**given["settings"] | {"unit_secret": secret and bytes.fromhex(secret)})
+    return create_app(opened(given["store"]), settings=settings)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_free(place: Place) -> None:
+    """Whether the address can be had, before anything says that it is served."""
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((place.host, place.port))
+        except OSError as error:
+            where = f"{place.host}, port {place.port}"
+            raise InterleafError(f"cannot listen on {where}: {error.strerror}; give another --port") from None
+
+
+def _check(place: Place, settings: Settings) -> None:
+    if not 0 < place.port < 2**16 or place.workers < 1:
+        given = f"port {place.port} and {place.workers} workers"
+        raise InterleafError(f"{given} cannot be; give a port up to 65,535, and at least one worker")
+    for proxy in place.trusted_proxies:
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError as error:
+            raise InterleafError(f"the trusted proxy {proxy!r} is no address or network: {error}") from None
+    _check_free(place)
+    if place.workers > 1 and not is_shared(place.store):
+        raise InterleafError(f"{place.workers} workers need a PostgreSQL to share; give --store postgresql://...")
+    if settings.loopback_only:
+        return
+    store = opened(place.store)
+    try:
+        known = store.keys()
+        if not any(key.is_valid(time.time_ns() // 1000) for key in known):
+            raise InterleafError(
+                f"{place.host} can be reached from other machines, and the store has no keys: "
+                "everybody could do everything. Make one first: interleaf keys add admin"
+            )
+    finally:
+        store.close()

@@ -1,0 +1,149 @@
+"""The middleware around the router, and the checks of headers and bodies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.routing import Match, Route, Router
+from starlette.types import Message, Receive, Scope, Send
+
+from interleaf.server.schemas import ApiError, error_response
+from interleaf.server.service import Service, log
+
+HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+
+
+class Head:
+    """The headers of a request; `route` is the path pattern that the request matched, for the metrics."""
+
+    __slots__ = ("_headers", "route")
+
+    def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self._headers, self.route = dict(headers), "other"
+
+    def get(self, name: bytes, default: bytes = b"") -> str:
+        """The value of a header without the space around it; the name is in lower case."""
+        return self._headers.get(name, default).decode("latin-1").strip(" \t")
+
+    @property
+    def key(self) -> str | None:
+        """The key that the request carries."""
+        return bearer(self.get(b"authorization"))
+
+    @property
+    def is_own_origin(self) -> bool:
+        """Whether a page of this service sent the request, or no page at all."""
+        origin = self.get(b"origin")
+        return not origin or _place(origin) == self.get(b"host")
+
+    def check_origin(self) -> None:
+        """Without keys, a page of another site must not be able to change anything through somebody's browser."""
+        if not self.is_own_origin:
+            problem = "this was sent by a page of another site; without keys only pages of this service may"
+            raise ApiError(403, "cross_site", problem)
+
+    def check_kind(self) -> None:
+        """A body must say that it is JSON: a form on some page in a browser cannot."""
+        if self.get(b"content-type").partition(";")[0].strip().lower() != "application/json":
+            raise ApiError(415, "not_json", "give the body as JSON, with the header Content-Type: application/json")
+
+
+class Middleware:
+    """The one ASGI layer around the router: it checks the host, turns errors into responses, and counts requests."""
+
+    def __init__(self, router: Router, service: Service) -> None:
+        self._router, self._service = router, service
+        self._has_warned = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        began, head, status = time.perf_counter(), Head(scope["headers"]), 0
+        scope["head"] = head
+        if not self._has_warned:
+            self._warn_about_proxy(scope, head)
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] += HEADERS
+            await send(message)
+
+        try:
+            if self._service.settings.loopback_only:
+                await self._check_host(head)
+            await self._router.app(scope, receive, send_and_note)
+        except Exception as error:
+            if status:  # the response has begun, so the connection has to be closed
+                raise
+            response = error_response(self._name_allowed(error, scope), head.route)
+            await response(scope, receive, send_and_note)
+        self._service.metrics.count_request(head.route, status, time.perf_counter() - began)
+
+    def _name_allowed(self, error: Exception, scope: Scope) -> Exception:
+        """An error of the router, with the methods that the address allows, or where the addresses are listed."""
+        if not isinstance(error, HTTPException):
+            return error
+        if error.status_code == 404:
+            return ApiError(404, "unknown", "there is nothing at this address; /openapi.json lists what there is")
+        routes = [route for route in self._router.routes if isinstance(route, Route)]
+        here = [route.methods or set() for route in routes if route.matches(scope)[0] is not Match.NONE]
+        allowed = ", ".join(sorted(set[str]().union(*here)))
+        problem = f"{scope['method']} is not possible here; give {allowed}"
+        return ApiError(405, "wrong_method", problem, headers={"Allow": allowed})
+
+    def _warn_about_proxy(self, scope: Scope, head: Head) -> None:
+        """Warn once if X-Forwarded-For is ignored; if it is not, uvicorn has taken the client's address from it."""
+        forwarded, client = head.get(b"x-forwarded-for"), scope.get("client")
+        if forwarded and client and client[0] not in forwarded:
+            self._has_warned = True
+            remedy = (
+                f"if this is your proxy, give --trusted-proxies {client[0]}; else all its clients share a rate limit"
+            )
+            log.warning("X-Forwarded-For of %s is ignored; %s", client[0], remedy)
+
+    async def _check_host(self, head: Head) -> None:
+        """Without keys, whoever reaches the service may do everything: then it must be someone on this machine."""
+        if not self._service.is_loopback(head.get(b"host")) and await self._service.access.is_open(True):
+            problem = "without keys this service answers to 127.0.0.1 and localhost only; make keys first"
+            raise ApiError(403, "wrong_host", problem)
+
+
+def _place(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # no address at all
+        return None
+
+
+def bearer(authorization: str) -> str | None:
+    """The key in a header."""
+    scheme, _, key = authorization.partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else None
+
+
+async def read_body(request: Request, max_body: int) -> bytes:
+    """Read the body of a request; 413 as soon as its Content-Length or what was read is above the limit."""
+    length = request.scope["head"].get(b"content-length", b"0")
+    if not length.isdecimal() or int(length) > max_body:
+        raise _too_large(max_body)
+    body: bytes = b""
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += bytes(message.get("body", b""))
+        if len(body) > max_body:
+            raise _too_large(max_body)
+        if not message.get("more_body", False):
+            return body
+
+
+def _too_large(max_body: int) -> ApiError:
+    return ApiError(413, "too_large", f"a body may have {max_body:,} bytes")

@@ -1,0 +1,176 @@
+"""Metrics for Prometheus, of all workers; structured logs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from interleaf.store.contract import Stored
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where workers keep their numbers; set before prometheus_client is imported
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a time beside each counter, which nobody asks for
+
+
+class Metrics:
+    """What a service counts. Gauges of a worker are as old as its last call of `measure`."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._folder = os.environ.get(FOLDER)
+        counter, gauge = self._counter, self._gauge
+        self._requests = counter("interleaf_requests_total", "requests by route and status", "route", "status")
+        self._impressions = counter("interleaf_impressions_total", "lists, by experiment and arm", "experiment", "arm")
+        self._events = counter("interleaf_events_total", "events by what became of them", "fate")
+        self._excluded = counter(
+            "interleaf_excluded_total", "impressions that do not count, by rule", "experiment", "rule"
+        )
+        self._folded = counter("interleaf_folded_impressions_total", "impressions folded into sums")
+        self._seconds = Histogram(
+            "interleaf_request_seconds",
+            "time of requests by route",
+            ["route"],
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        self._queue = gauge("interleaf_write_queue", "requests that wait to be written")
+        self._backlog = gauge(
+            "interleaf_fold_backlog_seconds", "time since all closed impressions were folded", "livemax"
+        )
+        self._pool = gauge("interleaf_store_connections", "connections to PostgreSQL by state", "livesum", "state")
+        self._memory = gauge("interleaf_resident_memory_bytes", "resident memory of each worker", "liveall")
+        self._request = lru_cache(1000)(self._requests.labels)
+        self._second = lru_cache(1000)(self._seconds.labels)
+        self._impression = lru_cache(1000)(self._impressions.labels)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, labels, registry=self._registry)
+
+    def _gauge(self, name: str, meaning: str, mode: str = "livesum", *labels: str) -> Gauge:
+        return Gauge(name, meaning, labels, registry=self._registry, multiprocess_mode=mode)  # type: ignore[arg-type]
+
+    def count_request(self, route: str, status: int, seconds: float) -> None:
+        """A request was answered."""
+        self._request(route, str(status)).inc()
+        self._second(route).observe(seconds)
+
+    def count_impression(self, experiment: str, arm: str, rule: str | None) -> None:
+        """A list was composed; the rule says why it does not count, if it does not."""
+        self._impression(experiment, arm).inc()
+        if rule is not None:
+            self._excluded.labels(experiment, rule).inc()
+
+    def count_events(self, fates: Mapping[str, int]) -> None:
+        """Events arrived; how many of each fate."""
+        for fate, amount in fates.items():
+            if amount:
+                self._events.labels(fate).inc(amount)
+
+    def count_folded(self, amount: int) -> None:
+        """Impressions were folded."""
+        self._folded.inc(amount)
+
+    def measure(self, queue: int, backlog: float, pool: Mapping[str, int]) -> None:
+        """Set the gauges of this process."""
+        self._queue.set(queue)
+        self._backlog.set(backlog)
+        for state, amount in pool.items():
+            self._pool.labels(state).set(amount)
+        memory = resident_memory()
+        if memory is not None:
+            self._memory.set(memory)
+
+    def text(self, running: Iterable[Stored] | None) -> bytes:
+        """All of it, and the experiments that run if they are known, in Prometheus' text format."""
+        registry = self._registry
+        if self._folder is not None:
+            _forget_dead(Path(self._folder))
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry) + generate_latest(_About(running))
+
+    def close(self) -> None:
+        """Leave out the gauges of this process from now on."""
+        if self._folder is not None:
+            mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
+
+
+class _About:
+    """The build, and the experiments that run, with their methods."""
+
+    def __init__(self, running: Iterable[Stored] | None) -> None:
+        self._running = running
+
+    def collect(self) -> Iterator[Metric]:
+        build = GaugeMetricFamily(
+            "interleaf_build_info", "version of interleaf and Python", labels=("version", "python")
+        )
+        build.add_metric((version("interleaf"), platform.python_version()), 1)
+        yield build
+        if self._running is None:
+            return
+        labels = ("experiment", "version", "method")
+        running = GaugeMetricFamily("interleaf_running_experiment_info", "experiments that run", labels=labels)
+        for stored in self._running:
+            running.add_metric((stored.settings.name, str(stored.version), stored.settings.method), 1)
+        yield running
+
+
+def resident_memory() -> int | None:
+    """Bytes of memory that this process holds, where the system tells."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _forget_dead(folder: Path) -> None:
+    """Leave out the gauges of workers that were killed."""
+    pids = {found[1] for path in folder.glob("gauge_live*.db") if (found := re.search(r"_(\d+)\.db$", path.name))}
+    for pid in map(int, pids):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid)  # type: ignore[no-untyped-call]
+
+
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+
+
+class Lines(logging.Formatter):
+    """A record as a line of JSON: time, level, what, and the fields that came with it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "what": record.getMessage(),
+        }
+        line |= {name: value for name, value in vars(record).items() if name not in _PLAIN}
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def set_up(level: str = "INFO") -> None:
+    """Send what interleaf, its server and its pool of connections log to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(Lines())
+    for name, least in (("interleaf", level), ("uvicorn.error", level), ("psycopg.pool", "WARNING")):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+        logger.setLevel(least)  # the pool tells of every connection that it gives

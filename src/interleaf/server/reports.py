@@ -1,0 +1,122 @@
+"""The report of an experiment as it stands: one for each metric, from the store's tallies."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from interleaf.decode.events import FATES
+from interleaf.decode.queries import query_text
+from interleaf.errors import InterleafError
+from interleaf.report.build import report
+from interleaf.report.lost import ANOTHER_KIND, IDLE, UNMATCHED, UNPLACED, UNTOLD
+from interleaf.report.report import Report
+from interleaf.server.cache import Entry, TTLCache
+from interleaf.store import reasons
+from interleaf.store.contract import RUNNING, Counts, Store
+from interleaf.store.fold import report_settings_of
+from interleaf.tally import Tally
+
+MAX_PAGES = 2  # of the log, in which the text of a query is looked for
+Clock = Callable[[], float]
+MAX_REPORTS = 500  # versions whose latest report is held in memory
+MIN_TTL, MAX_TTL = 1.0, 5.0  # seconds; the first report of a process compiles, and takes many
+# What health calls an event that is kept apart; all others are unmatched.
+_EARLY, _LATE = FATES[2:4]
+_FATES = {reasons.LATE: _LATE, reasons.FOLDED: _LATE, reasons.EARLY: _EARLY, reasons.FIXED: reasons.FIXED}
+_NOTHING = {False: "no impressions yet", True: "no impression could be used: all of them are left out"}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a version shows now: a report for each metric, the primary one first; or why there is none."""
+
+    version: int
+    reports: dict[str, Report]
+    reason: str | None
+    counts: Counts
+
+
+class Reports:
+    """Reports, each made once a second at most, however many people look at them."""
+
+    def __init__(self, store: Store, executor: Executor | None = None, clock: Clock = time.monotonic) -> None:
+        self._store = store
+        self._cache: TTLCache[tuple[str, int], Standing] = TTLCache(
+            lambda place: self._make(*place), _ttl, MAX_REPORTS, executor=executor, clock=clock
+        )
+
+    async def get(self, name: str, version: int) -> Standing:
+        """The report of a version."""
+        return await self._cache.get((name, version))
+
+    def get_blocking(self, name: str, version: int, max_age: Callable[[float], float] | None = None) -> Standing:
+        """The report of a version, for threads.
+
+        `max_age`: how many seconds old a report may be, given how many seconds it took to make it.
+        """
+        if max_age is None:
+            return self._cache.get_blocking((name, version))
+        return self._cache.get_blocking((name, version), lambda entry: entry.seconds + max_age(entry.seconds))
+
+    def clear(self) -> None:
+        """Make all reports again."""
+        self._cache.clear()
+
+    def _make(self, name: str, version: int) -> Standing:
+        stored = self._store.experiment(name)
+        settings = stored.versions[version]
+        counts = self._store.counts(name, version)
+        tallies = self._store.tallies(name, version)
+        apart, elsewhere = self._lost(stored.state == RUNNING, counts)
+        # The last metric is of all kinds that count, so what is of another kind there counts nowhere.
+        last = next(reversed(tallies.values()), None)
+        idle = last.events[ANOTHER_KIND] if last is not None else 0
+
+        def find_text(number: int) -> str | None:
+            return query_text(islice(self._store.export(name, version), MAX_PAGES), number)
+
+        try:
+            made = {
+                metric: report(with_lost(tally, apart, elsewhere, idle), report_settings_of(settings), find_text)
+                for metric, tally in tallies.items()
+            }
+        except InterleafError as error:
+            return Standing(version, {}, str(error), counts)
+        return Standing(version, made, None if made else _NOTHING[bool(counts.open or counts.folded)], counts)
+
+    def _lost(self, is_running: bool, counts: Counts) -> tuple[Mapping[str, int], int]:
+        """Events kept apart, by reason, and how many more may be of this experiment or of another.
+
+        An event of an unknown impression belongs to no experiment. Where only one has ever run, it is that one's.
+        """
+        unplaced = self._store.unplaced()
+        if not unplaced:
+            return counts.apart, 0
+        if self._store.is_alone():
+            return Counter(counts.apart) + Counter(unplaced), 0
+        return counts.apart, sum(unplaced.values()) if is_running else 0
+
+
+def _ttl(entry: Entry[Standing]) -> float:
+    """What takes long is made less often: a page that somebody watches must not keep a processor busy."""
+    return entry.seconds + min(max(MIN_TTL, 2 * entry.seconds), MAX_TTL)
+
+
+def with_lost(tally: Tally, apart: Mapping[str, int], elsewhere: int, idle: int) -> Tally:
+    """The tally with the events that the store keeps apart, and those that count nowhere: its health knows of them."""
+    events, facts = Counter(tally.events), Counter(tally.facts)
+    for reason, number in apart.items():
+        fate = _FATES.get(reason, UNMATCHED)
+        events[fate] += number
+        if fate == UNMATCHED:
+            facts[f"{UNTOLD}{reason}"] += number
+    if elsewhere:
+        events[UNPLACED] += elsewhere
+    if idle:
+        facts[IDLE] += idle
+    return replace(tally, events=events, facts=facts)

@@ -1,0 +1,295 @@
+"""Bodies of requests and responses, and errors with code and message."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from interleaf.errors import ExperimentError, InterleafError, StateError, StoreError
+from interleaf.experiment import limits
+from interleaf.problem import text_id
+
+MAX_EVENTS, MAX_DOCUMENTS = 1000, 1000
+_LENGTH = "1 to {} characters; a whole number is taken as its text"
+Id = Annotated[str, Meta(min_length=1, max_length=limits.MAX_DOCUMENT, description=_LENGTH.format(limits.MAX_DOCUMENT))]
+Name = Annotated[str, Meta(min_length=1, max_length=limits.MAX_NAME, description=_LENGTH.format(limits.MAX_NAME))]
+Label = Annotated[str, Meta(min_length=1, max_length=limits.MAX_LABEL)]
+Query = Annotated[str, Meta(max_length=limits.MAX_QUERY)]
+Long = Annotated[str, Meta(max_length=limits.MAX_CAPTION)]
+Ranking = Annotated[list[Id], Meta(max_length=MAX_DOCUMENTS, description="document ids, best first, each once")]
+Seconds = Annotated[float, Meta(ge=0, le=limits.MAX_DWELL)]
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+_IDS = ("unit", "session", "impression", "event", "document")
+_S = TypeVar("_S", bound=Struct)
+
+
+def decoder(kind: type[_S]) -> Callable[[bytes], _S]:
+    """A function that decodes bodies of this kind; ids may be whole numbers, which become text."""
+    decode = msgspec.json.Decoder(kind).decode
+
+    def decoded(body: bytes) -> _S:
+        try:
+            return decode(body)
+        except msgspec.ValidationError:
+            plain = _with_text_ids(msgspec.json.decode(body))
+            return msgspec.convert(plain, kind, str_keys=True)  # which raises the same, if ids were not the problem
+
+    return decoded
+
+
+def _with_text_ids(body: Any) -> Any:
+    if not isinstance(body, dict):
+        return body
+    ids = {name: _text_id(body[name]) for name in _IDS if name in body}
+    for name in ("rankings", "fixed", "groups"):
+        if isinstance(body.get(name), dict):
+            ids[name] = {key: _text_id(value) for key, value in body[name].items()}
+    if isinstance(body.get("events"), list):
+        ids["events"] = [_with_text_ids(event) for event in body["events"]]
+    return body | ids
+
+
+def _text_id(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_text_id(one) for one in value]
+    return value if (text := text_id(value)) is None else text
+
+
+class Highlight(Struct, forbid_unknown_fields=True):
+    """A stretch of a caption's text that was set in bold."""
+
+    field: Label
+    start: Annotated[int, Meta(ge=0, le=limits.MAX_HIGHLIGHT_END)]
+    end: Annotated[int, Meta(ge=0, le=limits.MAX_HIGHLIGHT_END)]
+
+
+class Caption(Struct, forbid_unknown_fields=True):
+    """What people see of a document."""
+
+    title: Long | None = None
+    url: Long | None = None
+    snippet: Long | None = None
+    highlights: Annotated[list[Highlight], Meta(max_length=limits.MAX_HIGHLIGHTS)] | None = None
+    deep_links: Annotated[int, Meta(ge=0, le=limits.MAX_DEEP_LINKS)] | None = None
+
+
+class Interleave(Struct, forbid_unknown_fields=True):
+    """Rankings for one query of one unit; null stands for a ranking that came too late.
+
+    Of documents of one group, such as variants of a product, a list shows one.
+    With `time`, and the `version` then, a list that was composed elsewhere while the service was away is told later.
+    """
+
+    rankings: Annotated[dict[Label, Ranking | None], Meta(max_length=100)] = {}
+    unit: Name | None = None
+    query: Query | None = None
+    session: Name | None = None
+    impression: Name | None = None
+    k: Annotated[int, Meta(ge=1, le=limits.MAX_K)] | None = None
+    page: Annotated[int, Meta(ge=1, le=limits.MAX_PAGE)] = 1
+    attributes: Annotated[dict[Label, Id], Meta(max_length=limits.MAX_ATTRIBUTES)] | None = None
+    captions: Annotated[dict[Id, Caption], Meta(max_length=limits.MAX_CAPTIONS)] | None = None
+    fixed: Annotated[dict[Annotated[int, Meta(ge=1, le=limits.MAX_FIXED)], Id], Meta(max_length=100)] | None = None
+    groups: Annotated[dict[Id, Id], Meta(max_length=2 * MAX_DOCUMENTS, description="document to group")] | None = None
+    latency: Annotated[dict[Label, Annotated[float, Meta(ge=0, le=1e7)]], Meta(max_length=100)] | None = None
+    user_agent: Annotated[str, Meta(max_length=limits.MAX_USER_AGENT)] | None = None
+    time: Moment | None = None
+    version: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+
+
+class Shown(Struct):
+    """The documents to show; `token` lets a browser report events of this impression, and no other."""
+
+    impression: str | None
+    documents: list[str]
+    arm: str
+    version: int
+    token: str | None
+
+
+class Happened(Struct, forbid_unknown_fields=True):
+    """What somebody did: on an impression, or, where only the unit is known, on the one that attribution finds."""
+
+    event: Name | None = None
+    impression: Name | None = None
+    unit: Name | None = None
+    rank: Annotated[int, Meta(ge=1, le=limits.MAX_RANK)] | None = None
+    document: Id | None = None
+    kind: Label = "click"
+    time: Moment | None = None
+    dwell: Seconds | None = None
+    value: Annotated[float, Meta(ge=-limits.MAX_VALUE, le=limits.MAX_VALUE)] | None = None
+
+
+class Events(Struct, forbid_unknown_fields=True):
+    """A batch of events; with the token of an impression, no key is needed, and all must be of that impression."""
+
+    events: Annotated[list[Happened], Meta(min_length=1, max_length=MAX_EVENTS)]
+    token: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class Taken(Struct):
+    """What became of the events of a batch; `apart` says why some are kept apart."""
+
+    accepted: int
+    repeated: int
+    unmatched: int
+    apart: dict[str, int]
+
+
+class Decision(Struct, forbid_unknown_fields=True):
+    """What was decided, in words."""
+
+    decision: Annotated[str, Meta(min_length=1, max_length=2000)]
+
+
+class Remark(Struct):
+    """A line of an experiment's history."""
+
+    time: str
+    version: int
+    what: str
+    who: str
+    note: str
+
+
+class ExperimentAnswer(Struct):
+    """An experiment with its settings and its history."""
+
+    name: str
+    version: int
+    state: str
+    settings: dict[str, Any]
+    created: str
+    started: str | None
+    stopped: str | None
+    archived: str | None
+    history: list[Remark]
+
+
+class Experiments(Struct):
+    """A page of experiments, how many there are on all pages, and the number of the next page, if there is one.
+
+    There are more than `total` if it is not exact: a thousand at most are counted.
+    """
+
+    experiments: list[ExperimentAnswer]
+    total: int
+    is_total_exact: bool
+    next: int | None
+
+
+class ReportAnswer(Struct):
+    """The report of each metric, the primary one first; or the reason why there is none yet."""
+
+    version: int
+    reports: dict[str, Any]
+    reason: str | None
+    open: int
+    folded: int
+    apart: dict[str, int]
+
+
+class Healthy(Struct):
+    """The service answers, and so does its store."""
+
+    status: str
+
+
+class Forgotten(Struct):
+    """How many impressions of a unit were deleted."""
+
+    impressions: int
+
+
+class Deleted(Struct):
+    """How many impressions were deleted with an experiment."""
+
+    impressions: int
+
+
+class Problem(Struct, omit_defaults=True):
+    """What is wrong, in a sentence that names the thing, the value and the remedy."""
+
+    code: str
+    message: str
+    field: str | UnsetType = UNSET
+
+
+class Refusal(Struct):
+    """The body of every answer that is not a success."""
+
+    error: Problem
+
+
+JSON = "application/json"
+RETRY = "Retry-After"
+log = logging.getLogger("interleaf.server")
+_encode = msgspec.json.Encoder().encode
+_PLACE = re.compile(r" - at `(?:key` in `)?\$?\.?([^`]*)`$")
+
+
+class ApiError(Exception):
+    """A request that gets an error response."""
+
+    def __init__(
+        self, status: int, code: str, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.field, self.headers = status, code, field, headers
+
+
+class JsonResponse(Response):
+    """A record as JSON. It skips what `Response.__init__` and `Response.__call__` do for other kinds of responses."""
+
+    def __init__(self, record: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self.body, self.status_code, self.background = _encode(record), status, None
+        self.raw_headers = [(b"content-length", b"%d" % len(self.body)), (b"content-type", JSON.encode())]
+        for name, value in (headers or {}).items():
+            self.raw_headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+def error_response(error: Exception, route: str = "other") -> JsonResponse:
+    """The response to a request that raised this error. An unexpected error is logged, and not explained."""
+    status, code, field, headers = _kind(error)
+    if status == 500:
+        log.error("a request failed", exc_info=error, extra={"route": route})
+        message = "something went wrong on our side; it has been logged"
+    else:
+        message = _PLACE.sub("", str(error)) if isinstance(error, msgspec.ValidationError) else str(error)
+    problem = Problem(code, message, field or msgspec.UNSET)
+    return JsonResponse(Refusal(problem), status, headers)
+
+
+def _kind(error: Exception) -> tuple[int, str, str | None, Mapping[str, str] | None]:
+    match error:
+        case ApiError():
+            return error.status, error.code, error.field, error.headers
+        case msgspec.ValidationError():
+            place = _PLACE.search(str(error))
+            return 422, "invalid", place[1] if place else None, None
+        case msgspec.DecodeError() | UnicodeDecodeError() | RecursionError():
+            return 400, "malformed", None, None
+        case ExperimentError():
+            return 422, "invalid", error.field, None
+        case StateError():
+            return 409, "wrong_state", None, None
+        case StoreError():
+            return 503, "store_away", None, {RETRY: "1"}
+        case InterleafError():
+            return 422, "invalid", None, None
+    return 500, "internal", None, None

@@ -1,0 +1,250 @@
+"""How a service runs: its limits, and what it keeps of people."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from interleaf.errors import InterleafError, StoreError
+from interleaf.experiment import Experiment
+from interleaf.interleaving import warm_composing
+from interleaf.server import warming
+from interleaf.server.auth import MAX_CACHED, REFRESH_AFTER, TTL, Access, Tokens
+from interleaf.server.cache import TTLCache
+from interleaf.server.monitoring import Metrics
+from interleaf.server.rate_limits import Bots, Rates
+from interleaf.server.reports import Reports, Standing
+from interleaf.server.schemas import ApiError
+from interleaf.server.write_queue import WriteQueue
+from interleaf.store.contract import RUNNING, Search, Store, Stored
+from interleaf.store.privacy import HASH, KEEP
+from interleaf.store.time_check import StoreTime
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Limits of requests, and privacy.
+
+    `max_url`, `max_head`, `max_body`: bytes. `head_seconds`, `body_seconds`: a client may take so long to send them.
+    `write_seconds`: a connection is aborted whose client reads nothing of its answer for this time, or up to twice it.
+    `max_connections`: open at once, in each worker. `requests_per_second`: of a key; `browser_requests_per_second`: of
+    an address that sends no key.
+    `unit_secret`: units are stored as a hash keyed with it. `queries`: whether query texts are kept, hashed or dropped.
+    `retention_days`: rows of closed impressions older than that are deleted, and their sums stay. `own_process`:
+    nothing else runs in the process, so that Python's collector of cycles can be set for what a service does.
+    `warming`: the folder of the process that compiles report kernels beside the service, if there is one.
+    """
+
+    max_body: int = 1_000_000
+    max_url: int = 8_000
+    max_head: int = 32_000
+    max_headers: int = 100
+    head_seconds: float = 10.0
+    body_seconds: float = 30.0
+    write_seconds: float = 30.0
+    max_connections: int = 2_000
+    requests_per_second: float = 10_000.0
+    browser_requests_per_second: float = 50.0
+    unit_secret: bytes | None = None
+    queries: str = KEEP
+    retention_days: float | None = None
+    fold_seconds: float = 5.0
+    cookie_hours: float = 12.0
+    loopback_only: bool = True
+    own_process: bool = False
+    warming: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.queries == HASH and self.unit_secret is None:
+            raise InterleafError(
+                "queries hashed without a secret of yours can be guessed; give --unit-secret-file, or drop them"
+            )
+        if self.retention_days is not None and not self.retention_days > 0:
+            raise InterleafError(f"retention is {self.retention_days:g} days; give a number above 0")
+        if self.max_connections < 1:
+            raise InterleafError(f"{self.max_connections} connections at most refuse everybody; give 1 or more")
+        for rate in (self.requests_per_second, self.browser_requests_per_second):
+            if not rate >= 1:
+                raise InterleafError(f"{rate:g} requests a second refuse everybody; give 1 or more")
+
+
+Clock = Callable[[], int]
+Result = TypeVar("Result")
+SECOND = 1_000_000
+MEASURE_SECONDS = 5.0
+MAX_EVENTS = 1000  # of an impression that browsers may send in an hour: no person does so much on a page
+READY_SECONDS = 1.0  # in which a store has to answer
+SERVICE = "service"  # where connections find it in the state of the application
+log = logging.getLogger("interleaf.server")
+
+
+def now() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def monotonic() -> int:
+    """Microseconds of a clock that nobody can set; on Linux, one that goes on while the machine sleeps."""
+    if sys.platform == "linux":
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+    return time.monotonic_ns() // 1000
+
+
+class Service:
+    """One process's service over a store."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings, monotonic: Clock) -> None:
+        self.store, self.clock, self.settings, self._monotonic = store, clock, settings, monotonic
+        store.use_unit_secret(settings.unit_secret, clock())
+        store.use_queries(settings.queries, clock())
+        self.tokens = Tokens(store, clock)
+        self.access = Access(store, settings.requests_per_second, clock)
+        self.metrics = Metrics()
+        self.bots = Bots(clock)
+        self.addresses = Rates(
+            settings.browser_requests_per_second, settings.browser_requests_per_second, time.monotonic
+        )
+        self.impressions = Rates(MAX_EVENTS / 3600, MAX_EVENTS, lambda: clock() / SECOND)
+        self.write_queue = WriteQueue(store)
+        self.warming = warming.Progress(None if settings.warming is None else Path(settings.warming))
+        # Reports and folding take seconds, and must not keep requests waiting for a thread.
+        self._reporting = ThreadPoolExecutor(2, "interleaf-report")
+        self._keeping = ThreadPoolExecutor(1, "interleaf-fold")
+        self._checking = ThreadPoolExecutor(1, "interleaf-check")
+        self.reports = Reports(store, self._reporting)
+        self._experiments = TTLCache(store.experiment, TTL, MAX_CACHED, refresh_after=REFRESH_AFTER)
+        self._running: TTLCache[None, tuple[Stored, ...]] = TTLCache(
+            lambda _: tuple(store.experiments(Search(state=RUNNING))), TTL, 1, refresh_after=REFRESH_AFTER
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self._folded_at = time.monotonic()  # when all closed impressions were folded
+        self._clock_problem: str | None = None
+
+    @property
+    def hides(self) -> bool:
+        """Whether units or queries are not to be found in the store."""
+        return self.settings.unit_secret is not None or self.settings.queries != KEEP
+
+    async def experiment(self, name: str) -> Stored:
+        """The experiment, at most a second old; 404 if there is none."""
+        try:
+            return await self._experiments.get(name)
+        except KeyError:
+            raise ApiError(404, "unknown", f"there is no experiment {name[:100]!r}", "name") from None
+
+    async def running(self) -> tuple[Stored, ...] | None:
+        """The experiments that run; None if the store does not answer in time."""
+        try:
+            return await asyncio.wait_for(self._running.get(None), READY_SECONDS)
+        except (StoreError, TimeoutError):
+            return None
+
+    async def standing(self, name: str, version: int) -> Standing:
+        """The report of a version, when the kernels that it needs are compiled."""
+        await self.wait_for_kernels([await self.experiment(name)])
+        return await self.reports.get(name, version)
+
+    async def wait_for_kernels(self, experiments: Iterable[Stored]) -> None:
+        """Wait while the process beside the service compiles what reports of these experiments need."""
+        for method in {settings.chosen.method.name for one in experiments for settings in one.versions.values()}:
+            await self.warming.wait(method)
+
+    async def reported(self, work: Callable[..., Result], *given: Any) -> Result:
+        """Work that takes a report's time, in a thread of its own kind."""
+        return await asyncio.get_running_loop().run_in_executor(self._reporting, work, *given)
+
+    def remember(self, stored: Stored) -> None:
+        """What was just read or changed."""
+        self._experiments.put(stored.settings.name, stored)
+
+    def forget(self, name: str) -> None:
+        """Ask the store for an experiment again: it was deleted."""
+        self._experiments.clear()
+        log.info("deleted", extra={"experiment": name})
+
+    async def start(self) -> None:
+        """Compile what running experiments need before the first request, and begin to fold and to measure."""
+        for warning in await asyncio.to_thread(self.store.warnings):
+            log.warning(warning)
+        await self.access.is_open()  # to be known during an outage
+        for stored in await asyncio.to_thread(self.store.experiments, Search(state=RUNNING)):
+            await self.warm(stored.settings)
+        self._tasks = [asyncio.create_task(work) for work in (self._fold(), self._measure())]
+
+    async def warm(self, settings: Experiment) -> None:
+        """Make ready what composes lists of an experiment, before the first one is asked for."""
+        if self.settings.own_process and warming.needs_compiling(settings):
+            log.info("compiling, once per installation", extra={"method": settings.method})
+            await asyncio.to_thread(warming.compile_lists, settings)
+        await asyncio.to_thread(warm_composing, settings.method, len(settings.rankers))
+
+    async def stop(self) -> None:
+        """Let what is on its way be written, and end."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.write_queue.close()
+        self.metrics.close()
+        for pool in (self._reporting, self._keeping, self._checking):
+            await asyncio.to_thread(pool.shutdown, cancel_futures=True)
+
+    async def _fold(self) -> None:
+        """Fold closed impressions, and delete old rows, from time to time; a store that is away is asked again."""
+        loop = asyncio.get_running_loop()
+        await self.warming.wait()
+        while True:
+            try:
+                now = await loop.run_in_executor(self._keeping, self._read_time)
+                while folded := await loop.run_in_executor(self._keeping, self.store.fold, now):
+                    self.metrics.count_folded(folded)
+                    await asyncio.sleep(0)
+                self._folded_at = time.monotonic()
+                await loop.run_in_executor(self._keeping, self._delete_old_rows, now)
+            except StoreError as error:
+                log.warning("the store is away", extra={"reason": str(error)})
+            except Exception:
+                log.exception("folding failed")
+            await asyncio.sleep(self.settings.fold_seconds)
+
+    def _read_time(self) -> StoreTime:
+        """The time to fold and to delete by; a clock that seems to have jumped is logged."""
+        time = self.store.read_time(self.clock(), self._monotonic())
+        if time.problem is not None and time.problem != self._clock_problem:  # once, and not every few seconds
+            log.error("the clock is in doubt", extra={"reason": time.problem})
+        self._clock_problem = time.problem
+        return time
+
+    def _delete_old_rows(self, time: StoreTime) -> None:
+        """Delete rows that are older than retention allows."""
+        if self.settings.retention_days is not None:
+            self.store.expire(time.trusted - round(self.settings.retention_days * 86_400 * SECOND))
+
+    async def check_store(self) -> None:
+        """Raise StoreError if the store does not answer in time; a store that hangs holds one thread and no more."""
+        asked = asyncio.get_running_loop().run_in_executor(self._checking, self.store.check)
+        try:
+            await asyncio.wait_for(asked, READY_SECONDS)
+        except TimeoutError:
+            raise StoreError(f"the store is away: it did not answer within {READY_SECONDS:g} s") from None
+
+    def measure(self) -> None:
+        """Set the gauges of this process."""
+        self.metrics.measure(len(self.write_queue), time.monotonic() - self._folded_at, self.store.connections())
+
+    async def _measure(self) -> None:
+        """From time to time: a scrape reaches one worker, and reads what the others have measured."""
+        while True:
+            self.measure()
+            await asyncio.sleep(MEASURE_SECONDS)
+
+    def is_loopback(self, host: str) -> bool:
+        """Whether a request names this machine; a page elsewhere that points its own name here does not."""
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        return name in ("127.0.0.1", "localhost", "[::1]")

@@ -1,0 +1,156 @@
+"""Compile kernels in other processes than the service's, which loads them from disk then.
+
+If the service compiled them itself, the memory of the compiler would stay with it. Kernels of reports are compiled in a
+process of low priority beside the service, and reports wait for it. Kernels that compose lists are compiled when an
+experiment starts, which waits for them. `python -m interleaf.server.warming` compiles what reports need, and waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from interleaf.experiment import Experiment
+
+LISTS = "--lists"  # an argument: compile what composes lists
+LOWEST = 19  # of all priorities
+UNFINISHED = 1  # the exit status of one that ended with its service
+MAX_WAIT = 600.0  # seconds; after that, the service compiles for itself
+POLL_SECONDS = 0.1
+_TIME = "2026-01-01T00:00:00Z"
+
+
+class Warming(NamedTuple):
+    """A process that compiles, and the folder where it puts a file for each method that is ready."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+
+class Progress:
+    """How far the process with this folder has come. The folder is removed when the process ends, however it ends."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder, self._until = folder, time.monotonic() + MAX_WAIT
+
+    def is_ready(self, method: str | None = None) -> bool:
+        """Whether the kernels of a method, or of all methods, need not be waited for any longer."""
+        if self._folder is not None and (not self._folder.is_dir() or time.monotonic() >= self._until):
+            self._folder = None
+        return self._folder is None or (method is not None and (self._folder / method).exists())
+
+    async def wait(self, method: str | None = None) -> None:
+        """Return when `is_ready` does; holds no thread."""
+        while not self.is_ready(method):
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def begin() -> Warming:
+    """Start the process; it ends with this one, however this one ends."""
+    folder = Path(tempfile.mkdtemp(prefix="interleaf-warming-"))
+    command, silent = [sys.executable, "-m", __name__, str(folder)], subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=silent, stderr=silent)
+    Thread(target=_remove_at_end, args=(process, folder), name="interleaf-warming", daemon=True).start()
+    return Warming(process, folder)
+
+
+def _remove_at_end(process: subprocess.Popen[bytes], folder: Path) -> None:
+    with process:  # closes the pipe
+        process.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def needs_compiling(settings: Experiment) -> bool:
+    """Whether kernels that compose lists of an experiment are not on disk yet, and can be kept there."""
+    from interleaf.compiled import is_compiled, is_on_disk
+
+    compose = settings.chosen.method.kernels.compose
+    return is_compiled(compose) and not is_on_disk(compose)
+
+
+def compile_lists(settings: Experiment) -> None:
+    """Compile what composes lists of an experiment, in a process that ends then."""
+    command = [sys.executable, "-m", __name__, LISTS]
+    data, silent = json.dumps(settings.to_dict()).encode(), subprocess.DEVNULL
+    subprocess.run(command, input=data, stdout=silent, stderr=silent, timeout=MAX_WAIT, check=False)
+
+
+def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> None:
+    """Make a small report with each method and scheme, as the store does; the default method first."""
+    from interleaf.engines.work import Task
+    from interleaf.log import rows_to_batch
+    from interleaf.methods.table import DEFAULT, METHODS
+    from interleaf.report.build import report
+    from interleaf.report.rule import Settings
+    from interleaf.score import Scoring
+    from interleaf.store.fold import Sums
+
+    for method in sorted(METHODS.values(), key=lambda method: method.name != DEFAULT):
+        for scheme in method.schemes:
+            task = Task(Scoring(scheme), by=("device",))
+            sums = Sums(task)
+            sums.add(rows_to_batch(_rows(method.name)))
+            tally = Sums.of_bytes(sums.to_bytes(), task).close()
+            if tally is not None:
+                report(tally, Settings()).to_json()
+        mark_ready(method.name)
+
+
+def _rows(method: str) -> list[dict[str, Any]]:
+    """A list that was interleaved and one of a holdout, both clicked, on some device."""
+    from interleaf.interleaving import interleave
+    from interleaf.methods.table import unchanged
+    from interleaf.schema import HOLDOUT, INTERLEAVED
+
+    rankings = {"one": ["a", "b", "c"], "other": ["c", "b", "a"]}
+    click = {"event": "e", "kind": "click", "rank": 1, "time": _TIME}
+    rows = []
+    for arm, composed in ((INTERLEAVED, method), (HOLDOUT, str(unchanged("one")))):
+        about = {"experiment": "warming", "version": 1, "impression": arm, "unit": arm, "arm": arm}
+        shown = interleave(rankings, composed, key=arm).to_dict()
+        rows.append(shown | about | {"time": _TIME, "events": [click], "attributes": {"device": "phone"}})
+    return rows
+
+
+def _end_with_the_service(folder: Path) -> None:
+    """Its end of the pipe is closed when it is gone. A buffered read would abort the interpreter at its own end."""
+    os.read(sys.stdin.fileno(), 1)
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(UNFINISHED)
+
+
+def _run_beside(folder: Path) -> None:
+    os.nice(LOWEST)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the service, and that ends this process
+    Thread(target=_end_with_the_service, args=(folder,), daemon=True).start()
+
+    from interleaf.compiled import is_compiled
+    from interleaf.methods.table import DEFAULT, METHODS
+
+    if is_compiled(METHODS[DEFAULT].kernels.compose):  # else nothing is kept on disk, and this would help nobody
+        compile_reports(lambda method: (folder / method).touch())
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == [LISTS]:
+        from interleaf.experiment import Experiment
+        from interleaf.interleaving import warm_composing
+
+        settings = Experiment.of(json.load(sys.stdin))
+        warm_composing(settings.method, len(settings.rankers))
+    elif len(sys.argv) > 1:
+        _run_beside(Path(sys.argv[1]))
+    else:
+        compile_reports()

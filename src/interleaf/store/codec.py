@@ -1,0 +1,311 @@
+"""The stored form of a row: what scoring reads in a form that many rows are read from at once, the rest as JSON.
+
+`design` is JSON of what few rows differ in, so that each different one is parsed once. `body` is JSON of everything
+else. `numbers` are 32-bit integers: the union, whether the list was relaxed, of how many rankers there are ranks, the
+sizes of five lists (-1: null), and the lists one after the other; the last one, latencies, as 32-bit floats.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from math import nan
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from interleaf import schema
+from interleaf.errors import DataError
+from interleaf.experiment import Experiment
+from interleaf.experiment.serving import Noted
+from interleaf.log.values import RULES
+from interleaf.methods.arrays import Array
+
+LISTS = ("ranks", "teams", "lengths", "choices", "latency")
+HEADER = 3 + len(LISTS)
+DESIGN = ("arm", "method", "rankers", "fallback_reason", "excluded", "attributes")
+_ELSEWHERE = (
+    "experiment",
+    "version",
+    "impression",
+    "unit",
+    "time",
+    "open",
+    "events",
+)  # columns and tables of their own
+_IN_BODY = {column.name for column in schema.COLUMNS} - {*DESIGN, *LISTS, "union", "relaxed", *_ELSEWHERE}
+_NOTHING = dict.fromkeys((*DESIGN, *sorted(_IN_BODY)))
+_NEEDED = ("arm", "method", "rankers", "documents")
+_plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False).encode
+_quick = msgspec.json.Encoder().encode
+
+
+class Encoded(NamedTuple):
+    """The three parts of a row."""
+
+    design: str
+    numbers: bytes
+    body: bytes
+
+
+def encoded(row: Mapping[str, Any]) -> Encoded:
+    """A row's parts, everything checked: what is kept can be read back and exported."""
+    try:
+        values = {
+            name: RULES[name].check(value) if name in RULES else value
+            for name, value in row.items()
+            if value is not None and name not in _ELSEWHERE
+        }
+        for name in _NEEDED:
+            if name not in values:
+                raise ValueError(f"it has no {name!r}, which may not be left out")
+        design = _plain({name: values[name] for name in DESIGN if name in values})
+        body = {name: value for name, value in values.items() if name in _IN_BODY or name not in RULES}
+        if len(set(map(len, values.get("ranks", ())))) > 1:
+            raise ValueError("its ranks are of different lengths")
+        numbers = _pack(*map(values.get, (*LISTS, "union", "relaxed")))
+        parts = Encoded(design, numbers, _plain(body).encode())
+        design.encode()
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        raise DataError(f"impression {row.get('impression')!r} cannot be stored: {problem}") from None
+    if "\0" in design:
+        raise DataError(f"impression {row.get('impression')!r} cannot be stored: it holds a null character")
+    return parts
+
+
+def encoded_note(
+    noted: Noted,
+    *,
+    attributes: Mapping[str, str] | None = None,
+    excluded: str | None = None,
+    latency: Sequence[float | None] | None = None,
+    captions: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Encoded:
+    """The parts of a list that was just drawn for a request; nothing is checked, because the request was.
+
+    `more` replaces or extends the body.
+    """
+    drawn, problem = noted.drawn, noted.drawn.problem
+    ranks = problem.rank_lists(drawn.documents)
+    numbers = _pack(ranks, drawn.teams, problem.lengths, drawn.choices, latency, problem.union, drawn.relaxed)
+    body: dict[str, Any] = {"query": noted.query, "key": drawn.key, "page": noted.page, "k": noted.k}
+    if drawn.log_probability is not None:
+        body["log_probability"] = drawn.log_probability
+    if noted.fixed:
+        body["fixed"] = noted.fixed
+    body |= {"documents": drawn.documents, "rankings": problem.rankings, **more}
+    if captions:
+        body["captions"] = [captions.get(str(document)) for document in drawn.documents]
+    pairs = tuple(attributes.items()) if attributes else None
+    design = _design(noted.arm, drawn.chosen.text, problem.rankers, noted.fallback_reason, excluded, pairs)
+    return Encoded(design, numbers, _quick(body))
+
+
+@lru_cache(maxsize=128)
+def _design(*values: Any) -> str:
+    """Few lists differ in these."""
+    return _quick({name: value for name, value in zip(DESIGN, values, strict=True) if value is not None}).decode()
+
+
+def _pack(
+    ranks: Sequence[Sequence[int]] | None,
+    teams: Sequence[int] | None,
+    lengths: Sequence[int] | None,
+    choices: Sequence[int] | None,
+    latency: Sequence[float | None] | None,
+    union: int | None,
+    relaxed: bool | None,
+) -> bytes:
+    """The numbers of a list as bytes."""
+    flat = None if ranks is None else list(chain.from_iterable(ranks))
+    lists = flat, teams, lengths, choices
+    numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed), len(ranks or ())]
+    numbers += [-1 if one is None else len(one) for one in (*lists, latency)]
+    for one in lists:
+        if one:
+            numbers += one
+    packed = array("i", numbers).tobytes()
+    if not latency:
+        return packed
+    return packed + array("f", [nan if number is None else number for number in latency]).tobytes()
+
+
+def decoded(parts: Encoded) -> dict[str, Any]:
+    """The row again, without what other columns and tables hold."""
+    row: dict[str, Any] = _NOTHING | json.loads(parts.body) | json.loads(parts.design)
+    row["attributes"] = dict(row["attributes"] or ())
+    numbers = array("i", parts.numbers)
+    union, relaxed, rankers, *sizes = numbers[:HEADER]
+    row["union"] = None if union < 0 else union
+    row["relaxed"] = None if relaxed < 0 else bool(relaxed)
+    start = HEADER
+    for name, size in zip(LISTS, sizes, strict=True):
+        end = start + max(size, 0)
+        found = array("f", numbers[start:end].tobytes()) if name == "latency" else numbers[start:end]
+        row[name] = None if size < 0 else found.tolist()
+        start = end
+    if row["ranks"] is not None and rankers:
+        flat, width = row["ranks"], len(row["ranks"]) // rankers
+        row["ranks"] = [flat[place * width : (place + 1) * width] for place in range(rankers)]
+    if row["latency"] is not None:
+        row["latency"] = [None if number != number else number for number in row["latency"]]
+    return row
+
+
+CLICKED_ALL = "clicked everything"
+_TYPES = {column.name: column.type for column in schema.COLUMNS}
+_BODY_COLUMNS = ("session", "query", "key", "page", "log_probability", "documents", "rankings", "captions", "grades")
+_BODY = pa.schema([pa.field(name, _TYPES[name]) for name in _BODY_COLUMNS])
+COLUMNS = "id, unit, time, folded, design, numbers"
+EVENT_COLUMNS = "impression, id, kind, rank, time, dwell, value"
+
+
+class Kept(NamedTuple):
+    """Impressions of one version, as columns; `bodies` where they are wanted, too. And their events, as rows.
+
+    Without bodies, `asked` has those of impressions with an event, of which the query is read.
+    """
+
+    ids: Sequence[str]
+    units: Sequence[str | None]
+    times: Sequence[int]
+    folded: Sequence[int]
+    designs: Sequence[str]
+    numbers: Sequence[bytes]
+    bodies: Sequence[bytes] | None
+    events: Sequence[tuple[Any, ...]]
+    asked: Mapping[str, bytes] = MappingProxyType({})
+
+
+def batch_of(kept: Kept, settings: Experiment, version: int) -> pa.RecordBatch:
+    """A record batch: all columns where there are bodies, else those that scoring reads."""
+    size = len(kept.ids)
+    events, clicks = _events(kept, settings)
+    columns: dict[str, pa.Array] = {
+        "experiment": pa.repeat(pa.scalar(settings.name, pa.string()), size),
+        "version": pa.repeat(pa.scalar(version, pa.int32()), size),
+        "impression": pa.array(kept.ids, pa.string()),
+        "time": pa.array(np.array(kept.times, np.int64)).cast(schema.TIME),
+        "unit": pa.array(kept.units, pa.string()),
+        "open": pa.array(np.array(kept.folded, np.int64) == 0),
+        "events": events,
+        **_designs(kept.designs),
+    }
+    numbers, shown = _numbers(kept.numbers)
+    columns |= numbers
+    if settings.bot_clicks is not None:
+        is_bot = (shown >= settings.bot_clicks) & (clicks == shown)
+        columns["excluded"] = _with_bots(columns["excluded"], is_bot)
+    if kept.bodies is not None:
+        columns |= _bodies(kept.bodies)
+    elif kept.asked:
+        columns["query"] = _queries(kept.ids, kept.asked)
+    fields = [schema.SCHEMA.field(name) for name in schema.SCHEMA.names if name in columns]
+    return pa.RecordBatch.from_arrays(
+        [columns[field.name] for field in fields], schema=pa.schema(fields, schema.SCHEMA.metadata)
+    )
+
+
+def _designs(designs: Sequence[str]) -> dict[str, pa.Array]:
+    """Columns of which each different content is parsed once."""
+    different: dict[str, int] = {}
+    codes = pa.array([different.setdefault(design, len(different)) for design in designs], pa.int32())
+    parsed = [json.loads(design) for design in different]
+    found = {name: pa.array([one.get(name) for one in parsed], _TYPES[name]) for name in DESIGN if name != "attributes"}
+    pairs = [[tuple(pair) for pair in one.get("attributes", ())] for one in parsed]
+    found["attributes"] = pa.array(pairs, _TYPES["attributes"])
+    return {name: values.take(codes) for name, values in found.items()}
+
+
+def _numbers(blobs: Sequence[bytes]) -> tuple[dict[str, pa.Array], Array]:
+    """The columns of numbers, from the bytes of all rows at once; and how many documents each row shows."""
+    data = np.frombuffer(b"".join(blobs), np.int32)
+    lengths = np.fromiter(map(len, blobs), np.int64, len(blobs)) // 4
+    starts = np.cumsum(lengths) - lengths
+    header = data[starts[:, None] + np.arange(HEADER)]
+    union, relaxed, rankers = header[:, :3].T
+    columns = {
+        "union": pa.array(union, mask=union < 0),
+        "relaxed": pa.array(relaxed == 1, mask=relaxed < 0),
+    }
+    starts = starts + HEADER
+    for name, sizes in zip(LISTS, header[:, 3:].T, strict=True):
+        counts = np.maximum(sizes, 0).astype(np.int64)
+        values = data[_ragged(starts, counts)]
+        values = values.view(np.float32) if name == "latency" else values
+        starts = starts + counts
+        inner = pa.array(values, from_pandas=name == "latency")
+        if name == "ranks":
+            shown = counts // np.maximum(rankers, 1)
+            offsets = _offsets(np.repeat(shown, rankers))
+            inner = pa.ListArray.from_arrays(offsets, inner)
+            counts = rankers.astype(np.int64)
+        outer = pa.ListArray.from_arrays(_offsets(counts), inner, mask=pa.array(sizes < 0))
+        columns[name] = outer.cast(_TYPES[name])
+    return columns, shown
+
+
+def _ragged(starts: Array, counts: Array) -> Array:
+    """The places of runs that begin at `starts` and are `counts` long, one after the other."""
+    ends = np.cumsum(counts)
+    return np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
+
+
+def _offsets(counts: Array) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+
+
+def _events(kept: Kept, settings: Experiment) -> tuple[pa.Array, Array]:
+    """The events of each row in the order of their times, and at how many of its ranks there is one that counts."""
+    place = {name: number for number, name in enumerate(kept.ids)}
+    columns = list(zip(*kept.events, strict=True)) or [()] * 7
+    impressions, ids, kinds, ranks, times, dwells, values = columns
+    rows = np.fromiter((place[name] for name in impressions), np.int64, len(impressions))
+    rank, time = np.array(ranks, np.int64), np.array(times, np.int64)
+    order = np.lexsort((rank, time, rows))
+    fields = {
+        "event": pa.array(ids, pa.string()),
+        "kind": pa.array(kinds, pa.string()),
+        "rank": pa.array(rank.astype(np.int32)),
+        "time": pa.array(time).cast(schema.TIME),
+        "dwell": pa.array(dwells, pa.float64()).cast(pa.float32()),
+        "value": pa.array(values, pa.float64()),
+    }
+    inner = pa.StructArray.from_arrays(list(fields.values()), fields=[column.field for column in schema.EVENT])
+    offsets = _offsets(np.bincount(rows, minlength=len(kept.ids)))
+    counted = np.fromiter((settings.events.get(kind, 0) != 0 for kind in kinds), np.bool_, len(kinds))
+    places = np.unique(rows[counted] * 2**20 + rank[counted]) // 2**20
+    clicks = np.bincount(places, minlength=len(kept.ids))
+    return pa.ListArray.from_arrays(offsets, inner.take(pa.array(order))).cast(_TYPES["events"]), clicks
+
+
+def _with_bots(known: pa.Array, is_bot: Array) -> pa.Array:
+    """Who clicks on every result is no person; another reason to leave a row out goes first."""
+    return pc.if_else(pc.and_(pa.array(is_bot), known.is_null()), CLICKED_ALL, known)
+
+
+def _queries(ids: Sequence[str], bodies: Mapping[str, bytes]) -> pa.Array:
+    """The query of each impression whose body is there."""
+    places = {name: place for place, name in enumerate(bodies)}
+    found = _bodies(list(bodies.values()), ("query",))["query"]
+    return found.take(pa.array([places.get(name) for name in ids], pa.int64()))
+
+
+def _bodies(bodies: Sequence[bytes], names: Sequence[str] = _BODY_COLUMNS) -> dict[str, pa.Array]:
+    data = b"\n".join(bodies)
+    wanted = pa.schema([_BODY.field(name) for name in names])
+    table = pyarrow.json.read_json(
+        pa.BufferReader(data),
+        pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+        pyarrow.json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore"),
+    )
+    return {name: table.column(name).combine_chunks() for name in names}

@@ -1,0 +1,126 @@
+"""Deletes rows: by age, of a user, or of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interleaf.errors import StateError
+from interleaf.store.contract import RUNNING
+from interleaf.store.database import Database, Transaction
+from interleaf.store.experiments import Experiments
+from interleaf.store.keys import revoke
+from interleaf.store.sql_tables import OPEN_NAMES
+
+PAGE = 5000  # rows deleted at a time
+OF_UNIT = (  # of open ones, units have no index: with each list it would be written in many places
+    f"{OPEN_NAMES} SELECT id FROM impressions WHERE unit = ? AND folded = 1 UNION ALL "
+    "SELECT i.id FROM names CROSS JOIN versions v CROSS JOIN impressions i WHERE v.experiment = names.name "
+    "AND i.experiment = v.experiment AND i.version = v.version AND i.folded = 0 AND i.unit = ? LIMIT ?"
+)
+
+
+def forget(database: Database, unit: str) -> int:
+    """Delete all rows of a unit; how many impressions that were."""
+    total = 0
+    while True:
+        with database.reading() as transaction:  # which keeps nobody waiting: all open rows are looked at
+            ids = [name for (name,) in transaction.rows(OF_UNIT, unit, unit, PAGE)]
+        with database.writing() as transaction:
+            total += delete_impressions(database, transaction, ids)
+            among = database.words["among"]
+            transaction.change(f"DELETE FROM apart WHERE impression {among}", database.among(ids))
+            transaction.change("DELETE FROM apart WHERE unit = ?", unit)
+        if len(ids) < PAGE:
+            return total
+
+
+def expire(database: Database, before: int) -> int:
+    """Delete rows of folded impressions shown before then, and events kept apart; how many impressions that were."""
+    total = last = 0
+    while True:  # from the oldest row on
+        with database.reading() as transaction:
+            rows = transaction.rows(
+                "SELECT number, id, time, folded FROM impressions WHERE number > ? ORDER BY number LIMIT ?",
+                *(last, PAGE),
+            )
+        if not any(time < before for _, _, time, _ in rows):
+            break
+        last = rows[-1][0]
+        with database.writing() as transaction:
+            ids = [name for _, name, time, folded in rows if folded and time < before]
+            total += delete_impressions(database, transaction, ids)
+    while True:
+        with database.writing() as transaction:
+            gone = transaction.change(
+                "DELETE FROM apart WHERE number IN (SELECT number FROM apart WHERE received < ? LIMIT ?)", before, PAGE
+            )
+        if gone < PAGE:
+            return total
+
+
+def delete_impressions(database: Database, transaction: Transaction, ids: Sequence[str]) -> int:
+    """Impressions go first: who puts an event to one of them meanwhile is waited for, and then that event is seen."""
+    among, values = database.words["among"], database.among(ids)
+    gone = transaction.change(f"DELETE FROM impressions WHERE id {among}", values)
+    transaction.change(f"DELETE FROM events WHERE impression {among}", values)
+    return gone
+
+
+LATE = 60 * 1_000_000  # microseconds in which another worker may still write rows of an experiment that it remembers
+
+
+def delete(database: Database, name: str, now: int) -> int:
+    """Delete an experiment that does not run, and revoke its keys; how many impressions it had."""
+    with database.writing() as transaction:
+        transaction.alone()
+        found = Experiments(transaction).one(name)
+        if found.state == RUNNING:
+            raise StateError(f"experiment {name!r} cannot be deleted: it is running; stop it or archive it first")
+        transaction.change("DELETE FROM experiments WHERE name = ?", name)
+        for table in ("versions", "history", "experiment_words"):
+            transaction.change(f"DELETE FROM {table} WHERE experiment = ?", name)
+        keys = transaction.rows("SELECT id FROM access_keys WHERE experiment = ? AND revoked IS NULL", name)
+        for (key,) in keys:
+            revoke(transaction, key, now)
+        transaction.change(
+            "INSERT INTO deleted_experiments (name, version, deleted, is_done) VALUES (?, ?, ?, 0) ON CONFLICT (name) "
+            "DO UPDATE SET version = excluded.version, deleted = excluded.deleted, is_done = 0",
+            *(name, found.version, now),
+        )
+    return _delete_rows(database, name, found.version)
+
+
+def finish(database: Database, now: int) -> int:
+    """Delete what is left of deleted experiments: rows of one whose deletion was cut short, or that came late; how many
+    impressions that were.
+    """
+    total = 0
+    with database.reading() as transaction:
+        left = transaction.rows("SELECT name, version, deleted FROM deleted_experiments WHERE is_done = 0")
+    for name, version, deleted in left:
+        total += _delete_rows(database, name, version)
+        if now - deleted >= LATE:
+            with database.writing() as transaction:
+                transaction.change(
+                    "UPDATE deleted_experiments SET is_done = 1 WHERE name = ? AND version = ?", name, version
+                )
+    return total
+
+
+def _delete_rows(database: Database, name: str, version: int) -> int:
+    """Delete the rows of an experiment up to a version; how many impressions that were."""
+    total = 0
+    while True:
+        with database.writing() as transaction:
+            rows = transaction.rows(
+                "SELECT id FROM impressions WHERE experiment = ? AND version <= ? LIMIT ?", name, version, PAGE
+            )
+            total += delete_impressions(database, transaction, [impression for (impression,) in rows])
+            if len(rows) < PAGE:
+                _delete_sums(transaction, name, version)
+                return total
+
+
+def _delete_sums(transaction: Transaction, name: str, version: int) -> None:
+    for table in ("sums", "apart"):
+        transaction.change(f"DELETE FROM {table} WHERE experiment = ? AND version <= ?", name, version)

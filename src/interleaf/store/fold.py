@@ -1,0 +1,306 @@
+"""Folds closed impressions into sums; a report's tally is these sums plus the open impressions."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from itertools import chain, pairwise
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf.decode import Counting
+from interleaf.engines.book import Book
+from interleaf.engines.work import Task, repeats, work
+from interleaf.errors import DataError, MethodError, SchemeError
+from interleaf.experiment import Experiment
+from interleaf.experiment.settings import AA, RELABELLED
+from interleaf.report.rule import Settings
+from interleaf.score import Scoring
+from interleaf.store.codec import COLUMNS, EVENT_COLUMNS, Kept, batch_of
+from interleaf.store.database import Database, Row, Transaction
+from interleaf.store.experiments import parsed
+from interleaf.store.sql_tables import OPEN_NAMES
+from interleaf.store.time_check import StoreTime
+from interleaf.tally import Tally, stored
+from interleaf.tally.seen import Sample
+from interleaf.tally.segments import MAX_SEGMENTS
+
+
+def task_of(settings: Experiment, version: int, metric: str) -> Task:
+    """What to make of the impressions of a version, for one of its metrics.
+
+    >>> shoes = Experiment.of({"name": "shoes", "rankers": ["a", "b"], "events": {"click": 1, "purchase": 5}})
+    >>> print(task_of(shoes, 1, "weighted").scoring.counting)
+    click + 5 purchase
+    """
+    weights = {kind: weight for kind, weight in settings.metrics[metric].items() if weight}
+    scoring = Scoring(settings.scored_by, counting=Counting(weights))
+    return Task(scoring, settings.by, experiment=settings.name, version=version)
+
+
+def report_settings_of(settings: Experiment) -> Settings:
+    """How its tally is read.
+
+    >>> report_settings_of(Experiment.of({"name": "shoes", "rankers": ["a", "b"], "holdout": 0.1})).holdout
+    0.1
+    """
+    return Settings(
+        control=settings.control,
+        confidence=settings.confidence,
+        planned_units=settings.planned_units,
+        aa=settings.mode in (AA, RELABELLED),
+        holdout=settings.holdout or None,
+    )
+
+
+UNSPLIT = "segments: more than can be reported on; none is"
+
+
+class Sums:
+    """Tallies of impressions with all that could not be used, and a sample of their ids: they add up.
+
+    Values of attributes come from strangers: where they are too many to split by, nothing is split any more.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._book, self._sample = Book(task), Sample()
+        self._is_split = True
+        self.impressions = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count impressions in."""
+        self.impressions += batch.num_rows
+        repeats(batch, self._sample)
+        try:
+            book = self._counted(batch, self._task)
+        except DataError:
+            if not self._task.by:
+                raise
+            self._is_split = False
+            book = self._counted(batch, replace(self._task, by=()))
+        self._take(book)
+
+    def merge(self, other: Sums) -> None:
+        """Count others in, which are not kept as they were."""
+        self.impressions += other.impressions
+        self._sample.merge(other._sample)
+        self._is_split &= other._is_split
+        self._take(other._book)
+
+    def copy(self) -> Sums:
+        """The same, to be merged."""
+        return deepcopy(self)
+
+    def close(self) -> Tally | None:
+        """The tally of all; None where nothing could be used."""
+        if not any(tally.impressions for tally in self._book.tallies):
+            return None
+        tally = self._book.close()
+        tally.sample = self._sample
+        if not self._is_split:
+            tally.facts[UNSPLIT] = 1
+        return tally
+
+    def to_bytes(self) -> bytes:
+        """The stored form: a line of JSON, the sample, and the tallies one after the other."""
+        tallies = [stored.to_bytes(tally) for tally in self._book.tallies]
+        sample = self._sample.hashes.tobytes()
+        head = {
+            "impressions": self.impressions,
+            "dropped": self._book.dropped,
+            "events": self._book.events,
+            "level": self._sample.level,
+            "is_split": self._is_split,
+            "sizes": [len(part) for part in (sample, *tallies)],
+        }
+        return b"".join((json.dumps(head).encode(), b"\n", sample, *tallies))
+
+    @classmethod
+    def of_bytes(cls, data: bytes, task: Task) -> Sums:
+        """What `to_bytes` made."""
+        line, _, rest = bytes(data).partition(b"\n")
+        head = json.loads(line)
+        ends = np.cumsum(head["sizes"]).tolist()
+        if len(rest) != ends[-1]:
+            raise DataError(f"kept sums hold {len(rest)} bytes where {ends[-1]} should be; the store is damaged")
+        sums = cls(task)
+        sums.impressions, sums._is_split = head["impressions"], head["is_split"]
+        sums._book.dropped, sums._book.events = Counter(head["dropped"]), Counter(head["events"])
+        sums._sample.raise_to(head["level"])
+        sums._sample.add(np.frombuffer(rest[: ends[0]], np.uint64))
+        for start, end in pairwise(ends):
+            sums._book.take(stored.from_bytes(rest[start:end], Tally, "kept sums"))
+        return sums
+
+    def _counted(self, batch: pa.RecordBatch, task: Task) -> Book:
+        book = Book(task)
+        for worked in work(batch, task):
+            book.add(worked)
+        return book
+
+    def _take(self, book: Book) -> None:
+        both = [*self._book.tallies, *book.tallies]
+        segments = set(chain.from_iterable(tally.segments for tally in both))
+        self._is_split &= len(segments) <= MAX_SEGMENTS
+        if not self._is_split:
+            for tally in both:
+                tally.segments.clear()
+                tally.evidence.firsts.clear()
+        self._book.merge(book)
+
+
+MOST_HELD = 32  # metrics of versions whose sums are held in memory, for the next report
+PAGE = 5000  # impressions that are in memory at a time
+SMALL = 1 / 8  # of all impressions: a part below that is quickly added
+_OF_METRIC = "WHERE experiment = ? AND version = ? AND metric = ?"
+# Versions with impressions that closed.
+_CLOSED = (
+    f"{OPEN_NAMES} SELECT v.experiment, v.version, v.settings FROM names JOIN versions v ON v.experiment = names.name "
+    "WHERE EXISTS (SELECT 1 FROM impressions i WHERE i.experiment = v.experiment AND i.version = v.version "
+    "AND i.folded = 0 AND i.closes <= ?)"
+)
+Place = tuple[str, int, str]
+
+
+def closed_versions(transaction: Transaction, time: StoreTime) -> list[tuple[Experiment, int, int]]:
+    """Versions with impressions to be folded, each with the time until which they closed."""
+    found = [(parsed(settings), version) for _, version, settings in transaction.rows(_CLOSED, time.now)]
+    return [(settings, version, time.fold_time(settings.window)) for settings, version in found]
+
+
+class Folding:
+    """Folds impressions of a database, and sums up what is there."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._words = database.words
+        # What each of the latest reports was made of, by the numbers of the parts that it is the sum of; a number
+        # never stands for another part.
+        self._held: dict[Place, dict[tuple[int, ...], Sums]] = {}
+        self._lock = Lock()
+
+    def fold(self, settings: Experiment, version: int, now: int, most: int) -> int:
+        """Fold at most so many impressions of a version that closed until now; none if another worker is at it."""
+        with self._database.writing() as transaction:
+            free = transaction.rows(
+                f"SELECT 1 FROM versions WHERE experiment = ? AND version = ? {self._words['take_free']}",
+                *(settings.name, version),
+            )
+            rows = free and transaction.rows(
+                f"SELECT {COLUMNS} FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
+                f"AND closes <= ? ORDER BY closes LIMIT ? {self._words['take_free']}",
+                *(settings.name, version, now, most),
+            )
+            if not rows:
+                return 0
+            batch = batch_with_events(self._database, transaction, rows, settings, version)
+            for metric in settings.metrics:
+                sums = _added(Sums(task_of(settings, version, metric)), batch)
+                if sums is not None:
+                    self._keep(transaction, settings, version, metric, sums)
+            ids = self._database.among([row[0] for row in rows])
+            transaction.change(f"UPDATE impressions SET folded = 1 WHERE id {self._words['among']}", ids)
+            return len(rows)
+
+    def tallies(self, settings: Experiment, version: int) -> dict[str, Tally]:
+        """All impressions of a version, by metric."""
+        with self._database.reading() as transaction:
+            totals: dict[str, Sums | None] = {
+                metric: self._folded(transaction, settings, version, metric) for metric in settings.metrics
+            }
+            for batch in self._open(transaction, settings, version):
+                totals = {metric: total and _added(total, batch) for metric, total in totals.items()}
+        tallies = {metric: total.close() for metric, total in totals.items() if total is not None}
+        return {metric: tally for metric, tally in tallies.items() if tally is not None}
+
+    def _keep(self, transaction: Transaction, settings: Experiment, version: int, metric: str, sums: Sums) -> None:
+        """Add a part, together with those before it that are not larger."""
+        parts = transaction.rows(
+            f"SELECT number, impressions FROM sums {_OF_METRIC} ORDER BY number DESC", settings.name, version, metric
+        )
+        for number, impressions in parts:
+            if impressions > sums.impressions:
+                break
+            older = self._added_up(transaction, settings, version, metric, (number,)).copy()
+            older.merge(sums)
+            sums = older
+            transaction.change("DELETE FROM sums WHERE number = ?", number)
+        transaction.change(
+            "INSERT INTO sums (experiment, version, metric, impressions, data) VALUES (?, ?, ?, ?, ?)",
+            *(settings.name, version, metric, sums.impressions, sums.to_bytes()),
+        )
+
+    def _folded(self, transaction: Transaction, settings: Experiment, version: int, metric: str) -> Sums:
+        """All parts together."""
+        place = settings.name, version, metric
+        parts = transaction.rows(f"SELECT number, impressions FROM sums {_OF_METRIC} ORDER BY number", *place)
+        least = SMALL * sum(impressions for _, impressions in parts)
+        large = tuple(number for number, impressions in parts if impressions >= least)
+        groups = [large, *((number,) for number, impressions in parts if impressions < least)]
+        held = {numbers: self._added_up(transaction, settings, version, metric, numbers) for numbers in groups}
+        with self._lock:
+            self._held.pop(place, None)
+            self._held[place] = held
+            if len(self._held) > MOST_HELD:
+                del self._held[next(iter(self._held))]
+        total, *rest = [sums.copy() for sums in held.values()]
+        for sums in rest:
+            total.merge(sums)
+        return total
+
+    def _added_up(
+        self, transaction: Transaction, settings: Experiment, version: int, metric: str, numbers: tuple[int, ...]
+    ) -> Sums:
+        """The sum of parts, not to be changed: the one that is held, or that of the stored ones."""
+        with self._lock:
+            found = self._held.get((settings.name, version, metric), {}).get(numbers)
+        if found is not None:
+            return found
+        total = Sums(task_of(settings, version, metric))
+        for number in numbers:
+            ((data,),) = transaction.rows("SELECT data FROM sums WHERE number = ?", number)
+            total.merge(Sums.of_bytes(data, task_of(settings, version, metric)))
+        return total
+
+    def _open(self, transaction: Transaction, settings: Experiment, version: int) -> Iterator[pa.RecordBatch]:
+        """Impressions whose window is not over, page by page: under load there are millions."""
+        closes, number = -(2**63), -1
+        while rows := transaction.rows(
+            f"SELECT {COLUMNS}, closes, number FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
+            "AND (closes, number) > (?, ?) ORDER BY closes, number LIMIT ?",
+            *(settings.name, version, closes, number, PAGE),
+        ):
+            closes, number = rows[-1][-2:]
+            yield batch_with_events(self._database, transaction, [row[:-2] for row in rows], settings, version)
+
+
+def _added(sums: Sums, batch: pa.RecordBatch) -> Sums | None:
+    """The sums with a batch; None where the method cannot score this metric, whatever is clicked."""
+    try:
+        sums.add(batch)
+    except (MethodError, SchemeError):
+        return None
+    return sums
+
+
+def batch_with_events(
+    database: Database, transaction: Transaction, rows: Sequence[Row], settings: Experiment, version: int
+) -> pa.RecordBatch:
+    """Rows of `COLUMNS`, and a body where there is one, with their events."""
+    events = transaction.rows(
+        f"SELECT {EVENT_COLUMNS} FROM events WHERE impression {database.words['among']}",
+        database.among([row[0] for row in rows]),
+    )
+    ids, units, times, folded, designs, numbers, *more = zip(*rows, strict=True)
+    bodies: Sequence[bytes] | None = more[0] if more else None
+    asked: dict[str, bytes] = {}
+    if bodies is None and events:
+        statement = f"SELECT id, body FROM impressions WHERE id {database.words['among']}"
+        asked = dict(transaction.rows(statement, database.among(sorted({event[0] for event in events}))))
+    return batch_of(Kept(ids, units, times, folded, designs, numbers, bodies, events, asked), settings, version)
