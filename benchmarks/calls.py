@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from interleaf import Interleaving, credit, interleave
-from interleaf.methods import fairness
-from interleaf.methods.arrays import Array, Given
-from interleaf.methods.table import Method, methods, resolve
-from interleaf.problem import Problem
+from interleaf.interleaving.rankings import CheckedRankings
+from interleaf.kernels.arrays import Array, EncodedRankings
+from interleaf.methods import linear_program
+from interleaf.methods.registry import Method, methods, resolve
 
 CALLS = 2000
 CLICKS = [1, 3]
@@ -65,14 +65,14 @@ def programme_seconds(rankers: int, documents: int, problems: int = 20) -> float
     times = []
     for given, ranks in encoded:
         start = time.perf_counter()
-        fairness.solution_of(given, ranks, min(10, given.documents), fairness.INVERSE, 50, exact=False)
+        linear_program.solution_of(given, ranks, min(10, given.documents), linear_program.INVERSE, 50, exact=False)
         times.append(time.perf_counter() - start)
     return statistics.mean(times[1:])
 
 
-def _encoded(rankers: int, documents: int, seed: int) -> tuple[Given, Array]:
+def _encoded(rankers: int, documents: int, seed: int) -> tuple[EncodedRankings, Array]:
     noise = np.random.default_rng(seed).normal(0, documents / 4, (rankers, documents))
-    problem = Problem.of(np.argsort(np.arange(documents) + noise).tolist(), resolve("optimized"))
+    problem = CheckedRankings.of(np.argsort(np.arange(documents) + noise).tolist(), resolve("optimized"))
     names, given = problem.encode(10)
     return given, problem.ranks_or_next(names)
 

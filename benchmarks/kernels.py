@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 
 from benchmarks.world import World, impressions, world
-from interleaf import batch
-from interleaf.methods.arrays import Array
-from interleaf.methods.table import Method, methods
+from interleaf.interleaving import batch
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import Method, methods
 
 RANKERS = (2, 5, 15, 40)
 DOCUMENTS = (10, 100)
@@ -63,7 +63,7 @@ def _both(made: World) -> float:
 def list_seconds(made: World) -> float:
     """What one list costs, prepared settings given (for optimized: the solution from the cache)."""
 
-    def compose() -> batch.Lists:
+    def compose() -> batch.DrawnLists:
         return batch.compose(made.chosen, made.given, made.settings, made.queries, made.keys, made.k)
 
     return best_of(compose) / len(made.queries)

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.people import BOUNDED, MAX_VISITS, WEIGHTS, estimates
 from interleaf.analysis.plan import pilot_of_units, plan, settle
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats.power import Plan, units_needed
 from interleaf.tables import Table
 

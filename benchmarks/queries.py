@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.report.by_query import Cells, with_queries
 from interleaf.report.people import max_weight
 from interleaf.stats import sequence

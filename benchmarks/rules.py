@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from benchmarks.people import DECIDED, LEVEL, World, scores
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.report.people import max_weight
 from interleaf.report.rule import Decision, Settings, decide
 from interleaf.stats import compare

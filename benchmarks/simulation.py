@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Iterator
 
-from interleaf.papers.oosterhuis2017 import METHODS
 from interleaf.simulate import Judged, run, synthetic
+from interleaf.studies.oosterhuis2017 import METHODS
 
 RANKERS = (2, 5, 15, 40)
 # O17 without OM: ten sets x three click models x 125 runs of 10,000 impressions for 5 and 15 rankers, one set for 40.

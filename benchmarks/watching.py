@@ -22,7 +22,7 @@ from scipy.linalg import solve_banded
 from scipy.special import expit, nctdtrinc, stdtrit
 
 from benchmarks.people import limits
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.report.people import MAX_LIMIT, MIN_LIMIT
 from interleaf.stats import sequence
 from interleaf.stats.sums import deviate

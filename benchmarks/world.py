@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from interleaf import batch
-from interleaf.methods.arrays import Array, Given, Impression
-from interleaf.methods.call import Composing
-from interleaf.methods.table import Chosen, resolve
-from interleaf.problem import Problem
+from interleaf.interleaving import batch
+from interleaf.interleaving.call import Composing
+from interleaf.interleaving.rankings import CheckedRankings
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression
+from interleaf.methods.registry import ResolvedMethod, resolve
 
 QUERIES = 64
 CLICK = 0.3  # the probability of a click at each rank
@@ -21,9 +21,9 @@ CLICK = 0.3  # the probability of a click at each rank
 class World:
     """One method, some queries with their rankings encoded, and rows of impressions with keys and clicks."""
 
-    chosen: Chosen
-    problems: list[Problem]
-    given: Given
+    chosen: ResolvedMethod
+    problems: list[CheckedRankings]
+    given: EncodedRankings
     settings: Any
     queries: Array
     keys: Array
@@ -36,12 +36,12 @@ def world(method: str, rankers: int, documents: int, rows: int, k: int = 10, que
     generator = np.random.default_rng((rankers, documents, k))
     chosen = resolve(method)
     orders = np.argsort(np.arange(documents) + generator.normal(0, documents / 4, (queries, rankers, documents)))
-    problems = [Problem.of(order.tolist(), chosen) for order in orders]
+    problems = [CheckedRankings.of(order.tolist(), chosen) for order in orders]
     works = [Composing(chosen, problem, k, exact=False) for problem in problems]
     return World(
         chosen,
         problems,
-        Given(
+        EncodedRankings(
             np.stack([work.given.rankings for work in works]),
             np.stack([work.given.depths for work in works]),
             np.array([work.given.documents for work in works]),
@@ -64,7 +64,7 @@ def _stacked(settings: list[Any]) -> Any:
     return settings[0]._replace(lists=lists, weights=weights)
 
 
-def impressions(world: World, lists: batch.Lists) -> Impression:
+def impressions(world: World, lists: batch.DrawnLists) -> Impression:
     """The rank matrices and the rest of what credit needs, by looking documents up in a table."""
     places = np.stack([problem.ranks_of(range(world.problems[0].union)) for problem in world.problems])
     depth = None if world.chosen.method.whole_rankings else world.k

@@ -13,7 +13,7 @@ from itertools import permutations
 from interleaf import audit
 from interleaf.audit import Check, Counterexample, Verdict
 from interleaf.audit.enumerate import Shown
-from interleaf.methods.table import METHODS, Claims, Method
+from interleaf.methods.registry import METHODS, Claims, Method
 
 SWAPPED = (("a", "b"), ("b", "a"))
 

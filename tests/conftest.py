@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
-# One folder for all runs: a kernel is compiled again only when its code has changed (interleaf.code_digest).
+# One folder for all runs: a kernel is compiled again only when its code has changed (interleaf.kernels.code_digest).
 # Set before any test module imports numba, which reads it once.
 os.environ["NUMBA_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / "interleaf-numba")
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf import Interleaving, credit
-from interleaf.buckets import UNIT, bucket_of, hash_of
-from interleaf.methods.table import resolve, scheme_of
+from interleaf.kernels.buckets import UNIT, bucket_of, hash_of
+from interleaf.methods.registry import resolve, scheme_of
 from tests.log_rows import Row
 
 ONE = 2**24

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf import buckets
 from interleaf.counterfactual import Reused
 from interleaf.counterfactual.list_outcomes import scorer_of
 from interleaf.counterfactual.new_rankings import Kept, View, ranked
 from interleaf.counterfactual.old_log import Borrowed, Old, Rows
 from interleaf.counterfactual.reuse import reused
+from interleaf.kernels import buckets
 from tests.oracles.clicks import Patterns, cascade, independent
 from tests.oracles.expectation import expectation
 from tests.oracles.forms import Ranking

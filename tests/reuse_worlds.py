@@ -8,7 +8,7 @@ import numpy as np
 
 from interleaf.counterfactual.click_model import Lists
 from interleaf.counterfactual.new_rankings import Ranked, impressions_of, ranked
-from interleaf.methods.arrays import Array, Impression
+from interleaf.kernels.arrays import Array, Impression
 from tests.oracles import pairwise_preference, probabilistic, team_draft
 from tests.oracles.clicks import Patterns, cascade, independent
 from tests.oracles.forms import Ranking, Rankings, union

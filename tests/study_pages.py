@@ -8,8 +8,8 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
-from interleaf.papers import STUDIES
-from interleaf.papers.findings import findings_table
+from interleaf.studies import STUDIES
+from interleaf.studies.findings import findings_table
 from interleaf.tables import Table
 
 PAGES = Path(__file__).parents[1] / "docs" / "studies"
@@ -39,11 +39,11 @@ def _cells(line: str, starts: list[int]) -> tuple[str, ...]:
 def with_findings(name: str, page: str) -> str:
     """The page, its last section written anew from the tables above it."""
     body = page.partition(f"\n{HEADING}\n")[0].rstrip("\n")
-    module = import_module(f"interleaf.papers.{name.replace('-', '_')}")
+    module = import_module(f"interleaf.studies.{name.replace('-', '_')}")
     found = findings_table(module.FINDINGS, printed_tables(body))
     table = Table(found.name, "", found.columns, found.rows).to_markdown()
     intro = (
-        "Each verdict is computed from the first table above that has the figure (`interleaf.papers.findings`);\n"
+        "Each verdict is computed from the first table above that has the figure (`interleaf.studies.findings`);\n"
         "`interleaf reproduce` prints the same table of any other run."
     )
     return f"{body}\n\n{HEADING}\n\n{intro}\n\n{table}\n"

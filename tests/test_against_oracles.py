@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from interleaf import Interleaving, credit
 from interleaf.audit import distribution
-from interleaf.methods import call
-from interleaf.methods.table import resolve
+from interleaf.interleaving import call
+from interleaf.methods.registry import resolve
 from tests.worlds import (
     EXACT_SPECS,
     LISTED,

@@ -12,8 +12,8 @@ import pytest
 from interleaf import DataError
 from interleaf.analysis.analyze import analyze
 from interleaf.analysis.plan import plan
-from interleaf.buckets import BUCKETS, bucket_of
 from interleaf.engines import sessions as waiting
+from interleaf.kernels.buckets import BUCKETS, bucket_of
 from interleaf.render.figures import signed
 from interleaf.report.record import Arm, Metric
 from interleaf.simulate.data import synthetic

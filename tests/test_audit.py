@@ -14,7 +14,7 @@ from interleaf import audit, interleave
 from interleaf.audit.overview import Overview, variants
 from interleaf.audit.properties import World, dominated, worlds
 from interleaf.clicks import Cascade, Intents, OneClick, PositionBased
-from interleaf.methods.table import METHODS, resolve
+from interleaf.methods.registry import METHODS, resolve
 from tests.conformance import checked
 from tests.oracles import clicks as oracle_clicks
 from tests.oracles.clicks import Patterns

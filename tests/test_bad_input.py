@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from interleaf import (
-    ChanceError,
     ClickError,
     InterleafError,
     Interleaving,
     ListError,
     MethodError,
+    RandomnessError,
     RankingError,
     SchemeError,
     credit,
@@ -72,7 +72,7 @@ RANKINGS: dict[str, Case] = {
     "k of a word": (lambda: interleave(TWO, k="3"), RankingError, ["k is '3'", "whole number"]),  # type: ignore[arg-type]
     "k of a truth": (lambda: interleave(TWO, k=True), RankingError, ["k is True", "whole number"]),
     "k of none": (lambda: interleave(TWO, k=None), RankingError, ["k is None", "whole number"]),  # type: ignore[arg-type]
-    "a key of a float": (lambda: interleave(TWO, key=1.5), ChanceError, ["1.5", "float", "string"]),  # type: ignore[arg-type]
+    "a key of a float": (lambda: interleave(TWO, key=1.5), RandomnessError, ["1.5", "float", "string"]),  # type: ignore[arg-type]
     "a ranker that is not there": (
         lambda: interleave(TWO, "single(ranker=other)"),
         MethodError,
@@ -206,7 +206,7 @@ def test_a_method_that_is_no_string_is_refused(junk: Any) -> None:
         of(method=junk)
 
 
-@pytest.mark.parametrize("error", [MethodError, SchemeError, RankingError, ListError, ClickError, ChanceError])
+@pytest.mark.parametrize("error", [MethodError, SchemeError, RankingError, ListError, ClickError, RandomnessError])
 def test_every_error_is_interleaf_s_own_and_a_value_error(error: type[Exception]) -> None:
     assert issubclass(error, InterleafError)
     assert issubclass(InterleafError, ValueError)

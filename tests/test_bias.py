@@ -13,8 +13,8 @@ from itertools import combinations
 import pytest
 
 from interleaf.audit.enumerate import Enumeration, Shown
-from interleaf.methods.table import METHODS, resolve, scheme_of
-from interleaf.problem import Problem
+from interleaf.interleaving.rankings import CheckedRankings
+from interleaf.methods.registry import METHODS, resolve, scheme_of
 from interleaf.report.bias import bias
 from tests.worlds import World, specs_of, world
 
@@ -39,7 +39,7 @@ WORLDS = (
 
 @cache
 def enumeration(spec: str, small: World) -> Enumeration:
-    return Enumeration(resolve(spec), Problem.of(small.rankings, resolve(spec)), small.k)
+    return Enumeration(resolve(spec), CheckedRankings.of(small.rankings, resolve(spec)), small.k)
 
 
 def worlds_of(*specs: str) -> Iterator[World]:

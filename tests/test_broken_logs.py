@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from interleaf import DataError, InterleafError, Interleaving, log, schema
 from interleaf.analysis.analyze import analyze
-from interleaf.methods.table import METHODS, resolve
+from interleaf.methods.registry import METHODS, resolve
 from interleaf.report.report import Report
 from tests.log_oracle import Rules, Sums
 from tests.log_rows import Row, loose_table_of, made_event, made_row, made_rows, table_of, with_column

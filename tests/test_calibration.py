@@ -10,7 +10,7 @@ from benchmarks.claims import CLAIMS, Effort, Row
 from benchmarks.counting_clicks import History, experiments, history
 from interleaf.analysis.analyze import analyze
 from interleaf.clicks import Cascade
-from interleaf.methods.table import methods, resolve
+from interleaf.methods.registry import methods, resolve
 from interleaf.report.bias import bias
 from interleaf.simulate import People, World, synthetic
 from interleaf.stats import looks, sequence

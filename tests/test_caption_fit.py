@@ -13,7 +13,7 @@ from interleaf.caption_bias.caption_training import MODELS, Table, features_of, 
 from interleaf.caption_bias.click_patterns import Design, Patterns
 from interleaf.captions.caption_features import FIRST, GRADE, MEASURES, POSITION
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats.logistic import fit
 
 NAMES = ("a", "b", "c")

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from interleaf import buckets
 from interleaf.caption_bias import CaptionReport, Feature, Model, caption, diagnose
 from interleaf.caption_bias.caption_results import SEGMENTS
 from interleaf.captions.caption_model import ODDS, PROBABILITY, Weight
 from interleaf.cli.refine_commands import caption_options, run_caption
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError
+from interleaf.kernels import buckets
 from interleaf.log import write_batches
 from tests.caption_oracle import captioned_rows, plain_weights
 from tests.log_rows import made_row, table_of

@@ -10,14 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from interleaf import Interleaving, buckets, credit, interleave
+from interleaf import Interleaving, credit, interleave
 from interleaf.caption_bias import CaptionReport, Model, diagnose
 from interleaf.caption_bias import caption_report as verdicts
 from interleaf.caption_bias.caption_report import verdict
 from interleaf.caption_bias.caption_scores import PLAIN, Rescored
 from interleaf.captions.caption_model import ODDS, PROBABILITY
 from interleaf.errors import DataError, MethodError
-from interleaf.methods.table import METHODS
+from interleaf.kernels import buckets
+from interleaf.methods.registry import METHODS
 from interleaf.stats.compare import Estimate
 from tests.caption_oracle import captioned_rows, plain_weights
 from tests.log_rows import table_of

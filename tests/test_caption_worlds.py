@@ -9,9 +9,9 @@ import pytest
 from interleaf.caption_bias import diagnose
 from interleaf.caption_bias.caption_report import CAUSES, EXPLAINED, verdict
 from interleaf.captions.caption_model import ODDS, PROBABILITY
-from interleaf.papers import caption2012, reproduce
-from interleaf.papers.caption2012 import CASES, Case, Scale, mirrored
 from interleaf.simulate.data import synthetic
+from interleaf.studies import caption2012, reproduce
+from interleaf.studies.caption2012 import CASES, Case, Scale, mirrored
 
 PRETTIER, UNHEEDED, ALIKE, NOTHING, PLAINER = CASES
 IMPRESSIONS = 4000

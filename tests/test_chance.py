@@ -13,20 +13,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from interleaf.chance import (
-    MOST_CHOICES,
-    Chance,
-    Key,
-    Keyed,
-    Tree,
-    key_of,
-    pick,
-    pick_weighted,
-    toss,
-)
-from interleaf.compiled import kernel, plain, start
-from interleaf.errors import ChanceError
-from interleaf.methods.arrays import Array
+from interleaf.errors import RandomnessError
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import kernel, plain, start
+from interleaf.kernels.randomness import MAX_CHOICES, Key, Keyed, Randomness, Tree, key_of, pick, pick_weighted, toss
 
 ROWS = json.loads((Path(__file__).parent / "vectors" / "chance.json").read_text(encoding="utf-8"))
 FALSE_ALARM = 1e-6
@@ -38,7 +28,7 @@ def frozen(part: Any) -> Any:
 
 
 @kernel
-def draw_mixed(chance: Chance, kinds: Array, sizes: Array, weights: Array, drawn: Array) -> None:
+def draw_mixed(chance: Randomness, kinds: Array, sizes: Array, weights: Array, drawn: Array) -> None:
     """Picks, weighted picks and tosses in turn, from one stream."""
     for at in range(len(kinds)):
         if kinds[at] == 0:
@@ -50,7 +40,7 @@ def draw_mixed(chance: Chance, kinds: Array, sizes: Array, weights: Array, drawn
 
 
 @kernel
-def draw_picks(chance: Chance, n: int, drawn: Array) -> None:
+def draw_picks(chance: Randomness, n: int, drawn: Array) -> None:
     for at in range(len(drawn)):
         drawn[at] = pick(chance, n)
 
@@ -73,9 +63,9 @@ def test_keys_and_picks_are_what_they_have_always_been(row: dict[str, Any]) -> N
         assert [chance.toss(float(probability)) for _ in tosses] == tosses
 
 
-@pytest.mark.parametrize("n", [0, -1, MOST_CHOICES + 1])
+@pytest.mark.parametrize("n", [0, -1, MAX_CHOICES + 1])
 def test_a_number_of_choices_that_cannot_be_is_refused(n: int) -> None:
-    with pytest.raises(ChanceError, match=f"cannot pick one of {n} things"):
+    with pytest.raises(RandomnessError, match=f"cannot pick one of {n} things"):
         Keyed(key_of("any")).pick(n)
 
 
@@ -160,7 +150,7 @@ def test_weighted_picks_and_tosses_come_as_often_as_their_weights_say() -> None:
 
 
 def test_a_tree_gives_every_branch_its_exact_probability() -> None:
-    def walk(chance: Chance) -> tuple[int, ...]:
+    def walk(chance: Randomness) -> tuple[int, ...]:
         first = pick(chance, 3)
         if first == 0:
             return (first,)
@@ -180,7 +170,7 @@ def test_a_tree_gives_every_branch_its_exact_probability() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["pick", "weighted", "toss"]), st.integers(1, 4)), max_size=4))
 def test_a_tree_s_probabilities_sum_to_one_and_nothing_impossible_is_visited(steps: list[tuple[str, int]]) -> None:
-    def walk(chance: Chance) -> None:
+    def walk(chance: Randomness) -> None:
         for kind, n in steps:
             if kind == "pick":
                 assert 0 <= chance.pick(n) < n
@@ -207,7 +197,7 @@ def test_a_tree_can_be_walked_again() -> None:
 def test_a_tree_counts_in_whole_numbers_without_end() -> None:
     """A kernel's integers are numpy's, and a fraction made of those overflows."""
 
-    def walk(chance: Chance) -> None:
+    def walk(chance: Randomness) -> None:
         for _ in range(30):
             pick(chance, np.int64(10))  # type: ignore[arg-type]
 

@@ -10,9 +10,13 @@ import pytest
 from interleaf import Interleaving, credit
 from interleaf.errors import DataError
 from interleaf.metrics.absolute import METRICS, Pages
-from interleaf.papers import chapelle2012 as chapelle
-from interleaf.papers import chapelle2012_buckets as published
-from interleaf.papers.chapelle2012_buckets import (
+from interleaf.simulate import Judged, People, World, synthetic
+from interleaf.simulate.rankers import rank
+from interleaf.simulate.run import ndcg
+from interleaf.stats.agreement import correlation, triples, verdicts
+from interleaf.studies import chapelle2012 as chapelle
+from interleaf.studies import chapelle2012_buckets as published
+from interleaf.studies.chapelle2012_buckets import (
     CHANGED,
     KINDS,
     METHODS,
@@ -25,13 +29,9 @@ from interleaf.papers.chapelle2012_buckets import (
     settled,
     traffic_of,
 )
-from interleaf.papers.chapelle2012_sensitivity import usable
-from interleaf.papers.chapelle2012_tables import preference, session_scores
-from interleaf.papers.study import Cell, Study, Table
-from interleaf.simulate import Judged, People, World, synthetic
-from interleaf.simulate.rankers import rank
-from interleaf.simulate.stage import ndcg
-from interleaf.stats.agreement import correlation, triples, verdicts
+from interleaf.studies.chapelle2012_sensitivity import usable
+from interleaf.studies.chapelle2012_tables import preference, session_scores
+from interleaf.studies.study import Cell, Study, Table
 
 TRIPLES = ((0, 1, 2), (3, 4, 5))  # columns of A over B, B over C and A over C in C12's arXiv tables
 

@@ -16,7 +16,7 @@ import pytest
 
 import interleaf
 from interleaf import Interleaving, cli
-from interleaf.methods.table import METHODS
+from interleaf.methods.registry import METHODS
 
 VERBS = (
     *("methods", "interleave", "credit", "audit", "simulate", "reproduce"),

@@ -13,9 +13,9 @@ import pytest
 
 from interleaf.adapters.yandex import read_yandex
 from interleaf.clicks.fit import Fitted, FittedCascade, fit_cascade, fit_position_based, rank_only
-from interleaf.clicks.pages import Pages, parse_yandex
+from interleaf.clicks.result_pages import Pages, parse_yandex
 from interleaf.errors import ClickError, DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from tests.oracles import clicks as oracle
 
 NAVER = Path(__file__).parents[2] / "shared" / "data" / "naver_clara2" / "CLARA2SearchLog_beta.gz"

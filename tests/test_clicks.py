@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from interleaf.chance import Keyed, key_of
 from interleaf.clicks import Cascade, ClickModel, Independent, Intents, OneClick, PositionBased
-from interleaf.compiled import is_compiled, plain
 from interleaf.errors import ClickError
+from interleaf.kernels.jit import is_compiled, plain
+from interleaf.kernels.randomness import Keyed, key_of
 from tests.oracles import clicks as oracle
 from tests.oracles.clicks import Patterns
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interleaf.methods.table import METHODS, Claims, Method
+from interleaf.methods.registry import METHODS, Claims, Method
 from tests.conformance import checked, complaints, faults
 
 TEAM_DRAFT = Claims(considerate=True, unbiased=True, pareto=False, reusable=False)
@@ -17,8 +17,8 @@ EVERYTHING = Claims(considerate=True, unbiased=True, pareto=True, reusable=True)
 # Team draft for two as a stranger might write it: correct, until a line of it is replaced.
 DRAFT = """
 import numpy as np
-from interleaf.chance import pick
-from interleaf.compiled import kernel
+from interleaf.kernels.randomness import pick
+from interleaf.kernels.jit import kernel
 from interleaf.methods.team_draft import compose_batch, credit_batch, settings
 
 @kernel
@@ -62,7 +62,7 @@ SABOTAGE = {
 }  # fmt: skip
 
 PAIRS = """
-from interleaf.compiled import kernel, plain
+from interleaf.kernels.jit import kernel, plain
 from interleaf.methods.pairwise_preference import compose, compose_batch, credit_batch, settings
 from interleaf.methods.pairwise_preference import credit as right_credit
 

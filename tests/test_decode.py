@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf import Interleaving, buckets, interleave, methods
+from interleaf import Interleaving, interleave, methods
 from interleaf.decode import Counting, Decoded, Decoding
-from interleaf.methods.table import resolve
-from interleaf.problem import Problem
+from interleaf.interleaving.rankings import CheckedRankings
+from interleaf.kernels import buckets
+from interleaf.methods.registry import resolve
 from tests import worlds
 from tests.log_oracle import counted_events
 from tests.log_rows import Row, made_row, made_rows, rows_of, table_of, with_column
@@ -135,7 +136,7 @@ def test_what_rankings_alone_tell_is_what_interleave_would_have_logged(small: li
     found = one_part(table)
     check_rows(found, rows)
     for place, row in enumerate(rows):
-        problem = Problem.of(row["rankings"], resolve("probabilistic"))
+        problem = CheckedRankings.of(row["rankings"], resolve("probabilistic"))
         choices = problem.choices(len(row["documents"]))
         assert tuple(found.impressions.choices[place, : len(choices)].tolist()) == choices
     assert all(values.all() for name, values in found.has.items() if name != "teams")

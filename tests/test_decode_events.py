@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf import buckets
 from interleaf.analysis.analyze import tally_log
 from interleaf.decode import Counting, Decoded, Decoding, reasons
 from interleaf.decode.attributes import Exclusion
+from interleaf.kernels import buckets
 from tests.log_oracle import Rules, counted_events, fates_of
 from tests.log_rows import Row, loose_table_of, made_event, made_row, made_rows, table_of
 

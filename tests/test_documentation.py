@@ -23,7 +23,7 @@ import pytest
 
 import interleaf
 from interleaf import cli, errors
-from interleaf.methods.table import METHODS
+from interleaf.methods.registry import METHODS
 
 ROOT = Path(__file__).parent.parent
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]

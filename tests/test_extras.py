@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import interleaf
-from interleaf import MissingExtraError, extras
+from interleaf import MissingExtraError, environment
 from interleaf.cli import main
 
 ROOT = Path(interleaf.__file__).parents[2]
@@ -58,8 +58,8 @@ class Recorded:
 @pytest.mark.parametrize("kind", ORIGINS)
 def test_the_command_starts_from_where_interleaf_was_installed_from(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     origin, expected = ORIGINS[kind]
-    monkeypatch.setattr(extras, "distribution", lambda _: Recorded(origin))
-    words = shlex.split(extras.install_command("serve"))
+    monkeypatch.setattr(environment, "distribution", lambda _: Recorded(origin))
+    words = shlex.split(environment.install_command("serve"))
     assert words[words.index("install") + 1 :] == expected
 
 
@@ -67,26 +67,26 @@ def test_a_source_directory_on_the_path_is_installed_from_there(monkeypatch: pyt
     def missing(name: str) -> None:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(extras, "distribution", missing)
-    assert shlex.split(extras.install_command("plots"))[-2:] == ["-e", f"{ROOT}[plots]"]
+    monkeypatch.setattr(environment, "distribution", missing)
+    assert shlex.split(environment.install_command("plots"))[-2:] == ["-e", f"{ROOT}[plots]"]
 
 
 def test_the_command_is_of_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """`pip` alone only where the shell's pip is the one of this Python."""
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    assert extras.install_command("serve").startswith("pip install ")
+    assert environment.install_command("serve").startswith("pip install ")
     monkeypatch.setenv("PATH", "")
-    assert shlex.split(extras.install_command("serve"))[:4] == [sys.executable, "-m", "pip", "install"]
+    assert shlex.split(environment.install_command("serve"))[:4] == [sys.executable, "-m", "pip", "install"]
     monkeypatch.setitem(sys.modules, "pip", None)
-    assert shlex.split(extras.install_command("serve"))[:5] == ["uv", "pip", "install", "--python", sys.executable]
+    assert shlex.split(environment.install_command("serve"))[:5] == ["uv", "pip", "install", "--python", sys.executable]
 
 
 def test_every_missing_module_is_named_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    extras.require("serve", "the service needs", "json", "os")
+    environment.require("serve", "the service needs", "json", "os")
     with pytest.raises(MissingExtraError, match=r"^the service needs il_one, il_two; run: .*install.*\[serve\]"):
-        extras.require("serve", "the service needs", "il_one", "json", "il_two")
+        environment.require("serve", "the service needs", "il_one", "json", "il_two")
     with pytest.raises(ImportError):
-        extras.require("serve", "the service needs", "il_one")
+        environment.require("serve", "the service needs", "il_one")
 
 
 @pytest.mark.parametrize("verb", ["serve", "demo"])

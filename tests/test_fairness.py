@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from interleaf import interleave
 from interleaf.audit import distribution
-from interleaf.compiled import plain
-from interleaf.methods import fairness
-from interleaf.methods.arrays import Array
-from interleaf.methods.call import Composing
-from interleaf.methods.simplex import solve
-from interleaf.methods.table import resolve
-from interleaf.problem import Problem
+from interleaf.interleaving.call import Composing
+from interleaf.interleaving.rankings import CheckedRankings
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import plain
+from interleaf.methods import linear_program
+from interleaf.methods.linear_program import solve
+from interleaf.methods.registry import resolve
 from tests.oracles import optimized as oracle
 from tests.worlds import WORLDS, Ranking, Rankings, World, spec_and_world, specs_of
 
@@ -38,7 +38,7 @@ class Solved:
 
     def __init__(self, world: World, spec: str, exact: bool) -> None:
         chosen = resolve(spec)
-        work = Composing(chosen, Problem.of(world.rankings, chosen), world.k, exact)
+        work = Composing(chosen, CheckedRankings.of(world.rankings, chosen), world.k, exact)
         self.rankings, self.credit = world.rankings, str(chosen.parameters["credit"])
         self.lists: list[Ranking] = [tuple(str(work.names[n]) for n in row) for row in work.settings.lists.tolist()]
         self.probabilities: list[Any] = work.settings.weights.tolist()
@@ -130,8 +130,8 @@ def programmes(draw: st.DrawFn) -> tuple[Array, Array]:
 def test_the_small_simplex_agrees_with_highs_on_any_programme(programme: tuple[Array, Array]) -> None:
     constraints, values = programme
     probabilities = np.zeros(len(values))
-    violation = solve(constraints, values, 0.0, fairness.TOLERANCE, probabilities)
-    expected, least = fairness.highs(constraints, values)
+    violation = solve(constraints, values, 0.0, linear_program.TOLERANCE, probabilities)
+    expected, least = linear_program.highs(constraints, values)
     assert violation == pytest.approx(least, abs=CLOSE)
     assert np.abs(constraints @ probabilities).sum() == pytest.approx(violation, abs=CLOSE)
     assert probabilities.sum() == pytest.approx(1)
@@ -144,7 +144,7 @@ def test_the_small_simplex_is_exact_in_fractions(programme: tuple[Array, Array])
     constraints, values = (np.vectorize(Fraction, otypes=[object])(array) for array in programme)
     probabilities = np.full(len(values), Fraction(0), object)
     violation = plain(solve)(constraints, values, Fraction(0), 0, probabilities)
-    _, least = fairness.highs(*programme)
+    _, least = linear_program.highs(*programme)
     assert sum(probabilities) == 1
     assert min(probabilities) >= 0
     assert sum(map(abs, constraints @ probabilities)) == violation

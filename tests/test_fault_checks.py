@@ -16,7 +16,7 @@ from benchmarks.faulty_logs import People
 from interleaf import DataError, analyze, interleave
 from interleaf.analysis.analyze import tally_log
 from interleaf.audit.enumerate import distribution
-from interleaf.methods.table import METHODS, resolve
+from interleaf.methods.registry import METHODS, resolve
 from interleaf.report.codes import CODES, code_of
 from interleaf.report.record import Check
 from interleaf.tally import Tally

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf.papers import STUDIES
-from interleaf.papers.findings import CAME_BACK, CANNOT, DID_NOT, Figures, Finding, falling, findings_table, number_in
+from interleaf.studies import STUDIES
+from interleaf.studies.findings import CAME_BACK, CANNOT, DID_NOT, Figures, Finding, falling, findings_table, number_in
 from interleaf.tables import Table
 from tests.study_pages import PAGES, printed_tables, with_findings
 
@@ -22,7 +22,7 @@ def test_a_page_ends_with_the_findings_that_its_figures_give(name: str) -> None:
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_finding_is_read_from_the_page_or_says_why_not(name: str) -> None:
     tables = printed_tables((PAGES / f"{name}.md").read_text(encoding="utf-8"))
-    findings = import_module(f"interleaf.papers.{name.replace('-', '_')}").FINDINGS
+    findings = import_module(f"interleaf.studies.{name.replace('-', '_')}").FINDINGS
     rows = findings_table(findings, tables).rows
     assert {row[3] for row in rows} <= {CAME_BACK, DID_NOT, CANNOT}
     assert any(row[3] == CAME_BACK for row in rows)

@@ -17,7 +17,7 @@ import interleaf
 from interleaf.cli import main
 from interleaf.client import Client
 from interleaf.errors import RankingError
-from interleaf.problem import collapse
+from interleaf.interleaving.rankings import collapse
 from tests.services import Live, exported, live
 from tests.test_client_visitors import url as url
 

@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from interleaf import DataError, ListError, MethodError
-from interleaf.compiled import plain
 from interleaf.counterfactual import list_outcomes
 from interleaf.counterfactual.list_outcomes import Sums, draft_sign, drafted, log_weights, reweighted, summed, weigh
-from interleaf.methods import call, probabilistic
-from interleaf.methods.arrays import Array, Impression, exactly
-from interleaf.methods.table import resolve
-from interleaf.papers import historical2012
-from interleaf.papers.folds import Folds
+from interleaf.interleaving import call
+from interleaf.kernels.arrays import Array, Impression, exactly
+from interleaf.kernels.jit import plain
+from interleaf.methods import probabilistic
+from interleaf.methods.registry import resolve
 from interleaf.simulate.data import Judged
+from interleaf.studies import historical2012
+from interleaf.studies.datasets import Folds
 from tests.oracles import probabilistic as oracle
 from tests.oracles import team_draft as draft_oracle
 from tests.oracles.clicks import Patterns, cascade, independent

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from interleaf.code_digest import code_digest
+from interleaf.kernels.code_digest import code_digest
 
 KERNEL = '''
 from toy.parts import RATE, double
-from interleaf.compiled import kernel
+from interleaf.kernels.jit import kernel
 
 @kernel
 def total(values):
@@ -22,15 +22,15 @@ def total(values):
     return total
 '''
 PARTS = '''
-from interleaf.compiled import part
+from interleaf.kernels.jit import inline_kernel
 
 RATE = 1.0
 
-@part
+@inline_kernel
 def half(value):
     return value / 2
 
-@part
+@inline_kernel
 def double(value):
     """Twice the value."""
     return half(value) * 4

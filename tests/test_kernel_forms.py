@@ -15,15 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from interleaf import Interleaving, compiled, credit, interleave
+from interleaf import Interleaving, credit, interleave
 from interleaf.audit import distribution
-from interleaf.chance import Keyed, bytes_of, key_of
-from interleaf.compiled import plain
-from interleaf.methods import forms
-from interleaf.methods.arrays import Array, Given, Impression
-from interleaf.methods.call import Composing
-from interleaf.methods.table import Chosen, Scheme, resolve
-from interleaf.problem import Problem
+from interleaf.interleaving.call import Composing
+from interleaf.interleaving.rankings import CheckedRankings
+from interleaf.kernels import jit
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression
+from interleaf.kernels.jit import plain
+from interleaf.kernels.randomness import Keyed, bytes_of, key_of
+from interleaf.methods import schemes
+from interleaf.methods.registry import ResolvedMethod, Scheme, resolve
 from tests.worlds import COMPARING, EVERY_SPEC, TAUS, World, spec_and_world, specs_of, world
 
 VECTORS = Path(__file__).parent / "vectors" / "lists.json"
@@ -56,7 +57,7 @@ def test_lists_are_what_they_have_always_been() -> None:
 
 
 def test_lists_are_the_same_where_nothing_can_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "is_compiled", lambda function: False)
+    monkeypatch.setattr(jit, "is_compiled", lambda function: False)
     assert lists_of_vectors() == PINNED
 
 
@@ -80,7 +81,7 @@ def test_compiled_and_plain_kernels_compose_the_same_lists(name: str, data: st.D
     spec, small = data.draw(spec_and_world(specs_of(name, TAUS), most_documents=6))
     key = key_of(data.draw(st.integers()))
     chosen = resolve(spec)
-    work = Composing(chosen, Problem.of(small.rankings, chosen), small.k, exact=False)
+    work = Composing(chosen, CheckedRankings.of(small.rankings, chosen), small.k, exact=False)
     interpreted = work.run(plain(chosen.method.kernels.compose), Keyed(key))
     served = interleave(small.rankings, spec, small.k, key)
     assert (served.documents, served.teams) == interpreted[:2]
@@ -90,23 +91,23 @@ class Queries(NamedTuple):
     """Several queries stacked for a batch; `names[query]` are their documents by number."""
 
     names: list[list[Any]]
-    given: Given
+    given: EncodedRankings
     settings: Any
 
 
-def stacked(chosen: Chosen, worlds: list[World]) -> Queries:
-    works = [Composing(chosen, Problem.of(small.rankings, chosen), small.k, exact=False) for small in worlds]
+def stacked(chosen: ResolvedMethod, worlds: list[World]) -> Queries:
+    works = [Composing(chosen, CheckedRankings.of(small.rankings, chosen), small.k, exact=False) for small in worlds]
     rankers, widest = len(worlds[0].rankings), max(work.given.rankings.shape[1] for work in works)
     rankings = np.full((len(works), rankers, widest), -1, np.int32)
     for query, work in enumerate(works):
         rankings[query, :, : work.given.rankings.shape[1]] = work.given.rankings
     depths = np.array([work.given.depths for work in works])
     documents = np.array([work.given.documents for work in works], np.int64)
-    given, kernels = Given(rankings, depths, documents), chosen.method.kernels
+    given, kernels = EncodedRankings(rankings, depths, documents), chosen.method.kernels
     if kernels.prepare_batch is not None:
         ranks = np.zeros((len(works), rankers, documents.max()), np.int32)
         for query, (small, work) in enumerate(zip(worlds, works, strict=True)):
-            problem = Problem.of(small.rankings, chosen)
+            problem = CheckedRankings.of(small.rankings, chosen)
             ranks[query, :, : work.given.documents] = problem.ranks_or_next(work.names)
         settings = kernels.prepare_batch(given, ranks, np.arange(len(works)), worlds[0].k, chosen.parameters)
     elif kernels.prepare is not None:
@@ -121,7 +122,9 @@ def words_of(names: list[str]) -> Array:
     return np.array([np.frombuffer(bytes_of(name), "<u8") for name in names])
 
 
-def compose_batch(chosen: Chosen, queries: Queries, query_of: Array, keys: Array, k: int) -> list[tuple[Any, Any]]:
+def compose_batch(
+    chosen: ResolvedMethod, queries: Queries, query_of: Array, keys: Array, k: int
+) -> list[tuple[Any, Any]]:
     """The documents and teams of each row, from one call of the batch loop."""
     rows = len(query_of)
     shown, teams = np.full((rows, k), -1, np.int32), np.full((rows, k), -1, np.int8)
@@ -163,7 +166,7 @@ def impressions_of(shown: list[Interleaving]) -> tuple[Impression, Array]:
 
 
 def credit_batch(
-    chosen: Chosen, scheme: Scheme, impressions: Impression, counts: Array, clicks: Array
+    chosen: ResolvedMethod, scheme: Scheme, impressions: Impression, counts: Array, clicks: Array
 ) -> tuple[Array, Array]:
     """The credit and the preferences of each row, from one call of each batch loop."""
     rows, rankers, _ = impressions.ranks.shape
@@ -171,8 +174,8 @@ def credit_batch(
     credited, kernels = np.zeros(rows, np.int64), chosen.method.kernels
     settings = kernels.settings((int(impressions.lengths.max()),), chosen.parameters, False)
     kernels.credit_batch(impressions, counts, clicks, scheme.variant, credits, credited, settings)
-    forms.prefer_batch(credits, credited, scheme.form, forms.TOLERANCE, preferences)
-    if scheme.form == forms.BINARY and kernels.expected_sign_batch is not None:
+    schemes.prefer_batch(credits, credited, scheme.form, schemes.TOLERANCE, preferences)
+    if scheme.form == schemes.BINARY and kernels.expected_sign_batch is not None:
         kernels.expected_sign_batch(impressions, counts, clicks, preferences, settings)
     return credits, preferences
 
@@ -194,10 +197,10 @@ def test_a_batch_credits_each_row_as_alone(spec: str) -> None:
                 assert preferences[row].tolist() == alone.preference.tolist(), (row, name)
 
 
-def expected_lists(chosen: Chosen, small: World) -> dict[Any, Fraction]:
+def expected_lists(chosen: ResolvedMethod, small: World) -> dict[Any, Fraction]:
     if chosen.method.name != "optimized":
         return dict(distribution(small.rankings, chosen.text, small.k))
-    settings = Composing(chosen, Problem.of(small.rankings, chosen), small.k, exact=False)
+    settings = Composing(chosen, CheckedRankings.of(small.rankings, chosen), small.k, exact=False)
     rows = settings.settings.lists.tolist()
     lists = [tuple(settings.names[number] for number in row) for row in rows]
     return {(shown, None): Fraction(p) for shown, p in zip(lists, settings.settings.weights.tolist(), strict=True)}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf.chance import Key, bytes_of, is_key, key_of
-from interleaf.errors import ChanceError
+from interleaf.errors import RandomnessError
+from interleaf.kernels.randomness import Key, bytes_of, is_key, key_of
 
 PARTS: st.SearchStrategy[Key] = st.recursive(
     st.text(max_size=4) | st.integers(-20, 20), lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=5
@@ -62,7 +62,7 @@ def test_a_key_of_none_is_fresh_each_time() -> None:
 
 @pytest.mark.parametrize("bad", [1.5, b"a", True, ("a", None), ("a", 1.0), ("a", b"b"), (("x", False),), ["a"], {"a"}])
 def test_what_cannot_be_part_of_a_key_is_refused(bad: Any) -> None:
-    with pytest.raises(ChanceError, match=r"strings, integers and tuples .* turn it into a string"):
+    with pytest.raises(RandomnessError, match=r"strings, integers and tuples .* turn it into a string"):
         key_of(bad)
 
 

@@ -12,7 +12,7 @@ from interleaf import DataError, MethodError, credit, interleave
 from interleaf.click_value import FEATURES, Clicked, Feature
 from interleaf.click_value.click_features import PUBLISHED, credited, default_features, feature, matrix
 from interleaf.decode import Counting, Decoded, Decoding
-from interleaf.methods.table import resolve
+from interleaf.methods.registry import resolve
 from tests.log_oracle import shown_of
 from tests.log_rows import START, Row, made_event, made_row, table_of
 

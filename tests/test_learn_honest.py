@@ -8,17 +8,18 @@ import pyarrow as pa
 import pytest
 from scipy.stats import binom
 
-from interleaf import DataError, SchemeError, analyze, buckets
+from interleaf import DataError, SchemeError, analyze
 from interleaf.analysis.analyze import tally_log
 from interleaf.click_value import Learned, gather, learn
 from interleaf.click_value.click_features import credited, matrix
 from interleaf.click_value.credit_fitting import GROUPS, Fitting, Moments
 from interleaf.decode import Counting, Decoding
-from interleaf.methods.arrays import Array
-from interleaf.methods.table import resolve
-from interleaf.papers import chapelle2012_learning as study
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import resolve
 from interleaf.simulate import People, World, synthetic
 from interleaf.stats.compare import estimate
+from interleaf.studies import chapelle2012_learning as study
 from interleaf.tally.scores import ONE
 from tests.log_rows import made_rows, table_of
 

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from interleaf.click_value.credit_fitting import EACH, GROUPS, Fitting, Moments, Total, inverse_z
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 
 
 def pages_of(seed: int, count: int = 300, features: int = 4, drift: float = 0.3) -> Array:

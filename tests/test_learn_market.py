@@ -4,9 +4,9 @@ import pyarrow as pa
 import pytest
 
 from interleaf.click_value import Lesson, learn
-from interleaf.papers import STUDIES, reproduce
-from interleaf.papers import chapelle2012_learning as study
-from interleaf.papers.folds import find
+from interleaf.studies import STUDIES, reproduce
+from interleaf.studies import chapelle2012_learning as study
+from interleaf.studies.datasets import find
 
 SIZE = study.Scale(markets=4, experiments=12, units=1500, relabelled=20)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf.compiled import plain
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import plain
 from interleaf.simulate import letor, read_letor
 from interleaf.simulate.letor_rows import Rows, parse
 from tests.letor_files import same

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from interleaf import DataError
-from interleaf.cache_folder import cache_folder
-from interleaf.methods.arrays import Array
+from interleaf.environment import cache_folder
+from interleaf.kernels.arrays import Array
 from interleaf.simulate import letor, read_letor
 from tests.letor_files import same, written
 

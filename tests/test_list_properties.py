@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from interleaf import Interleaving, credit, interleave
 from interleaf.audit import distribution
-from interleaf.methods.table import METHODS, resolve
-from interleaf.problem import letter
+from interleaf.interleaving.rankings import letter
+from interleaf.methods.registry import METHODS, resolve
 from tests.worlds import (
     COMPARING,
     EVERY_SPEC,

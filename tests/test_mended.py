@@ -6,14 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from interleaf import ChanceError, ClickError, Interleaving, ListError, batch, credit, interleave, warm
-from interleaf.chance import bytes_of, key_of
+from interleaf import ClickError, Interleaving, ListError, RandomnessError, credit, interleave, warm
 from interleaf.clicks import Cascade
-from interleaf.methods.arrays import Given
-from interleaf.methods.call import Composing
-from interleaf.methods.fairness import INVERSE, solution_of
-from interleaf.methods.table import METHODS, resolve
-from interleaf.problem import Problem
+from interleaf.interleaving import batch
+from interleaf.interleaving.call import Composing
+from interleaf.interleaving.rankings import CheckedRankings
+from interleaf.kernels.arrays import EncodedRankings
+from interleaf.kernels.randomness import bytes_of, key_of
+from interleaf.methods.linear_program import INVERSE, solution_of
+from interleaf.methods.registry import METHODS, resolve
 from tests.oracles import sample_scored_only as oracle
 
 
@@ -41,7 +42,7 @@ def test_two_rankers_are_weighed_over_all_lists_as_far_as_there_is_room() -> Non
     order = np.random.default_rng(3)
     for _ in range(3):
         rankings = np.argsort(np.arange(15) + order.normal(0, 3, (2, 15))).tolist()
-        problem = Problem.of(rankings, resolve("optimized"))
+        problem = CheckedRankings.of(rankings, resolve("optimized"))
         names, given = problem.encode(15)
         _, weights, relaxed = solution_of(given, problem.ranks_or_next(names), 15, INVERSE, 50, exact=False)
         assert not relaxed
@@ -90,7 +91,7 @@ def test_what_is_nested_too_deeply_is_refused() -> None:
     key: tuple[object, ...] = ()
     for _ in range(10_000):
         key = (key,)
-    with pytest.raises(ChanceError, match="nested"):
+    with pytest.raises(RandomnessError, match="nested"):
         key_of(key)
 
 
@@ -117,8 +118,8 @@ def test_every_method_can_be_warmed(method: str) -> None:
 
 def test_batches_do_not_depend_on_threads_or_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = resolve("probabilistic")
-    work = Composing(chosen, Problem.of([list("abcdef"), list("fedcba")], chosen), 5, exact=False)
-    given = Given(work.given.rankings[None], work.given.depths[None], np.array([work.given.documents]))
+    work = Composing(chosen, CheckedRankings.of([list("abcdef"), list("fedcba")], chosen), 5, exact=False)
+    given = EncodedRankings(work.given.rankings[None], work.given.depths[None], np.array([work.given.documents]))
     words = [np.frombuffer(bytes_of(key_of(("row", row))), "<u8") for row in range(3000)]
     queries, keys = np.zeros(3000, np.int64), np.array(words)
     whole = batch.compose(chosen, given, work.settings, queries, keys, 5, threads=1)

@@ -13,7 +13,7 @@ from interleaf.errors import DataError, MissingExtraError
 from interleaf.metrics.judged import average_precision, dcg, gain, ndcg, read_qrels
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.rankers import rank, scores_of
-from interleaf.simulate.stage import ndcg_by_query
+from interleaf.simulate.run import ndcg_by_query
 
 DOCUMENTS = [f"d{number}" for number in range(12)]
 GRADES = st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(0, 4), min_size=1)

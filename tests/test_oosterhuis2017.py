@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from interleaf.papers import oosterhuis2017 as study
-from interleaf.papers.folds import KNOWN, find
 from interleaf.simulate.data import synthetic
+from interleaf.studies import oosterhuis2017 as study
+from interleaf.studies.datasets import KNOWN, find
 
 PAPER = Path(__file__).parents[2] / "shared" / "papers" / "O17_oosterhuis2017_pairwise_preference.txt"
 TABLES = {5: "**Table 3:", 15: "**Table 4:"}

@@ -10,15 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interleaf import batch
 from interleaf.clicks import named
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array, Impression
-from interleaf.methods.table import methods, resolve
-from interleaf.papers import fidelity, hofmann2011
-from interleaf.papers.folds import find
-from interleaf.papers.hofmann2011 import Verdicts, choose, fixed_queries, judge
-from interleaf.papers.hofmann2011_pairs import (
+from interleaf.interleaving import batch
+from interleaf.kernels.arrays import Array, Impression
+from interleaf.methods.registry import methods, resolve
+from interleaf.simulate.data import Judged, synthetic
+from interleaf.simulate.people import streams, words_of
+from interleaf.simulate.rankers import rank, scores_of
+from interleaf.simulate.run import Result, Stage, ndcg_by_query
+from interleaf.studies import fidelity, hofmann2011
+from interleaf.studies.datasets import find
+from interleaf.studies.hofmann2011 import Verdicts, choose, fixed_queries, judge
+from interleaf.studies.hofmann2011_pairs import (
     CHUNK,
     RULES,
     SCHEME,
@@ -35,12 +39,7 @@ from interleaf.papers.hofmann2011_pairs import (
     sharing_lists,
     wilson,
 )
-from interleaf.papers.study import Study, Table
-from interleaf.simulate.data import Judged, synthetic
-from interleaf.simulate.people import streams, words_of
-from interleaf.simulate.rankers import rank, scores_of
-from interleaf.simulate.run import Result
-from interleaf.simulate.stage import Stage, ndcg_by_query
+from interleaf.studies.study import Study, Table
 
 LABELS = [rule.label for rule in RULES]
 

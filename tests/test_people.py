@@ -26,13 +26,13 @@ from interleaf import (
     schema,
     tally_log,
 )
-from interleaf.chance import key_of
 from interleaf.clicks import Cascade
-from interleaf.methods.arrays import Array
-from interleaf.methods.table import METHODS
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.randomness import key_of
+from interleaf.methods.registry import METHODS
 from interleaf.simulate.data import Judged, synthetic
+from interleaf.simulate.pages import habits_of, read
 from interleaf.simulate.people import People, streams, words_of
-from interleaf.simulate.reading import habits_of, read
 from interleaf.simulate.world import World
 
 DATA = synthetic(queries=60, documents=15, features=8, grades=5, seed=4)

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import Interleaving, MethodError, credit, interleave
-from interleaf.methods import call
-from interleaf.methods.table import resolve
+from interleaf.interleaving import call
+from interleaf.methods.registry import resolve
 from tests.worlds import World, spec_and_world, specs_of
 
 Ranking = tuple[int, ...]

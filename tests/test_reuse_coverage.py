@@ -6,13 +6,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from interleaf import buckets
 from interleaf.counterfactual import Reused
 from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual.list_outcomes import scorer_of
 from interleaf.counterfactual.new_rankings import Kept, View
 from interleaf.counterfactual.old_log import Borrowed, Old, Rows
 from interleaf.counterfactual.reuse import reused
+from interleaf.kernels import buckets
 from tests.oracles import probabilistic as oracle
 from tests.oracles.clicks import Patterns
 from tests.oracles.expectation import expectation

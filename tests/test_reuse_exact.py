@@ -11,8 +11,8 @@ import pytest
 from interleaf import MethodError, SchemeError
 from interleaf.counterfactual.click_model import STATES, Lists, Models, add_foreseen
 from interleaf.counterfactual.list_outcomes import log_chances, scorer_of
-from interleaf.methods.arrays import Impression, pairs
-from interleaf.methods.table import resolve
+from interleaf.kernels.arrays import Impression, pairs
+from interleaf.methods.registry import resolve
 from tests.oracles import probabilistic as oracle
 from tests.oracles.expectation import expectation
 from tests.oracles.forms import Preference, Ranking, Rankings

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf import DataError, RankingError, buckets
+from interleaf import DataError, RankingError
 from interleaf.counterfactual.click_model import ATTENDED, ATTRACTED, STATES, Cells, cells, fit, regressed
 from interleaf.counterfactual.estimators import Weighted, features, jackknifed
 from interleaf.counterfactual.new_rankings import by_query, ranked, read_run
-from interleaf.methods.arrays import Array
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array
 from tests.oracles.forms import union
 
 NOTHING = np.zeros((7, 0))  # is known of seven documents

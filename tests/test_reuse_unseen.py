@@ -12,7 +12,7 @@ from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual.click_model import STATES, Lists, Models, add_slack
 from interleaf.counterfactual.estimators import widened
 from interleaf.counterfactual.list_outcomes import scorer_of
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats.compare import Estimate
 from tests.oracles import probabilistic as oracle
 from tests.oracles.forms import Ranking, Rankings

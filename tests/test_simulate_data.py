@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleaf import DataError
-from interleaf.chance import Keyed, key_of
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.randomness import Keyed, key_of
 from interleaf.simulate import Judged, synthetic
 from interleaf.simulate.data import _uniform, concatenate, letor_folds, shuffled, with_features
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleaf import ClickError, DataError, RankingError, clicks
-from interleaf.chance import bytes_of, key_of
 from interleaf.clicks import Cascade, ClickModel, Independent, Intents, OneClick, PositionBased, named
-from interleaf.methods.table import METHODS
+from interleaf.kernels.randomness import bytes_of, key_of
+from interleaf.methods.registry import METHODS
 from interleaf.simulate import Judged, run, sweep, synthetic
 from interleaf.simulate.rankers import Ranker, at_random, rank, read_run, read_scores, scores_of, shuffled_top, swapped
-from interleaf.simulate.stage import ndcg, ndcg_by_query
+from interleaf.simulate.run import ndcg, ndcg_by_query
 
 DATA = synthetic(queries=60, documents=(4, 30), features=6, grades=3, seed=4)
 PROBABILITIES = st.lists(st.floats(0, 1), min_size=1, max_size=10)

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page
 
 import interleaf
-from interleaf.methods.table import METHODS
+from interleaf.methods.registry import METHODS
 from tests.browser import browser as browser
 from tests.browser import needs_browser
 from tests.browser import page as page

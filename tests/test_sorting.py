@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf.compiled import kernel, plain
+from interleaf.kernels.jit import kernel, plain
+from interleaf.kernels.sorting import sort_descending
 from interleaf.simulate.rankers import _rank
-from interleaf.sorting import sort_descending
 
 
 @kernel

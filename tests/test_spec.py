@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import MethodError, RankingError, interleave, methods
-from interleaf.methods.table import METHODS, resolve
+from interleaf.methods.registry import METHODS, resolve
 from interleaf.spec import Parameter, parse
 from tests.worlds import EVERY_SPEC
 

@@ -11,7 +11,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats import bootstrap, compare, looks, multiplicity, sequence, shares, signs
 from interleaf.stats.compare import Estimate
 

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.stats import t as student
 
 from interleaf import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats.bootstrap import resample
 from interleaf.stats.compare import Estimate, estimates
 from interleaf.stats.multiplicity import holm, max_t

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from interleaf.experiment import Experiment, Request, show
 from interleaf.experiment.serving import Noted
-from interleaf.methods.table import METHODS
+from interleaf.methods.registry import METHODS
 from interleaf.store.codec import decoded, encoded, encoded_note
 
 COMPARED = [name for name, method in METHODS.items() if method.schemes_for(2)]

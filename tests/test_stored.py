@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import InterleafError, Interleaving, ListError, MethodError, RankingError, credit, interleave
-from interleaf.methods.table import METHODS, resolve
+from interleaf.methods.registry import METHODS, resolve
 
 RANKINGS = {"production": ["d4", "d1", "d7"], "candidate": ["d1", "d9", "d4"]}
 STORED = {name: interleave(RANKINGS, name, k=3, key="user-7").to_dict(rankings=True) for name in METHODS}

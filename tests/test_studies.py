@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from interleaf.papers import STUDIES, reproduce
+from interleaf.studies import STUDIES, reproduce
 
 MQ2008 = Path(__file__).parents[2] / "shared" / "data" / "mq2008"
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf.papers.study import Cells
+from interleaf.studies.study import Cells
 
 # A small oosterhuis2017, through the command line as a person calls it.
 SMALL = """
 import sys
 from interleaf import cli
-from interleaf.papers import oosterhuis2017 as study
+from interleaf.studies import oosterhuis2017 as study
 study.SCALES["quick"] = study.Scale(2, 300, (5,), 1)
 raise SystemExit(cli.main(["reproduce", "oosterhuis2017", *sys.argv[1:]]))
 """

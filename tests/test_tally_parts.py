@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from interleaf import DataError, InterleafError
 from interleaf.analysis.analyze import analyze, tally_log
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.tally import Tally
 from interleaf.tally.scores import ONE
 from interleaf.tally.seen import Sample, Seen

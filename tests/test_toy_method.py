@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import interleaf
-from interleaf import audit, batch, cli
-from interleaf.chance import bytes_of, key_of
-from interleaf.methods.arrays import Given, Impression
-from interleaf.methods.table import METHODS, Claims, Method, resolve
+from interleaf import audit, cli
+from interleaf.interleaving import batch
+from interleaf.kernels.arrays import EncodedRankings, Impression
+from interleaf.kernels.randomness import bytes_of, key_of
+from interleaf.methods.registry import METHODS, Claims, Method, resolve
 from interleaf.spec import Parameter
 from tests.conformance import complaints
 
@@ -26,8 +27,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from interleaf.chance import pick
-from interleaf.compiled import given_at, impression_at, kernel, seat
+from interleaf.kernels.randomness import pick
+from interleaf.kernels.jit import rankings_at, impression_at, kernel, reseed
 
 
 class Settings(NamedTuple):
@@ -52,8 +53,8 @@ def compose(given, k, chance, shown, teams, settings):
 def compose_batch(given, queries, keys, k, shown, teams, counts, settings):
     chance = np.zeros(3, np.uint64)
     for row in range(len(queries)):
-        seat(chance, keys, row)
-        counts[row] = compose(given_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+        reseed(chance, keys, row)
+        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
 
 
 @kernel
@@ -174,7 +175,7 @@ def test_it_is_compiled_ahead_and_runs_in_batches() -> None:
     settings = chosen.method.kernels.settings((2, 2), chosen.parameters, False)
     names = [key_of(("toy", row)) for row in range(40)]
     keys = np.array([np.frombuffer(bytes_of(name), "<u8") for name in names])
-    given = Given(np.array([[[0, 1], [1, 2]]], np.int32), np.array([[2, 2]], np.int32), np.array([3]))
+    given = EncodedRankings(np.array([[[0, 1], [1, 2]]], np.int32), np.array([[2, 2]], np.int32), np.array([3]))
     lists = batch.compose(chosen, given, settings, np.zeros(40, np.int64), keys, 2)
     one_by_one = [interleaf.interleave([[0, 1], [1, 2]], "toy", 2, name) for name in names]
     assert [tuple(row) for row in lists.shown.tolist()] == [shown.documents for shown in one_by_one]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from interleaf.experiment import Experiment
-from interleaf.methods.table import DEFAULT, METHODS
+from interleaf.methods.registry import DEFAULT, METHODS
 from interleaf.server import warming
 from interleaf.store import opened
 from tests.services import MINUTE, live
@@ -49,7 +49,7 @@ serve(Place(sys.argv[1], port=int(sys.argv[2])), Settings())
 _LISTS = """
 from numba.core import event
 from interleaf.experiment import Experiment
-from interleaf.interleaving import warm_composing
+from interleaf.interleaving.api import warm_composing
 from interleaf.server import warming
 
 recorder = event.RecordingListener()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from interleaf import Interleaving
-from interleaf.methods.table import METHODS, Chosen, Method, resolve
+from interleaf.methods.registry import METHODS, Method, ResolvedMethod, resolve
 
 Ranking = tuple[str, ...]
 Rankings = tuple[Ranking, ...]
@@ -116,7 +116,7 @@ def clicks_on(count: int) -> st.SearchStrategy[list[int]]:
 class Oracle(NamedTuple):
     """A spec's independent oracle, its parameters passed on."""
 
-    chosen: Chosen
+    chosen: ResolvedMethod
     module: Any
 
     def distribution(self, world: World) -> Distribution:

@@ -11,7 +11,7 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
 from interleaf.audit import Check, Verdict, check
-from interleaf.methods.table import METHODS, Method
+from interleaf.methods.registry import METHODS, Method
 
 SECTION = "Methods"
 FEW_WORLDS = 45  # where most counterexamples are; all of them are walked only where these do not show what is refuted

@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from interleaf.errors import (
-    ChanceError,
     ClickError,
     ClientError,
     DataError,
@@ -23,13 +22,14 @@ from interleaf.errors import (
     ListError,
     MethodError,
     MissingExtraError,
+    RandomnessError,
     RankingError,
     SchemeError,
     StateError,
     StoreError,
 )
-from interleaf.interleaving import Interleaving, Outcome, credit, interleave, warm
-from interleaf.methods.table import methods
+from interleaf.interleaving.api import Interleaving, Outcome, credit, interleave, warm
+from interleaf.methods.registry import methods
 
 if TYPE_CHECKING:
     from interleaf import audit, clicks, simulate
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AsyncClient",
-    "ChanceError",
     "ClickError",
     "Client",
     "ClientError",
@@ -60,6 +59,7 @@ __all__ = [
     "MethodError",
     "MissingExtraError",
     "Outcome",
+    "RandomnessError",
     "RankingError",
     "Report",
     "SchemeError",

@@ -6,7 +6,7 @@
     ├── RankingError    input rankings: a duplicate, nothing to show, too few or too many rankers, k below 1
     ├── ListError       a shown list that does not fit its rankings, its teams, or its stored form
     ├── ClickError      a click at a rank that was not shown, or a click model that cannot be
-    ├── ChanceError     a key part or a number of choices that chance cannot be keyed by
+    ├── RandomnessError a key part or a number of choices that chance cannot be keyed by
     ├── DataError       judged queries and logs: a file that is not what it should be, a bad row, too few queries
     ├── ExperimentError a setting of a live experiment, or a request to one, that cannot be; it knows its `field`
     ├── StateError      what a live experiment is asked to do, and cannot in its present state
@@ -46,7 +46,7 @@ class ClickError(InterleafError):
     """A click, or a model of clicks, is impossible."""
 
 
-class ChanceError(InterleafError):
+class RandomnessError(InterleafError):
     """A key or a number of choices is not one that chance can work with."""
 
 

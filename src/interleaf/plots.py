@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from interleaf.extras import require
+from interleaf.environment import require
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -9,13 +9,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from interleaf import batch
-from interleaf.compiled import kernel
 from interleaf.decode import Counting, Decoded, reasons
 from interleaf.errors import MethodError, SchemeError, listed
-from interleaf.methods import forms
-from interleaf.methods.arrays import Array, pairs
-from interleaf.methods.table import Chosen, Scheme, resolve, scheme_of
+from interleaf.interleaving import batch
+from interleaf.kernels.arrays import Array, pairs
+from interleaf.kernels.jit import kernel
+from interleaf.methods import schemes
+from interleaf.methods.registry import ResolvedMethod, Scheme, resolve, scheme_of
 
 _NEEDS = {"teams": ("teams", reasons.NO_TEAMS), "choices": ("choices", reasons.NO_CHOICES)} | dict.fromkeys(
     ("lengths", "union"), ("sizes", reasons.NO_SIZES)
@@ -37,7 +37,7 @@ class Credit(Protocol):
     def label(self, experiment: str, scheme: str) -> str:
         """What a report calls it, where it scores this experiment in place of a scheme."""
 
-    def columns(self, decoded: Decoded, chosen: Chosen, scheme: Scheme) -> Array:
+    def columns(self, decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Array:
         """The score of each row, `[row, column]`, where the scheme says whose a click is."""
 
 
@@ -57,7 +57,7 @@ class Scoring:
     rankless: bool = False
     credit: Credit | None = None
 
-    def chosen(self, composed: str) -> Chosen:
+    def chosen(self, composed: str) -> ResolvedMethod:
         """The method that gives credit for lists which `composed` names."""
         return resolve(self.method or composed)
 
@@ -68,7 +68,7 @@ class Scoring:
         if self.credit is None:
             return chosen.scheme(self.scheme or next(iter(stand_ins), None), rankers)
         offered = stand_ins or chosen.method.schemes_for(rankers)
-        normalized = [name for name in offered if scheme_of(name).form == forms.NORMALIZED]
+        normalized = [name for name in offered if scheme_of(name).form == schemes.NORMALIZED]
         if self.scheme not in (None, *normalized) or not normalized:
             some = f"use {listed(normalized)}" if normalized else f"{chosen} offers none"
             raise SchemeError(f"credit by click takes a normalized scheme, not {self.scheme!r}: {some}")
@@ -98,11 +98,11 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
     rankers = len(decoded.design.rankers)
     scheme = scoring.scheme_of(decoded.design.method, rankers)
     decoded = usable(decoded, chosen, scheme)
-    linear = scheme.form != forms.BINARY
+    linear = scheme.form != schemes.BINARY
     if not len(decoded.rows):
         width = rankers if linear else rankers * (rankers - 1) // 2
         return Scored(decoded, np.zeros((0, width)), linear, np.zeros(0))
-    if scheme.form == forms.BINARY and chosen.method.kernels.expected_sign_batch is not None:
+    if scheme.form == schemes.BINARY and chosen.method.kernels.expected_sign_batch is not None:
         if scoring.sessions is not None:
             raise SchemeError(f"the expected sign of {chosen} cannot be put together to sessions; use scheme 'click'")
         columns = _expected_signs(decoded, chosen, scheme, scoring.counting.weights, threads)
@@ -132,14 +132,14 @@ def dropping(decoded: Decoded, marked: Array, reason: int) -> Decoded:
 def formed(credits: Array, credited: Array, scheme: str) -> Array:
     """Scores by the form of the scheme: credit, credit by click, or who got more, by pair."""
     form = scheme_of(scheme).form
-    if form == forms.CLICK:
+    if form == schemes.CLICK:
         return credits
-    if form == forms.NORMALIZED:
+    if form == schemes.NORMALIZED:
         shares: Array = credits / np.where(credited > 0, credited, 1)[:, None]
         return shares
     rankers = credits.shape[1]
     found = np.zeros((len(credits), rankers * (rankers - 1) // 2))
-    _signs(credits, forms.TOLERANCE, found)
+    _signs(credits, schemes.TOLERANCE, found)
     return found
 
 
@@ -150,11 +150,11 @@ def _signs(credits: Array, tolerance: float, found: Array) -> None:
         for one in range(credits.shape[1]):
             for other in range(one + 1, credits.shape[1]):
                 first, second = credits[row, one], credits[row, other]
-                found[row, pair] = forms.sign(first - second, tolerance * max(abs(first), abs(second)))
+                found[row, pair] = schemes.sign(first - second, tolerance * max(abs(first), abs(second)))
                 pair += 1
 
 
-def usable(decoded: Decoded, chosen: Chosen, scheme: Scheme) -> Decoded:
+def usable(decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Decoded:
     """The impressions that have what the method needs to score them; the others are counted by reason."""
     fewest, most = chosen.rankers
     rankers = len(decoded.design.rankers)
@@ -167,7 +167,7 @@ def usable(decoded: Decoded, chosen: Chosen, scheme: Scheme) -> Decoded:
 
 
 def _credit(
-    decoded: Decoded, chosen: Chosen, scheme: Scheme, weights: Mapping[str, float], threads: int
+    decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme, weights: Mapping[str, float], threads: int
 ) -> tuple[Array, Array]:
     """Credit of each kind of event as a click pattern of its own, added up by weight."""
     credits: Array = np.zeros((len(decoded.rows), len(decoded.design.rankers)))
@@ -180,7 +180,7 @@ def _credit(
 
 
 def _expected_signs(
-    decoded: Decoded, chosen: Chosen, scheme: Scheme, weights: Mapping[str, float], threads: int
+    decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme, weights: Mapping[str, float], threads: int
 ) -> Array:
     (weight, *others) = weights.values()
     if others or weight < 0:

@@ -24,8 +24,8 @@ from interleaf.caption_bias import diagnose
 from interleaf.cli import main as interleaf_command
 from interleaf.click_value import learn
 from interleaf.counterfactual import reuse
-from interleaf.methods.table import METHODS
-from interleaf.papers import STUDIES
+from interleaf.methods.registry import METHODS
+from interleaf.studies import STUDIES
 
 KEYS = 1_000
 DATA = simulate.synthetic(queries=60, documents=12, features=12, seed=5)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from interleaf.adapters.parts import Part
 from interleaf.errors import DataError
-from interleaf.problem import MOST_RANKERS
+from interleaf.interleaving.rankings import MOST_RANKERS
 
 UNITS = ("user", "client", "session")
 KNOWN = 0.95  # the share of queries of which a unit must be known, to be the unit of all

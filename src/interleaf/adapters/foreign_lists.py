@@ -14,8 +14,8 @@ from interleaf import schema
 from interleaf.adapters.evidence import UNITS, Evidence
 from interleaf.adapters.parts import Part, lists_of
 from interleaf.errors import DataError, listed
-from interleaf.methods.arrays import Array
-from interleaf.methods.table import unchanged
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import unchanged
 
 ENGINE = "engine"  # the one ranker of a log that compares nothing
 NOBODY = -1

@@ -16,7 +16,7 @@ from interleaf.adapters.own_columns import OWN, columns_of
 from interleaf.adapters.parts import Part, lists_of
 from interleaf.adapters.placing import LEFT_OUT, Placed, place_events
 from interleaf.adapters.ubi_records import batch_of
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 
 AT_ONCE = 1024  # queries of ours that are Python objects at a time
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from interleaf.adapters.own_columns import decode_attributes, decode_marks
 from interleaf.adapters.repeated_queries import each_once
 from interleaf.adapters.ubi_records import SHOWN
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 
 
 class Part:

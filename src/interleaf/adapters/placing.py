@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from interleaf.adapters.evidence import Evidence
 from interleaf.adapters.parts import Part
+from interleaf.kernels.arrays import Array
 from interleaf.log.repeated_events import Merged, merge_copies
-from interleaf.methods.arrays import Array
 
 LEFT_OUT = -(2**31)  # a rank that no event has
 OBJECT, RANK, INTERNAL, ORDINAL, SHOWN, NOT_SHOWN, NO_DOCUMENT, NO_ORDINAL = range(8)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from interleaf.adapters.times import UNDATED
 from interleaf.adapters.whole_file import whole_file
 from interleaf.errors import DataError
-from interleaf.interleaving import interleave
+from interleaf.interleaving.api import interleave
 from interleaf.log.reading import read
 from interleaf.log.rows import rows_to_batch
 from interleaf.log.write import write_batches

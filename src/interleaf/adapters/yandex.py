@@ -13,7 +13,7 @@ from typing import Any
 
 from interleaf.adapters.imported import Imported
 from interleaf.adapters.times import UNDATED
-from interleaf.clicks.pages import Pages, parse_yandex
+from interleaf.clicks.result_pages import Pages, parse_yandex
 from interleaf.errors import DataError
 from interleaf.log.rows import rows_to_batch
 from interleaf.log.text import lines_of

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from interleaf.errors import DataError, listed
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats import power as powers
 from interleaf.stats.power import MIN_EFFECTIVE, Pilot, Plan
 

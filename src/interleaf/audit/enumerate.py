@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.chance import Tree
 from interleaf.clicks import ClickModel, Independent
-from interleaf.compiled import plain
 from interleaf.errors import ClickError
-from interleaf.methods import call, forms
-from interleaf.methods.arrays import Array, Impression, exactly
-from interleaf.methods.table import Chosen, Scheme, resolve
-from interleaf.problem import Document, Problem, Rankings, check_k
+from interleaf.interleaving import call
+from interleaf.interleaving.rankings import CheckedRankings, Document, Rankings, check_k
+from interleaf.kernels.arrays import Array, Impression, exactly
+from interleaf.kernels.jit import plain
+from interleaf.kernels.randomness import Tree
+from interleaf.methods import schemes
+from interleaf.methods.registry import ResolvedMethod, Scheme, resolve
 
 Shown = tuple[tuple[Document, ...], tuple[int, ...] | None]
 Ranks = tuple[int, ...]
@@ -30,7 +31,7 @@ def distribution(rankings: Rankings, method: str, k: int) -> dict[Shown, Fractio
     {(('a',), (0,)): Fraction(1, 2), (('b',), (1,)): Fraction(1, 2)}
     """
     chosen = resolve(method)
-    return dict(Enumeration(chosen, Problem.of(rankings, chosen), check_k(k)).shown)
+    return dict(Enumeration(chosen, CheckedRankings.of(rankings, chosen), check_k(k)).shown)
 
 
 def expectation(
@@ -46,7 +47,7 @@ def expectation(
     Fraction(1, 1)
     """
     chosen = resolve(method)
-    problem = Problem.of(rankings, chosen)
+    problem = CheckedRankings.of(rankings, chosen)
     named = chosen.scheme(scheme, len(problem.rankers))
     if not isinstance(clicks, ClickModel) and not callable(clicks):
         raise ClickError(f"clicks are a click model or a function (rank, document) -> probability, not {clicks!r}")
@@ -57,7 +58,7 @@ def expectation(
 class Enumeration:
     """One method on one problem, enumerated: its lists with probabilities, and what each click pattern says."""
 
-    def __init__(self, chosen: Chosen, problem: Problem, k: int) -> None:
+    def __init__(self, chosen: ResolvedMethod, problem: CheckedRankings, k: int) -> None:
         self.chosen, self.problem, self.k = chosen, problem, k
         self._work = call.Composing(chosen, problem, k, exact=True)
         self.relaxed = bool(getattr(self._work.settings, "relaxed", False))
@@ -95,11 +96,11 @@ class Enumeration:
     def _preference(self, shown: Shown, clicks: Ranks, scheme: Scheme) -> Array:
         kernels = self.chosen.method.kernels
         preference = np.full((len(self.problem.rankers),) * 2, Fraction(0))
-        if scheme.form == forms.BINARY and kernels.expected_sign is not None:
+        if scheme.form == schemes.BINARY and kernels.expected_sign is not None:
             plain(kernels.expected_sign)(self._impression(shown), _clicked(clicks, shown), preference, self._settings)
         else:
             credit, credited = self._credit(shown, clicks, scheme.variant)
-            plain(forms.prefer)(credit.copy(), credited, scheme.form, 0, preference)
+            plain(schemes.prefer)(credit.copy(), credited, scheme.form, 0, preference)
         return preference
 
     def _credit(self, shown: Shown, clicks: Ranks, variant: int) -> tuple[Array, int]:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from interleaf.audit.properties import Check, Progress, Verdict, check
-from interleaf.methods.table import METHODS, Claims, Method, resolve
+from interleaf.methods.registry import METHODS, Claims, Method, resolve
 
 MARKS = {True: "yes", False: "no", None: "-"}
 

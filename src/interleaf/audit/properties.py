@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from interleaf.audit.enumerate import Enumeration, Ranks, Shown
 from interleaf.clicks import Cascade, ClickModel, Independent
-from interleaf.methods.forms import BINARY
-from interleaf.methods.table import Claims, Scheme, resolve, scheme_of
-from interleaf.problem import Document, Problem, letter
+from interleaf.interleaving.rankings import CheckedRankings, Document, letter
+from interleaf.methods.registry import Claims, Scheme, resolve, scheme_of
+from interleaf.methods.schemes import BINARY
 
 DOCUMENTS = "abcd"
 
@@ -209,7 +209,7 @@ def check(method: str, progress: Progress | None = None, most: int | None = None
     every_world = worlds(*chosen.rankers)[:most]
     found: list[Enumeration] = []
     for number, world in enumerate(every_world):
-        found.append(Enumeration(chosen, Problem.of(world.rankings, chosen), world.k))
+        found.append(Enumeration(chosen, CheckedRankings.of(world.rankings, chosen), world.k))
         if progress is not None:
             progress(number + 1, len(every_world))
     walk = list(zip(every_world, found, strict=True))

@@ -14,8 +14,8 @@ from interleaf.caption_bias.caption_scores import Rescored, centred, credit_alon
 from interleaf.caption_bias.caption_training import Perplexity, Preference
 from interleaf.captions.caption_features import FIRST
 from interleaf.captions.caption_model import ODDS, PROBABILITY, Model
-from interleaf.methods.arrays import Array
-from interleaf.methods.table import resolve
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import resolve
 from interleaf.schema import INTERLEAVED
 from interleaf.score import usable
 from interleaf.stats.compare import Estimate

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interleaf import buckets
 from interleaf.captions.caption_features import measure
 from interleaf.decode import Decoded, Decoding
 from interleaf.decode.attributes import attribute, excluded
 from interleaf.decode.columns import Lists, column, lists, numbers, texts
 from interleaf.engines.groups import Groups
 from interleaf.engines.work import Task
-from interleaf.methods.arrays import Array
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array
 from interleaf.schema import SCHEMA
 
 QUERY = "interleaf-query"  # the salt of its hash

@@ -25,15 +25,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf import batch
-from interleaf.buckets import BUCKETS, buckets
 from interleaf.caption_bias.caption_results import Results
 from interleaf.captions.caption_model import ODDS, PROBABILITY, Model
-from interleaf.compiled import kernel
 from interleaf.decode import Decoded, reasons
 from interleaf.errors import DataError, MethodError, listed
-from interleaf.methods.arrays import Array, Impression, pairs
-from interleaf.methods.table import METHODS, Chosen, Scheme, resolve, scheme_of
+from interleaf.interleaving import batch
+from interleaf.kernels.arrays import Array, Impression, pairs
+from interleaf.kernels.buckets import BUCKETS, buckets
+from interleaf.kernels.jit import kernel
+from interleaf.methods.registry import METHODS, ResolvedMethod, Scheme, resolve, scheme_of
 from interleaf.schema import INTERLEAVED
 from interleaf.score import Scoring, usable
 from interleaf.stats.compare import Estimate, estimate
@@ -196,7 +196,7 @@ class Scores:
             for method, sums in by_method.items():
                 mine.setdefault(method, _Sums(len(rankers), len(self._model.parameters))).merge(sums, order)
 
-    def _methods(self, composed: str) -> list[Chosen]:
+    def _methods(self, composed: str) -> list[ResolvedMethod]:
         """The method that was asked for; or that composed, and lists as if they were of the posterior's."""
         first = resolve(self._method or composed)
         if not first.method.additive:
@@ -207,7 +207,7 @@ class Scores:
         same = self._method is not None or first.method is self._posterior.method
         return [first] if same else [first, self._posterior]
 
-    def _score(self, results: Results, codes: Array, chosen: Chosen, order: list[int], sums: _Sums) -> None:
+    def _score(self, results: Results, codes: Array, chosen: ResolvedMethod, order: list[int], sums: _Sums) -> None:
         scheme = scheme_for(chosen, results.decoded)
         before = Counter(results.decoded.dropped)
         decoded = usable(results.decoded, chosen, scheme)
@@ -302,7 +302,7 @@ def centred(score: float) -> float:
     return 0.5 + 0.5 * score
 
 
-def scheme_for(chosen: Chosen, decoded: Decoded) -> Scheme:
+def scheme_for(chosen: ResolvedMethod, decoded: Decoded) -> Scheme:
     """Clicks as they are; those on the shared prefix count for nobody, where a method offers that and ranks tell it."""
     offered = chosen.method.schemes_for(len(decoded.design.rankers))
     return scheme_of(DEDUPED if DEDUPED in offered and decoded.has["ranks"].any() else CLICK)
@@ -315,7 +315,7 @@ def _clicks(decoded: Decoded, weights: Sequence[float]) -> tuple[Array, Array, A
     return page, place, worth[page, place]
 
 
-def credit_alone(decoded: Decoded, chosen: Chosen, scheme: Scheme, page: Array, place: Array) -> Array:
+def credit_alone(decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme, page: Array, place: Array) -> Array:
     """The credit of each click alone, `[click, ranker]`."""
     alone = np.zeros((len(page), decoded.impressions.ranks.shape[2]), np.bool_)
     alone[np.arange(len(page)), place] = True

@@ -8,15 +8,15 @@ from functools import cached_property
 
 import numpy as np
 
-from interleaf.buckets import BUCKETS
 from interleaf.caption_bias.caption_results import SEGMENTS, Results
 from interleaf.caption_bias.click_patterns import P_VALUE, Design, Patterns
 from interleaf.captions.caption_features import FEATURES, FIRST, GRADE, GRADES, MEASURES, POSITION, POSITIONS, Feature
 from interleaf.captions.caption_model import ODDS, PROBABILITY, Model, Weight
-from interleaf.compiled import kernel
 from interleaf.engines.groups import Groups
 from interleaf.errors import DataError, listed
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.buckets import BUCKETS
+from interleaf.kernels.jit import kernel
 from interleaf.stats.compare import estimate
 from interleaf.stats.logistic import Fit
 from interleaf.stats.sums import significance

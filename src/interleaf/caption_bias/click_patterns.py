@@ -10,7 +10,7 @@ import numpy as np
 
 from interleaf.captions.caption_features import FIRST, GRADE, POSITION
 from interleaf.engines.groups import grouped
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats.logistic import Fit, fit, gram
 
 _BITS, _PER_WORD = 2, 32

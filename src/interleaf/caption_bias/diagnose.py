@@ -35,8 +35,8 @@ from interleaf.decode.attributes import Exclusion
 from interleaf.engines.passes import Passes, S
 from interleaf.engines.work import Task
 from interleaf.errors import DataError
+from interleaf.kernels.arrays import Array
 from interleaf.log import Progress
-from interleaf.methods.arrays import Array
 from interleaf.score import Scoring
 
 

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import schema
-from interleaf.compiled import kernel, part
 from interleaf.decode.columns import Texts, codes, lists, numbers, texts
 from interleaf.errors import DataError, listed
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import inline_kernel, kernel
 
 BOLD = ("b", "em", "strong")
 MARKED_TEXTS = ("title", "url", "snippet")
@@ -123,7 +123,7 @@ def _measure_highlights(parts: list[Texts], highlights: pa.Array, found: Array) 
         _mark(text.offsets, text.data, marked.offsets, number, starts, ends, place, found)
 
 
-@part
+@inline_kernel
 def _is_start(byte: int) -> bool:
     """Whether a byte of UTF-8 begins a character."""
     return byte & 0xC0 != 0x80

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from interleaf.captions.caption_features import FIRST, GRADE, GRADES, POSITION, POSITIONS, Encoder, Feature
-from interleaf.compiled import kernel
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import kernel
 from interleaf.stats.logistic import probability
 
 ODDS, PROBABILITY = "odds", "probability"

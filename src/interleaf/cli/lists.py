@@ -9,9 +9,10 @@ from typing import Any
 
 from interleaf.cli.terminal import print_json, progress, read_json
 from interleaf.errors import ListError, RankingError
-from interleaf.interleaving import Interleaving, credit, interleave
-from interleaf.methods.table import Method, Parameter, methods, resolve
-from interleaf.problem import check_k
+from interleaf.interleaving.api import Interleaving, credit, interleave
+from interleaf.interleaving.rankings import check_k
+from interleaf.methods.registry import Method, methods, resolve
+from interleaf.spec import Parameter
 
 
 def methods_options(made: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from interleaf.cli.lists import method_options
 from interleaf.cli.terminal import print_json, progress
 from interleaf.errors import DataError
-from interleaf.papers import STUDIES
+from interleaf.studies import STUDIES
 
 
 def simulate_options(made: argparse.ArgumentParser) -> None:
@@ -97,8 +97,8 @@ def reproduce_options(made: argparse.ArgumentParser) -> None:
 
 def run_reproduce(options: argparse.Namespace) -> int:
     """Run a published study again."""
-    from interleaf.papers import check_study, reproduce
-    from interleaf.papers.study import Cells
+    from interleaf.studies import check_study, reproduce
+    from interleaf.studies.study import Cells
 
     check_study(options.study, options.scale)
     folder = Path(options.data) if options.data else None

@@ -26,14 +26,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf import batch
 from interleaf.captions.caption_features import measure
 from interleaf.captions.caption_model import Model
 from interleaf.decode import Decoded
 from interleaf.decode.columns import Lists, column, lists
 from interleaf.errors import DataError, MethodError, listed
-from interleaf.methods.arrays import Array, Impression
-from interleaf.methods.table import Chosen, Scheme
+from interleaf.interleaving import batch
+from interleaf.kernels.arrays import Array, Impression
+from interleaf.methods.registry import ResolvedMethod, Scheme
 
 EQUAL = "click"
 CAPTION = "caption_weight"
@@ -289,7 +289,7 @@ class Credited(NamedTuple):
 def credited(
     decoded: Decoded,
     kinds: Sequence[str],
-    chosen: Chosen,
+    chosen: ResolvedMethod,
     scheme: Scheme,
     captions: CaptionWeights | None = None,
 ) -> Credited:
@@ -328,7 +328,7 @@ def _below_before(pages: Array, positions: Array) -> Array:
 
 
 def shares_by_click(
-    impressions: Impression, counts: Array, clicked: Array, chosen: Chosen, scheme: Scheme
+    impressions: Impression, counts: Array, clicked: Array, chosen: ResolvedMethod, scheme: Scheme
 ) -> tuple[Array, Array]:
     """What each click adds to each ranker's credit, `[click, ranker]`, row by row; and the credited clicks of rows.
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.buckets import BUCKETS
 from interleaf.errors import DataError, listed
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.buckets import BUCKETS
 from interleaf.stats.compare import estimate
 from interleaf.stats.signs import ZScore, z_score
 

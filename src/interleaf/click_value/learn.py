@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from interleaf import buckets, log
+from interleaf import log
 from interleaf.captions.caption_model import Model
 from interleaf.click_value.click_features import (
     EQUAL,
@@ -48,8 +48,9 @@ from interleaf.engines.choice import SPARK, chosen
 from interleaf.engines.packed import of_bytes
 from interleaf.engines.work import Part, Task, repeats, work
 from interleaf.errors import DataError, listed
-from interleaf.methods.arrays import Array
-from interleaf.methods.table import Chosen, Scheme
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import ResolvedMethod, Scheme
 from interleaf.score import Scoring
 from interleaf.stats.bootstrap import intervals, poisson_weights
 from interleaf.tally.seen import Sample, Seen
@@ -145,7 +146,7 @@ class Differences:
         """Never shown."""
         return scheme
 
-    def columns(self, decoded: Decoded, chosen: Chosen, scheme: Scheme) -> Array:
+    def columns(self, decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Array:
         """Psi of each row (C12, Eq. 14)."""
         found = credited(decoded, self.kinds, chosen, scheme, self.captions)
         sides = found.shares[:, 0] - found.shares[:, 1]

@@ -22,14 +22,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interleaf import buckets, plots
+from interleaf import plots
 from interleaf.captions.caption_model import Model
 from interleaf.click_value.click_features import COLUMN, CaptionWeights, credited, feature, matrix
 from interleaf.click_value.credit_fitting import HeldOut, fold_of, group_of
 from interleaf.decode import Counting, Decoded
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
-from interleaf.methods.table import Chosen, Scheme
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import ResolvedMethod, Scheme
 from interleaf.stats.sums import Interval
 from interleaf.tables import Cell, Table
 
@@ -95,7 +96,7 @@ class Learned:
         """What a report calls it."""
         return f"{LEARNED}{self.digest} on {scheme}" + (CROSS_FITTED if self.is_own(experiment) else "")
 
-    def columns(self, decoded: Decoded, chosen: Chosen, scheme: Scheme) -> Array:
+    def columns(self, decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Array:
         """The score of each ranker, `[row, ranker]`."""
         found = credited(decoded, tuple(self.counting.weights), chosen, scheme, self.captions)
         values = matrix(found.clicks, self.features)

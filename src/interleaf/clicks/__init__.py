@@ -6,8 +6,8 @@
 from interleaf.clicks.cascade import Cascade
 from interleaf.clicks.independent import Independent, PositionBased
 from interleaf.clicks.model import ClickModel
+from interleaf.clicks.named_cascades import TABLES, Table, named, scale_of
 from interleaf.clicks.one_click import Intents, OneClick
-from interleaf.clicks.tables import TABLES, Table, named, scale_of
 
 __all__ = [  # noqa: RUF022, as `sorted` sorts
     "Cascade",

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.chance import Chance, toss
 from interleaf.clicks.model import ClickModel, check_batch, check_table, grades_of, numbers
-from interleaf.compiled import kernel, seat
 from interleaf.errors import ClickError
-from interleaf.methods.arrays import Array
-from interleaf.problem import Document
+from interleaf.interleaving.rankings import Document
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import kernel, reseed
+from interleaf.kernels.randomness import Randomness, toss
 
 
 class Inputs(NamedTuple):
@@ -30,7 +30,7 @@ class Inputs(NamedTuple):
 
 
 @kernel
-def click(inputs: Inputs, chance: Chance, clicks: Array) -> None:
+def click(inputs: Inputs, chance: Randomness, clicks: Array) -> None:
     """Read down the list until the stop coin ends it."""
     for position in range(len(clicks)):
         grade = inputs.grades[position]
@@ -46,7 +46,7 @@ def click_batch(
     """One person a row of grades, by the chance of the row's key."""
     chance: Any = np.zeros(3, np.uint64)
     for row in range(len(counts)):
-        seat(chance, keys, row)
+        reseed(chance, keys, row)
         count = counts[row]
         click(Inputs(grades[row, :count], click_by, stop_by, needs), chance, clicks[row, :count])
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.chance import Chance, toss
 from interleaf.clicks.model import (
     ClickModel,
     by_rank,
@@ -18,13 +17,14 @@ from interleaf.clicks.model import (
     grades_of,
     numbers,
 )
-from interleaf.compiled import kernel, seat
-from interleaf.methods.arrays import Array
-from interleaf.problem import Document
+from interleaf.interleaving.rankings import Document
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import kernel, reseed
+from interleaf.kernels.randomness import Randomness, toss
 
 
 @kernel
-def click(inputs: Array, chance: Chance, clicks: Array) -> None:
+def click(inputs: Array, chance: Randomness, clicks: Array) -> None:
     """A coin a position."""
     for position in range(len(clicks)):
         clicks[position] = toss(chance, inputs[position])
@@ -35,7 +35,7 @@ def click_batch(probabilities: Array, counts: Array, keys: Array, clicks: Array)
     """One person a row of probabilities, by the chance of the row's key."""
     chance: Any = np.zeros(3, np.uint64)
     for row in range(len(counts)):
-        seat(chance, keys, row)
+        reseed(chance, keys, row)
         click(probabilities[row, : counts[row]], chance, clicks[row, : counts[row]])
 
 

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from interleaf.chance import Chance, Key, Tree, key_of
-from interleaf.compiled import plain, ready, start
 from interleaf.errors import ClickError
-from interleaf.methods.arrays import Array
-from interleaf.problem import Document
+from interleaf.interleaving.rankings import Document
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import plain, ready, start
+from interleaf.kernels.randomness import Key, Randomness, Tree, key_of
 
 
 class ClickModel(ABC):
@@ -49,7 +49,7 @@ class ClickModel(ABC):
         """Every pattern of clicked ranks that can happen, with its exact probability."""
         kernel, inputs = plain(type(self).kernel), self.inputs(documents, exact=True)
 
-        def one_person(chance: Chance) -> tuple[int, ...]:
+        def one_person(chance: Randomness) -> tuple[int, ...]:
             clicks = np.zeros(len(documents), np.bool_)
             kernel(inputs, chance, clicks)
             return _ranks(clicks)

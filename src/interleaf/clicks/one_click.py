@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.chance import Chance, pick_weighted
 from interleaf.clicks.model import ClickModel, by_rank, numbers
-from interleaf.compiled import kernel
 from interleaf.errors import ClickError
-from interleaf.methods.arrays import Array
-from interleaf.problem import Document
+from interleaf.interleaving.rankings import Document
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import kernel
+from interleaf.kernels.randomness import Randomness, pick_weighted
 
 
 @kernel
-def click_by_weight(inputs: Array, chance: Chance, clicks: Array) -> None:
+def click_by_weight(inputs: Array, chance: Randomness, clicks: Array) -> None:
     """Exactly one rank, if any of the shown ones has a weight."""
     is_clickable = False
     for position in range(len(clicks)):
@@ -54,7 +54,7 @@ class Wants(NamedTuple):
 
 
 @kernel
-def click_first_wanted(inputs: Wants, chance: Chance, clicks: Array) -> None:
+def click_first_wanted(inputs: Wants, chance: Randomness, clicks: Array) -> None:
     """The first document that serves the person's intent, if any does."""
     intent = pick_weighted(chance, inputs.shares, len(inputs.shares))
     for position in range(len(clicks)):

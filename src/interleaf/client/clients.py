@@ -36,7 +36,7 @@ from interleaf.client.spool import FolderSpool, MemorySpool, Spool
 from interleaf.client.visitors import Visitors, whole
 from interleaf.errors import ClientError, ExperimentError
 from interleaf.experiment import Request, limits
-from interleaf.problem import collapse, text_id, text_rankings
+from interleaf.interleaving.rankings import collapse, text_id, text_rankings
 
 Rankings = Mapping[str, Sequence[str | int] | None]
 # What comes from visitors, or from the texts of documents: a refusal of these serves the control, and raises nothing.

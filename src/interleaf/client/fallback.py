@@ -17,7 +17,7 @@ from interleaf.errors import ClientError, InterleafError
 from interleaf.experiment import Experiment, Request, show
 from interleaf.experiment.assignment import OUTSIDE
 from interleaf.experiment.serving import unmixed
-from interleaf.fixed_documents import insert_fixed
+from interleaf.interleaving.rankings import insert_fixed
 from interleaf.schema import FALLBACK
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from interleaf.errors import ClientError
 from interleaf.experiment import limits
-from interleaf.problem import text_id
+from interleaf.interleaving.rankings import text_id
 
 _LONE = re.compile("[\ud800-\udfff]")  # halves of a pair, which UTF-8 cannot write
 _DIGITS, _BITS = 20, 10_000  # of a number in a text, and of one that becomes a text

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.compiled import impression_at, kernel, part
 from interleaf.engines.groups import Groups
-from interleaf.methods.arrays import Array, Impression
+from interleaf.kernels.arrays import Array, Impression
+from interleaf.kernels.jit import impression_at, inline_kernel, kernel
 from interleaf.methods.probabilistic import Settings, settings, write_posterior
-from interleaf.methods.table import Chosen
+from interleaf.methods.registry import ResolvedMethod
 
 RIDGE = 10.0  # on coefficients of standardised features
 PRIOR_ROUNDS, PRIOR_TOLERANCE, MOST_STEP = 30, 1e-6, 1.0
@@ -174,7 +174,7 @@ def _fit(
             break
 
 
-@part
+@inline_kernel
 def _add(sums: Array, row: int, times: float, factors: Array, factor: int, group: int) -> None:
     """Add to all models, then take it back from the one without this group: so the loop is vectorised."""
     for model in range(sums.shape[1]):
@@ -200,15 +200,15 @@ class Lists(NamedTuple):
 
 
 def add_foreseen(
-    chosen: Chosen, linear: bool, lists: Lists, weights: Array, observed: Array, models: Models, sums: Array
+    chosen: ResolvedMethod, linear: bool, lists: Lists, weights: Array, observed: Array, models: Models, sums: Array
 ) -> None:
     """Add w (o - f) to `sums[model, group, column]`, where f is what each model expects; columns as in `outcomes`."""
     longest = int(lists.impressions.lengths.max(initial=1))
 
-    def work(part: slice) -> Array:
+    def work(rows: slice) -> Array:
         own = np.zeros_like(sums)
         made = settings((longest,), chosen.parameters, False)
-        _add_foreseen(linear, *lists.only(part), weights[part], observed[part], *models, own, made)
+        _add_foreseen(linear, *lists.only(rows), weights[rows], observed[rows], *models, own, made)
         return own
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -252,7 +252,7 @@ def _add_foreseen(
 
 
 def add_slack(
-    chosen: Chosen, linear: bool, lists: Lists, unseen: Array, each: float, models: Models, sums: Array
+    chosen: ResolvedMethod, linear: bool, lists: Lists, unseen: Array, each: float, models: Models, sums: Array
 ) -> None:
     """Add to `sums[pair]` by how much the outcome may be above, and below, what the first model expects.
 
@@ -316,7 +316,7 @@ def _add_slack(
                 pair += 1
 
 
-@part
+@inline_kernel
 def _preference(
     linear: bool,
     shares: Array,
@@ -334,7 +334,7 @@ def _preference(
     return credits[first] - credits[second]
 
 
-@part
+@inline_kernel
 def _credits(shares: Array, chances: Array, count: int, clicked: Array, foreseen: Array) -> None:
     """How many clicks each ranker owns: the chance of a click at each position, times its share there."""
     none, one, more = 1.0, 0.0, 0.0
@@ -349,7 +349,7 @@ def _credits(shares: Array, chances: Array, count: int, clicked: Array, foreseen
             foreseen[ranker] += clicked[position] * shares[ranker, position]
 
 
-@part
+@inline_kernel
 def _signs(shares: Array, chances: Array, count: int, room: Array, foreseen: Array) -> None:
     pair = 0
     for first in range(len(shares)):
@@ -358,7 +358,7 @@ def _signs(shares: Array, chances: Array, count: int, room: Array, foreseen: Arr
             pair += 1
 
 
-@part
+@inline_kernel
 def _sign(shares: Array, first: int, second: int, chances: Array, count: int, room: Array) -> Any:
     """The chance to own more of the clicks, less that to own fewer.
 

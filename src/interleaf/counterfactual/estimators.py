@@ -20,16 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from interleaf import batch, buckets
-from interleaf.buckets import BUCKETS
-from interleaf.compiled import kernel
 from interleaf.counterfactual.click_model import Cells, Lists, add_foreseen, add_slack, fit
 from interleaf.counterfactual.list_outcomes import Scorer
 from interleaf.counterfactual.new_rankings import GROUPS, Held, Ranked, impressions_of
 from interleaf.counterfactual.old_log import Rows
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array, Impression
-from interleaf.methods.table import Chosen
+from interleaf.interleaving import batch
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array, Impression
+from interleaf.kernels.buckets import BUCKETS
+from interleaf.kernels.jit import kernel
+from interleaf.methods.registry import ResolvedMethod
 from interleaf.simulate.people import streams, words_of
 from interleaf.stats import compare
 from interleaf.stats.compare import Estimate
@@ -114,7 +115,7 @@ class Robust:
         return tuple(widened(one, *between) for one, between in zip(made, slack.tolist(), strict=True))
 
 
-def drawn(chosen: Chosen, ranked: Ranked, queries: Array, lengths: Array, keys: Array) -> Lists:
+def drawn(chosen: ResolvedMethod, ranked: Ranked, queries: Array, lengths: Array, keys: Array) -> Lists:
     """A list of the new rankers for each row, as long as asked for, if they have so many documents; all of group 0."""
     k, longest = int(lengths.max(initial=1)), int(ranked.lengths.max(initial=1))
     made = chosen.method.kernels.settings((longest,), chosen.parameters, False)

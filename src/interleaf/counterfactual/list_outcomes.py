@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from interleaf import batch
-from interleaf.compiled import impression_at, kernel, part
 from interleaf.errors import ListError, MethodError, SchemeError, listed
-from interleaf.methods import call, forms
-from interleaf.methods.arrays import Array, Impression, pairs
+from interleaf.interleaving import batch, call
+from interleaf.kernels.arrays import Array, Impression, pairs
+from interleaf.kernels.jit import impression_at, inline_kernel, kernel
+from interleaf.methods import schemes
 from interleaf.methods.probabilistic import Settings, settings, write_shares
-from interleaf.methods.table import DRAFTED, INDEPENDENT, METHODS, Chosen, Scheme, resolve
+from interleaf.methods.registry import DRAFTED, INDEPENDENT, METHODS, ResolvedMethod, Scheme, resolve
 from interleaf.score import formed
 
 CLIP = 10.0  # weights average 1 over the source's lists
@@ -139,7 +139,7 @@ def _observed(source: Impression, clicks: Array) -> Array:
     return np.array(np.sign(owned[:, :, None] - owned[:, None, :]), np.float64)
 
 
-def log_weights(source: Impression, target: Impression, counts: Array, chosen: Chosen) -> tuple[Array, Array]:
+def log_weights(source: Impression, target: Impression, counts: Array, chosen: ResolvedMethod) -> tuple[Array, Array]:
     """The logs of P_T(L) / P_S(L) and of P_T(L, a) / P_S(L, a), `[row]`.
 
     Over all that was shown: where the last click falls depends on the documents below it, so a cut there is biased.
@@ -216,7 +216,7 @@ def draft_sign(impression: Impression, clicks: Array, preference: Array, one: An
     return True
 
 
-@part
+@inline_kernel
 def _drafters(ranks: Array, lengths: Array, able: Array, best: Array) -> bool:
     """As bits: who still can pick at each position, and whose best unshown document it holds; False if nobody's."""
     rankers, count = ranks.shape
@@ -234,7 +234,7 @@ def _drafters(ranks: Array, lengths: Array, able: Array, best: Array) -> bool:
     return True
 
 
-@part
+@inline_kernel
 def _drafted(chances: Array, able: int, best: int, ours: int, theirs: int, credited: bool) -> Array:
     """Move `chances[who has picked in this round, our lead from the middle]` on by a position."""
     after = np.zeros_like(chances)
@@ -258,10 +258,10 @@ def draft_sign_batch(impressions: Impression, counts: Array, clicks: Array, pref
         usable[row] = draft_sign(impression_at(impressions, row, counts[row]), clicks[row], preferences[row], 1.0)
 
 
-def log_chances(chosen: Chosen, impressions: Impression, counts: Array) -> tuple[Array, Array]:
+def log_chances(chosen: ResolvedMethod, impressions: Impression, counts: Array) -> tuple[Array, Array]:
     """log P(L), and log P(L, a) of the assignment a, `[row]`; nan where the method or the log cannot tell.
 
-    >>> from interleaf.methods.table import resolve
+    >>> from interleaf.methods.registry import resolve
     >>> one = Impression(*(np.array([value]) for value in ([[1, 2], [2, 1]], [0, 0], [2, 2], 2, [2, 2])))
     >>> np.exp(log_chances(resolve("probabilistic"), one, np.array([2]))[0])
     array([0.5])
@@ -297,16 +297,18 @@ def _log_shares(impressions: Impression, counts: Array, of_list: Array, of_owned
         of_list[row], of_owned[row] = listed, owned
 
 
-def _one_by_one(chosen: Chosen, impressions: Impression, counts: Array) -> Array:
+def _one_by_one(chosen: ResolvedMethod, impressions: Impression, counts: Array) -> Array:
     """Each different impression once; -inf for a list that the method never shows."""
     parts = (impressions.ranks, impressions.lengths, impressions.union, impressions.choices, counts)
-    flat = np.concatenate([np.asarray(part, np.int64).reshape(len(counts), -1) for part in parts], axis=1)
+    flat = np.concatenate(
+        [np.asarray(inline_kernel, np.int64).reshape(len(counts), -1) for inline_kernel in parts], axis=1
+    )
     _, rows, kind_of = np.unique(flat, axis=0, return_index=True, return_inverse=True)
     found = np.array([_log_chance(chosen, impressions, int(row), int(counts[row])) for row in rows])
     return np.asarray(found[kind_of.reshape(-1)])
 
 
-def _log_chance(chosen: Chosen, impressions: Impression, row: int, count: int) -> float:
+def _log_chance(chosen: ResolvedMethod, impressions: Impression, row: int, count: int) -> float:
     ranks, teams, lengths, union, choices = impressions
     one = Impression(
         np.ascontiguousarray(ranks[row, :, :count], np.int32),
@@ -330,7 +332,7 @@ class Scorer:
     'binary'
     """
 
-    chosen: Chosen
+    chosen: ResolvedMethod
     scheme: Scheme
     rankers: int
 
@@ -342,11 +344,11 @@ class Scorer:
     @property
     def foreseeable(self) -> bool:
         """Whether what a click model expects of a list is known: not where clicks are divided by their number."""
-        return self.independent and self.scheme.form != forms.NORMALIZED
+        return self.independent and self.scheme.form != schemes.NORMALIZED
 
     @property
     def linear(self) -> bool:
-        return self.scheme.form != forms.BINARY
+        return self.scheme.form != schemes.BINARY
 
     @property
     def columns(self) -> int:
@@ -356,7 +358,7 @@ class Scorer:
         """The largest score of a list of so many documents; None for inverse propensities, which have no useful one."""
         if not self.chosen.method.owners_given_list:
             return None
-        return float(longest) if self.scheme.form == forms.CLICK else 1.0
+        return float(longest) if self.scheme.form == schemes.CLICK else 1.0
 
     def __call__(self, impressions: Impression, counts: Array, clicks: Array) -> Array:
         """Scores `[row, column]`."""

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf import buckets
 from interleaf.counterfactual.click_model import Cells, Looked
 from interleaf.counterfactual.list_outcomes import MOST_LOG_WEIGHT, Scorer, log_chances
 from interleaf.counterfactual.old_log import NEVER_SHOWN, NOT_RANKED, Old, OldTask, Reader, Rows
 from interleaf.decode.columns import texts
 from interleaf.engines.passes import Passes, S
 from interleaf.errors import DataError, RankingError
-from interleaf.methods.arrays import Array, Given, Impression
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression
 from interleaf.simulate.rankers import run_lines
 from interleaf.tally.seen import Sample
 
@@ -42,7 +42,7 @@ class Ranked(NamedTuple):
     ranks: Array
     keys: Array
     entry_of: Array
-    given: Given
+    given: EncodedRankings
     lengths: Array
     choices: Array
 
@@ -127,7 +127,7 @@ def ranked(rankings: Mapping[str, ByQuery], k: int) -> Ranked:
         choices[query] = _choices(ranks[starts[query] : starts[query + 1]], k)
     keys = _keys(np.repeat(np.arange(len(names)), np.diff(starts)), _hashes(d for n in numbers for d in n))
     order = np.argsort(keys)
-    given = Given(tops, lengths, np.diff(starts))
+    given = EncodedRankings(tops, lengths, np.diff(starts))
     return Ranked(rankers, queries, starts, ranks, keys[order], order, given, lengths, choices)
 
 

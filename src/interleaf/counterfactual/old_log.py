@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaf import buckets
 from interleaf.counterfactual.list_outcomes import log_chances
 from interleaf.decode import Decoded, Decoding, Design, identities
 from interleaf.decode.attributes import excluded
 from interleaf.decode.columns import codes, column, lists, numbers, texts, there
 from interleaf.engines.work import Task
 from interleaf.errors import DataError, MethodError
-from interleaf.methods.arrays import Array, Impression
-from interleaf.methods.table import Chosen, resolve
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array, Impression
+from interleaf.methods.registry import ResolvedMethod, resolve
 from interleaf.schema import INTERLEAVED
 
 BROKEN = "a logged ranking of {!r} that is missing, or has a null or a document twice"
@@ -193,7 +193,9 @@ class Reader:
                 yield Old(rows, self._names, str(chosen))
         self.dropped.update(self._decoding.dropped)
 
-    def _rows(self, chosen: Chosen, decoded: Decoded, identity: Array, documents: _Documents, logged: Array) -> Rows:
+    def _rows(
+        self, chosen: ResolvedMethod, decoded: Decoded, identity: Array, documents: _Documents, logged: Array
+    ) -> Rows:
         of_list, of_joint = _chances(chosen, decoded, logged)
         wrong = np.isinf(logged) | (logged > ROUNDING)
         unknown, never = np.isnan(of_list), np.isneginf(of_list) & ~wrong
@@ -255,7 +257,7 @@ def _logged(chances: pa.Array) -> Array:
     return np.where(there(chances) & np.isnan(found), np.inf, found)
 
 
-def _chances(chosen: Chosen, decoded: Decoded, logged: Array) -> tuple[Array, Array]:
+def _chances(chosen: ResolvedMethod, decoded: Decoded, logged: Array) -> tuple[Array, Array]:
     """How likely each list was: as logged, or as its method says; and with its assignment, where there is one."""
     known = decoded.has["ranks"] & decoded.has["sizes"]
     if "choices" in chosen.method.needs:

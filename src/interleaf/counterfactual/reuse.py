@@ -32,8 +32,8 @@ from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
 from interleaf.engines.passes import Passes
 from interleaf.errors import DataError, MethodError, RankingError
-from interleaf.methods.arrays import pairs
-from interleaf.methods.table import METHODS, resolve
+from interleaf.kernels.arrays import pairs
+from interleaf.methods.registry import METHODS, resolve
 from interleaf.score import Scoring
 from interleaf.stats import compare, power
 from interleaf.stats.compare import Estimate

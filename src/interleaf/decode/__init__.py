@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf import buckets
 from interleaf.decode import reasons
 from interleaf.decode.columns import Texts, codes, column, microseconds, texts, there
 from interleaf.decode.counting import Counting as Counting
@@ -27,8 +26,9 @@ from interleaf.decode.designs import designs
 from interleaf.decode.events import TIMELESS, event_kinds, flat_events, read_events
 from interleaf.decode.events import Clicks as Clicks
 from interleaf.decode.impressions import Shown
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array, Impression
 from interleaf.log.normal import NOT_ISO
-from interleaf.methods.arrays import Array, Impression
 
 CELLS = 2**18  # ranks held at a time: rows x rankers x positions; small enough for the caches
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interleaf import buckets
-from interleaf.compiled import kernel
 from interleaf.decode.columns import codes, column
 from interleaf.errors import DataError, did_you_mean, listed
-from interleaf.methods.arrays import Array
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import kernel
 
 ABSENT = "(none)"
 

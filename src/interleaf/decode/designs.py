@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf.compiled import kernel
 from interleaf.decode.columns import Lists, codes, lists, numbers
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
-from interleaf.problem import MOST_RANKERS
+from interleaf.interleaving.rankings import MOST_RANKERS
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import kernel
 
 _PRIME = np.uint64(0x100000001B3)
 

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import schema
-from interleaf.compiled import kernel, part
 from interleaf.decode import reasons
 from interleaf.decode.columns import codes, lists, microseconds, numbers, texts, there
 from interleaf.decode.counting import Counting
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.log.repeated_events import merge_copies
-from interleaf.methods.arrays import Array
 
 _EVENT, _CROWD, _MOST = reasons.EVENT, reasons.CROWD, reasons.MOST_EVENTS
 FATES = (
@@ -208,7 +208,7 @@ def _read_events(
                 fates[_COUNTED] += 1
 
 
-@part
+@inline_kernel
 def _is_before(flat: Flat, event: int, other: int) -> bool:
     """By time; of events of the same time, by rank and kind, so that the order of a log does not matter."""
     if flat.time[event] != flat.time[other]:
@@ -236,7 +236,7 @@ def _find_copies(offsets: Array, id_offsets: Array, data: Array, named: Array, f
     return copies
 
 
-@part
+@inline_kernel
 def _copied(offsets: Array, data: Array, named: Array, start: int, event: int) -> int:
     """The first event of the row with the same id as this one, or -1; ids mostly differ at their ends."""
     size = offsets[event + 1] - offsets[event]

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf import buckets
 from interleaf.decode import reasons
 from interleaf.decode.columns import Lists, column, lists, numbers, texts, there
 from interleaf.decode.ranks import check, derived_ranks, logged_lengths, logged_ranks, logged_rows
-from interleaf.methods.arrays import Array, Impression
-from interleaf.problem import MOST_DOCUMENTS
+from interleaf.interleaving.rankings import MOST_DOCUMENTS
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array, Impression
 
 KNOWN = ("ranks", "teams", "lengths", "sizes", "choices")
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from interleaf import buckets
 from interleaf.decode.columns import column, texts
-from interleaf.methods.arrays import Array
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array
 
 MAX_LENGTH = 100  # characters of a query that are shown
 NO_QUERY = -1

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.compiled import kernel, part
 from interleaf.decode import reasons
-from interleaf.methods.arrays import Array, Impression
-from interleaf.problem import MOST_DOCUMENTS
+from interleaf.interleaving.rankings import MOST_DOCUMENTS
+from interleaf.kernels.arrays import Array, Impression
+from interleaf.kernels.jit import inline_kernel, kernel
 
 _RANKERS, _UNEVEN, _RANK, _TWICE = reasons.RANKERS, reasons.UNEVEN, reasons.RANK, reasons.TWICE
 _SIZES, _CHOICES, _NOBODY, _MOST = reasons.SIZES, reasons.CHOICES, reasons.NOBODY, MOST_DOCUMENTS
@@ -74,7 +74,7 @@ def derived_ranks(
         found.union[place] = union
 
 
-@part
+@inline_kernel
 def _is_new(table: Array, item: Any) -> bool:
     """Put an item into an open-addressed set; whether it was not there. Zero stands for an empty place."""
     item = max(item, _ONE)
@@ -167,7 +167,7 @@ def check(
         marks[place] = mark
 
 
-@part
+@inline_kernel
 def _has_stranger(ranks: Array, place: int, count: int) -> bool:
     """Whether a document is shown that no ranker has."""
     for position in range(count):
@@ -179,7 +179,7 @@ def _has_stranger(ranks: Array, place: int, count: int) -> bool:
     return False
 
 
-@part
+@inline_kernel
 def _is_rising(choices: Array, place: int, count: int, most: int) -> bool:
     """Whether there are never fewer to choose from than above, than are shown by then, nor more than there are."""
     for position in range(count):
@@ -189,7 +189,7 @@ def _is_rising(choices: Array, place: int, count: int, most: int) -> bool:
     return True
 
 
-@part
+@inline_kernel
 def _ones(word: Any) -> int:
     """How many bits are set: added up in pairs, fours and bytes."""
     word = word - ((word >> _ONE) & _PAIRS)
@@ -198,7 +198,7 @@ def _ones(word: Any) -> int:
     return int((word * _SUM) >> _TOP)
 
 
-@part
+@inline_kernel
 def _is_repeated(ranks: Array, place: int, ranker: int, count: int) -> bool:
     """Whether a rank beyond those that fit a word of bits comes twice."""
     for position in range(count):

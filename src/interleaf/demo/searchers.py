@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from math import exp
 from statistics import NormalDist, fmean
 
-from interleaf.chance import UNIT, Keyed, key_of
 from interleaf.clicks import named
 from interleaf.client import Client
 from interleaf.demo.engine import Engine, Entry, leaf, words_of
 from interleaf.errors import InterleafError
+from interleaf.kernels.randomness import UNIT, Keyed, key_of
 
 
 def reciprocal_ranks(engine: Engine, ranker: str, searches: Iterable[Search], k: int = 10) -> list[float]:

@@ -14,8 +14,8 @@ from interleaf.decode.attributes import check_attributes, excluded_by
 from interleaf.engines.sessions import Waiting
 from interleaf.engines.work import Part, Task, Worked
 from interleaf.errors import DataError, listed, suggest
-from interleaf.methods.forms import BINARY
-from interleaf.methods.table import resolve
+from interleaf.methods.registry import resolve
+from interleaf.methods.schemes import BINARY
 from interleaf.schema import INTERLEAVED
 from interleaf.tally import About, Tally
 from interleaf.tally.merge import absorb, as_if

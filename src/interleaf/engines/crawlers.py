@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from interleaf import buckets
 from interleaf.decode.columns import column, texts
-from interleaf.methods.arrays import Array
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array
 
 Visits = tuple[Array, Array]  # units by hash, in order, and how many impressions each has
 NONE: Visits = (np.zeros(0, np.uint64), np.zeros(0, np.int64))

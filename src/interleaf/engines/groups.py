@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 
 
 class Groups:

@@ -21,7 +21,7 @@ from interleaf.engines.book import Book
 from interleaf.engines.crawlers import frequent, visits
 from interleaf.engines.work import Task, repeats, work
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.tally import Tally
 from interleaf.tally.seen import Sample, Seen
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.tally.seen import Sample
 from interleaf.tally.units import Units
 

@@ -16,7 +16,7 @@ from interleaf.engines import local, spark
 from interleaf.engines.choice import SPARK, chosen
 from interleaf.engines.packed import of_bytes
 from interleaf.engines.work import Task, repeats
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.tally.seen import Sample, Seen
 
 

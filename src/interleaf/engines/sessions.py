@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from interleaf import buckets
 from interleaf.engines.work import Part
-from interleaf.methods.arrays import Array
-from interleaf.methods.table import resolve
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import resolve
 from interleaf.schema import INTERLEAVED
 from interleaf.score import formed
 from interleaf.tally import Tally

@@ -16,8 +16,8 @@ from interleaf.decode.attributes import Exclusion, attribute, attribute_names, e
 from interleaf.decode.columns import codes, column, milliseconds, numbers
 from interleaf.decode.queries import query_numbers
 from interleaf.errors import MethodError
-from interleaf.methods.arrays import Array
-from interleaf.methods.table import resolve
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import resolve
 from interleaf.schema import INTERLEAVED
 from interleaf.score import Scored, Scoring, score
 from interleaf.tally import Coded

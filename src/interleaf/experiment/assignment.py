@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from interleaf.buckets import hash_of
 from interleaf.errors import ExperimentError
 from interleaf.experiment.settings import Experiment
+from interleaf.kernels.buckets import hash_of
 from interleaf.schema import HOLDOUT, INTERLEAVED
 
 OUTSIDE = "outside"

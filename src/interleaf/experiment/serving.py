@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from interleaf.chance import Keyed, key_of
 from interleaf.errors import ExperimentError, suggest
 from interleaf.experiment.assignment import OUTSIDE, assign
 from interleaf.experiment.settings import AA, LOSER, RELABELLED, Experiment
-from interleaf.fixed_documents import count_free_ranks, insert_fixed
-from interleaf.interleaving import Drawn, draw
-from interleaf.methods.table import Chosen, resolve, unchanged
-from interleaf.problem import remove_documents
+from interleaf.interleaving.api import DrawnList, draw
+from interleaf.interleaving.rankings import count_free_ranks, insert_fixed, remove_documents
+from interleaf.kernels.randomness import Keyed, key_of
+from interleaf.methods.registry import ResolvedMethod, resolve, unchanged
 from interleaf.schema import FALLBACK, INTERLEAVED
 
 Rankings = dict[str, Sequence[str]]
@@ -38,7 +37,7 @@ class Request:
 class Noted(NamedTuple):
     """What is logged of a request: the list as it was drawn, and what it was drawn for."""
 
-    drawn: Drawn
+    drawn: DrawnList
     experiment: str
     version: int
     impression: str
@@ -54,7 +53,7 @@ class Noted(NamedTuple):
     def row(self) -> dict[str, Any]:
         """The row of the log, with `k` and `fixed` besides."""
         about = self._asdict()
-        drawn: Drawn = about.pop("drawn")
+        drawn: DrawnList = about.pop("drawn")
         if not self.fixed:
             del about["fixed"]
         return drawn.interleaving().to_dict(rankings=True, probability=False) | about
@@ -216,7 +215,9 @@ def _as_mode(experiment: Experiment, given: Rankings, key: tuple[Any, ...], size
     return given
 
 
-def _drawn(rankings: Rankings, chosen: Chosen, key: str, size: int, page: int, fixed: Mapping[int, str]) -> Drawn:
+def _drawn(
+    rankings: Rankings, chosen: ResolvedMethod, key: str, size: int, page: int, fixed: Mapping[int, str]
+) -> DrawnList:
     """All pages up to this one; a method that would change the pages before cannot be asked for more."""
     if page > 1 and chosen.method.drawn_whole:
         raise ExperimentError("page", page, f"{chosen} draws its lists as a whole; ask for one page, with a larger k")

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from interleaf.errors import ExperimentError, InterleafError, listed
 from interleaf.experiment.limits import MAX_K
-from interleaf.methods.table import DEFAULT, Chosen, resolve
+from interleaf.methods.registry import DEFAULT, ResolvedMethod, resolve
 
 MOST_TEXT = 200
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -330,7 +330,7 @@ class Experiment:
             raise ExperimentError("mode", self.mode, f"{self.method} scores no plain ownership; give {RELABELLED!r}")
 
     @cached_property
-    def chosen(self) -> Chosen:
+    def chosen(self) -> ResolvedMethod:
         """The method, resolved."""
         return resolve(self.method)
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import schema
-from interleaf.problem import text_id
+from interleaf.interleaving.rankings import text_id
 
 Check = Callable[[Any], Any]  # a value in its prepared form, or a ValueError that says what is wrong with it
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from interleaf import schema
 from interleaf.errors import DataError
-from interleaf.interleaving import Interleaving
+from interleaf.interleaving.api import Interleaving
 from interleaf.log.appending import AppendedFiles
 from interleaf.log.values import EVENT_CHECK, RULES, of_field
 from interleaf.log.write import line_of

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.chance import Chance, pick
-from interleaf.compiled import given_at, impression_at, kernel, part, seat
-from interleaf.methods.arrays import Array, Given, Impression, Lengths
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.jit import impression_at, inline_kernel, kernel, rankings_at, reseed
+from interleaf.kernels.randomness import Randomness, pick
 
 DIRECT = 1
 NEVER = np.iinfo(np.int32).max
@@ -31,12 +31,12 @@ def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Se
 
 
 @kernel
-def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
     return balance(given, k, chance, shown, settings.fill)
 
 
-@part
-def balance(given: Given, k: int, chance: Chance, shown: Array, fill: bool) -> int:
+@inline_kernel
+def balance(given: EncodedRankings, k: int, chance: Randomness, shown: Array, fill: bool) -> int:
     """The pointer that lags adds its document; on a tie, the ranker that won the coin."""
     taken = np.zeros(given.documents, np.bool_)
     leader = pick(chance, 2)
@@ -60,12 +60,19 @@ def balance(given: Given, k: int, chance: Chance, shown: Array, fill: bool) -> i
 
 @kernel
 def compose_batch(
-    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+    given: EncodedRankings,
+    queries: Array,
+    keys: Array,
+    k: int,
+    shown: Array,
+    teams: Array,
+    counts: Array,
+    settings: Settings,
 ) -> None:
     chance: Any = np.zeros(3, np.uint64)
     for row in range(len(queries)):
-        seat(chance, keys, row)
-        counts[row] = compose(given_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+        reseed(chance, keys, row)
+        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
 
 
 @kernel
@@ -89,7 +96,7 @@ def credit(impression: Impression, clicks: Array, variant: int, credit: Array, s
     return credited
 
 
-@part
+@inline_kernel
 def _cut(ranks: Array, clicks: Array, lowest: bool) -> int:
     """The credit depth k_c."""
     cut = NEVER
@@ -124,7 +131,7 @@ def probability(impression: Impression, factors: Array, settings: Settings) -> b
     return balance_probability(impression, factors, settings.fill, settings.one)
 
 
-@part
+@inline_kernel
 def balance_probability(impression: Impression, factors: Array, fill: bool, one: Any) -> bool:
     """One where both coins give the list, a half where one does, zero where none: all of it at the first rank."""
     ways = 0
@@ -137,7 +144,7 @@ def balance_probability(impression: Impression, factors: Array, fill: bool, one:
     return True
 
 
-@part
+@inline_kernel
 def _leads_to(impression: Impression, leader: int, fill: bool) -> bool:
     """Whether this coin gives the list: replays the pointers on the rank matrix."""
     ranks, lengths = impression.ranks, impression.lengths

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.chance import Chance
-from interleaf.compiled import given_at, impression_at, kernel, part, seat
-from interleaf.methods.arrays import Array, Given, Impression, Lengths
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.jit import impression_at, inline_kernel, kernel, rankings_at, reseed
+from interleaf.kernels.randomness import Randomness
 from interleaf.methods.balanced import balance, balance_probability
 
 ABOVE, NEXT, NEXT_UNCLICKED, LOWEST = 1, 2, 3, 4
@@ -32,18 +32,25 @@ def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Se
 
 
 @kernel
-def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
     return balance(given, k, chance, shown, True)
 
 
 @kernel
 def compose_batch(
-    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+    given: EncodedRankings,
+    queries: Array,
+    keys: Array,
+    k: int,
+    shown: Array,
+    teams: Array,
+    counts: Array,
+    settings: Settings,
 ) -> None:
     chance: Any = np.zeros(3, np.uint64)
     for row in range(len(queries)):
-        seat(chance, keys, row)
-        counts[row] = compose(given_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+        reseed(chance, keys, row)
+        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
 
 
 @kernel
@@ -71,7 +78,7 @@ def credit(impression: Impression, clicks: Array, variant: int, credit: Array, s
     return credited
 
 
-@part
+@inline_kernel
 def _punish(ranks: Array, better: int, worse: int, credit: Array, one: Any) -> None:
     for ranker in range(ranks.shape[0]):
         rank_of_better, rank_of_worse = ranks[ranker, better], ranks[ranker, worse]

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from interleaf.chance import Chance, pick_weighted
-from interleaf.compiled import impression_at, kernel, part, seat
-from interleaf.methods import fairness
-from interleaf.methods.arrays import Array, Given, Impression, Lengths
-from interleaf.methods.fairness import BINARY, CREDITS, INVERSE
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.jit import impression_at, inline_kernel, kernel, reseed
+from interleaf.kernels.randomness import Randomness, pick_weighted
+from interleaf.methods import linear_program
+from interleaf.methods.linear_program import BINARY, CREDITS, INVERSE
 
 if TYPE_CHECKING:
-    from interleaf.problem import Document, Problem
+    from interleaf.interleaving.rankings import CheckedRankings, Document
 
 
 class Settings(NamedTuple):
@@ -41,22 +41,29 @@ def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Se
 
 
 def prepare(
-    problem: Problem, names: list[Document], given: Given, size: int, parameters: Mapping[str, Any], exact: bool
+    problem: CheckedRankings,
+    names: list[Document],
+    given: EncodedRankings,
+    size: int,
+    parameters: Mapping[str, Any],
+    exact: bool,
 ) -> Settings:
     """Solve the programme of these rankings, or find its solution among the latest."""
     kind = CREDITS.index(parameters["credit"])
-    solution = fairness.solution_of(given, problem.ranks_or_next(names), size, kind, parameters["samples"], exact)
+    solution = linear_program.solution_of(given, problem.ranks_or_next(names), size, kind, parameters["samples"], exact)
     return Settings(*solution, kind, Fraction(1) if exact else 1.0)
 
 
-def prepare_batch(given: Given, ranks: Array, queries: Array, k: int, parameters: Mapping[str, Any]) -> Settings:
+def prepare_batch(
+    given: EncodedRankings, ranks: Array, queries: Array, k: int, parameters: Mapping[str, Any]
+) -> Settings:
     """The solutions of some queries of a batch, at their numbers; padded with -1 and with weight zero."""
     kind = CREDITS.index(parameters["credit"])
     solutions = {}
     for query in queries:
         size = int(given.documents[query])
-        one = Given(given.rankings[query], given.depths[query], size)
-        solutions[query] = fairness.solution_of(
+        one = EncodedRankings(given.rankings[query], given.depths[query], size)
+        solutions[query] = linear_program.solution_of(
             one, ranks[query, :, :size], min(k, size), kind, parameters["samples"], exact=False
         )
     most = max(len(weights) for _, weights, _ in solutions.values())
@@ -75,12 +82,12 @@ def prepared_probability(prepared: Settings, shown: Array) -> float:
 
 
 @kernel
-def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
     return _draw(settings.lists, settings.weights, chance, shown)
 
 
-@part
-def _draw(lists: Array, weights: Array, chance: Chance, shown: Array) -> int:
+@inline_kernel
+def _draw(lists: Array, weights: Array, chance: Randomness, shown: Array) -> int:
     drawn = pick_weighted(chance, weights, len(weights))
     for position in range(lists.shape[1]):
         if lists[drawn, position] < 0:
@@ -91,12 +98,19 @@ def _draw(lists: Array, weights: Array, chance: Chance, shown: Array) -> int:
 
 @kernel
 def compose_batch(
-    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+    given: EncodedRankings,
+    queries: Array,
+    keys: Array,
+    k: int,
+    shown: Array,
+    teams: Array,
+    counts: Array,
+    settings: Settings,
 ) -> None:
     """Here the settings hold the solutions of all queries, stacked; a weight of zero pads the shorter ones."""
     chance: Any = np.zeros(3, np.uint64)
     for row in range(len(queries)):
-        seat(chance, keys, row)
+        reseed(chance, keys, row)
         counts[row] = _draw(settings.lists[queries[row]], settings.weights[queries[row]], chance, shown[row])
 
 
@@ -121,7 +135,7 @@ def credit(impression: Impression, clicks: Array, variant: int, credit: Array, s
     return credited
 
 
-@part
+@inline_kernel
 def _rank(rank: int, length: int) -> int:
     return rank if rank > 0 else length + 1
 

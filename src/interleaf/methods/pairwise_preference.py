@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.chance import Chance, pick
-from interleaf.compiled import given_at, impression_at, kernel, part, seat
-from interleaf.methods.arrays import Array, Given, Impression, Lengths
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.jit import impression_at, inline_kernel, kernel, rankings_at, reseed
+from interleaf.kernels.randomness import Randomness, pick
 
 PAIRS = ("global", "per_click", "next_unclicked")
 GLOBAL, PER_CLICK, NEXT_UNCLICKED = 0, 1, 2
@@ -32,7 +32,7 @@ def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Se
 
 
 @kernel
-def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
     """Keep the choice set as a pool: each rank adds its documents, one is drawn and leaves."""
     seen = np.zeros(given.documents, np.bool_)
     pool = np.empty(given.documents, np.int64)
@@ -55,12 +55,19 @@ def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, se
 
 @kernel
 def compose_batch(
-    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+    given: EncodedRankings,
+    queries: Array,
+    keys: Array,
+    k: int,
+    shown: Array,
+    teams: Array,
+    counts: Array,
+    settings: Settings,
 ) -> None:
     chance: Any = np.zeros(3, np.uint64)
     for row in range(len(queries)):
-        seat(chance, keys, row)
-        counts[row] = compose(given_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+        reseed(chance, keys, row)
+        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
 
 
 @kernel
@@ -94,7 +101,7 @@ def credit(impression: Impression, clicks: Array, variant: int, credit: Array, s
     return credited
 
 
-@part
+@inline_kernel
 def _first_ranks(ranks: Array) -> Array:
     """The best rank that any ranker gave to each shown document."""
     first = np.zeros(ranks.shape[1], np.int64)
@@ -106,7 +113,7 @@ def _first_ranks(ranks: Array) -> Array:
     return first
 
 
-@part
+@inline_kernel
 def _last_compared(clicks: Array, better: int, lowest: int, count: int, pairs: int) -> int:
     """The last position whose document, if unclicked, a click is preferred to."""
     if pairs == GLOBAL:
@@ -117,7 +124,7 @@ def _last_compared(clicks: Array, better: int, lowest: int, count: int, pairs: i
     return below
 
 
-@part
+@inline_kernel
 def _propensity(choices: Array, start: int, threshold: int, one: Any) -> Any:
     """The probability that neither document of a pair is shown above the first rank where both may be."""
     weight = one
@@ -126,7 +133,7 @@ def _propensity(choices: Array, start: int, threshold: int, one: Any) -> Any:
     return weight
 
 
-@part
+@inline_kernel
 def _ranks_above(rank: int, other: int) -> bool:
     return rank > 0 and (other == 0 or rank < other)
 

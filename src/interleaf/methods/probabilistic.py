@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.chance import Chance, pick, pick_from
-from interleaf.compiled import given_at, impression_at, kernel, part, seat
 from interleaf.errors import MethodError
-from interleaf.methods.arrays import Array, Given, Impression, Lengths
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.jit import impression_at, inline_kernel, kernel, rankings_at, reseed
+from interleaf.kernels.randomness import Randomness, pick, pick_from
 
 LOST = 1e-3  # a running denominator below this share of its last full sum is summed afresh: digits were lost
 
@@ -66,7 +66,7 @@ def _sums_of(tau: float, size: int, exact: bool) -> Array:
 
 
 @kernel
-def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
     """A ranker gets a row of weights when it is first drawn; shown documents leave the rows that there are."""
     rankings, depths, documents = given
     powers = settings.powers
@@ -112,7 +112,7 @@ def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, se
     return count
 
 
-@part
+@inline_kernel
 def _weigh(ranking: Array, taken: Array, powers: Array, weights: Array, places: Array) -> int:
     """Write a ranker's weights and where it has each document; returns how many of its documents are not shown."""
     unshown = 0
@@ -126,7 +126,7 @@ def _weigh(ranking: Array, taken: Array, powers: Array, weights: Array, places: 
     return unshown
 
 
-@part
+@inline_kernel
 def _sum(weights: Array, count: int, zero: Any) -> Any:
     """From the bottom up: small weights first."""
     total = zero
@@ -135,7 +135,7 @@ def _sum(weights: Array, count: int, zero: Any) -> Any:
     return total
 
 
-@part
+@inline_kernel
 def _lacked(places: Array, taken: Array, number: int) -> int:
     """The unshown document with this number, in the order of first appearance, among those that a ranking lacks."""
     document = 0
@@ -148,15 +148,22 @@ def _lacked(places: Array, taken: Array, number: int) -> int:
 
 @kernel
 def compose_batch(
-    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+    given: EncodedRankings,
+    queries: Array,
+    keys: Array,
+    k: int,
+    shown: Array,
+    teams: Array,
+    counts: Array,
+    settings: Settings,
 ) -> None:
     chance: Any = np.zeros(3, np.uint64)
     for row in range(len(queries)):
-        seat(chance, keys, row)
-        counts[row] = compose(given_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+        reseed(chance, keys, row)
+        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
 
 
-@part
+@inline_kernel
 def write_shares(impression: Impression, last: int, settings: Settings, shares: Array) -> None:
     """P_j(L_r | L above r) for every ranker j and rank r down to position `last`."""
     ranks, lengths = impression.ranks, impression.lengths
@@ -176,7 +183,7 @@ def write_shares(impression: Impression, last: int, settings: Settings, shares: 
             remaining -= weight
 
 
-@part
+@inline_kernel
 def _remaining(ranks: Array, position: int, length: int, union: int, settings: Settings) -> Any:
     """The denominator summed afresh: the weights of all that this ranker has not lost to the ranks above."""
     powers, scratch = settings.powers, settings.scratch
@@ -192,7 +199,7 @@ def _remaining(ranks: Array, position: int, length: int, union: int, settings: S
     return _sum(scratch, length + 1, powers[0])
 
 
-@part
+@inline_kernel
 def write_posterior(impression: Impression, last: int, settings: Settings, shares: Array) -> None:
     """q_r(j): how likely each ranker is to own each rank, given the list."""
     write_shares(impression, last, settings, shares)
@@ -204,7 +211,7 @@ def write_posterior(impression: Impression, last: int, settings: Settings, share
             shares[ranker, position] /= total
 
 
-@part
+@inline_kernel
 def _lowest(clicks: Array, count: int) -> int:
     """The position of the lowest click, -1 without one."""
     lowest = -1
@@ -260,7 +267,7 @@ def expected_sign(impression: Impression, clicks: Array, preference: Array, sett
             preference[other, one] = 0 - value
 
 
-@part
+@inline_kernel
 def sign_of_pair(ours: Array, theirs: Array, clicks: Array, lowest: int, chances: Array, zero: Any) -> Any:
     """`chances[centre + d]` is the probability that we own d more of the clicks so far; each click moves it by one."""
     centre = lowest + 2

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.chance import Chance
-from interleaf.compiled import given_at, impression_at, kernel, part, seat
-from interleaf.methods.arrays import Array, Given, Impression, Lengths
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.jit import impression_at, inline_kernel, kernel, rankings_at, reseed
+from interleaf.kernels.randomness import Randomness
+from interleaf.kernels.sorting import sort_descending
 from interleaf.methods.probabilistic import powers_of
 from interleaf.methods.team_draft import FAIR, draft, draft_probability
-from interleaf.sorting import sort_descending
 
 FEW = 8  # clicks up to which looking at the whole list for each is faster than sorting it
 
@@ -30,18 +30,25 @@ def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Se
 
 
 @kernel
-def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
     return draft(given, k, chance, shown, teams, FAIR, False)
 
 
 @kernel
 def compose_batch(
-    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+    given: EncodedRankings,
+    queries: Array,
+    keys: Array,
+    k: int,
+    shown: Array,
+    teams: Array,
+    counts: Array,
+    settings: Settings,
 ) -> None:
     chance: Any = np.zeros(3, np.uint64)
     for row in range(len(queries)):
-        seat(chance, keys, row)
-        counts[row] = compose(given_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+        reseed(chance, keys, row)
+        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
 
 
 @kernel
@@ -62,7 +69,7 @@ def credit(impression: Impression, clicks: Array, variant: int, credit: Array, s
     return credited
 
 
-@part
+@inline_kernel
 def _credit_all(ranks: Array, clicks: Array, credit: Array, ranker: int, powers: Array) -> None:
     """Many clicks: sort the shown documents once; those that the ranker lacks, rank 0, come after all it has."""
     order = np.empty(len(ranks), np.int64)
@@ -75,7 +82,7 @@ def _credit_all(ranks: Array, clicks: Array, credit: Array, ranker: int, powers:
             credit[ranker] += powers[has - place if place < has else has + 1]
 
 
-@part
+@inline_kernel
 def _subrank(ranks: Array, rank: int) -> int:
     """The place of a document among the shown ones, in one ranker's order; those it lacks come after all it has."""
     subrank = 1

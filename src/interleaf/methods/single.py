@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from interleaf.chance import Chance
-from interleaf.compiled import given_at, kernel, seat
 from interleaf.errors import MethodError, suggest
-from interleaf.methods.arrays import Array, Given, Lengths
+from interleaf.kernels.arrays import Array, EncodedRankings, Lengths
+from interleaf.kernels.jit import kernel, rankings_at, reseed
+from interleaf.kernels.randomness import Randomness
 
 if TYPE_CHECKING:
-    from interleaf.problem import Document, Problem
+    from interleaf.interleaving.rankings import CheckedRankings, Document
 
 
 class Settings(NamedTuple):
@@ -25,7 +25,12 @@ def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Se
 
 
 def prepare(
-    problem: Problem, names: list[Document], given: Given, size: int, parameters: Mapping[str, Any], exact: bool
+    problem: CheckedRankings,
+    names: list[Document],
+    given: EncodedRankings,
+    size: int,
+    parameters: Mapping[str, Any],
+    exact: bool,
 ) -> Settings:
     name = parameters["ranker"]
     if name is not None and name not in problem.rankers:
@@ -34,7 +39,7 @@ def prepare(
 
 
 @kernel
-def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
     count = min(k, given.depths[settings.ranker])
     for position in range(count):
         shown[position] = given.rankings[settings.ranker, position]
@@ -44,9 +49,16 @@ def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, se
 
 @kernel
 def compose_batch(
-    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+    given: EncodedRankings,
+    queries: Array,
+    keys: Array,
+    k: int,
+    shown: Array,
+    teams: Array,
+    counts: Array,
+    settings: Settings,
 ) -> None:
     chance: Any = np.zeros(3, np.uint64)
     for row in range(len(queries)):
-        seat(chance, keys, row)
-        counts[row] = compose(given_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+        reseed(chance, keys, row)
+        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)

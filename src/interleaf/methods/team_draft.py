@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.chance import Chance, pick
-from interleaf.compiled import given_at, impression_at, kernel, part, seat
-from interleaf.methods.arrays import Array, Given, Impression, Lengths
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.jit import impression_at, inline_kernel, kernel, rankings_at, reseed
+from interleaf.kernels.randomness import Randomness, pick
 
 FILLS = ("fair", "owned", "stop")
 FAIR, OWNED, STOP = 0, 1, 2
@@ -34,12 +34,14 @@ def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Se
 
 
 @kernel
-def compose(given: Given, k: int, chance: Chance, shown: Array, teams: Array, settings: Settings) -> int:
+def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
     return draft(given, k, chance, shown, teams, settings.fill, settings.prefix)
 
 
-@part
-def draft(given: Given, k: int, chance: Chance, shown: Array, teams: Array, fill: int, prefix: bool) -> int:
+@inline_kernel
+def draft(
+    given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, fill: int, prefix: bool
+) -> int:
     """Each round walks the rankers that can still pick in a fresh random order; one that cannot leaves for good."""
     rankings, depths = given.rankings, given.depths
     taken = np.zeros(given.documents, np.bool_)
@@ -75,7 +77,7 @@ def draft(given: Given, k: int, chance: Chance, shown: Array, teams: Array, fill
     return count
 
 
-@part
+@inline_kernel
 def _can_pick(rankings: Array, depths: Array, best: Array, taken: Array, ranker: int) -> bool:
     """Move a ranker's pointer to its best unshown document, if it has one."""
     while best[ranker] < depths[ranker] and taken[rankings[ranker, best[ranker]]]:
@@ -83,7 +85,7 @@ def _can_pick(rankings: Array, depths: Array, best: Array, taken: Array, ranker:
     return bool(best[ranker] < depths[ranker])
 
 
-@part
+@inline_kernel
 def _all_can_pick(rankings: Array, depths: Array, best: Array, taken: Array) -> bool:
     for ranker in range(len(depths)):
         if not _can_pick(rankings, depths, best, taken, ranker):
@@ -91,7 +93,7 @@ def _all_can_pick(rankings: Array, depths: Array, best: Array, taken: Array) -> 
     return True
 
 
-@part
+@inline_kernel
 def _shortest(depths: Array, k: int) -> int:
     """The depth of the shortest ranking, or k if that is less. Numba takes long to compile `depths.min()`."""
     shortest = k
@@ -100,8 +102,8 @@ def _shortest(depths: Array, k: int) -> int:
     return shortest
 
 
-@part
-def _shared_prefix(given: Given, k: int) -> int:
+@inline_kernel
+def _shared_prefix(given: EncodedRankings, k: int) -> int:
     """How many documents all rankings begin with."""
     shared = _shortest(given.depths, k)
     for ranker in range(1, len(given.depths)):
@@ -114,12 +116,19 @@ def _shared_prefix(given: Given, k: int) -> int:
 
 @kernel
 def compose_batch(
-    given: Given, queries: Array, keys: Array, k: int, shown: Array, teams: Array, counts: Array, settings: Settings
+    given: EncodedRankings,
+    queries: Array,
+    keys: Array,
+    k: int,
+    shown: Array,
+    teams: Array,
+    counts: Array,
+    settings: Settings,
 ) -> None:
     chance: Any = np.zeros(3, np.uint64)
     for row in range(len(queries)):
-        seat(chance, keys, row)
-        counts[row] = compose(given_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+        reseed(chance, keys, row)
+        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
 
 
 @kernel
@@ -138,7 +147,7 @@ def credit(impression: Impression, clicks: Array, variant: int, credit: Array, s
     return credited
 
 
-@part
+@inline_kernel
 def _all_at(ranks: Array, position: int) -> bool:
     """Whether every ranker has the document of this position at this very rank."""
     for ranker in range(ranks.shape[0]):
@@ -167,7 +176,7 @@ def probability(impression: Impression, factors: Array, settings: Settings) -> b
     return draft_probability(impression, factors, settings.fill, settings.prefix, settings.one)
 
 
-@part
+@inline_kernel
 def draft_probability(impression: Impression, factors: Array, fill: int, prefix: bool, one: Any) -> bool:
     """The list's probability over all ways to own it: subsets of rankers, or of positions where rankers are many."""
     ranks, lengths = impression.ranks, impression.lengths
@@ -186,7 +195,7 @@ def draft_probability(impression: Impression, factors: Array, fill: int, prefix:
     return False
 
 
-@part
+@inline_kernel
 def _by_rounds(ranks: Array, lengths: Array, factors: Array, start: int, fill: int) -> None:
     """Forward over positions; the state is who has picked in this round, kept normalised to the list so far."""
     rankers, count = ranks.shape
@@ -216,7 +225,7 @@ def _by_rounds(ranks: Array, lengths: Array, factors: Array, start: int, fill: i
             after[picked] = total * 0
 
 
-@part
+@inline_kernel
 def _by_positions(ranks: Array, factors: Array, start: int) -> None:
     """One round is not over: count the ways to give positions to different rankers, of all orders of the draft."""
     rankers, count = ranks.shape
@@ -239,7 +248,7 @@ def _by_positions(ranks: Array, factors: Array, start: int) -> None:
         factors[start] = factors[start] * ways[2**places - 1]
 
 
-@part
+@inline_kernel
 def _shown_above(ranks: Array, ranker: int, position: int, better_than: int) -> int:
     """How many documents above a position this ranker has at ranks up to a bound."""
     shown = 0
@@ -249,14 +258,14 @@ def _shown_above(ranks: Array, ranker: int, position: int, better_than: int) -> 
     return shown
 
 
-@part
+@inline_kernel
 def _is_best(ranks: Array, ranker: int, position: int) -> bool:
     """Whether the document of this position is the ranker's best one that is not shown above."""
     rank = ranks[ranker, position]
     return bool(rank > 0 and _shown_above(ranks, ranker, position, rank - 1) == rank - 1)
 
 
-@part
+@inline_kernel
 def _none_used_up(ranks: Array, lengths: Array) -> bool:
     rankers, count = ranks.shape
     for ranker in range(rankers):
@@ -265,7 +274,7 @@ def _none_used_up(ranks: Array, lengths: Array) -> bool:
     return True
 
 
-@part
+@inline_kernel
 def _ones(bits: int) -> int:
     count = 0
     while bits:

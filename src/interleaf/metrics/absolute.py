@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from interleaf.errors import DataError, listed
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.metrics.sessions import sessions
 from interleaf.stats.compare import Estimate, difference, jackknife
 

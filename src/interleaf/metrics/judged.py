@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from interleaf.environment import require
 from interleaf.errors import DataError
-from interleaf.extras import require
 
 Qrels = Mapping[str, Mapping[str, int]]
 Rankings = Mapping[str, Sequence[str]]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 
 GAP = 30 * 60  # seconds, C12's
 

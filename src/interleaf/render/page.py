@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from interleaf import plots
+from interleaf.environment import require
 from interleaf.errors import DataError, InterleafError
-from interleaf.extras import require
 from interleaf.render.charts import Chart, charts
 from interleaf.render.layout import MARKS, lay_out
 from interleaf.render.text import to_text

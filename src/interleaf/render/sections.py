@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from interleaf.methods.table import DRAFTED, resolve
+from interleaf.methods.registry import DRAFTED, resolve
 from interleaf.render.figures import Names, count, moment, probability, share, signed, span
 from interleaf.render.grid import Grid, why, written
 from interleaf.render.scorecard import (

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.metrics.absolute import METRICS
 from interleaf.report.record import Arm, Metric
 from interleaf.report.rule import HOLM, Decision, Settings, decide

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interleaf.methods.table import Chosen, resolve
+from interleaf.methods.registry import ResolvedMethod, resolve
 
 
 def bias(composed: str, scored: str, scheme: str, relaxed: bool = False) -> str:
@@ -34,7 +34,7 @@ def bias(composed: str, scored: str, scheme: str, relaxed: bool = False) -> str:
     )
 
 
-def _lists_of(chosen: Chosen) -> tuple[str, ...]:
+def _lists_of(chosen: ResolvedMethod) -> tuple[str, ...]:
     """What decides which lists are shown, and how often; parameters that another method has not are at its default."""
     owner = resolve(chosen.method.composes_as) if chosen.method.composes_as else chosen
     return owner.method.name, *(repr(owner.parameters[name]) for name in owner.method.composing)

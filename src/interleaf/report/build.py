@@ -10,7 +10,7 @@ import numpy as np
 from interleaf.click_value.learned_credit import CROSS_FITTED, LEARNED
 from interleaf.engines.book import OTHER, notes_on_reading
 from interleaf.errors import DataError, suggest
-from interleaf.methods.table import resolve
+from interleaf.methods.registry import resolve
 from interleaf.report import people
 from interleaf.report.arms import arms, baseline
 from interleaf.report.compare import Compared, Pairs, compared, estimates_of

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.report import people
 from interleaf.stats import compare
 from interleaf.stats.compare import Estimate

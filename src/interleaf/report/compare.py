@@ -11,8 +11,8 @@ import numpy as np
 
 from interleaf.click_value.learned_credit import LEARNED
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
-from interleaf.methods.table import resolve
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import resolve
 from interleaf.report import people
 from interleaf.report.by_query import Cells, why_no_cells, with_queries
 from interleaf.report.record import Comparison, SegmentComparison

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from interleaf.methods.arrays import Array
-from interleaf.methods.table import resolve
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import resolve
 from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Check, graded, tested
 from interleaf.stats.compare import difference
 from interleaf.stats.multiplicity import holm

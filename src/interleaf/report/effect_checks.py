@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.render.figures import signed
 from interleaf.report.by_query import Cells, why_no_cells
 from interleaf.report.compare import Compared, Pairs

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from interleaf.buckets import BUCKETS
 from interleaf.decode import RELAXED
-from interleaf.methods.table import resolve
+from interleaf.kernels.buckets import BUCKETS
+from interleaf.methods.registry import resolve
 from interleaf.metrics.absolute import METRICS
 from interleaf.render.figures import signed
 from interleaf.report.arms import interleaved_against_holdout

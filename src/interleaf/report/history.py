@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.report import people
 from interleaf.report.compare import Compared, Pairs, max_score
 from interleaf.report.record import Point

@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 
-from interleaf.buckets import BUCKETS
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.buckets import BUCKETS
 from interleaf.report.record import Activity
 from interleaf.tally import Tally
 from interleaf.tally.scores import ONE

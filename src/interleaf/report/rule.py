@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.report.record import UNIT as UNIT
 from interleaf.report.record import UNIT_AND_QUERY as UNIT_AND_QUERY
 from interleaf.stats import bootstrap, looks, multiplicity, sequence

@@ -1,5 +1,5 @@
 """The live service: HTTP interface and dashboard over a store."""
 
-from interleaf.extras import require
+from interleaf.environment import require
 
 require("serve", "the service needs", "starlette", "uvicorn", "httptools", "jinja2")

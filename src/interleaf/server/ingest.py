@@ -18,7 +18,7 @@ from interleaf.errors import StateError, listed
 from interleaf.experiment import Experiment, Request, extended, show
 from interleaf.experiment.assignment import OUTSIDE
 from interleaf.experiment.serving import Noted, Shown, chance_key, unmixed
-from interleaf.problem import collapse
+from interleaf.interleaving.rankings import collapse
 from interleaf.server import schemas
 from interleaf.server.auth import BROWSER
 from interleaf.server.schemas import RETRY, ApiError, JsonResponse

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from interleaf.errors import ExperimentError, InterleafError, StateError, StoreError
 from interleaf.experiment import limits
-from interleaf.problem import text_id
+from interleaf.interleaving.rankings import text_id
 
 MAX_EVENTS, MAX_DOCUMENTS = 1000, 1000
 _LENGTH = "1 to {} characters; a whole number is taken as its text"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from interleaf.errors import InterleafError, StoreError
 from interleaf.experiment import Experiment
-from interleaf.interleaving import warm_composing
+from interleaf.interleaving.api import warm_composing
 from interleaf.server import warming
 from interleaf.server.auth import MAX_CACHED, REFRESH_AFTER, TTL, Access, Tokens
 from interleaf.server.cache import TTLCache

@@ -74,7 +74,7 @@ def _remove_at_end(process: subprocess.Popen[bytes], folder: Path) -> None:
 
 def needs_compiling(settings: Experiment) -> bool:
     """Whether kernels that compose lists of an experiment are not on disk yet, and can be kept there."""
-    from interleaf.compiled import is_compiled, is_on_disk
+    from interleaf.kernels.jit import is_compiled, is_on_disk
 
     compose = settings.chosen.method.kernels.compose
     return is_compiled(compose) and not is_on_disk(compose)
@@ -91,7 +91,7 @@ def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> 
     """Make a small report with each method and scheme, as the store does; the default method first."""
     from interleaf.engines.work import Task
     from interleaf.log import rows_to_batch
-    from interleaf.methods.table import DEFAULT, METHODS
+    from interleaf.methods.registry import DEFAULT, METHODS
     from interleaf.report.build import report
     from interleaf.report.rule import Settings
     from interleaf.score import Scoring
@@ -110,8 +110,8 @@ def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> 
 
 def _rows(method: str) -> list[dict[str, Any]]:
     """A list that was interleaved and one of a holdout, both clicked, on some device."""
-    from interleaf.interleaving import interleave
-    from interleaf.methods.table import unchanged
+    from interleaf.interleaving.api import interleave
+    from interleaf.methods.registry import unchanged
     from interleaf.schema import HOLDOUT, INTERLEAVED
 
     rankings = {"one": ["a", "b", "c"], "other": ["c", "b", "a"]}
@@ -136,8 +136,8 @@ def _run_beside(folder: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the service, and that ends this process
     Thread(target=_end_with_the_service, args=(folder,), daemon=True).start()
 
-    from interleaf.compiled import is_compiled
-    from interleaf.methods.table import DEFAULT, METHODS
+    from interleaf.kernels.jit import is_compiled
+    from interleaf.methods.registry import DEFAULT, METHODS
 
     if is_compiled(METHODS[DEFAULT].kernels.compose):  # else nothing is kept on disk, and this would help nobody
         compile_reports(lambda method: (folder / method).touch())
@@ -146,7 +146,7 @@ def _run_beside(folder: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == [LISTS]:
         from interleaf.experiment import Experiment
-        from interleaf.interleaving import warm_composing
+        from interleaf.interleaving.api import warm_composing
 
         settings = Experiment.of(json.load(sys.stdin))
         warm_composing(settings.method, len(settings.rankers))

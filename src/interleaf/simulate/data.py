@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from interleaf.chance import GOLDEN, MIX_1, MIX_2, UNIT, Key, Keyed, bytes_of, key_of
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.randomness import GOLDEN, MIX_1, MIX_2, UNIT, Key, Keyed, bytes_of, key_of
 
 MOST_GRADE = 127  # grades are 8-bit integers
 _BLOCK = 65_536  # rows looked at together, so that a set larger than memory is no trouble

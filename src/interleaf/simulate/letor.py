@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.cache_folder import cache_folder
+from interleaf.environment import cache_folder
 from interleaf.errors import DataError
+from interleaf.kernels.arrays import Array
 from interleaf.log.text import BYTE_ORDER_MARK, LONGEST, open_text
-from interleaf.methods.arrays import Array
 from interleaf.simulate.data import MOST_GRADE, Judged, frozen
 from interleaf.simulate.letor_rows import (
     BAD_FEATURE,

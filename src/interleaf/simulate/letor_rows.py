@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.compiled import kernel, part
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.simulate.data import MOST_GRADE
 
 MOST_FEATURES = 10_000
@@ -57,27 +57,27 @@ class Outcome(NamedTuple):
     widest: int
 
 
-@part
+@inline_kernel
 def _ends(sign: Any) -> Any:
     """Whether a word ends here: at a blank, a control character or a comment."""
     return sign <= _BLANK or sign == _HASH
 
 
-@part
+@inline_kernel
 def _past_blanks(text: Array, at: int) -> int:
     while text[at] == _BLANK or text[at] == _TAB or text[at] == _RETURN:
         at += 1
     return at
 
 
-@part
+@inline_kernel
 def _past_word(text: Array, at: int) -> int:
     while not _ends(text[at]):
         at += 1
     return at
 
 
-@part
+@inline_kernel
 def _digits(text: Array, at: int, value: int) -> tuple[int, int, int]:
     """Digits taken into a whole number: where they end, the number, and how many were too many for it."""
     dropped = 0
@@ -90,7 +90,7 @@ def _digits(text: Array, at: int, value: int) -> tuple[int, int, int]:
     return at, value, dropped
 
 
-@part
+@inline_kernel
 def _power(text: Array, at: int) -> tuple[int, int]:
     """The exponent after an e: where it ends (-1: it has no digits) and its value."""
     sign = text[at]
@@ -99,7 +99,7 @@ def _power(text: Array, at: int) -> tuple[int, int]:
     return -1 if end == at else end, -value if sign == _MINUS else value
 
 
-@part
+@inline_kernel
 def _decimal(text: Array, at: int) -> tuple[int, int, int]:
     """A number without its sign: where it ends (-1: it is none), its mantissa and its power of ten."""
     point, mantissa, power = _digits(text, at, 0)
@@ -116,7 +116,7 @@ def _decimal(text: Array, at: int) -> tuple[int, int, int]:
     return (end if end > 0 and _ends(text[end]) else -1), mantissa, power
 
 
-@part
+@inline_kernel
 def _rounded(mantissa: int, power: int) -> tuple[Any, bool]:
     """mantissa * 10**power as the float64 next to it or near it, and whether its float32 is certain."""
     if mantissa == 0:
@@ -132,7 +132,7 @@ def _rounded(mantissa: int, power: int) -> tuple[Any, bool]:
     return value, np.float32(value - doubt) == np.float32(value + doubt)
 
 
-@part
+@inline_kernel
 def _number(text: Array, at: int) -> tuple[int, Any, bool]:
     """A number: where it ends (-1: it is none), its value, and whether its float32 is certain."""
     sign = text[at]
@@ -144,13 +144,13 @@ def _number(text: Array, at: int) -> tuple[int, Any, bool]:
     return end, -value if sign == _MINUS else value, certain
 
 
-@part
+@inline_kernel
 def _is_query(text: Array, at: int) -> bool:
     is_named = text[at] == _Q and text[at + 1] == _I and text[at + 2] == _D and text[at + 3] == _COLON
     return is_named and not _ends(text[at + 4])
 
 
-@part
+@inline_kernel
 def _same(text: Array, start: int, end: int, other_start: int, other_end: int) -> bool:
     while start < end and other_start < other_end and text[start] == text[other_start]:
         start += 1
@@ -158,7 +158,7 @@ def _same(text: Array, start: int, end: int, other_start: int, other_end: int) -
     return start == end and other_start == other_end
 
 
-@part
+@inline_kernel
 def _head(text: Array, at: int, line: int, rows: Rows, row: int, queries: int) -> tuple[int, int, int]:
     """Grade and query of a row: a code, where they end or what is wrong stands, and how many queries there are now."""
     end, grade, certain = _number(text, at)
@@ -177,7 +177,7 @@ def _head(text: Array, at: int, line: int, rows: Rows, row: int, queries: int) -
     return FINE, end, queries
 
 
-@part
+@inline_kernel
 def _tail(text: Array, at: int, rows: Rows, row: int, doubts: int) -> tuple[int, int, int, int]:
     """Features of a row: a code, where they end or what is wrong stands, how many doubts there are, the last id."""
     last, width = 0, rows.features.shape[1]

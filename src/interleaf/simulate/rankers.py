@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.chance import bytes_of, key_of
-from interleaf.compiled import kernel, part
 from interleaf.errors import DataError, listed
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import inline_kernel, kernel
+from interleaf.kernels.randomness import bytes_of, key_of
+from interleaf.kernels.sorting import sort_descending
 from interleaf.simulate.data import Judged
-from interleaf.sorting import sort_descending
 
 Ranker = int | Mapping[int, float] | Array | Callable[[Judged], Array]
 TIES = ("own", "shared")
@@ -74,7 +74,7 @@ def _rank(scores: Array, order: Array, offsets: Array, rankings: Array) -> None:
             sort_descending(scores[start:end], order[start:end], rankings[query])
 
 
-@part
+@inline_kernel
 def _insert(scores: Array, order: Array, ranking: Array) -> None:
     """Insertion sort, a quarter faster than `sort_descending` for the few documents that most queries have."""
     for document in range(len(scores)):

@@ -10,14 +10,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaf import batch, schema
-from interleaf.chance import delimited, digest
-from interleaf.methods import call
-from interleaf.methods.arrays import Array, Impression
-from interleaf.simulate.people import People, page_numbers, side, streams, words_of
-from interleaf.simulate.reading import CLICK, KINDS, PURCHASE, Events, Habits, read
-from interleaf.simulate.scene import Scene
-from interleaf.simulate.visits import COUNTRIES, DEVICES, Arm, Pages, Units, assign, draw_units, first_pages, next_pages
+from interleaf import schema
+from interleaf.interleaving import batch, call
+from interleaf.kernels.arrays import Array, Impression
+from interleaf.kernels.randomness import delimited, digest
+from interleaf.simulate.pages import CLICK, KINDS, PURCHASE, Events, Habits, Scene, read
+from interleaf.simulate.people import (
+    COUNTRIES,
+    DEVICES,
+    Arm,
+    Pages,
+    People,
+    Units,
+    assign,
+    draw_units,
+    first_pages,
+    next_pages,
+    page_numbers,
+    side,
+    streams,
+    words_of,
+)
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _EVENT = [column.field for column in schema.EVENT]
@@ -249,9 +262,9 @@ class Traffic:
         ]
         return np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
 
-    def _lists(self, query: Array, keys: Array, arm: Array) -> batch.Lists:
+    def _lists(self, query: Array, keys: Array, arm: Array) -> batch.DrawnLists:
         rows, stage = len(query), self._scene.stage
-        lists = batch.Lists(
+        lists = batch.DrawnLists(
             np.full((rows, stage.k), -1, np.int32), np.full((rows, stage.k), -1, np.int8), np.zeros(rows, np.int64)
         )
         for number, (_, _, chosen, settings) in enumerate(self._arms):
@@ -280,7 +293,7 @@ class Traffic:
         return np.where(arm == 0, self._scene.relaxed[query], -1).astype(np.int8)
 
     def _log_probabilities(
-        self, arm: Array, query: Array, lists: batch.Lists, impressions: Impression, wanted: bool
+        self, arm: Array, query: Array, lists: batch.DrawnLists, impressions: Impression, wanted: bool
     ) -> Array:
         """The log of each list's probability, nan where it has none; one call a row, so only when asked for."""
         found = np.full(len(arm), np.nan)
@@ -288,7 +301,7 @@ class Traffic:
             found[row] = self._log_probability(int(query[row]), row, lists, impressions)
         return found
 
-    def _log_probability(self, query: int, row: int, lists: batch.Lists, impressions: Impression) -> float:
+    def _log_probability(self, query: int, row: int, lists: batch.DrawnLists, impressions: Impression) -> float:
         _, _, chosen, settings = self._arms[0]
         prepared = chosen.method.kernels.prepared_probability
         if prepared is not None:

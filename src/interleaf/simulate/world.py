@@ -30,17 +30,15 @@ import pyarrow as pa
 
 from interleaf import log
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
-from interleaf.methods.table import Chosen, resolve
-from interleaf.problem import check_k, check_rankers, letter
+from interleaf.interleaving.rankings import check_k, check_rankers, letter
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import ResolvedMethod, resolve
 from interleaf.simulate.data import Judged
-from interleaf.simulate.people import People, side
+from interleaf.simulate.pages import Habits, Scene, habits_of, shifted, texts
+from interleaf.simulate.people import Arm, People, Units, arms_of, side
 from interleaf.simulate.rankers import Ranker, rank, scores_of
-from interleaf.simulate.reading import Habits, habits_of, shifted
-from interleaf.simulate.scene import Scene, texts
-from interleaf.simulate.stage import ndcg
+from interleaf.simulate.run import ndcg
 from interleaf.simulate.traffic import Constants, Traffic, to_batch
-from interleaf.simulate.visits import Arm, Units, arms_of
 
 NODES = 31  # of the Gauss-Hermite rule over tastes
 TOLERANCE = 1e-9
@@ -189,7 +187,7 @@ class World:
         return tuple(letter(number) for number in range(len(self.rankers)))
 
     @cached_property
-    def chosen(self) -> Chosen:
+    def chosen(self) -> ResolvedMethod:
         """The method."""
         return resolve(self.method)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats.consistency import resampled_means
 from interleaf.stats.signs import z_score
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats.compare import EMPTY, ONE_BUCKET
 from interleaf.stats.sums import Interval, columns, product, significance
 

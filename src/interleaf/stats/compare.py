@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats.sums import ROUNDING, Interval, columns, deviate, quotient, significance
 
 EMPTY = "no impression with an event"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.errors import DataError, listed
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 
 _ROOM = 2**21  # numbers held at a time
 TOLERANCE = 1e-12  # of the largest value: means that are equal on paper may differ in their last digits

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 
 STEPS = 60
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats.compare import Estimate
 from interleaf.stats.sums import quotient
 

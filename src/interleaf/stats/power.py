@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats import sequence
 from interleaf.stats.compare import ALIKE, EMPTY, ONE_BUCKET, jackknife
 from interleaf.stats.sums import significance, statistic

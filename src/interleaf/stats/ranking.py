@@ -10,8 +10,8 @@ from itertools import permutations
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
-from interleaf.methods.arrays import pairs as pairs
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.arrays import pairs as pairs
 from interleaf.stats.bootstrap import intervals
 from interleaf.stats.compare import Estimate
 from interleaf.stats.sums import Interval, significance

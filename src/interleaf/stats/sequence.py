@@ -35,7 +35,7 @@ from statistics import NormalDist
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats.compare import Estimate
 from interleaf.stats.sums import Interval, deviate, significance, statistic
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats.compare import ONE_BUCKET, jackknife
 from interleaf.stats.sums import columns, quotient
 

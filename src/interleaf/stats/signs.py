@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.stats.sums import ROUNDING, Figure, product
 
 FEW_BUCKETS = 13  # up to here all flips are tried: 4,096, as the first sign may stay

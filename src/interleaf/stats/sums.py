@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 
 Interval = tuple[float, float]
 

@@ -26,8 +26,8 @@ from interleaf import schema
 from interleaf.errors import DataError
 from interleaf.experiment import Experiment
 from interleaf.experiment.serving import Noted
+from interleaf.kernels.arrays import Array
 from interleaf.log.values import RULES
-from interleaf.methods.arrays import Array
 
 LISTS = ("ranks", "teams", "lengths", "choices", "latency")
 HEADER = 3 + len(LISTS)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from interleaf.environment import require
 from interleaf.errors import DataError, InterleafError, StoreError
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SAME
-from interleaf.extras import require
 from interleaf.store import deletion, keys, privacy, time_check
 from interleaf.store.attribution import Matching
 from interleaf.store.contract import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 
 _PART_SHIFT, _SPREAD_SHIFT = np.uint64(44), np.uint64(24)
 _UNIT_MASK = np.uint64(2**44 - 1)

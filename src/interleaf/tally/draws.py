@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.buckets import BUCKETS
-from interleaf.compiled import kernel, part
 from interleaf.decode import Decoded
-from interleaf.methods.arrays import Array, Impression
-from interleaf.methods.table import DRAFTED, METHODS, Chosen, resolve
+from interleaf.kernels.arrays import Array, Impression
+from interleaf.kernels.buckets import BUCKETS
+from interleaf.kernels.jit import inline_kernel, kernel
+from interleaf.methods.registry import DRAFTED, METHODS, ResolvedMethod, resolve
 from interleaf.tally.pages import POSITIONS
 
 SLOTS, CLICKS, COIN_SLOTS, COIN_CLICKS = range(4)
@@ -60,7 +60,7 @@ class Draws(NamedTuple):
         return self._replace(owners=self.owners[:, order])
 
 
-def rule_of(chosen: Chosen) -> int:
+def rule_of(chosen: ResolvedMethod) -> int:
     """Which lists a method can draw, as far as ranks and owners tell."""
     method = METHODS[chosen.method.composes_as] if chosen.method.composes_as else chosen.method
     if method.owners_given_list == DRAFTED:
@@ -107,7 +107,7 @@ def _add_lists(
         into.lists[IMPOSSIBLE] += not can_be
 
 
-@part
+@inline_kernel
 def _better(ranks: Array, row: int, position: int) -> int:
     """The ranker with the best rank of a document, -1 where two have it."""
     best, owner = 0, -1
@@ -120,7 +120,7 @@ def _better(ranks: Array, row: int, position: int) -> int:
     return owner
 
 
-@part
+@inline_kernel
 def _is_best(rank: int, shown: Any) -> bool:
     """Whether all better documents of a ranker are shown above, where `shown` has a bit for each rank shown."""
     if rank < 1 or rank > _WORD:
@@ -129,13 +129,13 @@ def _is_best(rank: int, shown: Any) -> bool:
     return bool(shown & better == better)
 
 
-@part
+@inline_kernel
 def _bit(rank: int) -> Any:
     """The bit of a rank in a word; none for a rank below a word's end, which no best document has."""
     return _ONE << np.uint64(rank - 1) if 0 < rank <= _WORD else np.uint64(0)
 
 
-@part
+@inline_kernel
 def _can_be(row: int, ranks: Array, count: int, rule: int, shown: Array) -> bool:
     """Whether each document is the next one of some ranker, or at least not above its best rank."""
     shown[:] = 0
@@ -151,7 +151,7 @@ def _can_be(row: int, ranks: Array, count: int, rule: int, shown: Array) -> bool
     return True
 
 
-@part
+@inline_kernel
 def _walk(
     row: int,
     bucket: int,

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.buckets import BUCKETS
-from interleaf.compiled import kernel, mix
 from interleaf.decode import Decoded
-from interleaf.methods.arrays import Array, Impression
+from interleaf.kernels.arrays import Array, Impression
+from interleaf.kernels.buckets import BUCKETS
+from interleaf.kernels.jit import kernel, mix
 from interleaf.tally.cells import pack
 from interleaf.tally.draws import Draws
 from interleaf.tally.stored import like

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.buckets import BUCKETS
-from interleaf.compiled import kernel, part
 from interleaf.decode import Decoded
 from interleaf.decode.reasons import MOST_SHOWN
-from interleaf.methods.arrays import Array, Impression
+from interleaf.kernels.arrays import Array, Impression
+from interleaf.kernels.buckets import BUCKETS
+from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.tally.scores import ONE, fixed
 
 MEASURES = ("queries", "clicked", "clicks", "clicks_at_1", "skipped", "max_reciprocal_rank", "mean_reciprocal_rank")
@@ -103,7 +103,7 @@ def _add_clicks(buckets: Array, counts: Array, clicked: Array, delays: Array, in
             into.delays[which, _bin(delays[which, row])] += 1
 
 
-@part
+@inline_kernel
 def _bin(time: float) -> int:
     """Eight bins a doubling of 1 + time; the last one takes the rest."""
     return int(min(8 * np.log2(1 + time), BINS - 1))

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.buckets import BUCKETS
-from interleaf.compiled import kernel, part
-from interleaf.methods.arrays import Array, pairs
-from interleaf.methods.forms import TOLERANCE, sign
+from interleaf.kernels.arrays import Array, pairs
+from interleaf.kernels.buckets import BUCKETS
+from interleaf.kernels.jit import inline_kernel, kernel
+from interleaf.methods.schemes import TOLERANCE, sign
 
 ONE = 2**24
 _TOLERANCE = TOLERANCE
@@ -95,7 +95,7 @@ def _add(buckets: Array, clicked: Array, columns: Array, linear: bool, into: Sco
                 pair += 1
 
 
-@part
+@inline_kernel
 def _add_pair(pair: int, score: float, tolerance: float, into: Scores) -> None:
     side = sign(score, tolerance)
     into.squares[pair] += fixed(score * score)
@@ -103,7 +103,7 @@ def _add_pair(pair: int, score: float, tolerance: float, into: Scores) -> None:
     into.losses[pair] += side < 0
 
 
-@part
+@inline_kernel
 def fixed(number: float) -> int:
     """A number in units of 2^-24."""
     return int(np.rint(number * ONE))

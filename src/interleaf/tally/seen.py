@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.compiled import kernel, part
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import inline_kernel, kernel
 
 _ONE = np.uint64(1)
 
@@ -92,13 +92,13 @@ def _repeats(keys: Array, size: int, level: int, hashes: Array, start: int, foun
     return len(hashes), size
 
 
-@part
+@inline_kernel
 def is_full(size: int, keys: Array) -> bool:
     """Whether a table has no room to spare: beyond three quarters, places are found slowly."""
     return 4 * size >= 3 * len(keys)
 
 
-@part
+@inline_kernel
 def place_of(keys: Array, item: Any) -> Any:
     """Where an item is, or would be: from its middle bits, since sampling zeroes the lower ones."""
     last = np.uint64(len(keys) - 1)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 from interleaf.tally.cells import pack, unpack
 from interleaf.tally.seen import Sample
 from interleaf.tally.units import CLICKED, SUMS, Units

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from interleaf import buckets
 from interleaf.decode import Decoded
 from interleaf.errors import DataError
-from interleaf.methods.arrays import Array
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array
 from interleaf.schema import INTERLEAVED
 from interleaf.score import Scored
 from interleaf.tally import merge, stored

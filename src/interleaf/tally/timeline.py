@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from interleaf.buckets import BUCKETS
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.buckets import BUCKETS
 
 HOUR = 3_600_000_000  # in microseconds
 MAX_STRETCHES = 512

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from interleaf.compiled import kernel
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import kernel
 from interleaf.tally.scores import fixed, reordered_columns
 from interleaf.tally.seen import is_full, place_of
 

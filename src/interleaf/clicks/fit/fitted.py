@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from interleaf.clicks.pages import Pages
+from interleaf.clicks.result_pages import Pages
 from interleaf.errors import ClickError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
 
 
 class Perplexity(NamedTuple):

@@ -21,10 +21,10 @@ from interleaf.clicks.fit.fitted import (
     widened,
 )
 from interleaf.clicks.independent import PositionBased
-from interleaf.clicks.pages import Pages
-from interleaf.compiled import kernel
+from interleaf.clicks.result_pages import Pages
 from interleaf.errors import ClickError
-from interleaf.methods.arrays import Array
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.jit import kernel
 
 
 @kernel

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from interleaf.decode import identities
 from interleaf.engines.spark.rows import Files, Frame, Item, Packed, in_bins, packed, unpacked
+from interleaf.kernels.arrays import Array
 from interleaf.log.projection import Projection
-from interleaf.methods.arrays import Array
 from interleaf.tally.seen import Seen
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ import pyarrow as pa
 from interleaf.engines import parts
 from interleaf.engines.packed import of_bytes, to_bytes
 from interleaf.errors import DataError, InterleafError
+from interleaf.kernels.arrays import Array
 from interleaf.log import arrow
 from interleaf.log.files import Paths
 from interleaf.log.pages import Pages, rows_among
 from interleaf.log.projection import Projection, is_wanted
-from interleaf.methods.arrays import Array
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast

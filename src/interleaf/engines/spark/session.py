@@ -6,8 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from interleaf.environment import require
 from interleaf.errors import DataError
-from interleaf.extras import require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,9 +20,9 @@ from interleaf.engines.spark.pages import join_pages
 from interleaf.engines.spark.rows import Files, Frame, Item, Packed, added, in_bins, packed, schema_in_utc, unpacked
 from interleaf.engines.spark.session import session
 from interleaf.engines.work import Task, repeats, work
+from interleaf.kernels.arrays import Array
 from interleaf.log.arrow import checked
 from interleaf.log.projection import Projection
-from interleaf.methods.arrays import Array
 from interleaf.schema import assumptions_of
 from interleaf.tally import Tally
 from interleaf.tally.merge import absorb

@@ -24,7 +24,7 @@ from interleaf.experiment.settings import (
     Several,
     Weights,
 )
-from interleaf.methods.table import ALL_SCHEMES, METHODS
+from interleaf.methods.registry import ALL_SCHEMES, METHODS
 from interleaf.server import endpoints
 from interleaf.server.auth import OPEN
 from interleaf.server.dashboard.page import HEADERS, Visit, page

@@ -26,7 +26,7 @@ from threading import Thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from interleaf.cache_folder import cache_folder
+from interleaf.environment import cache_folder
 from interleaf.server.schemas import log
 
 PACKAGE = "vl-convert-python"

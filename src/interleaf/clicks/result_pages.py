@@ -1,0 +1,196 @@
+"""Result pages of a log, as integer arrays to fit click models on, and the reader of the Yandex text format.
+
+A line of that format (the relevance-prediction challenge of 2011; PyClick reads it, too) is a page that was shown,
+`session time Q query region url url ...`, or a click, `session time C url`, separated by tabs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from interleaf.errors import ClickError, DataError, listed
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.randomness import Keyed, key_of
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reader met in a whole log: the names behind the numbers, and where every click went.
+
+    `latest_by_rank` counts clicks on the page that a session saw last; `earlier` those that fit only a page before it;
+    `not_shown` those that fit no page and are left out; `repeated` how many of the fitting ones repeat a click.
+    """
+
+    queries: tuple[str, ...]
+    documents: tuple[str, ...]
+    latest_by_rank: tuple[int, ...]
+    earlier: int
+    not_shown: int
+    repeated: int
+
+    def __str__(self) -> str:
+        latest = sum(self.latest_by_rank)
+        return (
+            f"{latest + self.earlier + self.not_shown:,} clicks: {latest:,} on the page shown last in the session, "
+            f"{self.earlier:,} on an earlier one, {self.not_shown:,} on nothing shown; {self.repeated:,} repeat a click"
+        )
+
+
+@dataclass(frozen=True)
+class Pages:
+    """One row a page: `queries[page]`, `documents[page, rank]` (-1 below the last), `clicks[page, rank]`, all numbers.
+
+    `sessions[page]` keeps pages of one person together when they are split. The counts are those of the vocabularies.
+    """
+
+    queries: Array
+    documents: Array
+    clicks: Array
+    sessions: Array
+    query_count: int
+    document_count: int
+    reading: Reading | None = None
+
+    def __post_init__(self) -> None:
+        shapes = self.documents.shape, self.clicks.shape
+        if len(shapes[0]) != 2 or shapes[0] != shapes[1] or self.clicks.dtype != np.bool_:
+            raise ClickError(
+                f"documents {shapes[0]} and clicks {shapes[1]} must both be [pages, ranks], and clicks True or False"
+            )
+        if not len(self.queries) == len(self.sessions) == len(self.documents):
+            raise ClickError("queries and sessions need one number a page")
+        _check_numbers(self.queries, "query", self.query_count)
+        _check_numbers(self.documents[self.documents != -1], "document", self.document_count)
+        if (self.shown[:, 1:] & ~self.shown[:, :-1]).any() or (self.clicks & ~self.shown).any():
+            raise ClickError(
+                "a page has a gap, or a click where nothing was shown; pad with -1 below the last document"
+            )
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @property
+    def shown(self) -> Array:
+        """Where there is a document, `[page, rank]`."""
+        return np.asarray(self.documents >= 0)
+
+    def take(self, rows: Array) -> Pages:
+        """Some of the pages, by number or by mask, with the same vocabularies."""
+        parts = (self.queries[rows], self.documents[rows], self.clicks[rows], self.sessions[rows])
+        return Pages(*parts, self.query_count, self.document_count, self.reading)
+
+    def split(self, share: float, seed: int) -> tuple[Pages, Pages]:
+        """Pages to train on, and those of a `share` of the sessions, drawn by the seed, held out."""
+        if not 0 < share < 1:
+            raise ClickError(f"the share to hold out cannot be {share!r}; give a number between 0 and 1")
+        sessions, session_of = np.unique(self.sessions, return_inverse=True)
+        if len(sessions) < 2:
+            raise ClickError(f"{len(sessions)} sessions cannot be split in two; give pages of more people")
+        chance = Keyed(key_of(("split sessions", seed)))
+        lot = np.array([chance.bits() for _ in sessions], np.uint64)
+        count = min(max(round(share * len(sessions)), 1), len(sessions) - 1)
+        drawn = np.zeros(len(sessions), np.bool_)
+        drawn[np.argsort(lot, kind="stable")[:count]] = True
+        held = drawn[session_of]
+        return self.take(~held), self.take(held)
+
+
+def _check_numbers(values: Array, what: str, count: int) -> None:
+    if values.size and not 0 <= values.min() <= values.max() < count:
+        raise ClickError(f"a {what} has a number outside 0 .. {count - 1}; number them from 0, or raise {what}_count")
+
+
+def parse_yandex(lines: Iterable[str], source: str = "the log") -> Pages:
+    """The pages in the lines of such a log.
+
+    >>> parse_yandex(["s1\\t0\\tQ\\tq7\\t0\\ta\\tb", "s1\\t9\\tC\\tb"]).clicks
+    array([[False,  True]])
+    """
+    log = _Log()
+    for number, line in enumerate(lines, 1):
+        fields = line.rstrip().split("\t")  # some writers pad clicks with empty fields to the width of a page
+        if fields == [""]:
+            continue
+        try:
+            log.add(fields)
+        except DataError as error:
+            raise DataError(f"{source}, line {number}: {error}") from None
+    if not log.pages:
+        raise DataError(f"{source} shows no page; a page is a line of session, time, Q, query, region and urls")
+    return log.to_pages()
+
+
+@dataclass
+class _Log:
+    """What has been read so far; names become numbers in the order in which they are met."""
+
+    queries: dict[str, int] = field(default_factory=dict)
+    documents: dict[str, int] = field(default_factory=dict)
+    sessions: dict[str, int] = field(default_factory=dict)
+    pages: list[tuple[int, int, list[int]]] = field(default_factory=list)
+    pages_of: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    clicks: list[tuple[int, int]] = field(default_factory=list)
+    latest: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    not_shown: int = 0
+
+    def add(self, fields: Sequence[str]) -> None:
+        if "" in fields:
+            raise DataError(f"field {list(fields).index('') + 1} is empty; every field but the last ones needs a value")
+        kind = fields[2] if len(fields) > 2 else None
+        if kind == "Q" and len(fields) > 5:
+            self._add_page(fields[0], fields[3], fields[5:])
+        elif kind == "C" and len(fields) == 4:
+            self._add_click(fields[0], fields[3])
+        elif kind in ("Q", "C"):
+            shape = "session, time, Q, query, region and urls" if kind == "Q" else "session, time, C and one url"
+            raise DataError(f"{len(fields)} fields, but a line of kind {kind} has {shape}, separated by tabs")
+        else:
+            raise DataError(f"the third field is {kind!r}; it must be {listed('QC')}, and fields separated by tabs")
+
+    def _add_page(self, session: str, query: str, urls: Sequence[str]) -> None:
+        person = self.sessions.setdefault(session, len(self.sessions))
+        documents = [self.documents.setdefault(url, len(self.documents)) for url in urls]
+        self.pages_of[person].append(len(self.pages))
+        self.pages.append((person, self.queries.setdefault(query, len(self.queries)), documents))
+
+    def _add_click(self, session: str, url: str) -> None:
+        """To the latest page of the session that shows the document, and there to its first place."""
+        pages = self.pages_of.get(self.sessions.get(session, -1), [])
+        document = self.documents.get(url, -1)
+        for page in reversed(pages):
+            shown = self.pages[page][2]
+            if document in shown:
+                self.clicks.append((page, shown.index(document)))
+                self.latest[shown.index(document)] += page == pages[-1]
+                return
+        self.not_shown += 1
+
+    def to_pages(self) -> Pages:
+        width = max(len(shown) for _, _, shown in self.pages)
+        documents = np.full((len(self.pages), width), -1, np.int64)
+        clicks = np.zeros(documents.shape, np.bool_)
+        for row, (_, _, shown) in enumerate(self.pages):
+            documents[row, : len(shown)] = shown
+        for click in self.clicks:
+            clicks[click] = True
+        sessions, queries = (np.array([page[part] for page in self.pages], np.int64) for part in (0, 1))
+        pages = Pages(queries, documents, clicks, sessions, len(self.queries), len(self.documents))
+        return replace(pages, reading=self._reading(width, int(clicks.sum())))
+
+    def _reading(self, width: int, clicked: int) -> Reading:
+        return Reading(
+            queries=tuple(self.queries),
+            documents=tuple(self.documents),
+            latest_by_rank=tuple(self.latest[rank] for rank in range(width)),
+            earlier=len(self.clicks) - sum(self.latest.values()),
+            not_shown=self.not_shown,
+            repeated=len(self.clicks) - clicked,
+        )

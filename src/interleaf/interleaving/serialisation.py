@@ -1,0 +1,240 @@
+"""The stored form of an impression: plain data out, everything checked on the way in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from interleaf.errors import ListError
+from interleaf.interleaving.rankings import MOST_DOCUMENTS, Document, Rankings, check_rankers, find_problems, text_id
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.randomness import is_key
+from interleaf.methods.registry import ResolvedMethod
+
+if TYPE_CHECKING:
+    from interleaf.interleaving.api import Interleaving
+
+LEAST_LOG = -1e300
+
+
+def to_dict(shown: Interleaving, rankings: bool, probability: bool) -> dict[str, Any]:
+    """The columns of the log, as JSON-ready data; an impossible list has no probability to log."""
+    log_probability = shown.log_probability if probability else shown.known_log_probability
+    data = {
+        "method": shown.method,
+        "key": shown.key,
+        "rankers": list(shown.rankers),
+        "documents": _plain(shown.documents),
+        "ranks": shown.ranks.tolist(),
+        "teams": None if shown.teams is None else list(shown.teams),
+        "lengths": list(shown.lengths),
+        "union": shown.union,
+        "choices": None if shown.choices is None else list(shown.choices),
+        "log_probability": log_probability if log_probability is None or math.isfinite(log_probability) else None,
+        "relaxed": shown.relaxed,
+    }
+    if rankings and shown.rankings is not None:
+        data["rankings"] = [_plain(ranking) for ranking in shown.rankings]
+    if shown.fixed:
+        data["fixed"] = dict(zip(map(str, shown.fixed), _plain(list(shown.fixed.values())), strict=True))
+    return data
+
+
+def _plain(documents: Sequence[Document]) -> list[Any]:
+    """Documents as JSON knows them: a number of numpy's as Python's own."""
+    if not any(issubclass(kind, np.generic) for kind in set(map(type, documents))):
+        return list(documents)
+    return [document.item() if isinstance(document, np.generic) else document for document in documents]
+
+
+def checked(data: Mapping[str, Any], chosen: ResolvedMethod) -> dict[str, Any]:
+    """The fields of an `Interleaving` from stored data, each checked against the others."""
+    documents = check_documents(data.get("documents"))
+    rankers = tuple(_sequence(data, "rankers"))
+    check_rankers(rankers, chosen)
+    lengths = _integers(data, "lengths", len(rankers), least=0)
+    if max(lengths) > MOST_DOCUMENTS:
+        raise ListError(f"lengths are {lengths}; a ranking holds at most {MOST_DOCUMENTS:,} documents")
+    union = _integers({"union": [data.get("union")]}, "union", 1, least=len(documents))[0]
+    if not max(lengths) <= union <= sum(lengths):
+        raise ListError(
+            f"union is {union}, but rankings of lengths {lengths} hold {max(lengths)} to {sum(lengths)} documents"
+        )
+    return {
+        "documents": documents,
+        "rankers": rankers,
+        "method": chosen.text,
+        "teams": check_teams(data.get("teams"), len(documents), len(rankers), chosen),
+        "ranks": _ranks(data, lengths, len(documents)),
+        "lengths": lengths,
+        "union": union,
+        "choices": None if data.get("choices") is None else _choices(data, len(documents), union),
+        **checked_extras(data),
+        "rankings": None if data.get("rankings") is None else _rankings(data, lengths),
+    }
+
+
+def _rankings(data: Mapping[str, Any], lengths: tuple[int, ...]) -> tuple[tuple[Document, ...], ...]:
+    """Input rankings that were stored beside the ranks, in the order of the rankers."""
+    rankings = tuple(tuple(_sequence({"rankings": one}, "rankings")) for one in _sequence(data, "rankings"))
+    if tuple(map(len, rankings)) != lengths:
+        raise ListError(
+            f"rankings hold {tuple(map(len, rankings))} documents, but lengths are {lengths}; store the same"
+        )
+    return rankings
+
+
+def checked_extras(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What no ranks or rankings say: the key, the probability, whether fairness was relaxed, the fixed documents."""
+    log_probability, relaxed = data.get("log_probability"), data.get("relaxed")
+    if log_probability is not None:
+        if not isinstance(log_probability, (int, float)) or not LEAST_LOG <= log_probability <= 1e-9:
+            raise ListError(
+                f"log_probability is {log_probability!r}; it is the log of a probability, at most 0, or null"
+            )
+        log_probability = float(log_probability)
+    if relaxed is not None and not isinstance(relaxed, bool):
+        raise ListError(f"relaxed is {relaxed!r}; it is true, false or null")
+    return {
+        "key": _key(data.get("key")),
+        "relaxed": relaxed,
+        "known_log_probability": log_probability,
+        "fixed": _check_fixed(data),
+    }
+
+
+def _check_fixed(data: Mapping[str, Any]) -> dict[int, Document]:
+    """Documents at fixed ranks, which are texts in JSON; none of them is among the shown documents."""
+    fixed = data.get("fixed")
+    if fixed is None:
+        return {}
+    if isinstance(fixed, Mapping):
+        fixed = {_parse_rank(rank): document for rank, document in fixed.items()}
+    problems = find_problems(fixed)
+    if problems:
+        raise ListError("\n".join(problems))
+    texts = set(map(text_id, data["documents"]))
+    for rank, document in fixed.items():
+        if text_id(document) in texts:
+            raise ListError(f"fixed holds {document!r} at rank {rank}, which is in documents, too; leave it out of one")
+    return {int(rank): document for rank, document in fixed.items()}
+
+
+def _parse_rank(rank: Any) -> Any:
+    """A rank that is a key of a JSON object, and so a text, as a number."""
+    return int(rank) if isinstance(rank, str) and rank.isdecimal() and len(rank) < 10 else rank
+
+
+def rankings_and_documents(data: Mapping[str, Any], chosen: ResolvedMethod) -> tuple[Rankings, Sequence[Any]]:
+    """What a list without ranks can be derived from: the input rankings, by name, and the shown documents."""
+    rankings = data["rankings"]
+    if data.get("rankers") is not None:
+        names = tuple(_sequence(data, "rankers"))
+        check_rankers(names, chosen)
+        given = rankings if isinstance(rankings, Mapping) else dict(enumerate(_sequence(data, "rankings")))
+        known = set(names) if isinstance(rankings, Mapping) else set(range(len(names)))
+        if set(given) != known:
+            raise ListError(f"rankings are of {tuple(given)!r}, but rankers are {names!r}; give a ranking a ranker")
+        rankings = {name: given[name if isinstance(rankings, Mapping) else at] for at, name in enumerate(names)}
+    return rankings, _sequence(data, "documents")
+
+
+def check_documents(documents: Any) -> tuple[Document, ...]:
+    """The shown documents; a list holds each of them once."""
+    shown = tuple(_sequence({"documents": documents}, "documents"))
+    try:
+        if len(set(shown)) == len(shown):
+            return shown
+    except TypeError:
+        raise ListError(f"the shown list {shown!r} holds something that is not a document id") from None
+    repeated = next(document for document in shown if shown.count(document) > 1)
+    raise ListError(f"document {repeated!r} is shown twice; a list holds each document once")
+
+
+def check_teams(teams: Any, count: int, rankers: int, chosen: ResolvedMethod) -> tuple[int, ...] | None:
+    """Teams that fit the list: an owner for each position, -1 for nobody; or None where the method has none."""
+    if teams is not None and not chosen.method.has_teams:
+        raise ListError(f"{chosen.method.name} has no teams, but {teams!r} were given; leave them out")
+    if teams is None:
+        if "teams" in chosen.method.needs:
+            raise ListError(
+                f"{chosen.method.name} credits teams: give the owner of each shown document (0, 1, ...; -1 nobody)"
+            )
+        return None
+    owners = _integers({"teams": teams}, "teams", count, least=-1)
+    for position, owner in enumerate(owners):
+        if owner >= rankers:
+            raise ListError(
+                f"rank {position + 1} is owned by ranker {owner}, but rankers are numbered 0 to {rankers - 1}"
+            )
+    return owners
+
+
+def check_needs(shown: Interleaving, chosen: ResolvedMethod) -> None:
+    """What the method's credit asks for must be there."""
+    for need in chosen.method.needs:
+        if getattr(shown, need) is None:
+            raise ListError(
+                f"{chosen.method.name} needs {need!r} to credit a list, and this one has none; "
+                "log it, or score by another method"
+            )
+
+
+def _ranks(data: Mapping[str, Any], lengths: tuple[int, ...], count: int) -> Array:
+    rows = _sequence(data, "ranks")
+    if len(rows) != len(lengths):
+        raise ListError(f"ranks has {len(rows)} rows for {len(lengths)} rankers; give a row a ranker")
+    for ranker, row in enumerate(rows):
+        name = f"ranks of ranker {ranker}"
+        held = [rank for rank in _integers({name: row}, name, count, least=0) if rank]
+        if len(set(held)) < len(held) or max(held, default=0) > lengths[ranker]:
+            raise ListError(
+                f"{name} are {row!r}; a ranking of {lengths[ranker]} documents has ranks 1 to {lengths[ranker]}, "
+                "each once, and 0 for a document that it lacks"
+            )
+    ranks = np.array(rows, np.int32)
+    if not ranks.any(axis=0).all():
+        position = int(np.argmin(ranks.any(axis=0)))
+        raise ListError(
+            f"the document at rank {position + 1} is in no ranking (its ranks are all 0); at least one must hold it"
+        )
+    return ranks
+
+
+def _choices(data: Mapping[str, Any], count: int, union: int) -> tuple[int, ...]:
+    choices = _integers(data, "choices", count, least=1)
+    for position, (size, previous) in enumerate(zip(choices, (0, *choices), strict=False)):
+        if not max(previous, position + 1) <= size <= union:
+            raise ListError(
+                f"choices are {choices}; at rank x they count the documents of all top x: "
+                f"at least x, growing, at most {union}"
+            )
+    return choices
+
+
+def _key(key: Any) -> str | None:
+    if key is not None and not is_key(key):
+        raise ListError(f"key is {key!r}; it is 'k1:' and 32 hexadecimal digits, or null")
+    return None if key is None else str(key)
+
+
+def _sequence(data: Mapping[str, Any], name: str) -> Sequence[Any]:
+    value = data.get(name)
+    if isinstance(value, np.ndarray):
+        return value.tolist()  # type: ignore[no-any-return]
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise ListError(f"{name} is {value!r}; give a list")
+    return value
+
+
+def _integers(data: Mapping[str, Any], name: str, count: int, least: int) -> tuple[int, ...]:
+    values = _sequence(data, name)
+    if len(values) != count:
+        raise ListError(f"{name} has {len(values)} entries; give {count}")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value < 2**31:
+            raise ListError(f"{name} holds {value!r}; give whole numbers from {least} up")
+    return tuple(int(value) for value in values)

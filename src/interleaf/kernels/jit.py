@@ -1,0 +1,250 @@
+"""The compiled form of kernels and of chance: everything that needs numba to be imported.
+
+A kernel is a plain function on small integer arrays with `@kernel` above it. Where numba's compiler is switched off,
+or cannot keep what it compiled (a read-only container) and nobody called `interleaf.warm`, `ready` hands back the
+plain-Python form with the plain generator instead: slower, same lists.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from time import monotonic
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numba import njit
+from numba.core import event
+from numba.core.caching import IndexDataCacheFile
+from numba.extending import overload, register_jitable
+
+from interleaf.kernels import randomness as plain_chance
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression
+from interleaf.kernels.code_digest import code_digest
+from interleaf.kernels.randomness import Keyed, Randomness, bytes_of
+
+MAX_SILENCE = 1.0  # seconds of compiling, until it is announced
+NOTICE_SWITCH = "INTERLEAF_COMPILE_NOTICE"  # an environment variable: 0 switches the notice off
+_compiling, _counting = 0, Lock()
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_GOLDEN = np.uint64(plain_chance.GOLDEN)
+_MIX_1 = np.uint64(plain_chance.MIX_1)
+_MIX_2 = np.uint64(plain_chance.MIX_2)
+_UNIT = plain_chance.UNIT
+_WORDS = np.dtype("<u8")
+_LOW = np.uint64(0xFFFFFFFF)
+_TWO_32 = np.uint64(2**32)
+_ONE, _11, _27, _30, _31, _32 = (np.uint64(n) for n in (1, 11, 27, 30, 31, 32))
+
+
+class _CompileNotice(event.Listener):
+    """Warns once per process, on the logger `interleaf`, when our kernels have been compiled for a second."""
+
+    def __init__(self) -> None:
+        self._outer: list[event.Event] = []
+        self._began = self._spent = 0.0
+        self._done = os.environ.get(NOTICE_SWITCH) == "0"
+
+    def on_start(self, event: event.Event) -> None:
+        """Numba compiles what a kernel calls inside of the kernel's own event: so there are many moments to look."""
+        now = monotonic()
+        if not self._outer:
+            self._began = now
+        self._outer.append(event)
+        kernel = self._outer[0].data["dispatcher"]
+        if self._done or not kernel.py_func.__module__.startswith("interleaf."):
+            return
+        if self._spent + now - self._began >= MAX_SILENCE:
+            self._done = True
+            logging.getLogger("interleaf").warning(_ONCE if kernel._cache.cache_path else _EVERY_TIME)
+
+    def on_end(self, event: event.Event) -> None:
+        """Compile times add up over kernels."""
+        ended = self._outer.pop()
+        if not self._outer and ended.data["dispatcher"].py_func.__module__.startswith("interleaf."):
+            self._spent += monotonic() - self._began
+
+
+_ONCE = "interleaf compiles its kernels, once per installation; this can take several seconds"
+_EVERY_TIME = (
+    "interleaf compiles its kernels at every start, since it has no folder to keep them in; "
+    "set NUMBA_CACHE_DIR to one that it may write"
+)
+event.register("numba:compile", _CompileNotice())  # type: ignore[no-untyped-call]
+
+
+def kernel(function: Function) -> Function:
+    """Compile a function on first call, free of the interpreter lock, kept on disk where there is a place for it."""
+    try:
+        compiled: Any = njit(cache=True, nogil=True)(function)
+    except RuntimeError:
+        return cast(Function, njit(nogil=True)(function))
+    if hasattr(compiled, "py_func"):  # the compiler is not switched off
+        compiled._cache._cache_file = _CacheFile(function, compiled._cache.cache_path)
+    return cast(Function, compiled)
+
+
+class _CacheFile(IndexDataCacheFile):
+    """The files with the compiled forms of one kernel, which are valid for its code and for all code that it calls.
+
+    Numba's own are valid for the text of the kernel's file and for its line there: a docstring would make it compile
+    again, and a change in another file would not. The digest is taken on first use, when all modules are imported.
+    """
+
+    def __init__(self, function: Callable[..., Any], folder: str) -> None:
+        self._function = function
+        python = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
+        name = f"{function.__module__}.{function.__qualname__}".replace("<", "").replace(">", "")
+        super().__init__(folder, f"{name}.{python}", None)  # type: ignore[no-untyped-call]
+
+    def _load_index(self) -> dict[Any, str]:
+        if self._source_stamp is None:
+            self._source_stamp = code_digest(self._function, *_OVERLOADS)
+        return cast(dict[Any, str], super()._load_index())  # type: ignore[no-untyped-call]
+
+
+def inline_kernel(function: Function) -> Function:
+    """A piece that kernels share: compiled inside a compiled kernel, plain where the kernel runs plain."""
+    return register_jitable(function)
+
+
+def plain(function: Function) -> Function:
+    """The plain-Python form of a kernel: the very source that was compiled."""
+    return cast(Function, getattr(function, "py_func", function))
+
+
+def ready(function: Function) -> Function:
+    """The form of a kernel that can answer now: compiled where it is, or can be kept; else plain."""
+    return function if is_compiled(function) else plain(function)
+
+
+def is_compiled(function: Callable[..., Any]) -> bool:
+    """Whether `ready` gives the compiled form of this kernel."""
+    if not hasattr(function, "py_func"):
+        return False
+    return _compiling > 0 or function._cache.cache_path is not None or bool(function.signatures)  # type: ignore[attr-defined]
+
+
+def is_on_disk(function: Callable[..., Any]) -> bool:
+    """Whether a compiled form of this kernel is kept on disk, and not only of an older version of its code."""
+    return hasattr(function, "py_func") and bool(function._cache._cache_file._load_index())  # type: ignore[attr-defined]
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Inside, kernels are compiled even where that cannot be kept: `interleaf.warm` asks for it."""
+    global _compiling
+    with _counting:
+        _compiling += 1
+    try:
+        yield
+    finally:
+        with _counting:
+            _compiling -= 1
+
+
+def start(key: str, form: Callable[..., Any]) -> Randomness:
+    """Chance for one call of a kernel, as the form of it that `ready` gave understands it."""
+    if hasattr(form, "py_func"):
+        return cast(Randomness, np.frombuffer(bytearray(bytes_of(key) + bytes(8)), _WORDS))
+    return Keyed(key)
+
+
+@inline_kernel
+def reseed(state: Array, keys: Array, row: int) -> None:
+    """Put a batch's chance at the start of the stream of one row's key."""
+    state[0] = keys[row, 0]
+    state[1] = keys[row, 1]
+    state[2] = 0
+
+
+@inline_kernel
+def rankings_at(given: EncodedRankings, row: int) -> EncodedRankings:
+    """One query's rankings out of a batch."""
+    return EncodedRankings(given.rankings[row], given.depths[row], given.documents[row])
+
+
+@inline_kernel
+def impression_at(impressions: Impression, row: int, count: int) -> Impression:
+    """One impression out of a batch, cut to the positions that were shown."""
+    return Impression(
+        impressions.ranks[row, :, :count],
+        impressions.teams[row, :count],
+        impressions.lengths[row],
+        impressions.union[row],
+        impressions.choices[row, :count],
+    )
+
+
+@inline_kernel
+def mix(word: Any) -> Any:
+    """The finaliser of SplitMix64."""
+    word = (word ^ (word >> _30)) * _MIX_1
+    word = (word ^ (word >> _27)) * _MIX_2
+    return word ^ (word >> _31)
+
+
+@inline_kernel
+def _bits(state: Any) -> Any:
+    state[2] += _ONE
+    return mix(mix(state[0] + state[2] * _GOLDEN) ^ state[1])
+
+
+@overload(plain_chance.pick)
+def _pick(chance: Any, n: Any) -> Any:
+    def compiled(chance: Any, n: Any) -> Any:
+        if n == 1:
+            return 0
+        choices = np.uint64(n)
+        product = (_bits(chance) >> _32) * choices
+        if product & _LOW < choices:
+            rejected_below = (_TWO_32 - choices) % choices
+            while product & _LOW < rejected_below:
+                product = (_bits(chance) >> _32) * choices
+        return np.int64(product >> _32)
+
+    return compiled
+
+
+@overload(plain_chance.pick_weighted)
+def _pick_weighted(chance: Any, weights: Any, n: Any) -> Any:
+    def compiled(chance: Any, weights: Any, n: Any) -> Any:
+        total = 0.0
+        for i in range(n):
+            total += weights[i]
+        return plain_chance.pick_from(chance, weights, n, total)
+
+    return compiled
+
+
+@overload(plain_chance.pick_from)
+def _pick_from(chance: Any, weights: Any, n: Any, total: Any) -> Any:
+    def compiled(chance: Any, weights: Any, n: Any, total: Any) -> Any:
+        target = np.float64(_bits(chance) >> _11) * _UNIT * total
+        reached = 0.0
+        last = 0
+        for i in range(n):
+            if weights[i] > 0:
+                reached += weights[i]
+                last = i
+                if target < reached:
+                    break
+        return last
+
+    return compiled
+
+
+@overload(plain_chance.toss)
+def _toss(chance: Any, probability: Any) -> Any:
+    def compiled(chance: Any, probability: Any) -> Any:
+        return np.float64(_bits(chance) >> _11) * _UNIT < probability
+
+    return compiled
+
+
+_OVERLOADS = (_pick, _pick_weighted, _pick_from, _toss)  # kernels call them by the names of their plain forms

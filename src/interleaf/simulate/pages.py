@@ -1,0 +1,328 @@
+"""What stays the same from page to page of a world, captions with a planted attraction included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf import schema
+from interleaf.kernels.arrays import Array, EncodedRankings
+from interleaf.kernels.jit import inline_kernel, kernel, reseed
+from interleaf.kernels.randomness import Randomness, pick, toss
+from interleaf.methods.registry import ResolvedMethod
+from interleaf.simulate.data import Judged
+from interleaf.simulate.people import People, around, side
+from interleaf.simulate.rankers import generator_of
+from interleaf.simulate.run import Stage
+
+TITLES = (
+    "Notes and facts, part {number}",
+    "{word}: notes and facts, part {number}",
+    "{word}: notes on {word}, facts on {word}, part {number}",
+)
+URLS = (
+    "https://example.org/archive/of/all/pages/by/topic/{word}/part/{number}/index.html",
+    "https://example.org/topics/{word}/{number}",
+    "https://example.org/{word}-{number}",
+)
+SNIPPETS = (
+    "All of part {number}.",
+    "All of part {number}, with what is known so far and where it was found.",
+    "All of part {number}, with what is known so far and where it was found, who found it, what others made of it, "
+    "and a list of what is still open, by date and by place.",
+)
+
+
+def draw_levels(generator: np.random.Generator, sides: Array, lean: float) -> Array:
+    """`[document, feature]`, each of -1, 0, 1; a lean makes the upper level likelier on the first ranker's side."""
+    draws = generator.random((len(sides), 3))
+    lowest = (1 - lean * sides[:, None]) / 3
+    return (draws >= lowest).astype(np.int8) + (draws >= lowest + 1 / 3) - np.int8(1)
+
+
+def attraction(levels: Array) -> Array:
+    """What each caption adds to the logit of a click, in units of `People.captions`."""
+    mean: Array = levels.mean(axis=1)
+    return mean
+
+
+def texts(data: Judged, levels: Array) -> pa.Array:
+    """The captions of all documents, as the log holds them."""
+    captions = list(_texts(data, levels))
+    titles, urls, snippets, marks = zip(*captions, strict=True)
+    kinds = {column.name: column for column in schema.CAPTION}
+    highlights = pa.array(marks, kinds["highlights"].type)
+    links = pa.array(np.zeros(len(captions), np.int16))
+    columns = [pa.array(titles), pa.array(urls), pa.array(snippets), highlights, links]
+    return pa.StructArray.from_arrays(columns, fields=[column.field for column in schema.CAPTION])
+
+
+def _texts(data: Judged, levels: Array) -> Iterator[tuple[str, str, str, list[dict[str, Any]]]]:
+    queries = np.repeat(np.arange(len(data)), np.diff(data.offsets))
+    for row, (query, (title, url, snippet)) in enumerate(zip(queries.tolist(), (levels + 1).tolist(), strict=True)):
+        word, number = f"q{data.queries[query]}", row - int(data.offsets[query]) + 1
+        heading = TITLES[title].format(word=word, number=number)
+        address = URLS[url].format(word=word, number=number)
+        yield heading, address, SNIPPETS[snippet].format(number=number), list(_highlights("title", heading, word))
+
+
+def _highlights(field: str, text: str, word: str) -> Iterable[dict[str, Any]]:
+    start = text.find(word)
+    while start >= 0:
+        yield {"field": field, "start": start, "end": start + len(word)}
+        start = text.find(word, start + len(word))
+
+
+class Scene:
+    """The stage of a world, and the documents on it: `rows[query, document]` is the document's row in the data.
+
+    In a relabelled world every query is there twice, the second time with the first two rankers' names exchanged.
+    """
+
+    def __init__(
+        self, data: Judged, rankings: Array, chosen: ResolvedMethod, k: int, people: People, key: Any, relabel: bool
+    ) -> None:
+        self.data, self.queries, self.chosen = data, len(data), chosen
+        self.names = pa.array(data.documents)
+        sizes = np.diff(data.offsets).astype(np.int32)
+        if relabel:
+            swapped = rankings[:, [1, 0, *range(2, rankings.shape[1])]]
+            rankings, sizes = np.concatenate([rankings, swapped]), np.concatenate([sizes, sizes])
+        depth = rankings.shape[2] if chosen.method.whole_rankings else k
+        self.rankings, order, tops = renumber(rankings, sizes, depth)
+        starts = np.resize(data.offsets[:-1], len(sizes))
+        self.rows = np.where(order < 0, -1, starts[:, None] + order)
+        self.staged = _staged(data, self.rows, sizes)
+        self.stage = Stage(self.staged, self.rankings, chosen, k)
+        self.stage.given = self.stage.given._replace(documents=tops)
+        self.settings, self.relaxed = _settings(self.stage)
+        self.levels = draw_levels(generator_of((*key, "captions")), self._sides(), people.captions_lean)
+        self.attractions = people.captions * attraction(self.levels)
+        self.intents = generator_of((*key, "intents")).integers(0, people.intents, len(data.grades)).astype(np.int8)
+
+    def named_rankings(self) -> pa.Array:
+        """The rankings of every query, by ranker, as the log holds them."""
+        queries, rankers, longest = self.rankings.shape
+        sizes = self.stage.sizes.astype(np.int64)
+        inside = np.broadcast_to(np.arange(longest) < sizes[:, None, None], self.rankings.shape)
+        rows = self.rows[np.arange(queries)[:, None, None], self.rankings]
+        inner = np.concatenate([[0], np.cumsum(np.repeat(sizes, rankers))]).astype(np.int32)
+        documents = pa.ListArray.from_arrays(pa.array(inner), self.names.take(pa.array(rows[inside])))
+        outer = np.arange(queries + 1, dtype=np.int32) * np.int32(rankers)
+        return pa.ListArray.from_arrays(pa.array(outer), documents)
+
+    def _sides(self) -> Array:
+        """Whose document each row of the data is, by its ranks in the first two rankings, as they are named."""
+        rows, places = self.rows[: self.queries], self.stage.places[: self.queries]
+        inside = rows >= 0
+        sides = np.zeros(len(self.data.grades))
+        sides[rows[inside]] = side(places[:, 0][inside], places[:, 1][inside])
+        return sides
+
+
+def _staged(data: Judged, rows: Array, sizes: Array) -> Judged:
+    """The data with documents in their new order; the stage looks at no features."""
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    names = tuple(map(str, range(len(sizes))))
+    features = np.zeros((int(offsets[-1]), 0), np.float32)
+    return replace(data, features=features, grades=data.grades[rows[rows >= 0]], offsets=offsets, queries=names)
+
+
+def _settings(stage: Stage) -> tuple[Any, Array | None]:
+    """What composing needs, and for each query whether its programme had to be relaxed, where the method has one."""
+    method, parameters = stage.chosen.method, stage.chosen.parameters
+    if method.kernels.prepare_batch is None:
+        return stage.settings(np.arange(len(stage.sizes))), None
+    solved = []
+    for query in range(len(stage.sizes)):
+        alone = EncodedRankings(*(values[query : query + 1] for values in stage.given))
+        width = alone.depths.max()  # padding would make another programme of it, and so would another kind of integer
+        alone = alone._replace(rankings=alone.rankings[:, :, :width], documents=alone.documents.tolist())
+        solved.append(method.kernels.prepare_batch(alone, stage.places[query : query + 1], [0], stage.k, parameters))
+    lists, weights = ([getattr(one, name)[0] for one in solved] for name in ("lists", "weights"))
+    stacked = solved[0]._replace(lists=_stacked(lists, -1), weights=_stacked(weights, 0))
+    return stacked, np.array([one.relaxed for one in solved])
+
+
+def _stacked(arrays: list[Array], padding: int) -> Array:
+    stacked = np.full((len(arrays), max(map(len, arrays)), *arrays[0].shape[1:]), padding, arrays[0].dtype)
+    for row, values in zip(stacked, arrays, strict=True):
+        row[: len(values)] = values
+    return stacked
+
+
+def renumber(rankings: Array, sizes: Array, depth: int) -> tuple[Array, Array, Array]:
+    """Documents numbered by first appearance in the tops of the rankings, down to a depth, and then below it.
+
+    The rankings in new numbers, the old number of each document, and how many documents the tops hold.
+    """
+    queries, _, longest = rankings.shape
+    renumbered, order = np.full_like(rankings, -1), np.full((queries, longest), -1, np.int64)
+    tops = np.zeros(queries, np.int64)
+    _renumber(rankings, sizes, depth, renumbered, order, tops)
+    return renumbered, order, tops
+
+
+@kernel
+def _renumber(rankings: Array, sizes: Array, depth: int, renumbered: Array, order: Array, tops: Array) -> None:
+    queries, rankers, longest = rankings.shape
+    number = np.empty(longest, np.int64)
+    for query in range(queries):
+        size, count = sizes[query], 0
+        for document in range(size):
+            number[document] = -1
+        for whole in range(2):
+            for ranker in range(rankers):
+                for place in range(size if whole else min(depth, size)):
+                    document = rankings[query, ranker, place]
+                    if number[document] < 0:
+                        number[document], order[query, count] = count, document
+                        count += 1
+            if not whole:
+                tops[query] = count
+        for ranker in range(rankers):
+            for place in range(size):
+                renumbered[query, ranker, place] = number[rankings[query, ranker, place]]
+
+
+KINDS = ("click", "purchase")
+CLICK, PURCHASE = range(2)
+READING = 1.5  # median seconds a result
+CRAWLING = 0.05  # seconds a result
+PRICE = 20.0  # median value of a purchase
+
+
+class Habits(NamedTuple):
+    """Tables by grade, and how often one goes back to a higher rank."""
+
+    click: Array
+    stop: Array
+    stop_needs_click: bool
+    dwell: Array
+    purchases: Array
+    regressions: float
+
+
+class Events(NamedTuple):
+    """Events `[row, number]` in the order of time, of which there are `counts[row]`; `ends[row]` is the page's end.
+
+    Seconds count from when the page was shown.
+    """
+
+    kinds: Array
+    ranks: Array
+    seconds: Array
+    dwells: Array
+    values: Array
+    counts: Array
+    ends: Array
+
+
+def habits_of(people: People, grades: int) -> Habits:
+    """The habits of these people in front of documents with so many grades."""
+    model = people.cascade(grades)
+    click, stop = (np.array([float(value) for value in table]) for table in (model.click, model.stop))
+    dwell, purchases = people.dwell_by(grades), people.purchases_by(grades)
+    return Habits(click, stop, model.stop_needs_click, dwell, purchases, float(people.regressions))
+
+
+def read(keys: Array, counts: Array, grades: Array, shifts: Array, crawlers: Array, habits: Habits) -> Events:
+    """One person a row, in front of documents with these grades `[row, position]`, in that person's eyes."""
+    rows, width = len(counts), grades.shape[1] * (2 if habits.purchases.any() else 1)
+    kinds, ranks = np.zeros((rows, width), np.int8), np.zeros((rows, width), np.int16)
+    seconds, dwells, values = np.zeros((rows, width)), np.zeros((rows, width), np.float32), np.zeros((rows, width))
+    events = Events(kinds, ranks, seconds, dwells, values, np.zeros(rows, np.int64), np.zeros(rows))
+    _read(keys, counts, grades, shifts, crawlers, habits, events)
+    return events
+
+
+@kernel
+def _read(
+    keys: Array, counts: Array, grades: Array, shifts: Array, crawlers: Array, habits: Habits, events: Events
+) -> None:
+    chance: Any = np.zeros(3, np.uint64)
+    clicked, order = np.zeros(grades.shape[1], np.bool_), np.zeros(grades.shape[1], np.int64)
+    for row in range(len(keys)):
+        reseed(chance, keys, row)
+        count = counts[row]
+        if crawlers[row]:
+            _crawl(count, row, events)
+            continue
+        last = _scan(grades[row, :count], shifts[row], habits, chance, clicked)
+        clicks = _in_order(clicked, last, habits.regressions, chance, order)
+        _act(order[:clicks], grades[row], habits, chance, row, events)
+        if clicks == 0:
+            events.ends[row] = last * around(chance, READING, 0.5)
+
+
+@inline_kernel
+def _crawl(count: int, row: int, events: Events) -> None:
+    """Everything at once, and nobody stays."""
+    for position in range(count):
+        _note(events, row, CLICK, position + 1, CRAWLING * (position + 1), CRAWLING, 0.0)
+    events.ends[row] = CRAWLING * (count + 1)
+
+
+@inline_kernel
+def _scan(grades: Array, shifts: Array, habits: Habits, chance: Randomness, clicked: Array) -> int:
+    """The cascade; returns how many results were read."""
+    for position in range(len(grades)):
+        grade = grades[position]
+        clicked[position] = toss(chance, shifted(habits.click[grade], shifts[position]))
+        if (clicked[position] or not habits.stop_needs_click) and toss(chance, habits.stop[grade]):
+            return position + 1
+    return len(grades)
+
+
+@inline_kernel
+def shifted(probability: Any, shift: Any) -> Any:
+    """A probability moved on the logit scale; what is certain stays so."""
+    odds = probability * np.exp(shift)
+    return odds / (1 - probability + odds)
+
+
+@inline_kernel
+def _in_order(clicked: Array, last: int, regressions: float, chance: Randomness, order: Array) -> int:
+    """The clicked positions from the top down; now and then one of the upper ones is returned to at the end."""
+    clicks = 0
+    for position in range(last):
+        if clicked[position]:
+            order[clicks] = position
+            clicks += 1
+    if clicks > 1 and toss(chance, regressions):
+        returned = pick(chance, clicks - 1)
+        position = order[returned]
+        for at in range(returned, clicks - 1):
+            order[at] = order[at + 1]
+        order[clicks - 1] = position
+    return clicks
+
+
+@inline_kernel
+def _act(order: Array, grades: Array, habits: Habits, chance: Randomness, row: int, events: Events) -> None:
+    """Read on to the next click, stay there, perhaps buy, come back to the page."""
+    seconds, at = 0.0, -1
+    for position in order:
+        seconds += abs(position - at) * around(chance, READING, 0.5)
+        at = position
+        dwell = around(chance, habits.dwell[grades[position]], 0.8)
+        _note(events, row, CLICK, position + 1, seconds, dwell, 0.0)
+        if toss(chance, habits.purchases[grades[position]]):
+            _note(events, row, PURCHASE, position + 1, seconds + dwell / 2, 0.0, around(chance, PRICE, 0.5))
+        seconds += dwell
+    events.ends[row] = seconds
+
+
+@inline_kernel
+def _note(events: Events, row: int, kind: int, rank: int, seconds: float, dwell: float, value: float) -> None:
+    number = events.counts[row]
+    events.kinds[row, number] = kind
+    events.ranks[row, number] = rank
+    events.seconds[row, number] = seconds
+    events.dwells[row, number] = dwell
+    events.values[row, number] = value
+    events.counts[row] = number + 1

@@ -1,0 +1,270 @@
+"""H12c: caption bias, learned and taken out, on worlds whose truth is known; on real clicks where there are some.
+
+The paper's logs are not public, and of its tables only a few numbers survive in the text. So the study asks of worlds
+what the paper could not ask of its logs: whether the diagnosis is right. With the folder of the TREC Session track
+(`sessiontrack2012.xml.gz`, its qrels, ...), the models are also fitted to real clicks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf import plots
+from interleaf.adapters.trec_session import read_trec_session
+from interleaf.caption_bias import CaptionReport, diagnose
+from interleaf.caption_bias.caption_report import EXPLAINED, HIDDEN, NONE, REVERSED, STANDS, verdict
+from interleaf.caption_bias.caption_scores import centred
+from interleaf.captions.caption_model import ODDS, PROBABILITY
+from interleaf.log import rows_to_batch
+from interleaf.simulate.data import Judged, frozen, synthetic
+from interleaf.simulate.people import People
+from interleaf.simulate.world import World
+from interleaf.studies.findings import Finding, falling, significance, weight_sign
+from interleaf.studies.study import NO_CELLS, Cell, Cells, Progress, Study, Table
+
+QUERIES, DOCUMENTS = 500, (10, 25)
+EQUAL, BETTER = (0.5, 0.5), (0.6, 0.4)  # how good the rankers of A and B are: correlation of score and grade
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of world: how good the rankers are, what captions do to people, whose they are, and what is right."""
+
+    name: str
+    strengths: tuple[float, float]
+    captions: float
+    lean: float
+    right: tuple[str, ...]
+    what: str
+
+    def world(self, seed: int, clicks: str = "realistic") -> World:
+        """The world of this seed."""
+        equal = self.strengths[0] == self.strengths[1]
+        queries = QUERIES // 2 if equal else QUERIES
+        data = synthetic(queries, DOCUMENTS, 2, strengths=self.strengths, seed=("caption2012", seed))
+        people = People(clicks=clicks, captions=self.captions, captions_lean=self.lean)
+        return World(mirrored(data) if equal else data, [1, 2], people, seed=seed)
+
+    def log(self, seed: int, impressions: int, clicks: str = "realistic", judged: bool = True) -> pa.Table:
+        """Its log, with captions, and with judgments or without."""
+        batches: Iterator[pa.RecordBatch] = self.world(seed, clicks).batches(impressions, captions=True, threads=1)
+        made = pa.Table.from_batches(list(batches))
+        if judged:
+            return made
+        place = made.schema.get_field_index("grades")
+        return made.set_column(place, "grades", pa.nulls(len(made), made.schema.field(place).type))
+
+
+CASES = (
+    Case("only prettier", EQUAL, 1.5, 1, (EXPLAINED,), "as good; A's captions attract"),
+    Case("pretty, unheeded", BETTER, 0, 1, (STANDS,), "A is better; its captions are prettier, and nobody cares"),
+    Case("alike", BETTER, 1.5, 0, (STANDS,), "A is better; captions attract, for both alike"),
+    Case("nothing", EQUAL, 0, 1, (NONE, STANDS), "as good; A's captions are prettier, and nobody cares"),
+    Case("better, plainer", BETTER[::-1], 1, 1, (HIDDEN, REVERSED), "B is better; A's captions attract"),
+)
+
+
+def mirrored(data: Judged) -> Judged:
+    """Every query twice, the second time with the features in reverse order: two rankers are then exactly as good."""
+    return replace(
+        data,
+        features=frozen(np.concatenate([data.features, data.features[:, ::-1]])),
+        grades=np.concatenate([data.grades, data.grades]),
+        offsets=np.concatenate([data.offsets, data.offsets[1:] + data.offsets[-1]]),
+        queries=tuple(str(number + 1) for number in range(2 * len(data))),
+        name=f"{data.name}, mirrored",
+    )
+
+
+NAME, TITLE = "caption2012", "Hofmann, Behr and Radlinski (2012): caption bias in interleaving experiments"
+# What is left of Table 3 in the text at hand: weights by model.
+WEIGHTS = {
+    "deep links": {"document-wise": 1.041, "combined": 1.048},
+    "short URL": {"document-wise": 0.470, "combined": 0.403},
+    "Δ url slashes above": {"pairwise": -0.184},
+    "Δ url slashes below": {"pairwise": 0.160, "combined": 0.109},
+}
+PREFERENCES = {
+    "baseline": (0, 86, 0),
+    "highlighting": (44, 1, 41),
+    "document-wise": (43, 11, 32),
+    "pairwise": (43, 0, 43),
+    "combined": (47, 0, 39),
+}
+E4 = "E4: 0.5031, weighted 0.5005; probabilistic: significant, weighted not"
+E6 = "E6: not significant, weighted significantly worse"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is run: worlds of each kind, impressions in each, and in the one that is shown in detail."""
+
+    seeds: int
+    impressions: int
+    detailed: int
+
+
+SCALES = {"quick": Scale(8, 4_000, 20_000), "paper": Scale(100, 10_000, 200_000)}
+
+_PERPLEXITY, _NOT_PUBLIC = "How well clicks on", "the paper's logs are not public"
+FINDINGS = (
+    Finding("a preference that captions made vanishes with weights", E4, significance("only prettier", True)),
+    Finding(
+        "one that captions hid comes out", E6, significance("better, plainer", False),
+        "captions attract more here: they turn the preference round instead of hiding it",
+    ),
+    Finding(
+        "more slashes than the result above: fewer clicks", "pairwise -0.184",
+        weight_sign("Δ url slashes above", "pairwise", False),
+    ),
+    Finding(
+        "more slashes than the result below: more clicks", "pairwise +0.160",
+        weight_sign("Δ url slashes below", "pairwise", True), "here attraction is planted in the result itself",
+    ),
+    Finding("deep links attract most", "document-wise +1.041", None, "simulated captions have no deep links"),
+    Finding(
+        "document-wise features foretell better than pairwise ones", "yes",
+        falling(_PERPLEXITY, "perplexity", "model", ("pairwise", "document-wise")),
+    ),
+    Finding(
+        "both together foretell best", "yes",
+        falling(_PERPLEXITY, "perplexity", "model", ("document-wise", "combined")),
+        "nothing pairwise is planted",
+    ),
+    Finding(
+        "highlighting foretells worse than no captions", "yes",
+        falling(_PERPLEXITY, "perplexity", "model", ("highlighting", "baseline")), "highlighting is planted",
+    ),
+    Finding("the scores of experiments E1 to E6", "table 9", None, _NOT_PUBLIC),
+)  # fmt: skip
+
+
+def study(
+    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
+) -> Study:
+    """The study on simulated worlds, and on the TREC Session logs of a folder."""
+    size = SCALES[scale]
+    kinds = [(case, judged) for case in CASES for judged in (True, False)]
+    reports = [(*kind, _reports(*kind, size, seed, progress, kept)) for kind in kinds]
+    detailed = diagnose(CASES[0].log(seed, size.detailed))
+    real = list(_real(folder)) if folder is not None else []
+    return Study(
+        name=NAME,
+        title=TITLE,
+        data=f"simulated worlds of {size.impressions:,} impressions" + (f"; {folder}" if real else ""),
+        scale=scale,
+        tables=(
+            _diagnoses(reports),
+            _scores(reports),
+            *_models(detailed, "world"),
+            *(table for year, report in real for table in _models(report, year)),
+        ),
+        charts={"scores": _chart(reports), "weights": detailed.chart()},
+    )
+
+
+def _reports(
+    case: Case, judged: bool, size: Scale, seed: int, progress: Progress | None, kept: Cells
+) -> list[CaptionReport]:
+    def report(number: int) -> CaptionReport:
+        return diagnose(case.log(seed + number, size.impressions, judged=judged))
+
+    found = []
+    for number in range(size.seeds):
+        found.append(kept.keep((case.name, judged, number), partial(report, number)))
+        if progress is not None:
+            done = CASES.index(case) * 2 * size.seeds + (not judged) * size.seeds + number + 1
+            progress(done, 2 * len(CASES) * size.seeds)
+    return found
+
+
+Reports = list[tuple[Case, bool, list[CaptionReport]]]
+
+
+def _diagnoses(reports: Reports) -> Table:
+    """How often the verdict is right, by each kind of weight."""
+    rows: list[tuple[Cell, ...]] = []
+    for case, judged, found in reports:
+        kinds = {
+            kind: Counter(verdict(one.rescored[0], kind, is_judged=judged).kind for one in found)
+            for kind in (PROBABILITY, ODDS)
+        }
+        right = [f"{sum(kinds[kind][name] for name in case.right)} of {len(found)}" for kind in kinds]
+        said = ", ".join(f"{name} {number}" for name, number in kinds[PROBABILITY].most_common())
+        rows.append((case.name, case.what, "yes" if judged else "no", *right, said))
+    columns = ("world", "in it", "judged", "right, captions alike", "right, 1/exp(W X)", "verdicts, captions alike")
+    return Table("diagnoses", "Is the diagnosis right?", columns, tuple(rows), right=columns[3:5])
+
+
+def _scores(reports: Reports) -> Table:
+    """H12c, Table 9: mean scores before and after; by team draft, and as if lists were probabilistic."""
+    rows: list[tuple[Cell, ...]] = []
+    for case, judged, found in reports:
+        for place, method in enumerate(one.method for one in found[0].rescored):
+            scores = [_mean_scores([one.rescored[place] for one in found], kind) for kind in ("", PROBABILITY, ODDS)]
+            published = {"only prettier": E4, "better, plainer": E6}.get(case.name) if judged and not place else None
+            rows.append((case.name, "yes" if judged else "no", method, *scores, published))
+    columns = ("world", "judged", "scored by", "as clicked", "captions alike", "1/exp(W X)", "published")
+    title = "Scores around .5, mean over worlds (significant in)"
+    return Table("scores", title, columns, tuple(rows), right=columns[3:6])
+
+
+def _mean_scores(found: list[Any], kind: str) -> str:
+    estimates = [one.weighted[kind] if kind else one.plain for one in found]
+    mean = sum(centred(one.value) for one in estimates) / len(estimates)
+    return f"{mean:.4f} ({sum((one.p_value or 1) <= 0.05 for one in estimates)} of {len(estimates)})"
+
+
+def _models(report: CaptionReport, name: str) -> Iterator[Table]:
+    """H12c, Tables 3 to 8, of one log."""
+    for table in report.tables():
+        if table.name in ("scores", "page"):
+            continue
+        columns, rows = list(table.columns), [list(row) for row in table.rows]
+        if table.name == "weights" and "combined" in columns:
+            columns.append("published")
+            rows = [[*row, _published_weights(str(row[0]))] for row in rows]
+        if table.name == "preferences":
+            columns.append("published")
+            rows = [[*row, " / ".join(map(str, PREFERENCES[str(row[0])]))] for row in rows]
+        title = f"{table.title} ({name}: {report.results:,} results, {report.clicks:,} clicked)"
+        own = f"{name.lower().replace(' ', '-')}-{table.name}"
+        yield Table(own, title, tuple(columns), tuple(map(tuple, rows)), right=table.right)
+
+
+def _published_weights(feature: str) -> Cell:
+    return ", ".join(f"{model} {weight:+.3f}" for model, weight in WEIGHTS.get(feature, {}).items()) or None
+
+
+def _real(folder: Path) -> Iterator[tuple[str, CaptionReport]]:
+    """The years of the TREC Session track in a folder, and all of them together."""
+    batches = []
+    for path in sorted(folder.glob("sessiontrack*.xml*")):
+        year = "".join(letter for letter in path.name.partition(".")[0] if letter.isdecimal())
+        judgments = next(iter(sorted(folder.glob(f"*rel*{year}*.txt"))), None)
+        batches.append(rows_to_batch(read_trec_session(path, judgments, highlight=True)))
+        yield f"TREC {year}", diagnose(batches[-1])
+    if len(batches) > 1:
+        yield "TREC all years", diagnose(pa.Table.from_batches(batches))
+
+
+def _chart(reports: Reports) -> dict[str, Any]:
+    """The first world of each kind, before and after."""
+    rows = []
+    for case, judged, found in reports:
+        one = found[0].rescored[0]
+        for name, estimate in (("as clicked", one.plain), ("captions alike", one.weighted[PROBABILITY])):
+            if judged and estimate.value is not None and estimate.interval is not None:
+                low, high = (centred(end) - 0.5 for end in estimate.interval)
+                score = centred(estimate.value) - 0.5
+                rows.append({"world": f"{case.name}\n{name}", "A over B": score, "low": low, "high": high, "as": name})
+    colours = {"as clicked": plots.ORANGE, "captions alike": plots.BLUE}
+    return plots.intervals(rows, "world", "A over B", ("low", "high"), colour="as", colours=colours)

@@ -1,0 +1,288 @@
+"""C12, section 10: is credit that was learned in other markets more sensitive than equal credit, and is it honest?
+
+Markets are parts of a set of judged queries, each with people of its own: what they click at random, how long they stay
+and how often they go back differ from market to market. In every market some pairs of rankers are compared whose order
+is known by construction. Every market is scored by credit from the others (C12's Figures 8 and 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf import plots
+from interleaf.click_value import Lesson, Training, gather, learn
+from interleaf.click_value.click_features import default_features
+from interleaf.click_value.credit_fitting import (
+    EACH,
+    GROUPS,
+    POOLED,
+    Example,
+    Fitting,
+    Moments,
+    Pair,
+    fold_of,
+    fold_weights,
+    group_of,
+    learned_from,
+)
+from interleaf.click_value.learn import RESAMPLES, Differences
+from interleaf.clicks import Cascade
+from interleaf.engines.work import Task, work
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.buckets import buckets
+from interleaf.score import Scoring
+from interleaf.simulate.data import Judged
+from interleaf.simulate.people import People
+from interleaf.simulate.rankers import generator_of
+from interleaf.simulate.world import World
+from interleaf.stats.compare import estimate
+from interleaf.studies.chapelle2012_buckets import rankers_of
+from interleaf.studies.datasets import find
+from interleaf.studies.findings import Finding, learned, learned_gains
+from interleaf.studies.hofmann2011_pairs import in_threads
+from interleaf.studies.study import NO_CELLS, Cell, Cells, Progress, Study, Table
+
+NAME, TITLE = "chapelle2012-learning", "Chapelle, Joachims, Radlinski and Yue (2012), section 10: learned click credit"
+PAIRS = (("E_A", "D_A"), ("D_Y", "A_Y"), ("E_A", "B_A"), ("C_Y", "A_Y"), ("D_A", "C_A"))
+K, QUERIES, FOLDS, RIDGE = 10, 300, 16, 0.01
+CLICK = "click"
+# Lists, credit, where C12 learned it: how many experiments, those decided more clearly, decided the other way; median.
+SETTINGS = (
+    ("team_draft", "normalized_deduped", "arXiv", (12, 10, 0, 1.37)),
+    ("balanced", "normalized", "Yahoo", (71, 48, 4, 1.09)),
+    ("balanced", "normalized_direct", "Yahoo", (71, 47, 7, 1.25)),
+)
+WAYS = (("as published", POOLED, 0.0), ("ridge", POOLED, None), ("ridge, each an example", EACH, None))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is run: markets, experiments over all of them, people in each, and relabelled experiments."""
+
+    markets: int
+    experiments: int
+    units: int
+    relabelled: int
+
+
+SCALES = {"quick": Scale(4, 12, 3_000, 1_000), "paper": Scale(16, 71, 30_000, 4_000)}
+
+_NEW_WORLDS = "simulated people are more alike than real ones"
+_CLEARER = "learned credit decides most experiments more clearly"
+FINDINGS = (
+    Finding(f"team draft: {_CLEARER}", "10 of 12 (arXiv)", learned("normalized_deduped")),
+    Finding(f"balanced: {_CLEARER}", "48 of 71 (Yahoo)", learned("normalized")),
+    Finding(f"balanced, direct: {_CLEARER}", "47 of 71 (Yahoo)", learned("normalized_direct")),
+    Finding("the gains: median relative z", "1.37, 1.09, 1.25", learned_gains((1.37, 1.09, 1.25)), _NEW_WORLDS),
+    Finding("the logs of arXiv and Yahoo", "figures 8 and 9", None, "the logs are not public"),
+)
+
+
+def study(
+    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
+) -> Study:
+    """Run the study on people in front of a set, or of synthetic queries."""
+    size, folds = SCALES[scale], find(folder, seed, QUERIES * SCALES[scale].markets)
+    found = experiments(folds.whole, size, seed)
+    better = {one.name: one.pair[0] for one in found}
+    rows: list[tuple[Cell, ...]] = []
+    lessons = {}
+    for number, (method, scheme, engine, published) in enumerate(SETTINGS):
+        done = _counter(progress, number * len(found), len(SETTINGS) * len(found))
+        training = training_of(found, method, scheme, size.units, seed, done, kept)
+        rows.append((method, scheme, engine, *_counted(*published)))
+        for way, examples, ridge in WAYS:
+            resamples = RESAMPLES if (number, way) == (0, WAYS[1][0]) else 1
+            lesson = learn(
+                training, better, ridge=ridge, examples=examples, groups=_market, folds=0, resamples=resamples
+            )
+            lessons[scheme, way] = lesson
+            rows.append((method, scheme, way, *_figures(lesson)))
+    shown = lessons[SETTINGS[0][1], WAYS[1][0]]
+    users = users_of(found[0].world(SETTINGS[0][0], size.units, 1000 * seed), SETTINGS[0][1])
+    honest = honesty(users, size.relabelled, seed)
+    tables = (_summary(rows), shown.held_out_table(), shown.worth_table(), honest)
+    charts = {"relative": _chart(lessons), "worth": shown.charts()["worth"]}
+    return Study(NAME, TITLE, folds.described, scale, tables, charts, _notes(size, shown))
+
+
+def _counter(progress: Progress | None, before: int, total: int) -> Callable[[int], None] | None:
+    return (lambda count: progress(before + count, total)) if progress else None
+
+
+def _market(experiment: str) -> str:
+    return experiment.split("/")[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """A pair of rankers in a market, the better one first."""
+
+    market: int
+    pair: tuple[str, str]
+    data: Judged
+    rankers: Mapping[str, Array]
+
+    @property
+    def name(self) -> str:
+        """The market, and the pair."""
+        return f"market {self.market + 1}/{' > '.join(self.pair)}"
+
+    def world(self, method: str, units: int, seed: int) -> World:
+        """Its people in front of its lists: others in every experiment."""
+        both = {name: self.rankers[name] for name in self.pair}
+        some = people(self.data, self.market, units)
+        return World(self.data, both, some, method, K, seed, experiment=self.name)
+
+
+def experiments(data: Judged, size: Scale, seed: int) -> list[Experiment]:
+    """The pairs of all markets: the first pair in each, then the second, until there are as many as wanted."""
+    markets = [market for _, market in data.folds(size.markets, seed)]
+    rankers = [rankers_of(market, seed + number) for number, market in enumerate(markets)]
+    places = [(number % size.markets, PAIRS[number // size.markets]) for number in range(size.experiments)]
+    return [Experiment(market, pair, markets[market], rankers[market]) for market, pair in places]
+
+
+def training_of(
+    found: Sequence[Experiment],
+    method: str,
+    scheme: str,
+    units: int,
+    seed: int,
+    done: Callable[[int], None] | None,
+    kept: Cells = NO_CELLS,
+) -> Training:
+    """The sums of all experiments."""
+
+    def run(number: int) -> Training:
+        world = found[number].world(method, units, 1000 * seed + number)
+        return gather(pa.Table.from_batches(list(world.batches(threads=1))), scheme=scheme)
+
+    def cell(number: int) -> Training:
+        return kept.keep((method, scheme, number), lambda: run(number))
+
+    return reduce(Training.__add__, in_threads(cell, range(len(found)), done))
+
+
+def people(data: Judged, market: int, units: int) -> People:
+    """Users whose first clicks are often wrong and who stay where it is good; markets differ in how much."""
+    generator = generator_of((NAME, market))
+    lowest, shortest, longest = generator.uniform((0.15, 8, 60), (0.45, 20, 120))
+    shares = np.linspace(0, 1, data.most_grade + 1)
+    click, stop = lowest + (0.9 - lowest) * shares, 0.1 + 0.4 * shares
+    model = Cascade(click.round(6).tolist(), stop.round(6).tolist())
+    regressions = float(generator.uniform(0, 0.2))
+    return People(units=units, clicks=model, dwell=(float(shortest), float(longest)), regressions=regressions)
+
+
+def _counted(number: int, better: int, turned: int, middle: float | None) -> tuple[Cell, ...]:
+    figures = (None, None) if middle is None else (f"{middle:.2f}", f"{middle**-2:.2f}")
+    return f"{better} of {number}", f"{turned} of {number}", *figures
+
+
+def _figures(lesson: Lesson) -> tuple[Cell, ...]:
+    turned = sum(value < 0 for value in lesson.relative)
+    return _counted(len(lesson.relative), lesson.better, turned, lesson.median_relative)
+
+
+def _summary(rows: Sequence[tuple[Cell, ...]]) -> Table:
+    columns = ("lists", "credit", "whose", "more clearly", "the other way", "median relative z", "data it takes")
+    title = "Figures 8 and 9: experiments of one market by credit learned in the others, against equal credit"
+    return Table("summary", title, columns, tuple(rows))
+
+
+def _chart(lessons: dict[tuple[str, str], Lesson]) -> dict[str, Any]:
+    """Figures 8 and 9, right: relative z-scores over those of equal credit."""
+    x, y = "z-score a page by equal credit", "relative z-score of learned credit"
+    rows = [
+        {x: one.equal, y: one.relative, "credit": scheme}
+        for (scheme, way), lesson in lessons.items()
+        if way == WAYS[1][0]
+        for one in lesson.held_out
+        if one.relative is not None
+    ]
+    return plots.points(rows, x, y, "credit", level=1.0)
+
+
+class Users(NamedTuple):
+    """Users of one experiment: the sums of their pages, `[user, feature]`, their buckets, and the moments of all."""
+
+    sums: Array
+    buckets: Array
+    moments: Moments
+
+
+def users_of(world: World, scheme: str) -> Users:
+    """The users of a world, as learning sees them."""
+    features = default_features([CLICK])
+    task = Task(Scoring(scheme, credit=Differences(features, (CLICK,))))
+    units, pages = [], []
+    for batch in world.batches(threads=1):
+        for part in (worked.part for worked in work(batch, task) if worked.part is not None):
+            assert part.scored is not None  # all lists are interleaved
+            clicked = part.decoded.has_event
+            units.append(part.decoded.unit[clicked])
+            pages.append(part.scored.columns[clicked])
+    names, places = np.unique(np.concatenate(units), return_inverse=True)
+    values, moments = np.concatenate(pages), Moments.empty(len(features))
+    moments.add(buckets(names[places]), values)
+    sums = np.zeros((len(names), len(features)))
+    np.add.at(sums, places, values)
+    return Users(sums, buckets(names), moments)
+
+
+def honesty(users: Users, repeats: int, seed: int) -> Table:
+    """How often a difference is found, at 5 %, where there is none: a coin for each user changes the rankers' names."""
+    names = ("equal credit", "learned from the same users", "from all other users", "from users before")
+    found, generator = dict.fromkeys(names, 0), generator_of((NAME, "coins", seed))
+    fitting = Fitting(np.arange(users.sums.shape[1]) > 0)
+    groups = group_of(users.buckets)
+    for _ in range(repeats):
+        sums = users.sums * generator.choice([-1.0, 1.0], len(users.sums))[:, None]
+        moments = replace(users.moments, sums=np.zeros_like(users.moments.sums))
+        np.add.at(moments.sums, groups, sums)
+        for name, weights in zip(names, each_way(moments, fitting), strict=True):
+            scores = np.bincount(groups, np.einsum("uf,uf->u", sums, weights[groups]), GROUPS)
+            p_value = estimate(scores, moments.count).p_value
+            found[name] += p_value is not None and p_value < 0.05
+    rows = tuple((name, f"{found[name] / repeats:.1%}") for name in names)
+    title = (
+        f"Differences found at 5 % where there is none, of {repeats:,} experiments scored by credit learned from them"
+    )
+    return Table("honesty", title, ("credit", "found"), rows, right=("found",))
+
+
+def each_way(moments: Moments, fitting: Fitting) -> Iterator[Array]:
+    """Weights `[group, feature]`: equal; of all users; of all but the fold; of the folds before, as `learn` does."""
+    folds = fold_of(np.arange(GROUPS), FOLDS)
+    equal = np.eye(len(fitting.penalized))[0]
+    examples = [Example(Pair(NAME, 1, "A", "B"), NAME, "A", "B", moments, True)]
+
+    def of(times: Array | None) -> Array:
+        weights, _, _ = learned_from(examples, fitting, RIDGE, times)
+        return equal if weights is None else weights
+
+    yield np.tile(equal, (GROUPS, 1))
+    yield np.tile(of(None), (GROUPS, 1))
+    yield np.array([of(folds != fold) for fold in range(FOLDS)])[folds]
+    yield np.array(fold_weights(examples, fitting, RIDGE, FOLDS))[folds]
+
+
+def _notes(size: Scale, lesson: Lesson) -> list[str]:
+    pages = [one.pages for one in lesson.held_out]
+    return [
+        f"{size.markets} markets with {size.units:,} users each, {size.experiments} experiments of {min(pages):,} to "
+        f"{max(pages):,} pages with a click, k = {K}. The better ranker is known by construction. Normalized scores; "
+        "team draft leaves out the shared prefix. `the other way` counts all experiments, as C12 does.",
+        "Relative z-scores are learned over equal credit, a page; data it takes is their inverse square. Ridges are "
+        "cross-validated over the other markets, each feature in units of its own size, none on equal credit.",
+        "For the last table, a coin for each user of the first experiment changes the rankers' names, and credit is "
+        f"learned anew each time: ridge {RIDGE}, {FOLDS} folds.",
+    ]

@@ -1,0 +1,220 @@
+"""Not in any one paper: what each method still gets wrong when clicks abound, how fast it gets there, what people saw.
+
+Every method of the table that compares compares the same rankers, drawn anew for each run, on the same queries, two at
+a time and five at a time. The truth is NDCG@10 on the very queries of the impressions, so that an error that stays is
+the method's own, and not that of the sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interleaf import plots
+from interleaf.clicks import named, scale_of
+from interleaf.errors import DataError
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import Method, methods
+from interleaf.methods.schemes import TOLERANCE
+from interleaf.simulate.data import Judged
+from interleaf.simulate.rankers import generator_of
+from interleaf.simulate.run import Result, run
+from interleaf.studies.datasets import find
+from interleaf.studies.findings import Finding, reached
+from interleaf.studies.hofmann2011 import fixed_queries
+from interleaf.studies.study import NO_CELLS, Cell, Cells, Progress, Study, Table
+
+NAME, TITLE = "fidelity", "What every method gets wrong with unlimited clicks, and what people saw meanwhile"
+CLICKS = ("perfect", "informational")
+LEVELS = (0.3, 0.2, 0.1)
+MOST_QUERIES = 1000
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Impressions a run, and runs by the number of rankers; fewer of a method that prepares each query at some cost."""
+
+    impressions: int
+    runs: dict[int, int]
+    costly_runs: dict[int, int]
+
+
+SCALES = {
+    "quick": Scale(50_000, {2: 40, 5: 16}, {2: 40, 5: 4}),
+    "paper": Scale(500_000, {2: 200, 5: 50}, {2: 200, 5: 10}),
+}
+
+_LEFT, _ONE_SET = "Binary error that remains", "one set of rankers need not show it; the audit has the counterexample"
+FINDINGS = (
+    Finding("PPM has fidelity (O17)", "proved", reached(_LEFT, "pairwise_preference")),
+    Finding("probabilistic multileaving has fidelity (O17)", "proved", reached(_LEFT, "probabilistic")),
+    Finding("SOSM has none (O17)", "counterexample", reached(_LEFT, "sample_scored_only", False)),
+    Finding("optimized multileaving has none (O17)", "argued", reached(_LEFT, "optimized", False)),
+    Finding("team draft has none (O17)", "counterexample", reached(_LEFT, "team_draft", False), _ONE_SET),
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One method, so many rankers, one kind of people: what `simulate.run` found."""
+
+    rankers: int
+    clicks: str
+    method: str
+    result: Result
+
+    @property
+    def error(self) -> Array:
+        """The binary error by run, at the last impression."""
+        return np.asarray(self.result.errors[:, -1])
+
+    @property
+    def earlier(self) -> tuple[int, Array]:
+        """A tenth of the impressions, and the errors there."""
+        points = np.array(self.result.checkpoints)
+        at = max(0, int(np.searchsorted(points, points[-1] / 10, side="right")) - 1)
+        return int(points[at]), np.asarray(self.result.errors[:, at])
+
+    def reached(self, level: float) -> int | None:
+        """The first checkpoint from which on the mean error stays at the level or below; None where it does not."""
+        above = np.flatnonzero(self.result.errors.mean(axis=0) > level + TOLERANCE)
+        after = int(above[-1]) + 1 if len(above) else 0
+        return self.result.checkpoints[after] if after < len(self.result.checkpoints) else None
+
+    def largest_wrong(self) -> float | None:
+        """The largest difference of NDCG of two rankers that are judged wrongly at the end; None where none are."""
+        preferences, truths = self.result.preferences, self.result.truths
+        gaps = truths[:, :, None] - truths[:, None, :]
+        judged = np.sign(np.where(np.abs(preferences) <= TOLERANCE, 0.0, preferences))
+        wrong = np.abs(gaps[judged != np.sign(gaps)])
+        return float(wrong.max()) if len(wrong) else None
+
+    def seen(self, runs: int) -> dict[str, float]:
+        """Over the first runs: the NDCG of the lists shown, of the first ranker's own, and of the best ranker's own."""
+        truths = self.result.truths[:runs]
+        values = {"shown": self.result.shown_ndcg[:runs], "control": truths[:, 0], "best": truths.max(axis=1)}
+        return {name: float(value.mean()) for name, value in values.items()}
+
+
+def study(
+    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
+) -> Study:
+    """Run every method of the table on a set, or on synthetic queries."""
+    size, folds = SCALES[scale], find(folder, seed)
+    data = fixed_queries(folds, MOST_QUERIES, seed)
+    counts = [count for count in size.runs if count <= len(data.varying_features())]
+    if not counts:
+        raise DataError(f"{data.name} has fewer than two features that vary; a study compares rankers made of features")
+    cells = [(count, row, clicks) for count in counts for row in comparing(count) for clicks in CLICKS]
+    found: list[Compared] = []
+    for count, row, clicks in cells:
+        found.append(kept.keep((count, row.name, clicks), partial(_compare, data, row, count, clicks, size, seed)))
+        if progress is not None:
+            progress(len(found), len(cells))
+    shared = {count: min(size.runs[count], size.costly_runs[count]) for count in size.runs}
+    charts = {"error": _error_chart(found), "seen": _seen_chart(found, shared)}
+    described = f"{folds.described}: {data!r}" if folder else folds.described
+    return Study(NAME, TITLE, described, scale, (_table(found, shared),), charts, _notes(size))
+
+
+def comparing(rankers: int) -> list[Method]:
+    """The methods of the table that compare so many rankers."""
+    return [row for row in methods() if row.schemes and rankers <= (row.rankers[1] or rankers)]
+
+
+def _compare(data: Judged, row: Method, count: int, clicks: str, size: Scale, seed: int) -> Compared:
+    model = named(clicks, grades=scale_of(data.most_grade))
+    costly = row.kernels.prepare_batch is not None
+    runs = (size.costly_runs if costly else size.runs)[count]
+    result = run(data, _drawn(data, count, seed), row.name, model, size.impressions, runs, seed)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return Compared(count, clicks, row.name, result)
+
+
+def _drawn(data: Judged, count: int, seed: int) -> Callable[[int], Sequence[int]]:
+    """The same features in the same run of every method."""
+    varying = data.varying_features()
+    return lambda number: generator_of((seed, "features", number, count)).permutation(varying)[:count].tolist()
+
+
+def _table(found: Sequence[Compared], shared: Mapping[int, int]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for one in sorted(found, key=lambda one: (one.rankers, CLICKS.index(one.clicks))):
+        seen = [f"{value:.3f}" for value in one.seen(shared[one.rankers]).values()]
+        reached = [None if (point := one.reached(level)) is None else f"{point:,}" for level in LEVELS]
+        named_as = (one.rankers, one.clicks, one.method, one.result.scheme, len(one.error))
+        rows.append((*named_as, *_left(one), _gap(one.largest_wrong()), *reached, *seen))
+    points = found[0].earlier[0], found[0].result.checkpoints[-1]
+    columns = (
+        *("rankers", "clicks", "method", "scheme", "runs", f"error at {points[0]:,}", f"at {points[1]:,}", "falls"),
+        "largest gap wrong",
+        *[f"impressions to {level}" for level in LEVELS],
+        *("NDCG@10 shown", "control's", "best ranker's"),
+    )
+    title = "Binary error that remains (standard error over runs), impressions to lesser errors, and what people saw"
+    return Table("methods", title, columns, tuple(rows))
+
+
+def _gap(gap: float | None) -> str | None:
+    return None if gap is None else f"{gap:.3f}"
+
+
+def _left(one: Compared) -> tuple[str, str, str]:
+    """The error at a tenth of the impressions and at the end, and whether it fell by more than chance in between."""
+    _, before = one.earlier
+    fallen = before - one.error
+    falls = fallen.mean() > 2 * _standard_error(fallen)
+    return _with_error(before), _with_error(one.error), "yes" if falls else "no"
+
+
+def _standard_error(values: Array) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("inf")
+
+
+def _with_error(values: Array) -> str:
+    """Where all runs agree, their spread tells nothing."""
+    error = f" ({_standard_error(values):.3f})" if np.ptp(values) > 0 else ""
+    return f"{values.mean():.3f}{error}"
+
+
+def _error_chart(found: Sequence[Compared]) -> dict[str, Any]:
+    rows = []
+    for one in found:
+        panel = f"{one.rankers} rankers, {one.clicks} clicks"
+        for point, error in zip(one.result.checkpoints, one.result.errors.mean(axis=0).tolist(), strict=True):
+            rows.append({"impressions": point, "binary error": error, "method": one.method, "panel": panel})
+    return plots.lines(rows, "impressions", "binary error", "method", "Binary error, truth on the same queries",
+                       facet="panel")  # fmt: skip
+
+
+def _seen_chart(found: Sequence[Compared], shared: Mapping[int, int]) -> dict[str, Any]:
+    """Lists do not depend on clicks, so one kind of people tells all."""
+    rows: list[dict[str, Any]] = []
+    y = "NDCG@10 above the control"
+    for one in found:
+        if one.clicks == CLICKS[0]:
+            seen = one.seen(shared[one.rankers])
+            panel = f"{one.rankers} rankers"
+            for name, list_of in (("shown", "lists shown"), ("best", "best ranker")):
+                rows.append({"method": one.method, "list": list_of, y: seen[name] - seen["control"], "panel": panel})
+    return plots.bars(rows, "method", y, "list", "What people saw, beside the first ranker's own lists", facet="panel")
+
+
+def _notes(size: Scale) -> list[str]:
+    shared = ", ".join(f"{runs} with {count} rankers" for count, runs in size.costly_runs.items())
+    return [
+        f"{size.impressions:,} impressions a run, k = 10, each method with its default scheme; rankers are single "
+        "features drawn anew for each run, the same for every method; ties: an order of its own for each ranker; "
+        "truth: NDCG@10 on the queries of the impressions.",
+        "Where each query has to be prepared, a method has fewer runs; what people saw is taken over the runs that all "
+        f"methods share ({shared}), because those have the same rankers.",
+        "falls: the mean error fell between the two columns by more than twice its standard error. Largest gap wrong: "
+        "of all pairs of rankers judged wrongly at the end, the largest difference of NDCG. Impressions to an error: "
+        "the first checkpoint from which on the mean over runs stays there. The control is the first ranker.",
+    ]

@@ -1,0 +1,343 @@
+"""H12h, figure 2: accuracy of comparisons from old impressions over their number, one query and two pairs at a time.
+
+A repeat draws a query, a source pair and a target pair of single-feature rankers. People with perfect clicks see lists
+of the source pair, composed by the method that is evaluated; those of `list_outcomes` then compare
+the target pair, and are held against its NDCG on that query. Beside the paper's figure stands how far each estimate is
+from what live impressions of the target pair say, and how many impressions it really rests on; and beside the paper's
+estimators the doubly robust one, also in other worlds (`historical2012_robust`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interleaf import plots
+from interleaf.clicks import Cascade, named
+from interleaf.counterfactual.list_outcomes import CLIP, Sums, drafted, reweighted
+from interleaf.errors import DataError
+from interleaf.kernels.arrays import Array, Impression
+from interleaf.methods.registry import resolve
+from interleaf.simulate.data import Judged
+from interleaf.simulate.people import streams, words_of
+from interleaf.simulate.rankers import generator_of, rank, scores_of
+from interleaf.simulate.run import Stage, ndcg_by_query
+from interleaf.studies import historical2012_robust as beyond
+from interleaf.studies.datasets import find
+from interleaf.studies.findings import Finding, falling, near, steady
+from interleaf.studies.historical2012_robust import MODEL, ROBUST
+from interleaf.studies.study import NO_CELLS, Cell, Cells, Progress, Study, Table
+
+NAME, TITLE = "historical2012", "Hofmann, Whiteson and de Rijke (2012): old clicks for new rankers"
+PROBABILISTIC, TEAM_DRAFT = resolve("probabilistic(tau=3)"), resolve("team_draft(fill=fair)")
+K, CHUNK = 10, 8192
+WEIGHTED = ("TD", "PI+IS", "PI+IS clipped", "PI+MA", "PI+IS+MA", "PI+IS+MA clipped")
+ESTIMATORS = (*WEIGHTED, MODEL, ROBUST)
+LIVE = "live impressions"
+PUBLISHED = {"TD": "7.4", "PI+IS": "between TD and PI+MA, erratic", "PI+MA": "65.4", "PI+IS+MA": "70.4, still rising"}
+DRAWN = ("PI+MA", "PI+IS+MA", "PI+IS+MA, self-normalised", "PI+IS+MA clipped, self-normalised", ROBUST, "always 0")
+SIZES = (0, 2, 10, 100)  # effective sample sizes from which a row of the last table starts
+
+Estimate = Callable[[Impression, Impression, Array, Array], dict[str, Sums]]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is run: repeats, old impressions in each, and live ones to hold the estimates against."""
+
+    repeats: int
+    impressions: int
+    live: int = 10_000
+    beyond: int = 100  # repeats in each other world
+
+    @property
+    def points(self) -> tuple[int, ...]:
+        """Where estimates are looked at: 10, 20, 50, 100, ..."""
+        steps = [step * 10**power for power in range(1, 12) for step in (1, 2, 5)]
+        return (*[point for point in steps if point < self.impressions], self.impressions)
+
+
+SCALES = {"quick": Scale(600, 10_000), "paper": Scale(500, 500_000, beyond=0)}
+
+_ACCURACY, _UNTIED = "Accuracy after the last impression", "truth untied"
+FINDINGS = (
+    Finding(
+        "PI+IS+MA is right more often than PI+MA, that than PI+IS, that than TD", "70.4, 65.4, between, 7.4 %",
+        falling(_ACCURACY, _UNTIED, "estimator", ("PI+IS+MA", "PI+MA", "PI+IS", "TD")),
+    ),
+    Finding(
+        "the levels of PI+IS+MA, PI+MA and TD", "70.4, 65.4, 7.4 %",
+        near(_ACCURACY, _UNTIED, "estimator", {"PI+IS+MA": 70.4, "PI+MA": 65.4, "TD": 7.4}, 2.0),
+        "other sets and fewer impressions; the paper has 500,000",
+    ),
+    Finding("PI+MA is flat after 1,000 impressions", "yes", steady("PI+MA, after the last over after 1,000", False)),
+    Finding(
+        "PI+IS+MA still rises then", "yes", steady("PI+IS+MA, after the last over after 1,000", True),
+        "less than two standard errors counts as no rise",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """The sign of the target's NDCG difference, and each estimator's sums at each point (live ones at their end)."""
+
+    truth: int
+    sums: Mapping[str, Sequence[Sums]]
+
+
+def study(
+    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
+) -> Study:
+    """Run the protocol on a set, or on synthetic queries."""
+    size, folds = SCALES[scale], find(folder, seed)
+    total = size.repeats + size.beyond * len(beyond.WORLDS)
+    steps = None if progress is None else Steps(progress, total)
+    repeats = _repeats(folds.whole, size, seed, steps, kept)
+    untied = [repeat for repeat in repeats if repeat.truth]
+    if not untied:
+        raise DataError(f"{folds.described}: all target pairs have the same NDCG; give queries with relevant documents")
+    accuracy = {name: _right(untied, name).mean(axis=0) for name in ESTIMATORS}
+    distance = _distances(untied)
+    paper = _accuracies(repeats, untied), _curve(accuracy, size), _differences(untied, size)
+    tables = (
+        *paper,
+        _errors(untied, distance, size),
+        _by_size(untied),
+        *_beyond(folds.whole, repeats, size, seed, steps, kept),
+    )
+    charts = {
+        "accuracy": _chart(accuracy, size, "accuracy", "Accuracy against NDCG, undecided is wrong"),
+        "error": _chart({name: distance[name] for name in DRAWN}, size, "distance", "Distance from the live estimate"),
+    }
+    return Study(NAME, TITLE, folds.described, scale, tables, charts, _notes(repeats, untied, size))
+
+
+class Steps:
+    """Counts the repeats of all worlds together."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+
+    def step(self) -> None:
+        """One more is done."""
+        self._done += 1
+        self._progress(self._done, self._total)
+
+
+def _repeats(
+    data: Judged,
+    size: Scale,
+    seed: int,
+    steps: Steps | None,
+    kept: Cells,
+    clicks: str = "perfect_linear",
+    distance: str = "far",
+) -> list[Repeat]:
+    """All repeats, each from its own key, so that threads change nothing."""
+    features, people = data.varying_features(), named(clicks, grades=max(2, data.most_grade + 1))
+    if len(features) < 3:
+        raise DataError(f"{data.name} has {len(features)} features that vary; a pair of rankers and a new one need 3")
+    done: list[Repeat] = []
+    pool = ThreadPoolExecutor(os.cpu_count() or 1)
+    try:
+        for repeat in pool.map(
+            lambda n: kept.keep(
+                (clicks, distance, n), lambda: run_once(data, features, people, size, (seed, n), distance)
+            ),
+            range(size.repeats),
+        ):
+            done.append(repeat)
+            if steps is not None:
+                steps.step()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return done
+
+
+def _beyond(
+    data: Judged, repeats: list[Repeat], size: Scale, seed: int, steps: Steps | None, kept: Cells
+) -> tuple[Table, ...]:
+    """The doubly robust estimate beside the paper's four; other worlds have fewer repeats."""
+    worlds = {beyond.FIRST: repeats}
+    for clicks, distance in beyond.WORLDS if size.beyond else ():
+        made = replace(size, repeats=size.beyond)
+        worlds[clicks, distance] = _repeats(data, made, seed, steps, kept, clicks, distance)
+    right, errors = {}, {}
+    for world, found in worlds.items():
+        untied = [repeat for repeat in found if repeat.truth]
+        right[world] = {name: _right(untied, name) for name in ESTIMATORS}
+        errors[world] = _differences_from_live(found)
+    return beyond.tables(right, errors, size.points)
+
+
+def run_once(
+    data: Judged, features: Array, people: Cascade, size: Scale, key: tuple[int, int], distance: str = "far"
+) -> Repeat:
+    """Draw a query and two pairs, and estimate the second from impressions of the first."""
+    chance = generator_of((NAME, *key, "world"))
+    query = data.select([int(chance.integers(len(data)))])
+    first_pair = chance.choice(features, 2, replace=False).tolist()
+    pairs = [first_pair, beyond.targets(chance, features, first_pair, distance)]
+    drawn = sorted({feature for pair in pairs for feature in pair})
+    rankings = rank(query, [scores_of(query, feature) for feature in drawn], (NAME, *key))
+    source, target = (np.ascontiguousarray(rankings[:, [drawn.index(f) for f in pair]]) for pair in pairs)
+    first, second = ndcg_by_query(query, target, None)[0]
+    live, points = Stage(query, target, PROBABILISTIC, K), size.points
+    old, drafts = Stage(query, source, PROBABILISTIC, K), Stage(query, source, TEAM_DRAFT, K)
+    words = [words_of((NAME, *key, "old", part)) for part in ("lists", "clicks")]
+    return Repeat(
+        int(np.sign(np.round(first - second, 12))),
+        _track(old, live, people, points, (*key, "old"), reweighted)
+        | beyond.robust_track(old, live, people, points, *words)
+        | _track(drafts, live, people, points, (*key, "drafts"), lambda _, *rows: {"TD": drafted(*rows)})
+        | _track(live, live, people, (size.live,), (*key, "live"), lambda *rows: {LIVE: reweighted(*rows)["PI+MA"]}),
+    )
+
+
+def _track(
+    shows: Stage, target: Stage, people: Cascade, points: Sequence[int], key: tuple[Any, ...], estimate: Estimate
+) -> dict[str, list[Sums]]:
+    """Lists of one pair and clicks on them, as both pairs rank them: the running sums of estimators at each point."""
+    start, settings = 0, shows.settings(np.zeros(1, np.int64))
+    lists_of, clicks_of = words_of((NAME, *key, "lists")), words_of((NAME, *key, "clicks"))
+    sums: dict[str, Sums] = {}
+    noted: dict[str, list[Sums]] = defaultdict(list)
+    for point in points:
+        while start < point:
+            numbers = np.arange(start, min(start + CHUNK, point))
+            queries = np.zeros(len(numbers), np.int64)
+            lists = shows.compose(queries, streams(lists_of, numbers), settings)
+            impressions, grades = shows.look_up(queries, lists)
+            clicks = people.sample_batch(grades, lists.counts, streams(clicks_of, numbers))
+            found = estimate(impressions, target.look_up(queries, lists)[0], lists.counts, clicks)
+            sums = {name: sums[name] + new if sums else new for name, new in found.items()}
+            start += len(numbers)
+        for name, now in sums.items():
+            noted[name].append(now)
+    return noted
+
+
+def _decisions(repeats: Sequence[Repeat], name: str) -> Array:
+    """`[repeat, point]`: 1, -1, or 0 for an undecided comparison."""
+    return np.array([[sums.decision[0, 1] for sums in repeat.sums[name]] for repeat in repeats])
+
+
+def _right(repeats: Sequence[Repeat], name: str) -> Array:
+    """`[repeat, point]`: whether the comparison has the sign of the truth."""
+    right: Array = _decisions(repeats, name) == np.array([[repeat.truth] for repeat in repeats])
+    return right
+
+
+def _percent(values: Array) -> Cell:
+    return f"{100 * values.mean():.1f}" if len(values) else None
+
+
+def _accuracies(repeats: Sequence[Repeat], untied: Sequence[Repeat]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for name in (*ESTIMATORS, LIVE):
+        right, decided = _right(untied, name)[:, -1], _decisions(untied, name)[:, -1] != 0
+        ours = _percent(_right(repeats, name)[:, -1]), _percent(right), _percent(~decided), _percent(right[decided])
+        rows.append((name, PUBLISHED.get(name), *ours))
+    columns = ("estimator", "published", "equal signs", "truth untied", "of these undecided", "right if decided")
+    return Table("accuracy", "Accuracy after the last impression, in per cent", columns, tuple(rows))
+
+
+def _curve(accuracy: Mapping[str, Array], size: Scale) -> Table:
+    rows = tuple((name, *[f"{100 * value:.1f}" for value in values]) for name, values in accuracy.items())
+    columns = ("estimator", *[f"{point:,}" for point in size.points])
+    return Table("curve", "Accuracy by old impressions, truth untied, undecided counted as wrong", columns, rows)
+
+
+def _differences(untied: Sequence[Repeat], size: Scale) -> Table:
+    """Paired over repeats, because all estimators see the same ones."""
+    joint, marginal, both = (_right(untied, name).astype(float) for name in ("PI+IS", "PI+MA", "PI+IS+MA"))
+    early = size.points.index(1000)
+    gains = {
+        "PI+IS+MA over PI+MA": both[:, -1] - marginal[:, -1],
+        "PI+IS+MA over PI+IS": both[:, -1] - joint[:, -1],
+        "PI+MA, after the last over after 1,000": marginal[:, -1] - marginal[:, early],
+        "PI+IS+MA, after the last over after 1,000": both[:, -1] - both[:, early],
+    }
+    error = 100 / np.sqrt(len(untied))
+    rows = [(name, f"{100 * gain.mean():+.1f}", f"{error * gain.std():.1f}") for name, gain in gains.items()]
+    columns = ("of", "points", "standard error")
+    return Table("differences", "Differences of accuracy, truth untied", columns, tuple(rows))
+
+
+def _distances(untied: Sequence[Repeat]) -> dict[str, Array]:
+    """Median distance of each estimate from the live one, by point."""
+    return {name: np.median(np.abs(values), axis=0) for name, values in _differences_from_live(untied).items()}
+
+
+def _differences_from_live(untied: Sequence[Repeat]) -> dict[str, Array]:
+    """Estimate less the live one, `[repeat, point]`; weighted estimates also self-normalised."""
+    live = np.array([[_of(repeat.sums[LIVE][-1].estimate)] for repeat in untied])
+    found: dict[str, Any] = {}
+    for name in ESTIMATORS:
+        found[name] = [[_of(sums.estimate) for sums in repeat.sums[name]] for repeat in untied]
+        if "IS" in name:
+            values = [[_of(sums.normalized) for sums in repeat.sums[name]] for repeat in untied]
+            found[f"{name}, self-normalised"] = values
+    found["always 0"] = np.zeros_like(found["TD"])
+    return {name: np.array(values) - live for name, values in found.items()}
+
+
+def _of(estimate: Array | None) -> float:
+    """The first ranker against the second; where nothing could be used, 0."""
+    return 0.0 if estimate is None else float(estimate[0, 1])
+
+
+def _errors(untied: Sequence[Repeat], distance: Mapping[str, Array], size: Scale) -> Table:
+    at = [size.points.index(point) for point in (10, 100, 1000)] + [len(size.points) - 1]
+    rows: list[tuple[Cell, ...]] = []
+    for name, values in distance.items():
+        last = [repeat.sums[name][-1] for repeat in untied] if name in WEIGHTED else []
+        told: list[Cell] = [None] * 4
+        if last:
+            told = [f"{np.median([s.effective for s in last]):,.1f}", f"{np.median([s.mean_weight for s in last]):.2g}"]
+            told += [f"{max(s.largest for s in last):.2g}", _percent(np.array([s.clipped_mass for s in last]))]
+        rows.append((name, *[f"{values[point]:.3f}" for point in at], *told))
+    columns = "effective sample size", "mean weight", "largest weight", "clipped mass, %"
+    title = "Median distance from the live estimate by old impressions; weights after the last one"
+    return Table("error", title, ("estimator", *[f"{size.points[p]:,}" for p in at], *columns), tuple(rows))
+
+
+def _by_size(untied: Sequence[Repeat]) -> Table:
+    """When to believe a weighted estimate: accuracy by the effective sample size of PI+IS+MA."""
+    sizes = np.array([repeat.sums["PI+IS+MA"][-1].effective for repeat in untied])
+    rows: list[tuple[Cell, ...]] = []
+    for low, high in zip(SIZES, (*SIZES[1:], np.inf), strict=True):
+        inside = (sizes >= low) & (sizes < high)
+        rights = [_percent(_right(untied, name)[inside, -1]) for name in ("PI+MA", "PI+IS+MA", LIVE)]
+        rows.append((f"{low} to {high}" if high < np.inf else f"{low} and more", int(inside.sum()), *rights))
+    columns = ("effective sample size", "repeats", "PI+MA", "PI+IS+MA", LIVE)
+    return Table("size", "Accuracy by the effective sample size of PI+IS+MA, truth untied", columns, tuple(rows))
+
+
+def _chart(values: Mapping[str, Array], size: Scale, what: str, title: str) -> dict[str, Any]:
+    rows = [
+        {"old impressions": point, what: value, "estimator": name}
+        for name, by_point in values.items()
+        for point, value in zip(size.points, by_point.tolist(), strict=True)
+    ]
+    return plots.lines(rows, "old impressions", what, "estimator", title)
+
+
+def _notes(repeats: Sequence[Repeat], untied: Sequence[Repeat], size: Scale) -> list[str]:
+    return [
+        f"{size.repeats} repeats of {size.impressions:,} old and {size.live:,} live impressions, k = {K}; clicks: "
+        "perfect, linear in the grade; rankers are single features; ties: an order of its own for each ranker; truth: "
+        f"NDCG without cut on the query, tied in {len(repeats) - len(untied)} repeats.",
+        "Undecided comparisons count as wrong, as in the paper; under `equal signs`, which is over all repeats, an "
+        "undecided comparison is right where the truth is tied.",
+        f"Clipped: weights above {CLIP:g} count as {CLIP:g}. Self-normalising changes no decision, only the estimate. "
+        "Effective sample size and mean weight: medians over repeats; clipped mass: mean; largest weight: of all.",
+    ]

@@ -1,0 +1,165 @@
+"""Beyond H12h: the doubly robust estimate on the protocol of the study, over impressions, people and distance.
+
+Worlds are people and how far the new pair is from the old one: another pair (as in the paper), one ranker exchanged, or
+the old pair itself. Each estimator is held against live impressions of the new pair, and against NDCG.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from interleaf.clicks import Cascade
+from interleaf.counterfactual.click_model import Lists, cells
+from interleaf.counterfactual.estimators import Robust, drawn
+from interleaf.counterfactual.list_outcomes import Scorer, Sums, log_weights, scorer_of, summed
+from interleaf.counterfactual.new_rankings import Ranked
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import resolve
+from interleaf.simulate.people import streams, words_of
+from interleaf.simulate.run import Stage
+from interleaf.stats.sums import quotient
+from interleaf.studies.study import Cell, Table
+
+MODEL, ROBUST = "PI+DM", "PI+DR"
+FOUR = ("TD", "PI+IS", "PI+MA", "PI+IS+MA")  # the paper's
+SHOWN = ("PI+MA", "PI+IS+MA", "PI+IS+MA, self-normalised", MODEL, ROBUST)
+FEWEST_DRAWN, MOST_DRAWN, EACH = 2_000, 40_000, 4  # lists of the new pair, four for each old one
+DISTANCES = {"far": "another pair", "near": "one ranker exchanged", "same": "the old pair itself"}
+FIRST = "perfect_linear", "far"  # as in the paper
+WORLDS = tuple(
+    (people, distance)
+    for people in ("perfect_linear", "navigational")
+    for distance in DISTANCES
+    if (people, distance) != FIRST
+)
+
+World = tuple[str, str]
+
+
+def targets(chance: np.random.Generator, features: Array, source: Sequence[int], distance: str) -> list[int]:
+    """The pair of features to be compared, given the pair that was shown."""
+    if distance == "same":
+        return list(source)
+    if distance == "near":
+        return [source[0], int(chance.choice([feature for feature in features.tolist() if feature not in source]))]
+    pair: list[int] = chance.choice(features, 2, replace=False).tolist()
+    return pair
+
+
+def robust_track(
+    shows: Stage, target: Stage, people: Cascade, points: Sequence[int], lists_of: Any, clicks_of: Any
+) -> dict[str, list[Sums]]:
+    """The model's and the doubly robust estimate from the first so many impressions, at each point."""
+    numbers, scorer, ranked = np.arange(points[-1]), scorer_of("probabilistic", "binary", 2), _ranked(target)
+    queries = np.zeros(len(numbers), np.int64)
+    lists = shows.compose(queries, streams(lists_of, numbers), shows.settings(queries[:1]))
+    source, grades = shows.look_up(queries, lists)
+    clicks = people.sample_batch(grades, lists.counts, streams(clicks_of, numbers))
+    seen = target.look_up(queries, lists)[0]
+    weights = np.exp(log_weights(source, seen, lists.counts, resolve("probabilistic"))[0])
+    outcomes = scorer(seen, lists.counts, clicks)
+    inside = np.arange(lists.shown.shape[1]) < lists.counts[:, None]
+    old = Lists(seen, np.where(inside, lists.shown, -1), lists.counts, queries)
+    new = _drawn(scorer, ranked, shows.k, _draws(points[-1]), ("historical2012", "drawn", *map(int, lists_of)))
+    noted: dict[str, list[Sums]] = {MODEL: [], ROBUST: []}
+    for point in points:
+        first, some = slice(point), new.only(slice(_draws(point)))
+        found = _at(scorer, ranked, old.only(first), clicks[first], weights[first], outcomes[first], some)
+        for name, value in found.items():
+            noted[name].append(summed(np.ones(1), np.array([[[0.0, value], [-value, 0.0]]])))
+    return noted
+
+
+def _draws(impressions: int) -> int:
+    return min(max(FEWEST_DRAWN, EACH * impressions), MOST_DRAWN)
+
+
+def _drawn(scorer: Scorer, ranked: Ranked, k: int, count: int, key: tuple[Any, ...]) -> Lists:
+    """Lists of the new pair, for the one query."""
+    keys = streams(words_of(key), np.arange(count))
+    return drawn(scorer.chosen, ranked, np.zeros(count, np.int64), np.full(count, k), keys)
+
+
+def _at(
+    scorer: Scorer, ranked: Ranked, old: Lists, clicks: Array, weights: Array, outcomes: Array, new: Lists
+) -> dict[str, float]:
+    shown = cells(old.entries, clicks, old.groups, 1)
+    robust = Robust(scorer, ranked, shown, np.array([len(clicks)]), old.entries.shape[1])
+    sums = robust.empty()
+    robust.foresee_lists(sums, new, len(clicks) / len(new.counts))
+    robust.mend(sums, old, weights, outcomes)
+    found = {name: robust.estimates(sums, name == ROBUST, 0.95)[0].value for name in (MODEL, ROBUST)}
+    return {name: 0.0 if value is None or not clicks.any() else value for name, value in found.items()}
+
+
+def _ranked(target: Stage) -> Ranked:
+    """The one query of a stage as new rankings."""
+    size, nothing = int(target.sizes[0]), np.zeros(0, np.uint64)
+    ranks = np.ascontiguousarray(target.places[0, :, :size].T)
+    starts = np.array([0, size])
+    return Ranked(("A", "B"), {}, starts, ranks, nothing, nothing, target.given, target.lengths, target.choices)
+
+
+def tables(
+    right: Mapping[World, Mapping[str, Array]], errors: Mapping[World, Mapping[str, Array]], points: Sequence[int]
+) -> tuple[Table, ...]:
+    """PI+DR beside the best of the four in every world: from which decisions were right, `[repeat, point]`, and how
+    far each estimate is from the live one."""
+    columns = tuple(f"{point:,}" for point in points)
+    gains = [(*_named(world), len(found[ROBUST]), *_gains(found)) for world, found in right.items()]
+    closer = [(*_named(world), len(found[ROBUST]), *_closer(found)) for world, found in errors.items()]
+    distances = [
+        (*_named(world), name, *[f"{value:.3f}" for value in _root_mean_square(found[name])])
+        for world, found in errors.items()
+        for name in SHOWN
+    ]
+    by_world = ("people", "new pair", "repeats", *columns)
+    of_gains = "Accuracy of PI+DR over the best of the paper's four, in points (standard error), truth untied"
+    of_closer = "Root mean square distance from live: PI+DR less the best of the four (standard error)"
+    return (
+        Table("gains", of_gains, by_world, tuple(gains), by_world[2:]),
+        Table("closer", of_closer, by_world, tuple(closer), by_world[2:]),
+        Table(
+            "worlds",
+            "Root mean square distance from the live estimate by old impressions",
+            ("people", "new pair", "estimator", *columns),
+            tuple(distances),
+            columns,
+        ),
+    )
+
+
+def _named(world: World) -> tuple[str, str]:
+    people, distance = world
+    return people, DISTANCES[distance]
+
+
+def _gains(right: Mapping[str, Array]) -> list[Cell]:
+    """Paired over repeats; the best is the best that was seen, which favours the four."""
+    if not len(right[ROBUST]):
+        return [None] * right[ROBUST].shape[-1]
+    cells: list[Cell] = []
+    for place in range(right[ROBUST].shape[1]):
+        theirs = max((right[name][:, place].astype(float) for name in FOUR), key=np.mean)
+        gain = 100 * (right[ROBUST][:, place] - theirs)
+        cells.append(f"{gain.mean():+.1f} ({gain.std() / np.sqrt(len(gain)):.1f})")
+    return cells
+
+
+def _closer(errors: Mapping[str, Array]) -> list[Cell]:
+    """Differences of roots, their errors by the delta method: d sqrt(m) = dm / (2 sqrt(m))."""
+    cells: list[Cell] = []
+    for place in range(errors[ROBUST].shape[1]):
+        theirs = min((errors[name][:, place] for name in FOUR), key=_root_mean_square)
+        both = np.stack([errors[ROBUST][:, place], theirs], axis=1)
+        roots = _root_mean_square(both)
+        (influence,) = np.diff(quotient(both**2, 2 * roots), axis=1).T
+        cells.append(f"{roots[0] - roots[1]:+.3f} ({influence.std() / np.sqrt(len(both)):.3f})")
+    return cells
+
+
+def _root_mean_square(values: Array) -> Array:
+    return np.asarray(np.sqrt((values**2).mean(axis=0)))

@@ -1,0 +1,350 @@
+"""H11's comparisons of two rankers at a time: all rankers rank once, and any pair of them then meets on any queries.
+
+A row of its Table 3 is a `Rule`: which method composes the lists, which one judges the clicks on them. Rules that share
+their lists are judged on the same clicks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy.special import ndtri
+
+from interleaf import plots
+from interleaf.clicks import TABLES, Cascade, named, scale_of
+from interleaf.errors import DataError
+from interleaf.interleaving import batch
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression
+from interleaf.kernels.jit import kernel
+from interleaf.methods.registry import resolve, scheme_of
+from interleaf.methods.schemes import TOLERANCE
+from interleaf.simulate.data import Judged
+from interleaf.simulate.people import streams, words_of
+from interleaf.simulate.rankers import generator_of, rank, scores_of
+from interleaf.simulate.run import ndcg_by_query
+from interleaf.studies.study import Cell, Table
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+BALANCED, DRAFTED, PROBABILISTIC = "balanced(depth=lowest)", "team_draft(fill=fair)", "probabilistic(tau=3)"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How lists are composed and clicks judged; with `cut`, by ranks no lower than the last that is shown.
+
+    `published` is the paper's figure for the method, whatever the variant.
+    """
+
+    label: str
+    lists: str
+    judge: str
+    cut: bool = False
+    published: float | None = None
+
+
+# In the order of the lists they share. Ranks below the cut make a difference to BI (clicked) and to DC only: team draft
+# needs no ranks, and C12's depth is never below the list. PI's observed owners are teams like those of team draft.
+RULES = (
+    Rule("PI-MA", PROBABILISTIC, PROBABILISTIC, published=91.4),
+    Rule("PI", PROBABILISTIC, DRAFTED),
+    Rule("TD", DRAFTED, DRAFTED, published=89.8),
+    Rule("BI (lowest)", BALANCED, BALANCED, published=88.1),
+    Rule("BI (clicked)", BALANCED, "balanced(depth=clicked)", published=88.1),
+    Rule("BI (clicked), cut", BALANCED, "balanced(depth=clicked)", cut=True, published=88.1),
+    Rule("DC", BALANCED, "document_constraint(constraints=1)", published=85.7),
+    Rule("DC, cut", BALANCED, "document_constraint(constraints=1)", cut=True, published=85.7),
+)
+SCHEME = scheme_of("binary")
+
+
+def sharing_lists(rules: Iterable[Rule] = RULES) -> list[tuple[Rule, ...]]:
+    """Rules by the lists they judge."""
+    return [tuple(group) for _, group in groupby(rules, key=lambda rule: rule.lists)]
+
+
+class Rankings:
+    """Every ranker's ranking of every query: `orders[ranker, row]` are documents best first, `places` their ranks.
+
+    The rows of a query are those of the data. `ndcg[query, ranker]` is without cut, as in the paper; `scale` is how
+    many grades there are.
+    """
+
+    def __init__(self, data: Judged, features: Sequence[int], k: int, key: Any) -> None:
+        self.k, self.features, self.grades, self.offsets = k, tuple(features), data.grades, data.offsets
+        self.sizes, self.scale = np.diff(data.offsets), scale_of(data.most_grade)
+        self.inside = np.arange(self.sizes.max()) < self.sizes[:, None]
+        starts = np.repeat(data.offsets[:-1], self.sizes)
+        self.orders = np.empty((len(features), len(starts)), np.int32)
+        self.places = np.empty((len(features), len(starts)), np.int32)
+        self.tops = np.full((len(data), len(features), k), -1, np.int32)
+        self.ndcg = np.empty((len(data), len(features)))
+        for ranker, feature in enumerate(features):
+            ranking = rank(data, [scores_of(data, int(feature))], (key, int(feature)))
+            self.ndcg[:, ranker] = ndcg_by_query(data, ranking, None)[:, 0]
+            self.orders[ranker] = ranking[:, 0][self.inside]
+            self.tops[:, ranker, : ranking.shape[2]] = ranking[:, 0, :k]
+            self.places[ranker, starts + self.orders[ranker]] = np.arange(len(starts)) - starts + 1
+
+    def given(self, pair: tuple[int, int], whole: bool) -> EncodedRankings:
+        """What a method composes from: the two rankings of every query, whole or down to what can be shown."""
+        rankings, depths = self.tops[:, list(pair)], np.minimum(self.sizes, self.k)
+        if whole:
+            rankings, depths = np.full((len(self.sizes), 2, self.inside.shape[1]), -1, np.int32), self.sizes
+            for side, ranker in enumerate(pair):
+                rankings[:, side][self.inside] = self.orders[ranker]
+        return EncodedRankings(np.ascontiguousarray(rankings), _twice(depths), self.sizes)
+
+    def clickable(self, model: Cascade) -> Array:
+        """The queries with a document that can be clicked: of the others, none is ever counted."""
+        can = np.array([float(probability) > 0 for probability in model.click])
+        return np.flatnonzero(np.add.reduceat(can[self.grades], self.offsets[:-1]) > 0)
+
+
+class Meeting:
+    """Two rankers on lists of one method, judged by one or more rules; positive outcomes are for the first ranker."""
+
+    def __init__(self, rankings: Rankings, pair: tuple[int, int], rules: Sequence[Rule], model: Cascade) -> None:
+        self._rankings, self._rules, self._model = rankings, rules, model
+        self._chosen = resolve(rules[0].lists)
+        self._given = rankings.given(pair, self._chosen.method.whole_rankings)
+        self._places = rankings.places[list(pair)]
+        longest = rankings.inside.shape[1]
+        self._settings = self._chosen.method.kernels.settings((longest,), self._chosen.parameters, False)
+
+    def outcomes(self, queries: Array, numbers: Array, key: Any) -> tuple[Array, Array]:
+        """`[rule, impression]` for numbered impressions of queries, and which of these were clicked at all."""
+        keys = streams(words_of((key, "lists")), numbers)
+        lists = batch.compose(self._chosen, self._given, self._settings, queries, keys, self._rankings.k, 1)
+        ranks = np.zeros((len(queries), 2, self._rankings.k), np.int16)
+        grades = np.full((len(queries), self._rankings.k), -1, np.int8)
+        starts = self._rankings.offsets[queries]
+        _look_up(self._places, self._rankings.grades, starts, lists.shown, lists.counts, ranks, grades)
+        clicks = self._model.sample_batch(grades, lists.counts, streams(words_of((key, "clicks")), numbers))
+        sizes = self._rankings.sizes[queries]
+        shown = Impression(ranks, lists.teams, _twice(sizes), sizes, np.zeros(grades.shape, np.int16))
+        found = np.empty((len(self._rules), len(queries)))
+        for number, rule in enumerate(self._rules):
+            judged = self._cut(shown) if rule.cut else shown
+            found[number] = batch.preferences(resolve(rule.judge), SCHEME, judged, lists.counts, clicks, 1)[:, 0, 1]
+        return found, np.asarray(clicks.any(axis=1))
+
+    def _cut(self, shown: Impression) -> Impression:
+        k = self._rankings.k
+        ranks = np.where(shown.ranks > k, 0, shown.ranks).astype(np.int16)
+        return shown._replace(ranks=ranks, lengths=np.minimum(shown.lengths, k).astype(np.int32))
+
+
+def _twice(lengths: Array) -> Array:
+    """The same length for both rankers: each ranks all documents."""
+    return np.repeat(lengths[:, None], 2, axis=1).astype(np.int32)
+
+
+@kernel
+def _look_up(
+    places: Array, judged: Array, starts: Array, shown: Array, counts: Array, ranks: Array, grades: Array
+) -> None:
+    for row in range(len(counts)):
+        for position in range(counts[row]):
+            document = starts[row] + shown[row, position]
+            grades[row, position] = judged[document]
+            for ranker in range(len(places)):
+                ranks[row, ranker, position] = places[ranker, document]
+
+
+def perfect(grades: int) -> Cascade:
+    """Clicks rise with the grade and nobody stops; for grades that no table knows, they rise evenly."""
+    known = {table.grades for table in TABLES if table.name == "perfect"}
+    return named("perfect" if grades in known else "perfect_linear", grades=grades)
+
+
+def realistic(grades: int) -> Cascade:
+    """H11's noisy people; for grades that no table knows, by the rule of the tables.
+
+    Clicks go from .05 to .8 by equal factors, stops from 0 to .8 by equal steps (unverified).
+    """
+    if grades in {table.grades for table in TABLES if table.name == "realistic"}:
+        return named("realistic", grades=grades)
+    levels = [grade / (grades - 1) for grade in range(grades)]
+    return Cascade([round(0.05 * 16**level, 12) for level in levels], [round(0.8 * level, 12) for level in levels])
+
+
+def in_threads(
+    work: Callable[[Item], Found], items: Sequence[Item], done: Callable[[int], None] | None = None
+) -> list[Found]:
+    """What the work gives for each item, in their order; an interrupt leaves the rest undone."""
+    pool, found = ThreadPoolExecutor(os.cpu_count() or 1), list[Found]()
+    try:
+        for one in pool.map(work, items):
+            found.append(one)
+            if done is not None:
+                done(len(found))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return found
+
+
+CLICKS = {"perfect": perfect, "realistic": realistic}
+CHUNK = 16_384
+RARE = 1_000  # impressions for a click: where it takes more, there is nothing to follow
+SETTLED = 0.95
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two rankers by their numbers, the better one first, and why they were chosen."""
+
+    number: int
+    rankers: tuple[int, int]
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Converged:
+    """`right[rule, point]`: of so many repeats, those that prefer the better ranker after so many clicked queries."""
+
+    pair: Pair
+    clicks: str
+    points: tuple[int, ...]
+    repeats: int
+    right: Array
+
+
+def converge(rankings: Rankings, pair: Pair, clicks: str, repeats: int, samples: int, key: Any) -> Converged:
+    """Follow one pair under all rules."""
+    points = tuple(step * 10**power for power in range(9) for step in (1, 2, 5) if step * 10**power <= samples)
+    names = tuple(rankings.features[ranker] for ranker in pair.rankers)
+    model = CLICKS[clicks](rankings.scale)
+    right = []
+    for rules in sharing_lists():
+        meeting = Meeting(rankings, pair.rankers, rules, model)
+        stream = Stream(meeting, rankings.clickable(model), (key, clicks, *names, rules[0].lists))
+        counts = np.zeros((len(rules), len(points)), np.int64)
+        for _ in range(repeats):
+            counts += np.cumsum(stream.take(samples), axis=1)[:, np.array(points) - 1] > TOLERANCE
+        right.append(counts)
+    return Converged(pair, clicks, points, repeats, np.concatenate(right))
+
+
+class Stream:
+    """Outcomes of endless impressions of queries drawn at random, those without a click left out.
+
+    Impressions are independent, so that the next n of them are as good a repeat as any.
+    """
+
+    def __init__(self, meeting: Meeting, queries: Array, key: Any) -> None:
+        self._meeting, self._queries, self._key = meeting, queries, key
+        self._chunks = 0
+        self._waiting: list[Array] = []
+        self._count = 0
+
+    def take(self, samples: int) -> Array:
+        """The next outcomes, `[rule, sample]`."""
+        patience = self._chunks + RARE * (samples // CHUNK + 1)
+        while self._count < samples:
+            if not len(self._queries) or self._chunks > patience:
+                raise DataError("hardly a list gets a click, so no comparison can converge; give queries with grades")
+            self._draw()
+        outcomes = np.concatenate(self._waiting, axis=1)
+        self._waiting, self._count = [outcomes[:, samples:]], outcomes.shape[1] - samples
+        return outcomes[:, :samples]
+
+    def _draw(self) -> None:
+        drawn = generator_of((self._key, "queries", self._chunks)).integers(0, len(self._queries), CHUNK)
+        numbers = np.arange(self._chunks * CHUNK, (self._chunks + 1) * CHUNK)
+        outcomes, clicked = self._meeting.outcomes(self._queries[drawn], numbers, self._key)
+        self._waiting.append(outcomes[:, clicked])
+        self._count += int(clicked.sum())
+        self._chunks += 1
+
+
+def wilson(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval of a share.
+
+    >>> wilson(8, 10)
+    (0.4901..., 0.9433...)
+    """
+    z = float(ndtri((1 + level) / 2))
+    share, spread = successes / trials, z * z / trials
+    centre = (share + spread / 2) / (1 + spread)
+    half = z / (1 + spread) * float(np.sqrt(share * (1 - share) / trials + spread / (4 * trials)))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def settled(found: Converged, row: int) -> int | None:
+    """The first point from which on the share of right repeats stays at 95 % or above; None where it does not."""
+    enough = found.right[row] >= SETTLED * found.repeats
+    below = np.flatnonzero(~enough)
+    after = 0 if not len(below) else int(below[-1]) + 1
+    return found.points[after] if after < len(found.points) else None
+
+
+def tables(results: Sequence[Converged]) -> list[Table]:
+    """For each kind of people: clicked queries that each method needs, and the share it ends at where it never does."""
+    made = []
+    for clicks in CLICKS:
+        some = [found for found in results if found.clicks == clicks]
+        rows: list[tuple[Cell, ...]] = [
+            (found.pair.number, *[_reached(found, row) for row in range(len(RULES))]) for found in some
+        ]
+        title = (
+            f"Clicked queries until {SETTLED:.0%} of repeats are right, for good ({clicks} clicks); where that is "
+            "never, the share at the end with Wilson's 95 % interval"
+        )
+        made.append(Table(clicks, title, ("pair", *[rule.label for rule in RULES]), tuple(rows)))
+    return made
+
+
+def _reached(found: Converged, row: int) -> str:
+    point = settled(found, row)
+    if point is not None:
+        return f"{point:,}"
+    low, high = wilson(int(found.right[row, -1]), found.repeats)
+    return f"never: {found.right[row, -1] / found.repeats:.0%} [{low:.0%}, {high:.0%}]"
+
+
+def pair_table(rankings: Rankings, pairs: Sequence[Pair]) -> Table:
+    """Table 4, and how the NDCG differences of each pair spread over the queries."""
+    rows: list[tuple[Cell, ...]] = []
+    for pair in pairs:
+        one, other = pair.rankers
+        means, by_query = rankings.ndcg.mean(axis=0), rankings.ndcg[:, one] - rankings.ndcg[:, other]
+        shares = [f"{(by_query > TOLERANCE).mean():.0%}", f"{(by_query < -TOLERANCE).mean():.0%}"]
+        quantiles = [f"{value:+.2f}" for value in np.quantile(by_query, QUANTILES)]
+        features = f"{rankings.features[one]} over {rankings.features[other]}"
+        ndcg = f"{means[one]:.3f} / {means[other]:.3f}"
+        rows.append((pair.number, features, ndcg, f"{means[one] - means[other]:.3f}", *shares, *quantiles,
+                     "; ".join(pair.why)))  # fmt: skip
+    quantile_columns = [f"{quantile:.0%} quantile" for quantile in QUANTILES]
+    columns = ("pair", "features", "NDCG", "gap", "queries better", "worse", *quantile_columns, "chosen as")
+    title = "Table 4: the pairs that are followed, and the differences of their NDCG over queries"
+    return Table("pairs", title, columns, tuple(rows))
+
+
+def charts(results: Sequence[Converged]) -> dict[str, Any]:
+    """Figures 6 to 11: a chart a pair, a panel a kind of people."""
+    made = {}
+    for number in dict.fromkeys(found.pair.number for found in results):
+        rows = [row for found in results if found.pair.number == number for row in _points(found)]
+        title = f"Pair {number}: share of repeats that prefer the better ranker, with Wilson's 95 % interval"
+        made[f"pair-{number}"] = plots.lines(
+            rows, "queries with a click", "share right", "method", title, facet="clicks", band=("low", "high")
+        )
+    return made
+
+
+def _points(found: Converged) -> list[dict[str, Any]]:
+    rows = []
+    for row, rule in enumerate(RULES):
+        for point, right in zip(found.points, found.right[row].tolist(), strict=True):
+            low, high = wilson(right, found.repeats)
+            line = {"queries with a click": point, "share right": right / found.repeats, "low": low, "high": high}
+            rows.append({**line, "method": rule.label, "clicks": found.clicks})
+    return rows
