@@ -19,8 +19,8 @@ from random import Random
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from interleaf.adapters.ubi import import_ubi
-from interleaf.adapters.ubi_export import export_ubi
+from interleaf.importers.ubi import import_ubi
+from interleaf.importers.ubi_export import export_ubi
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.world import World
 

@@ -19,7 +19,7 @@ from interleaf.report.people import max_weight
 from interleaf.stats import sequence
 from interleaf.stats.compare import Estimate, estimate
 from interleaf.tables import Table
-from interleaf.tally.scores import ONE
+from interleaf.tally.score_sums import ONE
 
 TAIL, DECIDED, MAX_VISITS, CONFIDENCE = 1.5, 0.6, 1_000, 0.95
 LOOKS = 20

@@ -21,10 +21,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.analysis import _log
 from interleaf.engines import local, spark
-from interleaf.engines.packed import of_bytes
-from interleaf.engines.spark.session import session
-from interleaf.engines.spark.tallies import added_sums, counted
-from interleaf.engines.work import Task
+from interleaf.engines.spark.partitions import of_bytes
+from interleaf.engines.spark.tallies import added_sums, counted, session
+from interleaf.engines.task import Task
 from interleaf.errors import DataError
 
 ROWS = 1_000_000

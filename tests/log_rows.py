@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from interleaf import interleave, log, schema
+from interleaf import interleave, log
+from interleaf.log import schema
 
 Row = dict[str, Any]
 START = datetime(2026, 11, 2, 12, tzinfo=UTC)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import uvicorn
 from starlette.testclient import TestClient
 
-from interleaf import schema
+from interleaf.log import schema
 from interleaf.server.app import create_app
 from interleaf.server.connection import Connection
 from interleaf.server.service import Settings

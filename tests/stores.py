@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from interleaf.engines.book import NO_MATCH
+from interleaf.engines.collector import NO_MATCH
 from interleaf.engines.local import tally_log
 from interleaf.experiment import Experiment, Request, show
 from interleaf.store import opened, sqlite

@@ -20,13 +20,13 @@ FILES = sorted(SOURCES.rglob("*.py"))
 # A module is in the room with the longest name that fits; "" is the package itself, which re-exports the public names.
 FLOORS = (
     ("errors",),
-    ("environment", "spec", "schema", "tables", "kernels"),
+    ("environment", "spec", "tables", "kernels"),
     ("methods", "plots"),
     ("interleaving",),
     ("", "clicks"),
     ("log", "audit", "stats"),
-    ("decode", "experiment", "adapters", "simulate", "metrics"),
-    ("score", "captions"),
+    ("decode", "experiment", "importers", "simulate", "metrics"),
+    ("captions",),
     ("tally",),
     ("engines", "report.record"),
     ("caption_bias", "click_value", "render"),

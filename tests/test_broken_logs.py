@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleaf import DataError, InterleafError, Interleaving, log, schema
+from interleaf import DataError, InterleafError, Interleaving, log
 from interleaf.analysis.analyze import analyze
+from interleaf.log import schema
 from interleaf.methods.registry import METHODS, resolve
 from interleaf.report.report import Report
 from tests.log_oracle import Rules, Sums

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf import schema
 from interleaf.caption_bias import FEATURES, Feature, caption
 from interleaf.captions.caption_features import (
     DOCUMENT_FEATURES,
@@ -22,6 +21,7 @@ from interleaf.captions.caption_features import (
     measure,
 )
 from interleaf.errors import DataError
+from interleaf.log import schema
 from tests.caption_oracle import made_caption, plain_features, plain_measures
 
 KIND = schema.SCHEMA.field("captions").type.value_type

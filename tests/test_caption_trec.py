@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from interleaf.adapters.trec_session import query_sections, read_judgments, read_trec_session
 from interleaf.caption_bias import diagnose
 from interleaf.errors import DataError
+from interleaf.importers.trec_session import query_sections, read_judgments, read_trec_session
 from interleaf.log import rows_to_batch
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "trec_session"

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from interleaf.adapters.yandex import read_yandex
 from interleaf.clicks.fit import Fitted, FittedCascade, fit_cascade, fit_position_based, rank_only
 from interleaf.clicks.result_pages import Pages, parse_yandex
 from interleaf.errors import ClickError, DataError
+from interleaf.importers.yandex import read_yandex
 from interleaf.kernels.arrays import Array
 from tests.oracles import clicks as oracle
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf import schema
 from interleaf.demo.engine import LIT, RANKERS, UNLIT, Engine, Entry, read_entries, words_of
 from interleaf.errors import DataError
+from interleaf.log import schema
 from tests.demo_library import library
 
 SOURCE = '''"""Tools for shoes."""

@@ -14,8 +14,8 @@ from interleaf.experiment.assignment import OUTSIDE, free_place
 from interleaf.experiment.serving import build_whole_list
 from interleaf.experiment.settings import ATTRIBUTIONS, MODES, SETTINGS
 from interleaf.interleaving.api import Interleaving
+from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods.registry import methods
-from interleaf.schema import FALLBACK, HOLDOUT, INTERLEAVED
 
 SHOES: dict[str, Any] = {"name": "shoes", "rankers": ["production", "candidate"], "k": 3}
 OLD, NEW = list("abcdefgh"), list("hgfedcba")

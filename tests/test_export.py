@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaf import analyze, cli, log
-from interleaf.adapters.trec import export_trec
-from interleaf.adapters.ubi import import_ubi
-from interleaf.adapters.ubi_export import export_ubi
 from interleaf.counterfactual.new_rankings import read_run
 from interleaf.errors import DataError
+from interleaf.importers.trec import export_trec
+from interleaf.importers.ubi import import_ubi
+from interleaf.importers.ubi_export import export_ubi
 from tests.log_rows import made_event, made_row, made_rows, rows_of
 from tests.test_import_ubi import event, query
 

@@ -21,7 +21,7 @@ from interleaf.report.codes import CODES, code_of
 from interleaf.report.record import Check
 from interleaf.tally import Tally
 from interleaf.tally.draws import ANY, DECIDED, IMPOSSIBLE, rule_of
-from interleaf.tally.timeline import GROUPS, HOUR, MAX_STRETCHES, Timeline
+from interleaf.tally.evidence import GROUPS, HOUR, MAX_STRETCHES, Timeline
 from tests.log_rows import Row, made_row, made_rows, table_of
 from tests.worlds import WORLDS, worlds_of
 

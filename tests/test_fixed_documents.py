@@ -16,8 +16,8 @@ from interleaf import ClickError, Interleaving, ListError, LogWriter, RankingErr
 from interleaf.client.fallback import compose
 from interleaf.experiment import Experiment, Request, show
 from interleaf.log import read, rows_to_batch
+from interleaf.log.schema import SCHEMA
 from interleaf.methods.registry import resolve
-from interleaf.schema import SCHEMA
 from tests.services import exported, live
 from tests.test_stored import tampered
 from tests.worlds import EVERY_SPEC, World, clicks_on, spec_and_world

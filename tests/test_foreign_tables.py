@@ -14,9 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interleaf import DataError, analyze, log, schema, tally_log
+from interleaf import DataError, analyze, log, tally_log
 from interleaf.cli import main
 from interleaf.decode import reasons
+from interleaf.log import schema
 from tests.log_rows import Row, loose_table_of, made_rows, table_of
 from tests.test_tally import check_same
 

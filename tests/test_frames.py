@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from interleaf import analyze, log
-from interleaf.log.write import line_of
+from interleaf.log.record_batches import line_of
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from interleaf.adapters import joining, spool
-from interleaf.adapters.imported import REMEDIES, Imported
-from interleaf.adapters.ubi import import_ubi
 from interleaf.errors import DataError
-from interleaf.log import text
+from interleaf.importers import query_join, spool
+from interleaf.importers.protocol import REMEDIES, Imported
+from interleaf.importers.ubi import import_ubi
+from interleaf.log import jsonl
 from tests.test_import_ubi import event, query
 
 
@@ -66,8 +66,8 @@ def test_blocks_of_any_size_give_the_same_log(
 ) -> None:
     source = written(tmp_path, seed=seed)
     one, rows = taken(source, tmp_path / "one.parquet")
-    monkeypatch.setattr(text, "BLOCK", size)  # an action line and its record in two blocks, among others
-    monkeypatch.setattr(joining, "AT_ONCE", 7)
+    monkeypatch.setattr(jsonl, "BLOCK", size)  # an action line and its record in two blocks, among others
+    monkeypatch.setattr(query_join, "AT_ONCE", 7)
     many, others = taken(source, tmp_path / "many.parquet")
     assert rows == others
     assert one.counts == many.counts

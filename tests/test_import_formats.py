@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaf import Interleaving, analyze, cli
-from interleaf.adapters.times import UNDATED
-from interleaf.adapters.trec import compose
-from interleaf.adapters.yandex import import_yandex, read_yandex
 from interleaf.errors import DataError
+from interleaf.importers.trec import compose
+from interleaf.importers.ubi_records import UNDATED
+from interleaf.importers.yandex import import_yandex, read_yandex
 from tests.test_import_ubi import SAMPLES, event, query
 
 NAVER = Path(__file__).parents[2] / "shared" / "data" / "naver_clara2" / "CLARA2SearchLog_beta.gz"

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interleaf.adapters.imported import REMEDIES, Imported
-from interleaf.adapters.spool import Spool
-from interleaf.adapters.times import since_1970
-from interleaf.adapters.ubi_reading import Reader
+from interleaf.importers.protocol import REMEDIES, Imported
+from interleaf.importers.spool import Spool
+from interleaf.importers.ubi import Reader
+from interleaf.importers.ubi_records import since_1970
 from interleaf.log.files import files_of
 
 Row = dict[str, Any]

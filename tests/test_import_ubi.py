@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaf import analyze, interleave
-from interleaf.adapters.foreign_lists import Options
-from interleaf.adapters.imported import MAY_BE_UNMIXED, REMEDIES, Imported
-from interleaf.adapters.ubi import import_opensearch, import_solr, import_ubi
 from interleaf.errors import DataError
+from interleaf.importers.foreign_lists import Options
+from interleaf.importers.protocol import MAY_BE_UNMIXED, REMEDIES, Imported
+from interleaf.importers.ubi import import_opensearch, import_solr, import_ubi
 
 SAMPLES = Path(__file__).parent / "samples"
 PUBLISHED = Path(__file__).parents[2] / "shared" / "data" / "ubi_sample" / "ubi_queries_events.ndjson.gz"

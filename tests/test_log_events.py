@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interleaf import DataError, log
-from interleaf.log.event_lines import EventLines
+from interleaf.log.event_join import EventLines
 
 LINES: list[dict[str, Any]] = [
     {

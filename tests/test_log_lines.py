@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interleaf import DataError, log, schema
-from interleaf.log.lines import is_event, is_surely_impression, parsed
-from interleaf.log.text import lines_of
+from interleaf import DataError, log
+from interleaf.log import jsonl, schema
+from interleaf.log.jsonl import is_event, is_surely_impression, lines_of, parsed
 
 LEAST: dict[str, Any] = {
     "experiment": "example",
@@ -198,8 +198,7 @@ def test_a_last_line_without_its_newline_is_whole_or_cut_off(tmp_path: Path) -> 
 
 
 def test_a_line_without_end_is_too_long_to_be_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (log.text, log.lines):
-        monkeypatch.setattr(module, "LONGEST", 1000)
+    monkeypatch.setattr(jsonl, "LONGEST", 1000)
     long = json.dumps(LEAST | {"query": "x" * 5000}).encode()
     found, reading = rows(write(tmp_path, LEAST, long, LEAST | {"impression": "i-2"}))
     assert [row["impression"] for row in found] == ["i-1", "i-2"]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interleaf import DataError, LogWriter, analyze, interleave, log, tally_log
-from interleaf.log.pages import CONTRADICTION
+from interleaf.log.page_join import CONTRADICTION
 from tests.log_rows import RANKINGS, Row, made_event, made_row, made_rows, table_of
 from tests.test_tally import check_same
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaf import DataError, interleave, log
-from interleaf.schema import SCHEMA
+from interleaf.log.schema import SCHEMA
 
 COUNT = 40
 

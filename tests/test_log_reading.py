@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from interleaf import DataError, log, schema
+from interleaf import DataError, log
+from interleaf.log import schema
+from interleaf.log.record_batches import line_of
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World
@@ -127,7 +129,7 @@ def test_a_folder_that_gives_nonsense_is_named(tmp_path: Path, native: Any) -> N
 
 
 def _line(row: dict[str, Any]) -> bytes:
-    return log.write.line_of(row | {"attributes": dict(row["attributes"])})
+    return line_of(row | {"attributes": dict(row["attributes"])})
 
 
 def test_a_projection_reads_only_what_it_names(folder: Path, native: Any) -> None:

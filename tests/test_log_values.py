@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf.log.values import EVENT_CHECK, RULES
-from interleaf.schema import COLUMNS, Column
+from interleaf.log.schema import COLUMNS, Column
+from interleaf.log.validation import EVENT_CHECK, RULES
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 leaves = (

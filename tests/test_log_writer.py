@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from interleaf import DataError, Interleaving, analyze, interleave, log
-from interleaf.log import LogWriter, appending
+from interleaf.log import LogWriter
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 SHOWN = interleave({"old": ["d4", "d1", "d7"], "new": ["d1", "d9", "d4"]}, k=3, key=("example", "user-7"))
@@ -186,11 +186,11 @@ def test_a_line_that_cannot_be_written_whole_is_not_glued_to_the_next(
 
     with LogWriter(tmp_path, experiment="e") as writer:
         writer.impression(SHOWN, impression="first")
-        monkeypatch.setattr(appending, "FileIO", Full)
+        monkeypatch.setattr(writer, "FileIO", Full)
         writer._files.forget()
         with pytest.raises(OSError, match="No space left"):
             writer.impression(SHOWN, impression="lost")
-        monkeypatch.setattr(appending, "FileIO", FileIO)
+        monkeypatch.setattr(writer, "FileIO", FileIO)
         writer.impression(SHOWN, impression="last")
     found, reading = rows(tmp_path)
     assert sorted(row["impression"] for row in found) == ["first", "last"]

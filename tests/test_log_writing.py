@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaf import DataError, Interleaving, interleave
-from interleaf.log import rows_to_batch, write, write_batches
-from interleaf.schema import SCHEMA
+from interleaf.log import record_batches, rows_to_batch, write_batches
+from interleaf.log.schema import SCHEMA
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -48,7 +48,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_parquet_gives_back_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "ROW_GROUP", 8)
+    monkeypatch.setattr(record_batches, "ROW_GROUP", 8)
     batch = rows(20)
     path = tmp_path / "log.parquet"
     pieces = [batch.slice(0, 3), batch.slice(3, 12), batch.slice(15)]
@@ -92,7 +92,7 @@ def test_the_same_rows_make_the_same_zipped_file(tmp_path: Path) -> None:
 def test_an_interrupted_write_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, interruption: type[BaseException]
 ) -> None:
-    monkeypatch.setattr(write, "ROW_GROUP", 4)
+    monkeypatch.setattr(record_batches, "ROW_GROUP", 4)
 
     def interrupted() -> Iterator[Any]:
         yield rows(10)

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from interleaf import log, schema
+from interleaf import log
 from interleaf.analysis.analyze import analyze
 from interleaf.errors import DataError
-from interleaf.log.checksums import MARK, parquet_pieces
+from interleaf.log import schema
+from interleaf.log.parquet import MARK, parquet_pieces
 from tests.log_rows import made_rows, table_of
 
 ROWS = 200

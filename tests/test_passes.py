@@ -9,7 +9,7 @@ from interleaf.counterfactual.estimators import Weighted
 from interleaf.counterfactual.old_log import Borrowed
 from interleaf.decode.designs import Design
 from interleaf.decode.reasons import REASONS, REPEATED
-from interleaf.engines.groups import Groups, grouped
+from interleaf.engines.passes import Groups, grouped
 from interleaf.errors import DataError
 from tests.log_rows import made_rows, table_of
 

@@ -15,20 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleaf import (
-    ClickError,
-    DataError,
-    Interleaving,
-    MethodError,
-    RankingError,
-    credit,
-    interleave,
-    schema,
-    tally_log,
-)
+from interleaf import ClickError, DataError, Interleaving, MethodError, RankingError, credit, interleave, tally_log
 from interleaf.clicks import Cascade
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.randomness import key_of
+from interleaf.log import schema
 from interleaf.methods.registry import METHODS
 from interleaf.simulate.data import Judged, synthetic
 from interleaf.simulate.pages import habits_of, read

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interleaf import LogWriter, analyze, interleave, log, tally_log
-from interleaf.adapters.ubi import import_ubi
-from interleaf.log.repeated_events import merge_events
+from interleaf.importers.ubi import import_ubi
+from interleaf.log.event_join import merge_events
 from tests.log_rows import START, Row, loose_table_of, made_event, made_row
 from tests.test_tally import check_same
 

@@ -23,7 +23,7 @@ from interleaf.report.record import OK, SKIPPED, WARNING, Check
 from interleaf.report.report import Report
 from interleaf.stats.compare import estimate
 from interleaf.tally import Tally
-from interleaf.tally.scores import ONE
+from interleaf.tally.score_sums import ONE
 from tests import log_oracle
 from tests.log_rows import Row, table_of
 from tests.test_report_people import visit

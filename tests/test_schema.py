@@ -5,8 +5,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from interleaf import DataError, schema
-from interleaf.schema import CAPTION, COLUMNS, EVENT, HIGHLIGHT, SCHEMA, validate
+from interleaf import DataError
+from interleaf.log import schema
+from interleaf.log.schema import CAPTION, COLUMNS, EVENT, HIGHLIGHT, SCHEMA, validate
 
 TIME = pa.timestamp("us", "UTC")
 HIGHLIGHTS = pa.list_(

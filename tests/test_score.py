@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from interleaf import DataError, MethodError, SchemeError, credit, methods
 from interleaf.analysis.analyze import tally_log
 from interleaf.decode import Counting, Decoding
+from interleaf.decode.scoring import Scored, Scoring, score
 from interleaf.methods.registry import METHODS, resolve
-from interleaf.score import Scored, Scoring, score
 from tests.log_oracle import Rules, counted_events, score_of, shown_of
 from tests.log_rows import Row, made_event, made_row, made_rows, table_of
 

@@ -12,10 +12,10 @@ from interleaf import DataError, Exclusion, analyze, log, tally_log
 from interleaf.cli import main
 from interleaf.decode import Counting
 from interleaf.decode.reasons import REASONS, REPEATED
+from interleaf.decode.scoring import Scoring
 from interleaf.engines import local, spark
-from interleaf.engines.work import Task
-from interleaf.log.pages import CONTRADICTION
-from interleaf.score import Scoring
+from interleaf.engines.task import Task
+from interleaf.log.page_join import CONTRADICTION
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World

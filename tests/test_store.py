@@ -9,7 +9,7 @@ import pytest
 from interleaf import DataError, log
 from interleaf.errors import ExperimentError, StateError
 from interleaf.experiment import Experiment, extended
-from interleaf.schema import COLUMNS
+from interleaf.log.schema import COLUMNS
 from interleaf.store import opened
 from interleaf.store.contract import ACCEPTED, ADMIN, INGEST, READ, REPEATED, Counts
 from interleaf.store.sql import SqlStore

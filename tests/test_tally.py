@@ -18,7 +18,7 @@ from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World
 from interleaf.tally import Tally
-from interleaf.tally.stored import to_bytes
+from interleaf.tally.tally_file import to_bytes
 from tests.log_rows import Row, made_row, made_rows, table_of
 from tests.stores import segments_of
 

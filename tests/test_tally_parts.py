@@ -16,10 +16,9 @@ from interleaf import DataError, InterleafError
 from interleaf.analysis.analyze import analyze, tally_log
 from interleaf.kernels.arrays import Array
 from interleaf.tally import Tally
-from interleaf.tally.scores import ONE
-from interleaf.tally.seen import Sample, Seen
+from interleaf.tally.score_sums import ONE
 from interleaf.tally.slices import LADDER, MAX_SLICES, Slices
-from interleaf.tally.units import Units
+from interleaf.tally.units import Sample, Seen, Units
 from tests.log_rows import made_rows, table_of
 
 ROWS = made_rows(60, "team_draft", of=3)

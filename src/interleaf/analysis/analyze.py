@@ -15,18 +15,16 @@ import pyarrow as pa
 
 from interleaf.click_value.learned_credit import Learned
 from interleaf.decode import Counting
-from interleaf.decode.attributes import Exclusion
-from interleaf.decode.queries import query_text
+from interleaf.decode.attributes import Exclusion, query_text
+from interleaf.decode.scoring import Scoring
 from interleaf.engines import local, spark
-from interleaf.engines.choice import SPARK, chosen
-from interleaf.engines.work import Task
+from interleaf.engines.task import SPARK, Task, chosen
 from interleaf.errors import DataError, listed
 from interleaf.log import Progress, read
 from interleaf.report.build import report
 from interleaf.report.effect_checks import FindText
 from interleaf.report.report import Report
 from interleaf.report.rule import Settings
-from interleaf.score import Scoring
 from interleaf.tally import Tally
 
 TALLY = ".tally"

@@ -175,11 +175,11 @@ def _pareto(mean: float) -> tuple[Array, Array]:
 
 def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Known, str]:
     from interleaf.analysis.analyze import analyzed_tally
+    from interleaf.log.schema import INTERLEAVED
     from interleaf.report.build import report
     from interleaf.report.compare import Pairs, max_score
     from interleaf.report.rule import Settings
     from interleaf.report.verdict import verdict
-    from interleaf.schema import INTERLEAVED
     from interleaf.tally.units import ARMS, CLICKED, SUMS
 
     tally = analyzed_tally(pilot, **options)

@@ -14,10 +14,10 @@ from interleaf.caption_bias.caption_scores import Rescored, centred, credit_alon
 from interleaf.caption_bias.caption_training import Perplexity, Preference
 from interleaf.captions.caption_features import FIRST
 from interleaf.captions.caption_model import ODDS, PROBABILITY, Model
+from interleaf.decode.scoring import usable
 from interleaf.kernels.arrays import Array
+from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import resolve
-from interleaf.schema import INTERLEAVED
-from interleaf.score import usable
 from interleaf.stats.compare import Estimate
 from interleaf.stats.sums import significance
 from interleaf.tables import Cell, Table, escape, one_line

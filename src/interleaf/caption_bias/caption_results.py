@@ -15,11 +15,11 @@ from interleaf.captions.caption_features import measure
 from interleaf.decode import Decoded, Decoding
 from interleaf.decode.attributes import attribute, excluded
 from interleaf.decode.columns import Lists, column, lists, numbers, texts
-from interleaf.engines.groups import Groups
-from interleaf.engines.work import Task
+from interleaf.engines.passes import Groups
+from interleaf.engines.task import Task
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
-from interleaf.schema import SCHEMA
+from interleaf.log.schema import SCHEMA
 
 QUERY = "interleaf-query"  # the salt of its hash
 NO_CAPTIONS = "no captions"

@@ -28,17 +28,17 @@ import numpy as np
 from interleaf.caption_bias.caption_results import Results
 from interleaf.captions.caption_model import ODDS, PROBABILITY, Model
 from interleaf.decode import Decoded, reasons
+from interleaf.decode.scoring import Scoring, usable
 from interleaf.errors import DataError, MethodError, listed
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, Impression, pairs
 from interleaf.kernels.buckets import BUCKETS, buckets
 from interleaf.kernels.jit import kernel
+from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import METHODS, ResolvedMethod, Scheme, resolve, scheme_of
-from interleaf.schema import INTERLEAVED
-from interleaf.score import Scoring, usable
 from interleaf.stats.compare import Estimate, estimate
 from interleaf.stats.logistic import probability
-from interleaf.tally.scores import reordered_columns
+from interleaf.tally.score_sums import reordered_columns
 
 FEWEST = 10  # queries
 

@@ -32,12 +32,12 @@ from interleaf.captions.caption_features import FIRST, GRADE, Encoder, Feature
 from interleaf.captions.caption_model import Model
 from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
+from interleaf.decode.scoring import Scoring
 from interleaf.engines.passes import Passes, S
-from interleaf.engines.work import Task
+from interleaf.engines.task import Task
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.log import Progress
-from interleaf.score import Scoring
 
 
 class Survey:

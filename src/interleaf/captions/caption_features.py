@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interleaf import schema
 from interleaf.decode.columns import Texts, codes, lists, numbers, texts
 from interleaf.errors import DataError, listed
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
+from interleaf.log import schema
 
 BOLD = ("b", "em", "strong")
 MARKED_TEXTS = ("title", "url", "snippet")

@@ -106,32 +106,32 @@ def _said(counts: Mapping[str, Any]) -> str:
 
 
 def _settings(options: argparse.Namespace, **more: Any) -> Any:
-    from interleaf.adapters.foreign_lists import Options
+    from interleaf.importers.foreign_lists import Options
 
     given = {"method": options.method} if options.method else {}
     return Options(experiment=options.experiment, unit=options.unit, ordinals=options.ordinals, **given, **more)
 
 
 def _ubi(options: argparse.Namespace) -> Any:
-    from interleaf.adapters.ubi import import_ubi
+    from interleaf.importers.ubi import import_ubi
 
     return import_ubi(options.source, options.out, _settings(options))
 
 
 def _solr(options: argparse.Namespace) -> Any:
-    from interleaf.adapters.ubi import import_solr
+    from interleaf.importers.ubi import import_solr
 
     return import_solr(options.source, options.out, _settings(options, only_interleaved=True), options.id_field)
 
 
 def _opensearch(options: argparse.Namespace) -> Any:
-    from interleaf.adapters.ubi import import_opensearch
+    from interleaf.importers.ubi import import_opensearch
 
     return import_opensearch(options.source, options.out, _settings(options, only_interleaved=True))
 
 
 def _yandex(options: argparse.Namespace) -> Any:
-    from interleaf.adapters.yandex import import_yandex
+    from interleaf.importers.yandex import import_yandex
 
     if len(options.source) != 1:
         raise DataError(f"{len(options.source)} files are given; a yandex log is one file")
@@ -168,7 +168,7 @@ def _letor(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _composed(rankings: dict[str, dict[str, list[str]]], options: argparse.Namespace) -> dict[str, Any]:
-    from interleaf.adapters.trec import compose
+    from interleaf.importers.trec import compose
 
     more = {"method": options.method} if options.method else {}
     given = {"k": options.k, "experiment": options.experiment, "seed": options.seed} | more
@@ -209,7 +209,7 @@ def _to_lines(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _to_trec(options: argparse.Namespace) -> dict[str, Any]:
-    from interleaf.adapters.trec import LOG_RANKINGS, export_trec
+    from interleaf.importers.trec import LOG_RANKINGS, export_trec
 
     found = dict(export_trec(options.log, options.out))
     if "runs" not in found:
@@ -218,7 +218,7 @@ def _to_trec(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _to_ubi(options: argparse.Namespace) -> dict[str, Any]:
-    from interleaf.adapters.ubi_export import export_ubi
+    from interleaf.importers.ubi_export import export_ubi
 
     _ask_for(options.out, ".ndjson", ".ndjson.gz")
     return _counts(

@@ -43,17 +43,16 @@ from interleaf.click_value.credit_fitting import (
 from interleaf.click_value.learned_credit import Learned, Lesson, Trained, Weight, Worth, counting_to_dict, needs
 from interleaf.decode import Counting, Decoded
 from interleaf.decode.attributes import Exclusion
+from interleaf.decode.scoring import Scoring
 from interleaf.engines import local, spark
-from interleaf.engines.choice import SPARK, chosen
-from interleaf.engines.packed import of_bytes
-from interleaf.engines.work import Part, Task, repeats, work
+from interleaf.engines.spark.partitions import of_bytes
+from interleaf.engines.task import SPARK, Part, Task, chosen, repeats, work
 from interleaf.errors import DataError, listed
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import ResolvedMethod, Scheme
-from interleaf.score import Scoring
 from interleaf.stats.bootstrap import intervals, poisson_weights
-from interleaf.tally.seen import Sample, Seen
+from interleaf.tally.units import Sample, Seen
 
 SUMS = ".sums"
 VERSION = 1

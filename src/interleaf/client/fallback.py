@@ -18,7 +18,7 @@ from interleaf.experiment import Experiment, Request, show
 from interleaf.experiment.assignment import OUTSIDE
 from interleaf.experiment.serving import unmixed
 from interleaf.interleaving.rankings import insert_fixed
-from interleaf.schema import FALLBACK
+from interleaf.log.schema import FALLBACK
 
 
 @dataclass(frozen=True)

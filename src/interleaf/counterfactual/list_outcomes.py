@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from interleaf.decode.scoring import formed
 from interleaf.errors import ListError, MethodError, SchemeError, listed
 from interleaf.interleaving import batch, call
 from interleaf.kernels.arrays import Array, Impression, pairs
@@ -26,7 +27,6 @@ from interleaf.kernels.jit import impression_at, inline_kernel, kernel
 from interleaf.methods import schemes
 from interleaf.methods.probabilistic import Settings, settings, write_shares
 from interleaf.methods.registry import DRAFTED, INDEPENDENT, METHODS, ResolvedMethod, Scheme, resolve
-from interleaf.score import formed
 
 CLIP = 10.0  # weights average 1 over the source's lists
 ROUNDING = 1e-12  # outcomes and sums that are zero on paper come out as a few last digits

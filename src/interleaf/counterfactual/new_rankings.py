@@ -21,7 +21,7 @@ from interleaf.errors import DataError, RankingError
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression
 from interleaf.simulate.rankers import run_lines
-from interleaf.tally.seen import Sample
+from interleaf.tally.units import Sample
 
 ByQuery = Mapping[str, Sequence[str]]
 Source = str | PathLike[str] | ByQuery | Callable[[str], Sequence[str] | None]

@@ -15,12 +15,12 @@ from interleaf.counterfactual.list_outcomes import log_chances
 from interleaf.decode import Decoded, Decoding, Design, identities
 from interleaf.decode.attributes import excluded
 from interleaf.decode.columns import codes, column, lists, numbers, texts, there
-from interleaf.engines.work import Task
+from interleaf.engines.task import Task
 from interleaf.errors import DataError, MethodError
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, Impression
+from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import ResolvedMethod, resolve
-from interleaf.schema import INTERLEAVED
 
 BROKEN = "a logged ranking of {!r} that is missing, or has a null or a document twice"
 

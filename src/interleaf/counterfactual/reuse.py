@@ -30,11 +30,11 @@ from interleaf.counterfactual.old_log import NOT_RANKED, Borrowed, OldTask, Surv
 from interleaf.counterfactual.reuse_result import Estimated, Reused
 from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
+from interleaf.decode.scoring import Scoring
 from interleaf.engines.passes import Passes
 from interleaf.errors import DataError, MethodError, RankingError
 from interleaf.kernels.arrays import pairs
 from interleaf.methods.registry import METHODS, resolve
-from interleaf.score import Scoring
 from interleaf.stats import compare, power
 from interleaf.stats.compare import Estimate
 from interleaf.stats.multiplicity import holm

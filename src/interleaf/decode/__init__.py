@@ -1,12 +1,12 @@
-"""Record batches in, padded integer arrays out; every dropped row has a counted reason.
+"""Turns record batches into padded integer arrays; every dropped row has a counted reason.
 
 columns.py      Arrow columns as flat arrays
 designs.py      which rows belong together
-impressions.py  what credit needs to know of a row, as logged or as the rankings say; ranks.py: its kernels
-events.py       clicks, and what became of every event
-counting.py     which events count
-queries.py      the query of each row
+impressions.py  ranks, teams, lengths and choices of each row
+events.py       which events count, clicks, and what became of every event
+attributes.py   what a report is split by, what is excluded, the query of a row
 reasons.py      why a row is dropped
+scoring.py      a score for each impression
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import pyarrow as pa
 
 from interleaf.decode import reasons
 from interleaf.decode.columns import Texts, codes, column, microseconds, texts, there
-from interleaf.decode.counting import Counting as Counting
 from interleaf.decode.designs import Design as Design
 from interleaf.decode.designs import designs
 from interleaf.decode.events import TIMELESS, event_kinds, flat_events, read_events
 from interleaf.decode.events import Clicks as Clicks
+from interleaf.decode.events import Counting as Counting
 from interleaf.decode.impressions import Shown
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, Impression
-from interleaf.log.normal import NOT_ISO
+from interleaf.log.arrow import NOT_ISO
 
 CELLS = 2**18  # ranks held at a time: rows x rankers x positions; small enough for the caches
 

@@ -1,20 +1,66 @@
-"""The events of every row as a matrix of clicks; what is repeated, too early, too late or too short is counted."""
+"""Turns the events of each row into a matrix of clicks, and counts what became of every event."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from interleaf import schema
 from interleaf.decode import reasons
 from interleaf.decode.columns import codes, lists, microseconds, numbers, texts, there
-from interleaf.decode.counting import Counting
+from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
-from interleaf.log.repeated_events import merge_copies
+from interleaf.log import schema
+from interleaf.log.event_join import merge_copies
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Kinds of events with their weights, and what an event must be to count.
+
+    `dwell`: at least so many seconds (an event that does not say does not count). `first`: only the earliest counted
+    event of an impression. `window`: not later than so many seconds after the list was shown.
+
+    >>> print(Counting({"click": 1, "purchase": 5}, dwell=30))
+    click + 5 purchase, dwell at least 30 s
+    """
+
+    kinds: str | Mapping[str, float] = "click"
+    dwell: float | None = None
+    first: bool = False
+    window: float | None = None
+
+    def __post_init__(self) -> None:
+        for kind, weight in self.weights.items():
+            if not isinstance(kind, str) or not kind:
+                raise DataError(f"a kind of event is a word such as 'click', not {kind!r}")
+            if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < abs(weight) < math.inf:
+                raise DataError(f"the weight of {kind!r} is {weight!r}; give a number other than 0")
+        if not self.weights:
+            raise DataError("no kind of event is named; name at least one, such as 'click'")
+        for name, seconds in (("dwell", self.dwell), ("window", self.window)):
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise DataError(f"{name} is {seconds!r}; give seconds above 0, or leave it out")
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        """The kinds that count, each with its weight, in the order of their names."""
+        return {self.kinds: 1.0} if isinstance(self.kinds, str) else dict(sorted(self.kinds.items()))
+
+    def __str__(self) -> str:
+        parts = [" + ".join(kind if weight == 1 else f"{weight:g} {kind}" for kind, weight in self.weights.items())]
+        parts += [f"dwell at least {self.dwell:g} s"] if self.dwell is not None else []
+        parts += ["the first of an impression"] if self.first else []
+        parts += [f"within {self.window:g} s"] if self.window is not None else []
+        return ", ".join(parts)
+
 
 _EVENT, _CROWD, _MOST = reasons.EVENT, reasons.CROWD, reasons.MOST_EVENTS
 FATES = (

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from interleaf import schema
 from interleaf.kernels.arrays import Array
+from interleaf.log import schema
 
 FINE, NO_ID, NO_TIME, NO_RANKERS, RANKERS, UNEVEN, RANK, TWICE, SIZES, TEAMS, CHOICES, EVENT, CROWD, LONG = range(14)
 NO_RANKS, NO_TEAMS, NO_SIZES, NO_CHOICES, NOBODY, REPEATED, CREDIT, FAR_TIME = range(14, 22)

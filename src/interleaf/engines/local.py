@@ -1,7 +1,7 @@
-"""The flow on this machine: one thread reads, others decode, score and add up, each in a book of its own.
+"""Tallies a log on this machine: one thread reads, others decode, score and add up, each in its own collector.
 
-Addition is exact, so the result does not depend on which thread got which batch. Impressions that came before are told
-by the thread that reads, in the order of the log.
+Addition is exact, so the result does not depend on which thread got which batch. The reading thread marks impressions
+that came before, in the order of the log.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import pyarrow as pa
 
 from interleaf import log
 from interleaf.decode.attributes import attribute_names, check_attributes
-from interleaf.engines.book import Book
-from interleaf.engines.crawlers import frequent, visits
-from interleaf.engines.work import Task, repeats, work
+from interleaf.engines.collector import TallyCollector
+from interleaf.engines.task import Task, frequent, repeats, visits, work
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.tally import Tally
-from interleaf.tally.seen import Sample, Seen
+from interleaf.tally.units import Sample, Seen
 
 BATCH = 32_768  # rows read at a time: of forty rankers, they hold thirteen million ranks
 T = TypeVar("T", bound=Task)
@@ -41,7 +40,7 @@ def tally_log(source: Any, task: Task, *, threads: int = 0, progress: log.Progre
     return tally
 
 
-def _read(source: Any, task: Task, threads: int, progress: log.Progress | None) -> tuple[Book, Sample]:
+def _read(source: Any, task: Task, threads: int, progress: log.Progress | None) -> tuple[TallyCollector, Sample]:
     """The whole log in a book, and a sample of its impressions."""
     sample = Sample()
     task, reading, batches = opened(source, task, sample, progress)
@@ -75,9 +74,9 @@ def _marked(reading: log.Reading, sample: Sample, excluded: Collection[str]) -> 
         check_attributes(excluded, names)
 
 
-def _counted(batches: Iterator[Batch], task: Task, workers: int) -> Book:
+def _counted(batches: Iterator[Batch], task: Task, workers: int) -> TallyCollector:
     """All batches in one book."""
-    books = [Book(task) for _ in range(workers)]
+    books = [TallyCollector(task) for _ in range(workers)]
     if workers == 1:
         for batch in batches:
             _count(books[0], task, batch)
@@ -99,12 +98,12 @@ def _counted(batches: Iterator[Batch], task: Task, workers: int) -> Book:
     return books[0]
 
 
-def _serve(book: Book, task: Task, queue: Queue[Batch | None]) -> None:
+def _serve(book: TallyCollector, task: Task, queue: Queue[Batch | None]) -> None:
     for batch in iter(queue.get, None):
         _count(book, task, batch)
 
 
-def _count(book: Book, task: Task, batch: Batch) -> None:
+def _count(book: TallyCollector, task: Task, batch: Batch) -> None:
     for worked in work(batch[0], task, batch[1]):
         book.add(worked)
 

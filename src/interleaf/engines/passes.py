@@ -1,4 +1,4 @@
-"""A log that is read again and again, each time for other sums: on this machine, or on Spark's executors."""
+"""Reads a log several times, each time for other sums, on this machine or on Spark; groups rows by key."""
 
 from __future__ import annotations
 
@@ -9,15 +9,56 @@ from functools import partial
 from os import PathLike
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from interleaf import log
 from interleaf.engines import local, spark
-from interleaf.engines.choice import SPARK, chosen
-from interleaf.engines.packed import of_bytes
-from interleaf.engines.work import Task, repeats
+from interleaf.engines.spark.partitions import of_bytes
+from interleaf.engines.task import SPARK, Task, chosen, repeats
 from interleaf.kernels.arrays import Array
-from interleaf.tally.seen import Sample, Seen
+from interleaf.tally.units import Sample, Seen
+
+
+class Groups:
+    """Rows by their keys while a log is read, each value by its rule; alike rows become one whenever rows doubled."""
+
+    def __init__(self, keys: int, rules: Sequence[str]) -> None:
+        self._keys, self._rules = keys, tuple(rules)
+        self._parts: list[list[Array]] = []
+        self._least, self._waiting = 0, 0
+
+    def add(self, columns: list[Array]) -> None:
+        """Count rows in: keys first, then values."""
+        self._parts.append(self._grouped(columns))
+        self._waiting += len(columns[0])
+        if self._waiting > 2 * self._least:
+            self._parts = [self.columns]
+            self._least = self._waiting = len(self._parts[0][0])
+
+    def merge(self, other: Groups) -> None:
+        """Count another one's rows in."""
+        for columns in other._parts:
+            self.add(columns)
+
+    @property
+    def columns(self) -> list[Array]:
+        """All rows, in the order of their keys: those, then the values."""
+        found = self._grouped([np.concatenate(parts) for parts in zip(*self._parts, strict=True)])
+        order = np.lexsort(found[: self._keys])
+        return [column[order] for column in found]
+
+    def _grouped(self, columns: list[Array]) -> list[Array]:
+        return grouped(columns[: self._keys], list(zip(columns[self._keys :], self._rules, strict=True)))
+
+
+def grouped(keys: Sequence[Array], values: Sequence[tuple[Array, str]]) -> list[Array]:
+    """Rows with the same keys as one: the keys, and each value by its rule (`sum`, `min`, `max`); in no order."""
+    names = [f"key {place}" for place in range(len(keys))]
+    columns = dict(zip(names, keys, strict=True)) | {f"{place}": array for place, (array, _) in enumerate(values)}
+    rules = [(f"{place}", rule) for place, (_, rule) in enumerate(values)]
+    found = pa.table(columns).group_by(names, use_threads=False).aggregate(rules)
+    return [found.column(name).to_numpy() for name in [*names, *(f"{place}_{rule}" for place, rule in rules)]]
 
 
 class Sums(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from interleaf.errors import ExperimentError
 from interleaf.experiment.settings import Experiment
 from interleaf.kernels.buckets import hash_of
-from interleaf.schema import HOLDOUT, INTERLEAVED
+from interleaf.log.schema import HOLDOUT, INTERLEAVED
 
 OUTSIDE = "outside"
 _LANE, _HOLDOUT = "interleaf-lane", "interleaf-holdout"

@@ -12,8 +12,8 @@ from interleaf.experiment.settings import AA, LOSER, RELABELLED, Experiment
 from interleaf.interleaving.api import DrawnList, draw
 from interleaf.interleaving.rankings import count_free_ranks, insert_fixed, remove_documents
 from interleaf.kernels.randomness import Keyed, key_of
+from interleaf.log.schema import FALLBACK, INTERLEAVED
 from interleaf.methods.registry import ResolvedMethod, resolve, unchanged
-from interleaf.schema import FALLBACK, INTERLEAVED
 
 Rankings = dict[str, Sequence[str]]
 

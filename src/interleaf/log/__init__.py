@@ -1,34 +1,33 @@
-"""Logs: one row an impression, its events inside; Parquet, or JSON lines or CSV with the same names.
+"""Logs: each row is one impression with its events; Parquet, or JSON lines or CSV with the same names.
 
-write.py         write_batches: record batches to a whole file
-rows.py          rows_to_batch: impressions as dictionaries to a record batch
-values.py        what a column may hold
-writer.py        LogWriter: a log that grows while people search
-appending.py     its files, safe against crashes, threads and forks
-reading.py       read: any log as record batches, with counts of what was not used
-files.py         paths, globs and folders to files
-remote.py        files in object stores
-projection.py    which columns are read
-parquet.py       Parquet files
-checksums.py     their checksums, written and checked
-arrow.py         tables and streams in memory
-joining.py       files of JSON lines, the events joined to their impressions
-lines.py         a line of JSON to an impression or an event
-csv_rows.py      a row of CSV to the same
-normal.py        columns of other tools in the types of a log
-event_lines.py   events that wait for their impressions
-repeated_events.py  copies of one event, merged
-pages.py         rows of one impression that goes on over pages, joined
-text.py          lines of text files, plain or gzip
-native.py        convert: any log to one file of the native schema
+schema.py          the columns, their Arrow types, and the check of a file's schema
+validation.py      checks of single values
+writer.py          LogWriter: a log that grows while people search
+record_batches.py  rows_to_batch, write_batches, convert
+reader.py          read: any log as record batches, with counts of what was not used
+files.py           paths, globs, folders and addresses to files
+projection.py      which columns are read
+parquet.py, jsonl.py, csv_rows.py, arrow.py  the formats
+event_join.py      events that are lines of their own, joined; copies of an event, merged
+page_join.py       rows of an impression that has several pages, joined
 """
 
-from interleaf.log.native import convert as convert
-from interleaf.log.reading import Progress as Progress
-from interleaf.log.reading import Reading as Reading
-from interleaf.log.reading import read as read
-from interleaf.log.rows import rows_to_batch as rows_to_batch
-from interleaf.log.write import write_batches as write_batches
-from interleaf.log.writer import LogWriter as LogWriter
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["LogWriter", "Reading", "convert", "read", "rows_to_batch", "write_batches"]
+if TYPE_CHECKING:
+    from interleaf.log.reader import Progress, Reading, read
+    from interleaf.log.record_batches import convert, rows_to_batch, write_batches
+    from interleaf.log.writer import LogWriter
+
+__all__ = ["LogWriter", "Progress", "Reading", "convert", "read", "rows_to_batch", "write_batches"]
+
+_MODULES = {"reader": ("Progress", "Reading", "read"), "writer": ("LogWriter",)}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the readers and writers when they are first used: the client needs only `interleaf.log.schema`."""
+    if name not in __all__:
+        raise AttributeError(f"module 'interleaf.log' has no attribute {name!r}")
+    module = next((module for module, names in _MODULES.items() if name in names), "record_batches")
+    return getattr(import_module(f"interleaf.log.{module}"), name)

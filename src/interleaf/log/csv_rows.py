@@ -14,10 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from interleaf import schema
+from interleaf.log import schema
 from interleaf.log.files import File
-from interleaf.log.lines import LineError
-from interleaf.log.text import LONGEST, lines_of
+from interleaf.log.jsonl import LONGEST, LineError, lines_of
 
 Cell = Callable[[str], Any]
 

@@ -1,24 +1,105 @@
-"""The files of a log: from paths, globs and folders to a sorted list, with what the folders' names say.
+"""Finds the files of a log: from paths, globs, folders and addresses such as s3://bucket/logs to a sorted list.
 
-A folder such as `experiment=shop/date=2026-11-01` gives the files in it columns, as Hive and Spark write them. Those of
-the native schema are used where a file lacks them; others, such as a date, are left to their folders.
+A folder name such as `experiment=shop` gives its files a column, as in Hive and Spark. It is used where a file lacks
+that column. Folder names that are no column of a log, such as `date=2026-11-01`, are ignored. Remote files are opened
+by Arrow's file systems, which find keys and regions where the tools of each store keep them.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from interleaf import schema
 from interleaf.errors import DataError, listed
-from interleaf.log.remote import Address, found_at, is_remote
+from interleaf.log import schema
+
+_SCHEMES = ("s3", "gs", "abfss", "hdfs")
+_HADOOP = {"s3a": "s3", "s3n": "s3"}
+
+
+@dataclass(frozen=True)
+class Address:
+    """A file in such a place; like a path, it has a name and parts."""
+
+    scheme: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.path}"
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.parts[-1]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The folders, and the file's name."""
+        return tuple(self.path.split("/"))
+
+    def open(self) -> pa.NativeFile:
+        """The file, to be read from any place in it."""
+        system, path = _system(str(self))
+        return system.open_input_file(path)
+
+
+def is_remote(given: str) -> bool:
+    """Whether this is an address.
+
+    >>> is_remote("s3a://bucket/log.parquet"), is_remote("logs/log.parquet")
+    (True, False)
+    """
+    return "://" in given
+
+
+def found_at(given: str) -> Iterator[tuple[Address, int]]:
+    """The files at an address, in a folder there or by a pattern, sorted, with their sizes."""
+    from pyarrow import fs
+
+    scheme = given.partition("://")[0]
+    magic = re.search(r"[*?\[]", given)
+    fixed = given[: magic.start()].rpartition("/")[0] if magic else given
+    try:
+        system, path = _system(fixed)
+        info = system.get_file_info(path)
+        inside = (
+            system.get_file_info(fs.FileSelector(path, recursive=True)) if info.type == fs.FileType.Directory else []
+        )
+    except (pa.ArrowException, OSError) as problem:
+        raise DataError(f"cannot look at {given}: {problem}; check its address and keys") from None
+    if info.type == fs.FileType.File:
+        yield Address(scheme, path), info.size
+    pattern = path + given[len(fixed) :]
+    for one in sorted(inside, key=lambda one: one.path):
+        fits = fixed == given or fnmatch.fnmatchcase(one.path, pattern)
+        if fits and one.type == fs.FileType.File:
+            yield Address(scheme, one.path), one.size
+
+
+def _system(address: str) -> tuple[Any, str]:
+    """Arrow's file system of an address, and the path in it."""
+    from pyarrow import fs
+
+    given, _, rest = address.partition("://")
+    scheme = _HADOOP.get(given, given)
+    try:
+        found: tuple[Any, str] = fs.FileSystem.from_uri(f"{scheme}://{rest}")
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        if scheme in _SCHEMES:  # opening a bucket may ask for its region
+            raise DataError(f"cannot open {address}: {problem}; check its address, keys and region") from None
+        raise DataError(f"no file system for {address}: {problem}; use {listed(_SCHEMES)}, or a path") from None
+    return found
+
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from interleaf import schema
 from interleaf.errors import DataError
+from interleaf.log import schema
 
 # What it takes to join the pages of an impression.
 _PAGED = ("experiment", "version", "impression", "time", "page", "method", "rankers", "documents", "teams")

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.kernels.arrays import Array
+from interleaf.log.schema import HOLDOUT, INTERLEAVED
 from interleaf.metrics.absolute import METRICS
 from interleaf.report.record import Arm, Metric
 from interleaf.report.rule import HOLM, Decision, Settings, decide
-from interleaf.schema import HOLDOUT, INTERLEAVED
 from interleaf.stats.compare import Estimate, difference, estimate
-from interleaf.tally import Tally, pages
-from interleaf.tally.scores import ONE
+from interleaf.tally import Tally, page_sums
+from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import ARMS
 
 NO_SESSIONS = "sessions were not put together; ask for them (sessions=1800)"
@@ -44,8 +44,8 @@ def arms(tally: Tally, settings: Settings) -> tuple[Arm, ...]:
     return tuple(
         Arm(
             name,
-            int(arm.measures[:, pages.QUERIES].sum()),
-            int(arm.measures[:, pages.CLICKED].sum()),
+            int(arm.measures[:, page_sums.QUERIES].sum()),
+            int(arm.measures[:, page_sums.CLICKED].sum()),
             tally.units.count((seen >> place & 1) == 1),
             tuple(metric if found is None else _decided(metric, next(decisions)) for metric, found in metrics),
         )
@@ -59,7 +59,7 @@ def _decided(metric: Metric, decision: Decision) -> Metric:
     return replace(metric, interval=decision.interval, p_value=decision.adjusted_p_value, reason=reason)
 
 
-def _interleaved_first(arm: tuple[int, tuple[str, pages.Arm]]) -> tuple[bool, str]:
+def _interleaved_first(arm: tuple[int, tuple[str, page_sums.Arm]]) -> tuple[bool, str]:
     return arm[1][0] != INTERLEAVED, arm[1][0]
 
 
@@ -71,7 +71,9 @@ def baseline(tally: Tally, settings: Settings) -> str | None:
     return buckets[0] if buckets else HOLDOUT if HOLDOUT in tally.arms else None
 
 
-def _metrics(arm: pages.Arm, base: pages.Arm | None, confidence: float) -> Iterator[tuple[Metric, Estimate | None]]:
+def _metrics(
+    arm: page_sums.Arm, base: page_sums.Arm | None, confidence: float
+) -> Iterator[tuple[Metric, Estimate | None]]:
     """Each metric, and its difference to the base where there is one."""
     for name in METRICS:
         if name in ("first_click", "last_click"):
@@ -89,26 +91,26 @@ def _metrics(arm: pages.Arm, base: pages.Arm | None, confidence: float) -> Itera
             yield Metric(name, value, found.value, reason=found.reason), found
 
 
-def ratio(arm: pages.Arm, name: str) -> Ratio:
+def ratio(arm: page_sums.Arm, name: str) -> Ratio:
     """The sums that a metric is the ratio of."""
     measures = arm.measures.T.astype(np.float64)
-    queries, clicked = measures[pages.QUERIES], measures[pages.CLICKED]
+    queries, clicked = measures[page_sums.QUERIES], measures[page_sums.CLICKED]
     sessions = arm.sessions.T.astype(np.float64)
     if name == "abandonment":
         return Ratio(queries - clicked, queries)
     if name == "reformulation":
-        return Ratio(sessions[pages.FOLLOWED], queries if sessions.any() else np.zeros_like(queries))
+        return Ratio(sessions[page_sums.FOLLOWED], queries if sessions.any() else np.zeros_like(queries))
     if name == "session_queries":
-        return Ratio(queries, sessions[pages.SESSIONS])
+        return Ratio(queries, sessions[page_sums.SESSIONS])
     if name in ("clicks", "clicks_at_1"):
-        return Ratio(measures[pages.CLICKS if name == "clicks" else pages.AT_1], queries)
-    return Ratio(measures[pages.MEASURES.index(name)] / ONE, clicked)
+        return Ratio(measures[page_sums.CLICKS if name == "clicks" else page_sums.AT_1], queries)
+    return Ratio(measures[page_sums.MEASURES.index(name)] / ONE, clicked)
 
 
 def _median(name: str, bins: Array) -> Metric:
     if not bins.any():
         return Metric(name, None, reason=f"no {METRICS[name].over}")
-    return Metric(name, pages.quantile(bins, 0.5), reason=MEDIAN)
+    return Metric(name, page_sums.quantile(bins, 0.5), reason=MEDIAN)
 
 
 def interleaved_against_holdout(tally: Tally, name: str, confidence: float) -> Metric | None:

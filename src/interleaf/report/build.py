@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from interleaf.click_value.learned_credit import CROSS_FITTED, LEARNED
-from interleaf.engines.book import OTHER, notes_on_reading
+from interleaf.engines.collector import OTHER, notes_on_reading
 from interleaf.errors import DataError, suggest
 from interleaf.methods.registry import resolve
 from interleaf.report import people
@@ -25,7 +25,7 @@ from interleaf.report.verdict import verdict
 from interleaf.stats import ranking
 from interleaf.stats.looks import MAX_LOOKS
 from interleaf.tally import Tally
-from interleaf.tally.pages import CLICKED
+from interleaf.tally.page_sums import CLICKED
 
 STALLED = (
     "New units have nearly stopped coming, so intervals are those without a plan: a plan counts units, and an interval "

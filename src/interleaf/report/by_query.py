@@ -25,8 +25,7 @@ from interleaf.stats import compare
 from interleaf.stats.compare import Estimate
 from interleaf.stats.sums import quotient
 from interleaf.tally import Tally
-from interleaf.tally.cells import unpack
-from interleaf.tally.units import CLICKED, SUMS
+from interleaf.tally.units import CLICKED, SUMS, unpack
 
 FEW_QUERIES = "fewer than two effective queries: one query has nearly all impressions with an event"
 MIN_KNOWN = 0.9  # of impressions with an event: fewer with a query are too few to speak of queries

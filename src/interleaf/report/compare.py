@@ -31,7 +31,7 @@ from interleaf.stats.compare import Estimate
 from interleaf.stats.ranking import pair_sums, pairs
 from interleaf.stats.sums import significance
 from interleaf.tally import About, Tally
-from interleaf.tally.scores import ONE, Scores
+from interleaf.tally.score_sums import ONE, Scores
 from interleaf.tally.units import CLICKED, SUMS
 
 NOT_BY_QUERY = "not computed with errors clustered by query"

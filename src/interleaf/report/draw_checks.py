@@ -12,7 +12,7 @@ from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Check, graded,
 from interleaf.stats.compare import difference
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_tests
-from interleaf.tally import ALONE, Tally, pages
+from interleaf.tally import ALONE, Tally, page_sums
 from interleaf.tally.draws import ANY, CLICKED, CLICKS, COIN_CLICKS, COIN_SLOTS, SHOWN, SLOTS, rule_of
 
 MIN_EXPECTED_CLICKS = 30  # a ranker must get hardly any where so many are expected
@@ -101,7 +101,7 @@ def clicks_by_rank(tally: Tally) -> Check:
     """Whether the top rank is clicked at all, where others are: it is not if ranks are logged one too deep."""
     name, ranks = "Clicks by rank", tally.evidence.draws.ranks
     shown, clicked = ranks[:, SHOWN], ranks[:, CLICKED]
-    buckets = sum((arm.measures[:, pages.CLICKED] > 0 for arm in tally.arms.values()), np.zeros(1, np.bool_)).sum()
+    buckets = sum((arm.measures[:, page_sums.CLICKED] > 0 for arm in tally.arms.values()), np.zeros(1, np.bool_)).sum()
     if clicked.sum() < MIN_CLICKS or buckets < MIN_BUCKETS:
         return Check(name, SKIPPED, f"{clicked.sum():,} clicks are too few, or of too few people, to tell")
     if not shown[1:].any():

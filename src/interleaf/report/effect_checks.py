@@ -20,11 +20,10 @@ from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.sums import significance
 from interleaf.tally import ALONE, Tally
-from interleaf.tally.cells import pack, unpack
 from interleaf.tally.evidence import CLICKS, EVENTS
-from interleaf.tally.scores import ONE
+from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import CLICKED as VISITS
-from interleaf.tally.units import SUMS
+from interleaf.tally.units import SUMS, pack, unpack
 
 MIN_UNITS = 100  # that came once, and that came back
 WARN_RATIO, FAIL_RATIO = 1.5, 3.0  # how much more those who came once click than others

@@ -9,6 +9,7 @@ import numpy as np
 
 from interleaf.decode import RELAXED
 from interleaf.kernels.buckets import BUCKETS
+from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods.registry import resolve
 from interleaf.metrics.absolute import METRICS
 from interleaf.render.figures import signed
@@ -35,13 +36,12 @@ from interleaf.report.record import (
 from interleaf.report.rows import row_checks
 from interleaf.report.rule import UNIT, Settings
 from interleaf.report.traffic_checks import ab_split, events_over_time, repeated_content
-from interleaf.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_test, share_tests
 from interleaf.tally import ALONE, Tally
 from interleaf.tally.evidence import DAY
-from interleaf.tally.pages import QUERIES, quantile
-from interleaf.tally.scores import ONE
+from interleaf.tally.page_sums import QUERIES, quantile
+from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import ARMS
 
 FEW_UNITS = 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from interleaf.decode.events import COUNTED, FATES, TIMELESS
-from interleaf.log.lines import OF_EVENT
+from interleaf.log.jsonl import OF_EVENT
+from interleaf.log.schema import TIME_EXAMPLE
 from interleaf.report.record import FAILED, OK, WARNING, Check, graded
-from interleaf.schema import TIME_EXAMPLE
 from interleaf.tally import Tally
 
 UNMATCHED, UNPLACED = "unmatched", "of no experiment"  # fates of events that no impression of the log has

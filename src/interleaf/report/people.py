@@ -17,7 +17,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.report.record import Activity
 from interleaf.tally import Tally
-from interleaf.tally.scores import ONE
+from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import CLICKED, SUMS
 
 MIN_LIMIT, MAX_LIMIT = 5, 40  # on the weight of a unit, with few units and with many

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from interleaf.decode import reasons
-from interleaf.engines.book import CONCURRENT, OTHER_EXPERIMENT, OTHER_METHOD, OTHER_RANKERS, OTHER_VERSION
+from interleaf.engines.collector import CONCURRENT, OTHER_EXPERIMENT, OTHER_METHOD, OTHER_RANKERS, OTHER_VERSION
 from interleaf.report.record import FAILED, OK, Check, graded
 from interleaf.tally import Tally
-from interleaf.tally.merge import SHARED
+from interleaf.tally.tally import SHARED
 
 WARN_ABOVE, FAIL_ABOVE = 0.01, 0.1  # shares of rows that cannot be used, or that are left out for one cause
 MAX_EXCLUDED = 0.5  # a larger share that the caller's rules exclude is a warning: they asked for it

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.report.record import FAILED, OK, SKIPPED, Check, graded, tested
-from interleaf.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.stats.compare import jackknife
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_tests
 from interleaf.tally import Tally
-from interleaf.tally.pages import CLICKED as ARM_CLICKED
-from interleaf.tally.pages import QUERIES, Arm
-from interleaf.tally.timeline import CLICKED, HOUR, SHOWN
+from interleaf.tally.evidence import CLICKED, HOUR, SHOWN
+from interleaf.tally.page_sums import CLICKED as ARM_CLICKED
+from interleaf.tally.page_sums import QUERIES, Arm
 from interleaf.tally.units import ARMS
 from interleaf.tally.units import CLICKED as VISITS
 

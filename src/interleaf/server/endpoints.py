@@ -11,11 +11,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from interleaf import schema
 from interleaf.errors import ExperimentError
 from interleaf.errors import listed as named
 from interleaf.experiment import Experiment
-from interleaf.log.checksums import parquet_pieces
+from interleaf.log import schema
+from interleaf.log.parquet import parquet_pieces
 from interleaf.server import schemas
 from interleaf.server.auth import OPEN
 from interleaf.server.ingest import hash_if_secret, refuse_nulls

@@ -9,8 +9,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from interleaf.decode.attributes import query_text
 from interleaf.decode.events import FATES
-from interleaf.decode.queries import query_text
 from interleaf.errors import InterleafError
 from interleaf.report.build import report
 from interleaf.report.lost import ANOTHER_KIND, IDLE, UNMATCHED, UNPLACED, UNTOLD

@@ -89,12 +89,12 @@ def compile_lists(settings: Experiment) -> None:
 
 def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> None:
     """Make a small report with each method and scheme, as the store does; the default method first."""
-    from interleaf.engines.work import Task
+    from interleaf.decode.scoring import Scoring
+    from interleaf.engines.task import Task
     from interleaf.log import rows_to_batch
     from interleaf.methods.registry import DEFAULT, METHODS
     from interleaf.report.build import report
     from interleaf.report.rule import Settings
-    from interleaf.score import Scoring
     from interleaf.store.fold import Sums
 
     for method in sorted(METHODS.values(), key=lambda method: method.name != DEFAULT):
@@ -111,8 +111,8 @@ def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> 
 def _rows(method: str) -> list[dict[str, Any]]:
     """A list that was interleaved and one of a holdout, both clicked, on some device."""
     from interleaf.interleaving.api import interleave
+    from interleaf.log.schema import HOLDOUT, INTERLEAVED
     from interleaf.methods.registry import unchanged
-    from interleaf.schema import HOLDOUT, INTERLEAVED
 
     rankings = {"one": ["a", "b", "c"], "other": ["c", "b", "a"]}
     click = {"event": "e", "kind": "click", "rank": 1, "time": _TIME}

@@ -23,7 +23,7 @@ import numpy as np
 from interleaf.environment import cache_folder
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.log.text import BYTE_ORDER_MARK, LONGEST, open_text
+from interleaf.log.jsonl import BYTE_ORDER_MARK, LONGEST, open_text
 from interleaf.simulate.data import MOST_GRADE, Judged, frozen
 from interleaf.simulate.letor_rows import (
     BAD_FEATURE,

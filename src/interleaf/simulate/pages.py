@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf import schema
 from interleaf.kernels.arrays import Array, EncodedRankings
 from interleaf.kernels.jit import inline_kernel, kernel, reseed
 from interleaf.kernels.randomness import Randomness, pick, toss
+from interleaf.log import schema
 from interleaf.methods.registry import ResolvedMethod
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import People, around, side

@@ -16,9 +16,9 @@ from interleaf.errors import ClickError, DataError, listed
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel, reseed
 from interleaf.kernels.randomness import MAX_CHOICES, Randomness, bytes_of, key_of, pick, toss
+from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods import single
 from interleaf.methods.registry import ResolvedMethod, unchanged
-from interleaf.schema import FALLBACK, HOLDOUT, INTERLEAVED
 
 MOST_PAGES = 16  # a session has
 MOST_VISITS = 2**20  # a unit makes

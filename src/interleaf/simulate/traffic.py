@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaf import schema
 from interleaf.interleaving import batch, call
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.randomness import delimited, digest
+from interleaf.log import schema
 from interleaf.simulate.pages import CLICK, KINDS, PURCHASE, Events, Habits, Scene, read
 from interleaf.simulate.people import (
     COUNTRIES,

@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from interleaf import schema
 from interleaf.errors import DataError
 from interleaf.experiment import Experiment
 from interleaf.experiment.serving import Noted
 from interleaf.kernels.arrays import Array
-from interleaf.log.values import RULES
+from interleaf.log import schema
+from interleaf.log.validation import RULES
 
 LISTS = ("ranks", "teams", "lengths", "choices", "latency")
 HEADER = 3 + len(LISTS)

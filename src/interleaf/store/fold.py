@@ -14,21 +14,21 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf.decode import Counting
-from interleaf.engines.book import Book
-from interleaf.engines.work import Task, repeats, work
+from interleaf.decode.scoring import Scoring
+from interleaf.engines.collector import TallyCollector
+from interleaf.engines.task import Task, repeats, work
 from interleaf.errors import DataError, MethodError, SchemeError
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, RELABELLED
 from interleaf.report.rule import Settings
-from interleaf.score import Scoring
 from interleaf.store.codec import COLUMNS, EVENT_COLUMNS, Kept, batch_of
 from interleaf.store.database import Database, Row, Transaction
 from interleaf.store.experiments import parsed
 from interleaf.store.sql_tables import OPEN_NAMES
 from interleaf.store.time_check import StoreTime
-from interleaf.tally import Tally, stored
-from interleaf.tally.seen import Sample
-from interleaf.tally.segments import MAX_SEGMENTS
+from interleaf.tally import Tally, tally_file
+from interleaf.tally.slices import MAX_SEGMENTS
+from interleaf.tally.units import Sample
 
 
 def task_of(settings: Experiment, version: int, metric: str) -> Task:
@@ -69,7 +69,7 @@ class Sums:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._book, self._sample = Book(task), Sample()
+        self._book, self._sample = TallyCollector(task), Sample()
         self._is_split = True
         self.impressions = 0
 
@@ -109,7 +109,7 @@ class Sums:
 
     def to_bytes(self) -> bytes:
         """The stored form: a line of JSON, the sample, and the tallies one after the other."""
-        tallies = [stored.to_bytes(tally) for tally in self._book.tallies]
+        tallies = [tally_file.to_bytes(tally) for tally in self._book.tallies]
         sample = self._sample.hashes.tobytes()
         head = {
             "impressions": self.impressions,
@@ -135,16 +135,16 @@ class Sums:
         sums._sample.raise_to(head["level"])
         sums._sample.add(np.frombuffer(rest[: ends[0]], np.uint64))
         for start, end in pairwise(ends):
-            sums._book.take(stored.from_bytes(rest[start:end], Tally, "kept sums"))
+            sums._book.take(tally_file.from_bytes(rest[start:end], Tally, "kept sums"))
         return sums
 
-    def _counted(self, batch: pa.RecordBatch, task: Task) -> Book:
-        book = Book(task)
+    def _counted(self, batch: pa.RecordBatch, task: Task) -> TallyCollector:
+        book = TallyCollector(task)
         for worked in work(batch, task):
             book.add(worked)
         return book
 
-    def _take(self, book: Book) -> None:
+    def _take(self, book: TallyCollector) -> None:
         both = [*self._book.tallies, *book.tallies]
         segments = set(chain.from_iterable(tally.segments for tally in both))
         self._is_split &= len(segments) <= MAX_SEGMENTS

@@ -13,10 +13,10 @@ from interleaf.decode import Counting, Decoded, Decoding
 from interleaf.errors import DataError
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, Impression
+from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import resolve, scheme_of
 from interleaf.metrics import judged
 from interleaf.metrics.absolute import Pages
-from interleaf.schema import INTERLEAVED
 from interleaf.simulate.data import Judged, shuffled
 from interleaf.simulate.people import People
 from interleaf.simulate.rankers import Ranker, rank, scores_of, shuffled_top, swapped

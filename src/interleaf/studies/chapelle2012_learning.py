@@ -34,10 +34,10 @@ from interleaf.click_value.credit_fitting import (
 )
 from interleaf.click_value.learn import RESAMPLES, Differences
 from interleaf.clicks import Cascade
-from interleaf.engines.work import Task, work
+from interleaf.decode.scoring import Scoring
+from interleaf.engines.task import Task, work
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import buckets
-from interleaf.score import Scoring
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import People
 from interleaf.simulate.rankers import generator_of

@@ -1,16 +1,15 @@
-"""Mergeable sums of scored impressions, by user bucket: `Tally + Tally`, across chunks, days, threads and machines.
+"""Sums of scored impressions by user bucket that can be merged: `Tally + Tally`, over days, threads and machines.
 
-scores.py   sums of scores by bucket, wins and losses
-units.py    units one by one, while they are few
-slices.py   sums over time
-cells.py    one number for a unit and a part of the log: a slice, a segment, a query
-pages.py    clicks by arm, slots by owner, how visible each ranker was
-seen.py     which impressions came before
-evidence.py what health checks need and no estimate does, from draws.py and timeline.py
-stored.py   a tally as a file
+tally.py       Tally, and the sum of two
+tally_file.py  a tally as a file
+score_sums.py  sums of scores by bucket, wins and losses
+units.py       hash tables: sums by unit, and which impressions came before
+slices.py      sums over time and by segment
+page_sums.py   clicks by arm, slots by owner, how visible each ranker was
+evidence.py    sums that health checks need, with draws.py
 """
 
-from interleaf.tally.about import About as About
+from interleaf.tally.score_sums import About as About
 from interleaf.tally.tally import ALONE as ALONE
 from interleaf.tally.tally import Coded as Coded
 from interleaf.tally.tally import Tally as Tally

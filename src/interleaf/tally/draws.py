@@ -11,7 +11,7 @@ from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.methods.registry import DRAFTED, METHODS, ResolvedMethod, resolve
-from interleaf.tally.pages import POSITIONS
+from interleaf.tally.page_sums import POSITIONS
 
 SLOTS, CLICKS, COIN_SLOTS, COIN_CLICKS = range(4)
 SHOWN, CLICKED = range(2)

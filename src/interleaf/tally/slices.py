@@ -1,21 +1,20 @@
-"""Sums over time: at most 64 slices, as wide as the log asks for, with the sums of each unit in each slice.
+"""Sums over time and by segment: those of each unit in each slice of time, and in each value of an attribute.
 
-Widths climb a ladder whose every step is a multiple of the one below, and slices begin at multiples of their width
-since 1970: so what was kept in narrow slices can always be kept in wider ones. Above a number of units, only a sample
-of them is kept. Which units and which widths these are depends on the units and times alone, not on their order.
+There are at most 64 slices of time. Each width is a multiple of the next smaller one, and slices begin at multiples of
+their width since 1970, so narrow slices can always be merged into wider ones. Above a number of units, only a sample of
+them is kept. Which units and which width depends on the units and times alone, not on their order.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.tally.cells import pack, unpack
-from interleaf.tally.seen import Sample
-from interleaf.tally.units import CLICKED, SUMS, Units
+from interleaf.tally.units import CLICKED, SUMS, Sample, Units, pack, unpack
 
 MAX_SLICES = 64
 ROOM = 2**22  # sums held where every unit comes in every slice
@@ -119,3 +118,74 @@ class Slices:
         units, parts = unpack(keys)
         self.cells = Units(old.cells.columns, old.cells.room)
         self.cells.merge(old.cells.level, pack(units, self._places(old, parts)), values)
+
+
+Key = tuple[str, str]  # an attribute and its value
+SEGMENT_ROOM = 2**19  # sums held, all units and segments together
+MAX_SEGMENTS = 256
+
+
+class Segments:
+    """`impressions` and `clicked` by segment, and `cells`: the sums of each unit in each segment."""
+
+    def __init__(self, columns: int) -> None:
+        self.impressions: dict[Key, int] = {}
+        self.clicked: dict[Key, int] = {}
+        self.cells = Units(columns, max(1024, SEGMENT_ROOM // (columns + SUMS - 1)))
+
+    def __len__(self) -> int:
+        return len(self.impressions)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.impressions)
+
+    def add(
+        self, attribute: str, codes: Array, values: list[str], units: Array, clicked: Array, columns: Array
+    ) -> None:
+        """Count rows in: `codes` number each row's value of the attribute, -1 where it has none."""
+        present = codes[codes >= 0]
+        shown, used = (np.bincount(some, minlength=len(values)) for some in (present, codes[(codes >= 0) & clicked]))
+        places = np.zeros(len(values), np.int64)
+        for number in np.flatnonzero(shown):
+            key = (attribute, values[int(number)])
+            places[number] = self._count(key, int(shown[number]), int(used[number]))
+        self.check()
+        rows = np.flatnonzero((codes >= 0) & clicked)
+        keys = pack(units[rows], places[codes[rows]])
+        self.cells.add(keys, 0, np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_), columns[rows])
+
+    def _count(self, key: Key, impressions: int, clicked: int) -> int:
+        """Count impressions of a segment; the number of the segment."""
+        self.impressions[key] = self.impressions.get(key, 0) + impressions
+        self.clicked[key] = self.clicked.get(key, 0) + clicked
+        return list(self.impressions).index(key)
+
+    def check(self) -> None:
+        """Refuse more segments than a report can hold."""
+        if len(self) > MAX_SEGMENTS:
+            worst = Counter(attribute for attribute, _ in self).most_common(1)[0][0]
+            raise DataError(
+                f"attribute {worst!r} has too many values to report on: more than {MAX_SEGMENTS} segments in all; "
+                "group its values in the log, or leave it out of by="
+            )
+
+    def merge(self, other: Segments) -> None:
+        """Count another one in: a segment may have another number there."""
+        places = [self._count(key, other.impressions[key], other.clicked[key]) for key in other]
+        self.check()
+        keys, values = other.cells.unordered
+        units, parts = unpack(keys)
+        self.cells.merge(other.cells.level, pack(units, np.array(places, np.int64)[parts]), values)
+
+    def clear(self) -> None:
+        """Forget all segments."""
+        self.impressions.clear()
+        self.clicked.clear()
+        self.cells = Units(self.cells.columns, self.cells.room)
+
+    def units_of(self, key: Key) -> tuple[Array, Array, Array]:
+        """The units of a segment with an event in it, their impressions with an event, and their sums."""
+        keys, values = self.cells.unordered
+        units, parts = unpack(keys)
+        rows = parts == list(self.impressions).index(key)
+        return units[rows], values[rows, CLICKED], values[rows, SUMS:]

@@ -1,30 +1,28 @@
-"""All that a report needs of a log, in a size that does not grow with it."""
+"""A tally: all that a report needs of a log, in a size that does not grow with it. Tallies can be added."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from interleaf.decode import Decoded
+from interleaf.decode.scoring import Scored
 from interleaf.errors import DataError
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
-from interleaf.schema import INTERLEAVED
-from interleaf.score import Scored
-from interleaf.tally import merge, stored
-from interleaf.tally.about import About
-from interleaf.tally.cells import pack
+from interleaf.log.schema import INTERLEAVED
+from interleaf.tally import tally_file
 from interleaf.tally.evidence import Evidence
-from interleaf.tally.pages import QUERIES, Arm, Lists
-from interleaf.tally.scores import Scores
-from interleaf.tally.seen import Sample
-from interleaf.tally.segments import Segments
-from interleaf.tally.slices import Slices
-from interleaf.tally.units import SUMS, Units
+from interleaf.tally.page_sums import QUERIES, Arm, Lists
+from interleaf.tally.score_sums import About, Scores
+from interleaf.tally.slices import Segments, Slices
+from interleaf.tally.units import ARMS, SUMS, Sample, Units, pack
 
 Coded = tuple[Array, list[str]]  # a number for each row, and what the numbers stand for; -1 stands for nothing
 ALONE = "impressions that are their own unit"
@@ -136,13 +134,110 @@ class Tally:
     def __add__(self, other: Tally) -> Tally:
         if not isinstance(other, Tally):
             return NotImplemented
-        return merge.merged(self, other)
+        return merged(self, other)
 
     def save(self, path: str | Path) -> None:
         """Keep it in a file (.tally): `Tally.load` reads it back, by this or a later interleaf."""
-        stored.save(self, path)
+        tally_file.save(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Tally:
         """A tally that was kept."""
-        return stored.load(path, cls)
+        return tally_file.load(path, cls)
+
+
+Sums = TypeVar("Sums", Scores, Arm, Lists)
+SHARED = "impressions that two tallies share"
+
+
+def merged(one: Tally, other: Tally) -> Tally:
+    """Both together; an error names what they disagree in."""
+    if not one.about.method and other.about.method:
+        one = as_if(one, other.about)
+    elif one.about.method and not other.about.method:
+        other = as_if(other, one.about)
+    _check(one.about, other.about)
+    rankers = min(one.about.rankers, other.about.rankers)
+    total = reordered(one, rankers)
+    absorb(total, reordered(other, rankers))
+    return total
+
+
+def absorb(total: Tally, more: Tally) -> None:
+    """Count a tally with the same rankers into another, which is not kept as it was."""
+    total.about = replace(total.about, composed=total.about.composed or more.about.composed)
+    total.scores = added(total.scores, more.scores)
+    total.lists = added(total.lists, more.lists)
+    total.slices.merge(more.slices)
+    total.evidence.merge(more.evidence)
+    _merge_units(total, more)
+    total.segments.merge(more.segments)
+    total.queries.merge(more.queries.level, *more.queries.unordered)
+    for name, arm in more.arms.items():
+        total.arms[name] = added(total.arms[name], arm) if name in total.arms else arm
+    shared = total.sample.merge(more.sample)
+    for name in ("dropped", "events", "facts"):
+        getattr(total, name).update(getattr(more, name))
+    if shared:
+        total.facts[SHARED] += shared
+    total.since = min((time for time in (total.since, more.since) if time is not None), default=None)
+    total.until = max((time for time in (total.until, more.until) if time is not None), default=None)
+
+
+def added(one: Sums, other: Sums) -> Sums:
+    """Sums of the same shape, part by part."""
+    return type(one)(*(mine + theirs for mine, theirs in zip(one, other, strict=True)))
+
+
+def reordered(tally: Tally, rankers: Sequence[str]) -> Tally:
+    """A copy with the rankers in another order."""
+    copy = deepcopy(tally)
+    if tuple(rankers) == tally.about.rankers:
+        return copy
+    order, linear = [tally.about.rankers.index(ranker) for ranker in rankers], tally.about.linear
+    copy.about = replace(tally.about, rankers=tuple(rankers))
+    copy.scores = copy.scores.reordered(order, linear)
+    copy.lists = copy.lists.reordered(order)
+    copy.evidence.reorder(order)
+    for units in (copy.units, copy.slices.cells, copy.segments.cells, copy.queries):
+        units.reorder(order, linear)
+    return copy
+
+
+def as_if(tally: Tally, about: About) -> Tally:
+    """A tally without scores, such as of a holdout, in the form of one with them."""
+    own = tally.about
+    total = type(tally).empty(
+        replace(about, experiment=own.experiment, version=own.version, rankers=own.rankers, composed="")
+    )
+    hashes, rows = tally.units.unordered
+    values = np.zeros((tally.units.size, SUMS + total.units.columns), np.int64)
+    values[:, :SUMS] = rows[:, :SUMS]
+    total.units.merge(tally.units.level, hashes, values)
+    for name in ("arms", "sample", "evidence", "dropped", "events", "facts", "since", "until"):
+        setattr(total, name, deepcopy(getattr(tally, name)))
+    return total
+
+
+def _check(one: About, other: About) -> None:
+    for name in (one_field.name for one_field in fields(About)):
+        mine, theirs = getattr(one, name), getattr(other, name)
+        if name == "rankers":
+            mine, theirs = sorted(mine), sorted(theirs)
+        if mine != theirs and not (name == "composed" and "" in (mine, theirs)):
+            raise DataError(
+                f"these tallies cannot be added: their {name} differ, {mine!r} and {theirs!r}; "
+                "tally both logs in the same way"
+            )
+
+
+def _merge_units(total: Tally, more: Tally) -> None:
+    """Arms may have other numbers there: give their bits the numbers of here."""
+    hashes, values = more.units.unordered
+    for name in more.arms:
+        total.number_of(name)
+    seen = np.zeros(len(values), np.int64)
+    for bit, name in enumerate(more.arms):
+        seen |= np.where(values[:, ARMS] >> bit & 1, 1 << total.number_of(name), 0)
+    values[:, ARMS] = seen
+    total.units.merge(more.units.level, hashes, values)

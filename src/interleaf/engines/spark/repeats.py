@@ -1,9 +1,8 @@
-"""Impressions that came before, in whatever part of the log: hashes meet on executors, and parts get notes of theirs.
+"""Impressions with several rows: repeats of an impression in any part, and further pages of one.
 
 Every part sends the hashes of its impressions, 8 bytes each, to the executors, a range of hashes to each. Where one
-came more than once, every part that has it is told; all but the first part drop all rows of it, and the first keeps its
-first one. That is what the local engine does, which reads in the log's order: above 16 million impressions it looks at
-a sample of them, and here all are looked at.
+came more than once, all parts that have it are notified: all but the first drop their rows, and the first keeps its
+first row. The local engine does the same in the order of the log, on a sample above 16 million impressions.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf.decode import identities
-from interleaf.engines.spark.rows import Files, Frame, Item, Packed, in_bins, packed, unpacked
+from interleaf.engines.spark.partitions import Files, Frame, Item, OfBatches, Packed, in_bins, packed, unpacked
 from interleaf.kernels.arrays import Array
+from interleaf.log.page_join import Pages, find_continued, ids_among, paged_ids, rows_among
 from interleaf.log.projection import Projection
-from interleaf.tally.seen import Seen
+from interleaf.tally.units import Seen
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -93,3 +93,34 @@ def _twice(found: list[tuple[int, Array]]) -> Array:
     """The hashes that came more than once."""
     hashes = np.sort(np.concatenate([values for _, values in found] or [np.zeros(0, np.uint64)]))
     return np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+
+
+def join_pages(rows: Files | Frame) -> Files | Frame:
+    """The rows of a log with the pages of every impression joined; its `pages` count what was dropped on the way."""
+    paged = _collected(rows, ("impression", "page"), _paged) if rows.may_have_pages else []
+    pages = Pages(find_continued(paged, lambda ids: _collected(rows, ("impression",), partial(_ids, ids))))
+    if not pages:
+        return rows
+    for batch in _collected(rows, None, partial(_rows, pages.continued)):
+        pages.hold(batch)
+    joined = rows.with_joined(pages.continued, list(pages.joined()))
+    joined.pages = pages
+    return joined
+
+
+def _collected(rows: Files | Frame, names: tuple[str, ...] | None, function: OfBatches) -> Iterator[pa.Array]:
+    """What a function makes of the batches of every part."""
+    for _, found in unpacked(rows.each(Projection(names, {}), function).collect()):
+        yield from found
+
+
+def _paged(number: int, batches: Iterator[pa.RecordBatch]) -> Iterable[Item]:
+    yield number, [found for batch in batches if len(found := paged_ids(batch))]
+
+
+def _ids(ids: pa.Array, number: int, batches: Iterator[pa.RecordBatch]) -> Iterable[Item]:
+    yield number, [found for batch in batches if len(found := ids_among(batch, ids))]
+
+
+def _rows(ids: pa.Array, number: int, batches: Iterator[pa.RecordBatch]) -> Iterable[Item]:
+    yield number, [found for batch in batches if (found := rows_among(batch, ids)).num_rows]

@@ -1,8 +1,10 @@
-"""A log to its tally, on Spark; and to other sums that add up."""
+"""Tallies a log on Spark; other sums that add up are computed in the same way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,26 +12,108 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf.engines.book import Book
-from interleaf.engines.choice import is_frame
-from interleaf.engines.crawlers import frequent, together, visits
-from interleaf.engines.packed import of_bytes, to_bytes
+from interleaf.engines.collector import Group, TallyCollector, entry_of
+from interleaf.engines.session_rows import Waiting
 from interleaf.engines.spark import repeats as of_log
-from interleaf.engines.spark import sessions
-from interleaf.engines.spark.pages import join_pages
-from interleaf.engines.spark.rows import Files, Frame, Item, Packed, added, in_bins, packed, schema_in_utc, unpacked
-from interleaf.engines.spark.session import session
-from interleaf.engines.work import Task, repeats, work
+from interleaf.engines.spark.partitions import (
+    Files,
+    Frame,
+    Item,
+    Packed,
+    added,
+    in_bins,
+    of_bytes,
+    packed,
+    schema_in_utc,
+    to_bytes,
+    unpacked,
+)
+from interleaf.engines.spark.repeats import join_pages
+from interleaf.engines.task import Task, frequent, is_frame, repeats, together, visits, work
+from interleaf.environment import require
+from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.log.arrow import checked
 from interleaf.log.projection import Projection
-from interleaf.schema import assumptions_of
-from interleaf.tally import Tally
-from interleaf.tally.merge import absorb
-from interleaf.tally.seen import Sample, Seen
+from interleaf.log.schema import assumptions_of
+from interleaf.tally import About, Tally
+from interleaf.tally.tally import absorb
+from interleaf.tally.units import Sample, Seen
 
 if TYPE_CHECKING:
     from pyspark import RDD
+    from pyspark.sql import SparkSession
+
+CACHE = "NUMBA_CACHE_DIR"
+
+
+def session() -> SparkSession:
+    """The active session, as a notebook or `spark-submit` has one; else a new one, of the master that Spark is set to.
+
+    Python workers of a new one are this Python, unless PYSPARK_PYTHON says otherwise, and keep compiled kernels where
+    this process does.
+    """
+    require("spark", "the engine 'spark' needs", "pyspark")
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    building = SparkSession.builder.appName("interleaf")
+    if CACHE in os.environ:
+        building = building.config(f"spark.executorEnv.{CACHE}", os.environ[CACHE])
+    try:
+        return building.getOrCreate()
+    except PySparkRuntimeError as problem:
+        raise DataError(
+            f"Spark does not start: {problem}; it needs Java 17 or later, and JAVA_HOME to say where"
+        ) from None
+
+
+def by_unit(about: About, task: Task, number: int, batches: Iterator[pa.RecordBatch], seen: Seen) -> Iterator[Item]:
+    """The rows of a part that belong to a tally, in parts that share no unit, with the number of the part."""
+    waiting = _waiting(about)
+    for batch in batches:
+        for worked in work(batch, task, repeats(batch, seen)):
+            if worked.part is not None and entry_of(worked.part.decoded.design).group == _group(about):
+                waiting.add(worked.part)
+    for place, (names, rows) in enumerate(waiting.parts()):
+        if len(rows):
+            yield place, (number, names, rows)
+
+
+def tallied(
+    about: About, arms: Sequence[str], timeout: float, number: int, items: Iterable[Packed]
+) -> Iterator[Packed]:
+    """The sessions of some units in a tally of their own, rows in the order of the log."""
+
+    def tallies() -> Iterator[Item]:
+        waiting, tally = _waiting(about), Tally.empty(about)
+        for name in arms:
+            tally.number_of(name)
+        for _, names, rows in sorted((value for _, value in unpacked(items)), key=lambda value: value[0]):
+            waiting.take(names, rows)
+        waiting.count(tally, timeout)
+        yield number, tally
+
+    return packed(number, tallies)
+
+
+def add_tallies(one: Tally, other: Tally) -> Tally:
+    """Both together, in the first."""
+    absorb(one, other)
+    return one
+
+
+def _group(about: About) -> Group:
+    return about.experiment, about.version, frozenset(about.rankers)
+
+
+def _waiting(about: About) -> Waiting:
+    return Waiting(sorted(about.rankers))
+
 
 MOST = 2**40  # impressions of one partition that are told apart: all of them
 Count = Callable[[Task, Iterator[pa.RecordBatch], Seen], Any]
@@ -40,7 +124,7 @@ Add = Callable[[Any, Any], Any]
 class Sums(NamedTuple):
     """A part's book, and the sample of its impressions."""
 
-    book: Book
+    book: TallyCollector
     sample: Sample
 
 
@@ -121,17 +205,17 @@ def _of_partition(make: Make, task: Task, room: int, number: int, batches: Itera
 
 def _add_sessions(rows: Files | Frame, task: Task, total: Tally) -> None:
     """Count sessions into the tally of a log: its rows meet by unit, on executors, and what comes here are sums."""
-    waiting = _items(rows, task, partial(sessions.by_unit, total.about)).partitionBy(rows.bins)
+    waiting = _items(rows, task, partial(by_unit, total.about)).partitionBy(rows.bins)
     timeout = task.scoring.sessions or 0.0
-    tallies = waiting.mapPartitionsWithIndex(partial(sessions.tallied, total.about, list(total.arms), timeout))
-    found = added(tallies, sessions.added)
+    tallies = waiting.mapPartitionsWithIndex(partial(tallied, total.about, list(total.arms), timeout))
+    found = added(tallies, add_tallies)
     if found is not None:
         absorb(total, of_bytes(_sound(found)))
 
 
 def counted(task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> Sums:
     """Rows in a book, but for those that came before."""
-    book, sample = Book(task, waits=False), Sample()
+    book, sample = TallyCollector(task, waits=False), Sample()
     for batch in batches:
         for worked in work(batch, task, repeats(batch, seen, sample)):
             book.add(worked)

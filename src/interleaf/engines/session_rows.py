@@ -1,0 +1,145 @@
+"""Impressions put together into sessions: rows wait, by unit and on disk where they are many, until all are there.
+
+C12, section 9: queries of a unit whose gap to the one before is below the timeout are scored as one, their counts added
+up first. C12's metrics of sessions count a gap from the last interaction, a query or a click.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from interleaf.decode.scoring import formed
+from interleaf.engines.task import Part
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array
+from interleaf.log.schema import INTERLEAVED
+from interleaf.methods.registry import resolve
+from interleaf.tally import Tally
+from interleaf.tally.page_sums import FOLLOWED, SESSIONS, Arm
+
+ROOM = 500_000  # rows held in memory
+PARTS = 64
+
+
+class Waiting:
+    """The rows of an experiment, all its arms, until sessions can be told; rankers in the order of their names."""
+
+    def __init__(self, rankers: Sequence[str]) -> None:
+        self._rankers = list(rankers)
+        self._kind = np.dtype(
+            [
+                *(("unit", "u8"), ("time", "i8"), ("end", "i8"), ("arm", "i2"), ("composed", "i2")),
+                *(("clicked", "?"), ("credited", "f8"), ("credits", "f8", (len(self._rankers),))),
+            ]
+        )
+        self._names: list[str] = []
+        self._rows: list[Array] = []
+        self._held = 0
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def add(self, part: Part) -> None:
+        """Let the rows of a part wait."""
+        decoded, scored = part.decoded, part.scored
+        if not len(decoded.rows):  # all of them were dropped
+            return
+        rows = np.zeros(len(decoded.rows), self._kind)
+        rows["unit"], rows["time"], rows["end"] = decoded.unit, decoded.time, decoded.clicks.end
+        rows["arm"] = self._number(decoded.design.arm)
+        rows["clicked"] = decoded.has_event
+        if scored is not None:
+            rows["composed"] = self._number(resolve(decoded.design.method).text)
+            order = [decoded.design.rankers.index(ranker) for ranker in self._rankers]
+            rows["credits"], rows["credited"] = scored.columns[:, order], scored.credited
+        self._keep(rows)
+
+    def _keep(self, rows: Array) -> None:
+        self._rows.append(rows)
+        self._held += len(rows)
+        if self._held > ROOM:
+            self._spill()
+
+    def take(self, names: Sequence[str], rows: Array) -> None:
+        """Let rows wait that waited elsewhere, with the names of their arms and methods."""
+        numbers = np.array([self._number(name) for name in names], np.int16)
+        rows = rows.copy()
+        for column in ("arm", "composed"):
+            rows[column] = numbers[rows[column]]
+        self._keep(rows)
+
+    def parts(self) -> Iterator[tuple[list[str], Array]]:
+        """All rows, with the names of their arms and methods, in parts that share no unit; then nothing waits."""
+        try:
+            for rows in self._parts():
+                yield self._names, rows
+        finally:
+            if self._folder is not None:
+                self._folder.cleanup()
+
+    def _number(self, name: str) -> int:
+        """A number for the name of an arm or a method."""
+        if name not in self._names:
+            self._names.append(name)
+        return self._names.index(name)
+
+    def count(self, tally: Tally, timeout: float) -> None:
+        """Count all sessions into the tally: scores of the lists that its method composed, visits of every arm."""
+        for _, rows in self.parts():
+            rows = rows[np.lexsort((rows["time"], rows["unit"]))]
+            for name in tally.arms:
+                of_arm = rows[rows["arm"] == self._number(name)]
+                if name == INTERLEAVED:
+                    of_arm = of_arm[of_arm["composed"] == self._number(tally.about.composed)]
+                    self._count_scores(of_arm, tally, round(timeout * 1e6))
+                _count_visits(of_arm, tally.arms[name], round(timeout * 1e6))
+
+    def _spill(self) -> None:
+        """Rows to the file of their units; a unit is never in two of them."""
+        self._folder = self._folder or TemporaryDirectory(prefix="interleaf-")
+        for number, rows in enumerate(self._split()):
+            with open(Path(self._folder.name) / str(number), "ab") as file:
+                rows.tofile(file)
+
+    def _split(self) -> Iterator[Array]:
+        rows = np.concatenate(self._rows) if self._rows else np.zeros(0, self._kind)
+        self._rows, self._held = [], 0
+        part = buckets.buckets(rows["unit"]) % PARTS
+        yield from (rows[part == number] for number in range(PARTS))
+
+    def _parts(self) -> Iterator[Array]:
+        for number, rows in enumerate(self._split()):
+            path = Path(self._folder.name) / str(number) if self._folder else None
+            spilled = [np.fromfile(path, self._kind)] if path and path.exists() else []
+            yield np.concatenate([rows, *spilled])
+
+    def _count_scores(self, rows: Array, tally: Tally, timeout: int) -> None:
+        if not len(rows):
+            return
+        starts = np.flatnonzero(_opens(rows["unit"], np.diff(rows["time"]), timeout))
+        order = [self._rankers.index(ranker) for ranker in tally.about.rankers]
+        columns = formed(
+            np.add.reduceat(rows["credits"][:, order], starts),
+            np.add.reduceat(rows["credited"], starts),
+            tally.about.scheme,
+        )
+        clicked = np.logical_or.reduceat(rows["clicked"], starts)
+        tally.add_scores(rows["unit"][starts], rows["time"][starts], clicked, columns)
+
+
+def _count_visits(rows: Array, arm: Arm, timeout: int) -> None:
+    """Sessions of an arm, and queries that another one of the session follows."""
+    opens = _opens(rows["unit"], rows["time"][1:] - rows["end"][:-1], timeout)
+    followed = np.append(~opens[1:], False) if len(rows) else opens
+    found = buckets.buckets(rows["unit"])
+    for column, marked in ((SESSIONS, opens), (FOLLOWED, followed)):
+        np.add.at(arm.sessions[:, column], found[marked], 1)
+
+
+def _opens(unit: Array, gaps: Array, timeout: int) -> Array:
+    """Which rows, in the order of unit and time, begin a session."""
+    opens = np.ones(len(unit), np.bool_)
+    opens[1:] = (unit[1:] != unit[:-1]) | (gaps >= timeout)
+    return opens

@@ -1,0 +1,383 @@
+"""The rows of a log on Spark's executors: runs of Parquet row groups, or the partitions of a data frame.
+
+Errors that a function on an executor raises on purpose come back as values: Spark would retry it three times, and bury
+its message in a Java traceback.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf.errors import DataError, InterleafError
+from interleaf.kernels.arrays import Array
+from interleaf.log import arrow, parquet
+from interleaf.log.files import Address, File, Paths, files_of
+from interleaf.log.page_join import Pages, rows_among
+from interleaf.log.projection import Projection, is_wanted
+from interleaf.tally.units import Sample, Units
+
+if TYPE_CHECKING:
+    from pyspark import RDD, Broadcast
+    from pyspark.sql import DataFrame, SparkSession
+
+SMALL = 256  # items: smaller arrays are not worth it
+
+
+def to_bytes(value: Any) -> bytes:
+    """Any sums, such as a book and a sample, in few bytes."""
+    file = io.BytesIO()
+    _Pickler(file, protocol=5).dump(value)
+    return zlib.compress(file.getvalue(), 1)
+
+
+def of_bytes(data: bytes) -> Any:
+    """What `to_bytes` made, here or in an executor of the same job: unpickling runs what it is told to."""
+    return pickle.loads(zlib.decompress(data))
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is Units:
+            least = value.values.min(axis=0, initial=np.iinfo(np.int64).max)
+            rest = _differences(value.hashes), value.values - least, least
+            return _units, (value.columns, value.room, value.level, *rest)
+        if type(value) is Sample:
+            return _sample, (value.room, value.level, _differences(value.hashes))
+        if type(value) is np.ndarray and value.dtype.kind in "iuf" and value.size > SMALL:
+            cells = np.ascontiguousarray(value.T).reshape(-1).view(np.uint8).reshape(value.size, value.itemsize)
+            return _array, (cells.T.tobytes(), value.dtype.str, value.shape)
+        return NotImplemented
+
+
+def _differences(hashes: Array) -> Array:
+    return np.diff(hashes, prepend=np.uint64(0))
+
+
+def _units(columns: int, room: int, level: int, steps: Array, values: Array, least: Array) -> Units:
+    units = Units(columns, room)
+    units.merge(level, np.cumsum(steps), values + least)
+    return units
+
+
+def _sample(room: int, level: int, steps: Array) -> Sample:
+    sample = Sample(room)
+    sample.raise_to(level)
+    sample.add(np.cumsum(steps))
+    return sample
+
+
+def _array(planes: bytes, kind: str, shape: tuple[int, ...]) -> Array:
+    cells = np.frombuffer(planes, np.uint8).reshape(np.dtype(kind).itemsize, -1)
+    return np.ascontiguousarray(cells.T).reshape(-1).view(kind).reshape(shape[::-1]).T.copy()
+
+
+BATCH = 32_768  # rows read at a time, as many as the local engine reads
+ROWS = 2_000_000  # of a part, about: enough for its sums to be small beside it
+LOOKING = 16  # files looked at together: of a distant store, each is a wait
+
+
+class Piece(NamedTuple):
+    """Row groups of one file."""
+
+    file: File
+    groups: tuple[int, ...]
+
+
+Part = tuple[Piece, ...]
+
+
+class Parts(NamedTuple):
+    """The parts of a log, in its order; whether an impression may go on over pages; and what is assumed to read it."""
+
+    parts: list[Part]
+    may_have_pages: bool
+    assumptions: list[str]
+
+
+def parts_of(paths: Paths, least: int = 1, number: int = 0) -> Parts:
+    """The parts of a log: at most `number` of them, or a multiple of the least that is given.
+
+    Every file is looked at before the first is read: a mistake in the last one is not found after hours.
+    """
+    files = files_of(paths)
+    for file in files:
+        if not file.is_parquet:
+            raise DataError(
+                f"{file.path} is no Parquet file, and Spark reads Parquet only; interleaf.log.convert makes it one"
+            )
+    with ThreadPoolExecutor(LOOKING) as pool:
+        looked = list(pool.map(parquet.look, files))
+    files = [file._replace(path=_absolute(file.path)) for file in files]
+    groups = [(place, group) for place, one in enumerate(looked) for group in range(len(one.rows))]
+    rows = [count for one in looked for count in one.rows]
+    wanted = number or least * max(1, -(-sum(rows) // (ROWS * least)))
+    found = [_pieces([groups[place] for place in run], files) for run in _runs(rows, wanted)] or [()]
+    assumptions = dict.fromkeys(sentence for one in looked for sentence in one.assumptions)
+    return Parts(found, any(one.paged for one in looked), list(assumptions))
+
+
+def _absolute(path: Path | Address) -> Path | Address:
+    """What it is on machines that work in another folder."""
+    return path.absolute() if isinstance(path, Path) else path
+
+
+def _runs(rows: Sequence[int], wanted: int) -> Iterator[list[int]]:
+    """Places of row groups, cut into at most so many runs of about as many rows: each goes where its middle lies.
+
+    >>> list(_runs([10, 10, 30, 10], 2))
+    [[0, 1], [2, 3]]
+    """
+    total, before, middles = sum(rows) or 1, 0, []
+    for count in rows:
+        middles.append((2 * before + count) * wanted // (2 * total))
+        before += count
+    for _, run in groupby(range(len(rows)), key=middles.__getitem__):
+        yield list(run)
+
+
+def _pieces(groups: Sequence[tuple[int, int]], files: Sequence[File]) -> Part:
+    by_file = groupby(groups, key=lambda one: one[0])
+    return tuple(Piece(files[place], tuple(group for _, group in found)) for place, found in by_file)
+
+
+def read(part: Part, projection: Projection) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, in the order of the log."""
+    for file, groups in part:
+        yield from parquet.batches(file, projection, BATCH, groups)
+
+
+Item = tuple[int, Any]
+Packed = tuple[int, bytes]
+FAN = 16  # sums that one executor adds up at a time
+WEIGHT = "spark.sql.execution.arrow.maxBytesPerBatch"
+OfBatches = Callable[[int, Iterator[pa.RecordBatch]], Iterable[Item]]  # from a part's number, and its rows
+
+
+def packed(number: int, function: Callable[[], Iterable[Item]]) -> Iterator[Packed]:
+    """The items of a function, ready to travel; or what went wrong, under the number of the part."""
+    try:
+        for key, value in function():
+            yield key, to_bytes(value)
+    except InterleafError as problem:
+        yield number, to_bytes(problem)
+
+
+def unpacked(items: Iterable[Packed]) -> Iterator[Item]:
+    """What `packed` made; what went wrong on the way is raised again."""
+    for key, data in items:
+        value = of_bytes(data)
+        if isinstance(value, InterleafError):
+            raise value
+        yield key, value
+
+
+class Rows(NamedTuple):
+    """The rows of Parquet files, for executors: by parts, without impressions that go on over pages; these are joined
+    already, and are one more part.
+    """
+
+    parts: list[Part]
+    continued: pa.Array
+    joined: list[pa.RecordBatch]
+
+    def read(self, number: int, projection: Projection) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, in the order of the log."""
+        if number == len(self.parts):
+            yield from arrow.cut(self.joined, projection, BATCH)
+        elif not len(self.continued):
+            yield from read(self.parts[number], projection)
+        else:
+            for batch in read(self.parts[number], projection.with_pages()):
+                yield projection.only(rows_among(batch, self.continued, among=False))
+
+
+class Files:
+    """Parquet files: Spark schedules runs of row groups, and the executors read them by themselves."""
+
+    def __init__(self, spark: SparkSession, paths: Paths, number: int = 0) -> None:
+        self._context = spark.sparkContext
+        found = parts_of(paths, self._context.defaultParallelism, number)
+        self._parts, self.may_have_pages, self.assumptions = found
+        self.pages = Pages(pa.array([], pa.string()))
+        self.notes: RDD[Packed] | None = None  # of repeats, once they were looked for
+        self._set(pa.array([], pa.string()), [])
+
+    def _set(self, continued: pa.Array, joined: list[pa.RecordBatch]) -> None:
+        self._rows = self._context.broadcast(Rows(self._parts, continued, joined))
+        self.bins = self._number = len(self._parts) + bool(joined)
+
+    def with_joined(self, continued: pa.Array, joined: list[pa.RecordBatch]) -> Files:
+        """The same rows, but for those of continued impressions, which are joined."""
+        self._set(continued, joined)
+        return self
+
+    def each(self, projection: Projection, function: OfBatches) -> RDD[Packed]:
+        """What a function makes of every part."""
+        numbers = self._context.parallelize(range(self._number), self._number)
+        return numbers.flatMap(partial(_of_part, self._rows, projection, function))
+
+    def with_notes(self, notes: RDD[Packed], projection: Projection, function: OfNotes) -> RDD[Packed]:
+        """The same, with notes, which are where the part is."""
+        return notes.mapPartitionsWithIndex(partial(_with_notes, self._rows, projection, function))
+
+
+OfNotes = Callable[[int, Iterator[pa.RecordBatch], list[Any]], Iterable[Item]]
+
+
+def _of_part(rows: Broadcast[Rows], projection: Projection, function: OfBatches, number: int) -> Any:
+    return packed(number, lambda: function(number, rows.value.read(number, projection)))
+
+
+def _with_notes(
+    rows: Broadcast[Rows], projection: Projection, function: OfNotes, number: int, notes: Iterator[Packed]
+) -> Iterator[Packed]:
+    def items() -> Iterable[Item]:
+        known = [value for _, value in unpacked(notes)]
+        return function(number, rows.value.read(number, projection), known)
+
+    return packed(number, items)
+
+
+class Frame:
+    """A data frame of Spark: its partitions come to the same functions as streams of Arrow. Rows that are joined
+    already are one more.
+    """
+
+    def __init__(self, frame: DataFrame, joined: Sequence[pa.RecordBatch] = ()) -> None:
+        if ".connect." in type(frame).__module__:
+            raise DataError("a data frame of Spark Connect has no partitions to count on; use a classic session")
+        self.frame, self._joined = frame, list(joined)
+        self.bins = frame.sparkSession.sparkContext.defaultParallelism
+        self.may_have_pages = "page" in frame.columns
+        self.assumptions: list[str] = []
+        self.pages = Pages(pa.array([], pa.string()))
+        self.has_repeats: bool | None = None  # until they were looked for
+
+    def with_joined(self, continued: pa.Array, joined: list[pa.RecordBatch]) -> Frame:
+        """The same rows, but for those of continued impressions, which are joined."""
+        ids = self.frame.sparkSession.createDataFrame(pa.table({"impression": continued}))
+        return Frame(self.frame.join(ids, "impression", "left_anti").select(self.frame.columns), joined)
+
+    def each(self, projection: Projection, function: OfBatches) -> RDD[Packed]:
+        """What a function makes of every partition."""
+        chosen = self.frame.select(*self._names(projection))
+        answers = chosen.mapInArrow(partial(_of_partition, projection, function), "key long, data binary")
+        with _unweighed(chosen.sparkSession):
+            items = answers.rdd.map(_as_item)
+            if not self._joined:
+                return items
+            context, number = chosen.sparkSession.sparkContext, items.getNumPartitions()
+            rows = context.broadcast(Rows([()] * number, pa.array([], pa.string()), self._joined))
+            return items.union(context.parallelize([number], 1).flatMap(partial(_of_part, rows, projection, function)))
+
+    def _names(self, projection: Projection) -> list[str]:
+        """The columns to ask for: spare ones only where some row lacks what they stand in for."""
+        if projection.names is None:
+            return list(self.frame.columns)
+        lacking = {others: self._lacks(others) for others in set(projection.spare.values())}
+        spare = [name for name, others in projection.spare.items() if lacking[others]]
+        return [name for name in self.frame.columns if is_wanted(name, (*projection.names, *spare))]
+
+    def _lacks(self, names: Sequence[str]) -> bool:
+        """Whether one of these is missing in some row."""
+        if not set(names) <= set(self.frame.columns):
+            return True
+        return not self.frame.filter(" OR ".join(f"`{name}` IS NULL" for name in names)).isEmpty()
+
+    def gathered_by(self, column: str, order: str) -> Frame:
+        """The same rows, those with the same value of a column together, in an order."""
+        return Frame(self.frame.repartition(column).sortWithinPartitions(order), self._joined)
+
+
+@contextmanager
+def _unweighed(spark: SparkSession) -> Iterator[None]:
+    """Batches by rows alone: Spark would weigh a batch after each of its rows, which takes minutes for nested ones."""
+    before = spark.conf.get(WEIGHT, None)
+    spark.conf.set(WEIGHT, 2**31 - 1)
+    try:
+        yield
+    finally:
+        spark.conf.unset(WEIGHT) if before is None else spark.conf.set(WEIGHT, before)
+
+
+def _of_partition(projection: Projection, function: OfBatches, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+    """In an executor: small batches of Spark as large ones of ours, and items as rows of Spark."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    number = context.partitionId() if context is not None else 0
+    found = arrow.gathered(map(_in_utc, batches), BATCH)
+    for key, data in packed(number, lambda: function(number, arrow.cut(found, projection, BATCH))):
+        yield pa.RecordBatch.from_pydict({"key": pa.array([key], pa.int64()), "data": pa.array([data], pa.binary())})
+
+
+def _as_item(row: Any) -> Packed:
+    return row.key, bytes(row.data)
+
+
+def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Spark's timestamps are instants, and only their type names the zone of the session."""
+    return batch.cast(schema_in_utc(batch.schema))
+
+
+def schema_in_utc(found: pa.Schema) -> pa.Schema:
+    """The same columns, with times that say UTC."""
+    return pa.schema([field.with_type(_type_in_utc(field.type)) for field in found])
+
+
+def _type_in_utc(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_type_in_utc(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_type_in_utc(field.type)) for field in kind])
+    return kind
+
+
+def added(items: RDD[Packed], add: Callable[[Any, Any], Any]) -> bytes | None:
+    """All values added up on executors, in the order of their numbers, some at a time; only the sum comes here.
+
+    None where there are none: Spark calls no function for a partition without rows, or has no partition at all.
+    """
+    number = items.getNumPartitions()
+    while number > 1:
+        number = -(-number // FAN)
+        items = items.map(_under).partitionBy(number).mapPartitionsWithIndex(partial(_together, add))
+    return next(iter(items.values().collect()), None)
+
+
+def _under(item: Packed) -> tuple[int, Packed]:
+    return item[0] // FAN, item
+
+
+def _together(add: Callable[[Any, Any], Any], number: int, items: Iterator[tuple[int, Packed]]) -> Iterator[Packed]:
+    found = sorted((item for _, item in items), key=lambda item: item[0])
+
+    def sums() -> Iterator[Item]:
+        total = None
+        for _, value in unpacked(found):
+            total = value if total is None else add(total, value)
+        if total is not None:
+            yield number, total
+
+    return packed(number, sums)
+
+
+def in_bins(hashes: Array, bins: int) -> Iterator[tuple[int, Array]]:
+    """Where the hashes of each bin are: as many in each, whatever their lowest bits, which samples are drawn by."""
+    places = (hashes >> np.uint64(32)) % np.uint64(bins)
+    for place in range(bins):
+        yield place, np.flatnonzero(places == place)

@@ -1,0 +1,206 @@
+"""What to do with a log, on which engine, and how one record batch becomes scored parts on any thread or machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf.decode import COLUMNS, LARGE, RELAXED, Decoded, Decoding, Design, identities
+from interleaf.decode.attributes import Exclusion, attribute, attribute_names, excluded, query_numbers
+from interleaf.decode.columns import codes, column, milliseconds, numbers, texts
+from interleaf.decode.scoring import Scored, Scoring, score
+from interleaf.errors import DataError, MethodError, listed
+from interleaf.kernels import buckets
+from interleaf.kernels.arrays import Array
+from interleaf.log.schema import INTERLEAVED
+from interleaf.methods.registry import resolve
+from interleaf.tally import Coded
+from interleaf.tally.units import Seen
+
+LOCAL, SPARK = ENGINES = ("local", "spark")
+
+
+def chosen(engine: str | None, log: Any) -> str:
+    """Where the flow runs.
+
+    >>> chosen(None, "log.parquet"), chosen("spark", "log.parquet")
+    ('local', 'spark')
+    """
+    if engine not in (None, *ENGINES):
+        raise DataError(f"there is no engine {engine!r}; use {listed(ENGINES)}")
+    if engine == LOCAL and is_frame(log):
+        raise DataError("a data frame of Spark is counted where it is; leave engine out, or give toArrow() of it")
+    return engine or (SPARK if is_frame(log) else LOCAL)
+
+
+def is_frame(log: Any) -> bool:
+    """Whether this is a data frame of Spark; nothing of Spark is imported to tell."""
+    return any(kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(log).__mro__)
+
+
+Visits = tuple[Array, Array]  # units by hash, in order, and how many impressions each has
+NONE: Visits = (np.zeros(0, np.uint64), np.zeros(0, np.int64))
+
+
+def visits(batches: Iterable[pa.RecordBatch]) -> Visits:
+    """The impressions of every unit."""
+    held: list[Visits] = []
+    waiting = 0
+    for batch in batches:
+        array = column(batch, "unit")
+        if array is None:
+            continue
+        names = texts(array)
+        found = buckets.hashes(buckets.UNIT, names.offsets, names.data)[names.there]
+        held.append(np.unique(found, return_counts=True))
+        waiting += len(held[-1][0])
+        if waiting > 2 * len(held[0][0]):  # as rarely as units double: each is sorted a few times, however many
+            held, waiting = [together(held)], 0
+    return together(held)
+
+
+def together(held: Iterable[Visits]) -> Visits:
+    """Counts by unit, of all parts together."""
+    names, amounts = (np.concatenate(values) for values in zip(NONE, *held, strict=True))
+    units, places = np.unique(names, return_inverse=True)
+    return units, np.bincount(places, weights=amounts, minlength=len(units)).astype(np.int64)
+
+
+def frequent(found: Visits, most: int) -> Array:
+    """The units with more impressions than that, in order."""
+    units, counts = found
+    return units[counts > most]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to make of a log: how to score, what to split by, what to leave out; None: all experiments and versions."""
+
+    scoring: Scoring = field(default_factory=Scoring)
+    by: tuple[str, ...] = ()
+    exclusion: Exclusion = field(default_factory=Exclusion)
+    experiment: str | None = None
+    version: int | None = None
+    crawlers: Array = field(default_factory=lambda: np.zeros(0, np.uint64))
+
+    def wants(self, design: Design) -> bool:
+        """Whether rows of this design were asked for."""
+        return self.experiment in (None, design.experiment) and self.version in (None, design.version)
+
+    @property
+    def asked(self) -> dict[str, str | int]:
+        """What was asked for by name."""
+        named = {"experiment": self.experiment, "version": self.version}
+        return {name: value for name, value in named.items() if value is not None}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are always read."""
+        dwell = ("events.dwell",) if self.scoring.counting.dwell is not None else ()
+        needs = self.scoring.credit.needs if self.scoring.credit is not None else ()
+        attributes = ("attributes",) if self.by or self.exclusion.attributes else ()
+        return tuple(dict.fromkeys((*COLUMNS, *dwell, *needs, *attributes)))
+
+    @property
+    def spare_columns(self) -> dict[str, tuple[str, ...]]:
+        """Large columns, read only where one of these is missing."""
+        needs = resolve(self.scoring.method).method.needs if self.scoring.method else ()
+        return dict.fromkeys(LARGE, ("ranks", *needs))
+
+
+def repeats(batch: pa.RecordBatch, *seen: Seen) -> Array:
+    """Which rows hold an impression that the first of these has seen before; all of them see these, too."""
+    rows, found = identities(batch)
+    marks = np.zeros(batch.num_rows, np.bool_)
+    first, *_ = [one.repeats(found) for one in seen]
+    marks[rows] = first
+    return marks
+
+
+class Part(NamedTuple):
+    """Rows of one design: scored if they were interleaved; their segments by attribute; what is remarkable of them."""
+
+    decoded: Decoded
+    scored: Scored | None
+    segments: dict[str, Coded]
+    remarks: list[Coded]
+    queries: Array
+    latency: Array
+
+
+class Worked(NamedTuple):
+    """A part of a batch; or rows that belong to none, by reason, and rows of experiments and versions that were not
+    wanted.
+
+    `attributes`: the names of the batch's attributes, where rows are split or excluded by some. `examples`: a value
+    behind a reason for which rows are dropped. `kinds`: the kinds of the batch's events.
+    """
+
+    part: Part | None
+    dropped: Counter[str]
+    others: Mapping[tuple[str, int], int] = MappingProxyType({})
+    attributes: frozenset[str] = frozenset()
+    examples: Mapping[str, str] = MappingProxyType({})
+    kinds: frozenset[str] = frozenset()
+
+
+def work(batch: pa.RecordBatch, task: Task, repeated: Array | None = None) -> Iterator[Worked]:
+    """Decode and score a batch, part by part, but for rows that are marked as repeated."""
+    if task.scoring.credit is not None:
+        task = replace(task, scoring=replace(task.scoring, credit=task.scoring.credit.on(batch)))
+    decoding = Decoding(batch, task.scoring.counting, task.wants, repeated, task.scoring.credit is not None)
+    for rule, rows in excluded(batch, decoding.unit, task.exclusion, task.crawlers).items():
+        decoding.leave_out(rule, rows)
+    segments = {name: attribute(batch, name) for name in task.by}
+    remarks = list(_remarks(batch))
+    queries = query_numbers(batch)
+    latencies = column(batch, "latency")
+    for decoded in decoding:
+        scored, problem = _scored(decoded, task)
+        if problem:
+            yield Worked(None, Counter({problem: len(decoded.rows)}) + decoded.dropped)
+            continue
+        decoded = scored.decoded if scored else decoded
+        rows = decoded.rows
+        own = {name: (numbers[rows], values) for name, (numbers, values) in segments.items()}
+        noted = [(numbers[rows], values) for numbers, values in remarks]
+        latency = milliseconds(latencies, rows, len(decoded.design.rankers))
+        yield Worked(Part(decoded, scored, own, noted, queries[rows], latency), Counter())
+    names = attribute_names(batch) if task.by or task.exclusion.attributes else frozenset()
+    yield Worked(None, decoding.dropped, decoding.others, names, decoding.examples, decoding.kinds)
+
+
+def _scored(decoded: Decoded, task: Task) -> tuple[Scored | None, str]:
+    """Scores where lists were interleaved; or why they cannot be scored."""
+    if decoded.design.arm != INTERLEAVED:
+        return None, ""
+    problem = _unscorable(decoded.design, task)
+    return (None, problem) if problem else (score(decoded, task.scoring), "")
+
+
+def _remarks(batch: pa.RecordBatch) -> Iterator[Coded]:
+    """What a report counts besides: lists that were relaxed, and why the control was served."""
+    relaxed = column(batch, "relaxed")
+    if relaxed is not None:
+        yield numbers(relaxed.cast(pa.int8()), 0).astype(np.int32) - 1, [RELAXED]
+    causes = column(batch, "fallback_reason")
+    if causes is not None:
+        found, values = codes(causes)
+        yield found, [f"fallback: {value}" for value in values]
+
+
+def _unscorable(design: Design, task: Task) -> str:
+    """Why rows that say they are interleaved cannot be scored, if so."""
+    try:
+        composed = resolve(design.method)
+    except MethodError as error:
+        return f"unknown method: {error}"
+    if not composed.method.schemes and not task.scoring.method:
+        return f"arm {INTERLEAVED!r} with method {design.method}, which compares nothing"
+    return "one ranker, with nobody to compare" if len(design.rankers) < 2 else ""

@@ -1,0 +1,237 @@
+"""Columns of lists that other systems made: experiment, unit, rankers and owners, as far as the log tells.
+
+`Evidence` looks at the whole log first: whether ids join, whether ordinals start at 0 or 1, what identifies a unit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaf.errors import DataError, listed
+from interleaf.importers.partition import Part, lists_of
+from interleaf.interleaving.rankings import MOST_RANKERS
+from interleaf.kernels.arrays import Array
+from interleaf.log import schema
+from interleaf.methods.registry import unchanged
+
+UNITS = ("user", "client", "session")
+KNOWN = 0.95  # the share of queries of which a unit must be known, to be the unit of all
+JOINING = 0.05  # below this share, ids of hits and of events are of two worlds, and joins are accidents
+UNMIXED = 7  # so many lists of one owner each, and none of two: by chance, that is 1 of 128 logs of mixed lists at most
+LOW = 0.5  # below this share, a person should look
+
+
+@dataclass
+class Evidence:
+    """Counts over the whole log, and what follows from them."""
+
+    queries: int = 0
+    ours: int = 0
+    objects: int = 0  # events with an object, on shown lists
+    joined: int = 0  # of them, those whose object is in the list
+    internal: int = 0  # of the others, those whose internal id is
+    mixed: int = 0  # lists of several owners
+    unmixed: int = 0  # lists of several documents, all of one owner
+    owners: set[str] = field(default_factory=set)
+    units: Counter[str] = field(default_factory=Counter)
+    bases: defaultdict[str | None, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def add(self, part: Part) -> None:
+        """Look at a part."""
+        self.queries += len(part.queries)
+        self.ours += int(part.is_ours.sum())
+        for owners in (pc.list_flatten(part.queries["owners"]), part.events["owner"]):
+            self.owners.update(pc.unique(owners).drop_null().to_pylist())
+        for unit in UNITS:
+            known = part.known(unit)
+            self.units[unit] += len(known) - known.null_count
+        self._look(part)
+        if self.owners:
+            self._look_for_mixed(part)
+
+    def _look_for_mixed(self, part: Part) -> None:
+        is_first = pc.equal(part.owners, part.configurations.take(pa.array(part.lists)))
+        self.mixed += len(np.unique(part.lists[np.asarray(pc.fill_null(pc.invert(is_first), False))]))
+        alike = np.bincount(part.lists[np.asarray(pc.fill_null(is_first, False))], minlength=len(part.sizes))
+        self.unmixed += int(((alike == part.sizes) & (part.sizes > 1)).sum())
+
+    def _look(self, part: Part) -> None:
+        """Reactions to shown lists, but those whose rank we wrote ourselves."""
+        events = part.events
+        some = ~part.is_shown & np.asarray(pc.is_null(events["rank"]))
+        some &= part.sizes[part.query] > 0
+        has_object = some & np.asarray(pc.is_valid(events["document"]))
+        self.objects += int(has_object.sum())
+        self.joined += int((has_object & (part.by_object >= 0)).sum())
+        self.internal += int((has_object & (part.by_internal >= 0)).sum())
+        place = np.maximum(part.by_object, part.by_internal)
+        ordinal = np.asarray(pc.fill_null(events["ordinal"], -1))
+        some &= ordinal >= 0
+        applications = events["application"]
+        for name in pc.unique(applications.filter(pc.greater_equal(events["ordinal"], 0))).to_pylist():
+            there = pc.is_null(applications) if name is None else pc.fill_null(pc.equal(applications, name), False)
+            these = some & np.asarray(there)
+            found = {
+                "start 0": (place == ordinal) & (place >= 0),
+                "start 1": (place + 1 == ordinal) & (place >= 0),
+                "zero": ordinal == 0,
+                "last": ordinal == part.sizes[part.query],
+            }
+            if these.any():
+                self.bases[name].update({what: int((these & mask).sum()) for what, mask in found.items()})
+
+    @property
+    def join_rate(self) -> float | None:
+        """Of the events with an object, the share whose object id is among the hits; None if there are none."""
+        return self.joined / self.objects if self.objects else None
+
+    @property
+    def ids_join(self) -> bool:
+        """Whether objects tell ranks; else, only ordinals do."""
+        return not self.objects or self.joined + self.internal >= JOINING * self.objects
+
+    def start_of(self, application: str | None) -> int | None:
+        """Where the ordinals of an application start: as most joined events say, else by what 0 or 1 would rule out."""
+        found = self.bases.get(application, Counter())
+        if found["start 0"] != found["start 1"] and self.ids_join:
+            return int(found["start 1"] > found["start 0"])
+        if bool(found["zero"]) == bool(found["last"]):
+            return None
+        return 0 if found["zero"] else 1
+
+    @property
+    def unit(self) -> str | None:
+        """The first of user, client and session that is known of nearly all queries, else the one known of most."""
+        if not self.units.total():
+            return None
+        enough = [unit for unit in UNITS if self.units[unit] >= KNOWN * self.queries]
+        return enough[0] if enough else max(UNITS, key=lambda unit: self.units[unit])
+
+    @property
+    def may_be_unmixed(self) -> bool:
+        """Whether rankers own documents, but no list is known to have two owners."""
+        return bool(self.owners) and not self.mixed
+
+    @property
+    def is_one_by_one(self) -> bool:
+        """Whether rankers own lists, and none was mixed: an A/B test, or a log of one configuration."""
+        return len(self.owners) == 1 or (self.may_be_unmixed and self.unmixed >= UNMIXED)
+
+    @property
+    def rankers(self) -> list[str]:
+        """The names of rankers that own something, sorted."""
+        if len(self.owners) > MOST_RANKERS:
+            raise DataError(
+                f"{len(self.owners)} different rankers own hits, such as {sorted(self.owners)[:3]}; the log of one "
+                f"experiment has at most {MOST_RANKERS}: import the experiments one by one"
+            )
+        return sorted(self.owners)
+
+
+ENGINE = "engine"  # the one ranker of a log that compares nothing
+NOBODY = -1
+_TYPES = {column.name: column.type for column in schema.COLUMNS}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller may set: how foreign lists are named, and what cannot be told from the log."""
+
+    experiment: str = "imported"
+    method: str = field(default="team_draft")  # of lists whose hits have owners
+    single: str = field(default="single")  # of lists that one ranker made
+    ordinals: int | None = None
+    unit: str | None = None
+    only_interleaved: bool = False  # answers without owners are left out
+
+    def __post_init__(self) -> None:
+        if self.ordinals not in (None, 0, 1):
+            raise DataError(f"ordinals start at {self.ordinals!r}; give 0 or 1, or nothing, to guess from the log")
+        if self.unit not in (None, *UNITS):
+            raise DataError(f"the unit is {self.unit!r}; give {listed(UNITS)}")
+
+
+class Foreign:
+    """The columns of lists of other systems, by the evidence of all parts; counts as it goes."""
+
+    def __init__(self, evidence: Evidence, options: Options, counts: Counter[str]) -> None:
+        self._options, self._counts = options, counts
+        first = options.unit or evidence.unit
+        self._units = sorted(UNITS, key=lambda unit: unit != first)
+        self._rankers, self._is_one_by_one = evidence.rankers, evidence.is_one_by_one
+
+    def columns(self, part: Part, usable: Array) -> dict[str, pa.Array]:
+        """All that is known of usable lists, but what every list has: its time, query, documents and events."""
+        options, size, some = self._options, int(usable.sum()), pa.array(usable)
+        known = {unit: part.known(unit).filter(some) for unit in UNITS}
+        same: dict[str, Any] = {"experiment": options.experiment, "version": 1}
+        if self._rankers:
+            same |= {"arm": schema.INTERLEAVED, "method": options.method, "rankers": self._rankers}
+        else:
+            same |= {"arm": ENGINE, "method": options.single, "rankers": [ENGINE]}
+        columns = {name: pa.array([value], _TYPES[name]).take(_zeros(size)) for name, value in same.items()}
+        if self._is_one_by_one:
+            columns |= self._unmixed(part, usable)
+        elif self._rankers:
+            columns["teams"] = self._teams(part, usable)
+        return columns | {
+            "impression": part.queries["query_id"].filter(some),
+            "unit": self._unit(known),
+            "session": known["session"],
+            "attributes": _attributes(part, usable),
+        }
+
+    def _unit(self, known: dict[str, pa.Array]) -> pa.Array:
+        """The chosen unit, else the next one that is known."""
+        found = pc.coalesce(*(known[unit] for unit in self._units))
+        self._counts["unit of another kind"] += known[self._units[0]].null_count - found.null_count
+        self._counts["unit that is not known"] += found.null_count
+        return found
+
+    def _unmixed(self, part: Part, usable: Array) -> dict[str, pa.Array]:
+        """Lists of one configuration each, as an A/B bucket has them."""
+        self._counts["list of one configuration"] += int(usable.sum())
+        place = pa.array(_numbers(self.configurations(part), self._rankers)[usable])
+        methods = [str(unchanged(ranker)) for ranker in self._rankers]
+        return {name: pa.array(found).take(place) for name, found in (("arm", self._rankers), ("method", methods))}
+
+    def configurations(self, part: Part) -> pa.Array:
+        """Whose each list is, where none is mixed; if there is only one, it is of all lists."""
+        return part.configurations.fill_null(self._rankers[0]) if len(self._rankers) == 1 else part.configurations
+
+    def _teams(self, part: Part, usable: Array) -> pa.ListArray:
+        """The number of the ranker that owns each hit."""
+        owners = _numbers(part.owners, self._rankers)
+        lacking = np.bincount(part.lists[owners == NOBODY], minlength=len(usable))[usable] > 0
+        self._counts["list with a document of no known owner"] += int(lacking.sum())
+        some, places = part.naming
+        named = _numbers(part.events["owner"].take(pa.array(some)), self._rankers)
+        self._counts["hit with two owners"] += int((owners[places] != named).sum())
+        return lists_of(part.sizes[usable], pa.array(owners[usable[part.lists]], pa.int8()))
+
+
+def _attributes(part: Part, usable: Array) -> pa.Array:
+    """The attributes of each query, its application first; those that are alike are made once."""
+    applications = part.queries["application"].dictionary_encode()
+    names = [*applications.dictionary.to_pylist(), None]
+    application = np.asarray(pc.fill_null(applications.indices, len(names) - 1)).astype(np.int64)
+    pairs, place = np.unique((application * len(part.attributes) + part.codes)[usable], return_inverse=True)
+    different = []
+    for pair in pairs.tolist():
+        name, about = names[pair // len(part.attributes)], part.attributes[pair % len(part.attributes)]
+        different.append(list((about if name is None else {"application": name} | about).items()))
+    return pa.array(different, _TYPES["attributes"]).take(pa.array(place))
+
+
+def _numbers(owners: pa.Array, rankers: list[str]) -> Array:
+    return np.asarray(pc.fill_null(pc.index_in(owners, pa.array(rankers, pa.string())), NOBODY))
+
+
+def _zeros(size: int) -> pa.Array:
+    return pa.array(np.zeros(size, np.int64))

@@ -1,0 +1,218 @@
+"""A partition of a foreign log: every query once, its events by time, and the position of each event's document."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaf.importers.ubi_export import decode_attributes, decode_marks
+from interleaf.importers.ubi_records import QUERIES, SHOWN, batch_of
+from interleaf.kernels.arrays import Array
+
+Record = dict[str, Any]
+
+
+def each_once(queries: pa.RecordBatch, counts: Counter[str]) -> pa.RecordBatch:
+    """Every query once, in the order of their first records."""
+    codes = np.asarray(queries["query_id"].dictionary_encode().indices)  # in the order of first records
+    is_repeated = (np.bincount(codes) > 1)[codes]
+    if not is_repeated.any():
+        return queries
+    found: dict[str, Record] = {}
+    for record in queries.filter(pa.array(is_repeated)).to_pylist():
+        query = record | {"attributes": json.loads(record["attributes"])}
+        known = found.setdefault(record["query_id"], query)
+        if known is not query:
+            found[record["query_id"]] = _merged(known, query, counts)
+    rows = [query | {"attributes": json.dumps(query["attributes"], ensure_ascii=False)} for query in found.values()]
+    tables = [pa.Table.from_batches([queries.filter(pa.array(~is_repeated))]), pa.Table.from_pylist(rows, QUERIES)]
+    order = np.concatenate([codes[~is_repeated], np.unique(codes[is_repeated])])
+    return batch_of(pa.concat_tables(tables).take(pa.array(np.argsort(order))))
+
+
+def _merged(known: Record, query: Record, counts: Counter[str]) -> Record:
+    """Each fills what the other left open; the first that tells most of the list counts."""
+    first, other = (query, known) if _told(query) > _told(known) else (known, query)
+    whole = {name: other[name] if value is None else value for name, value in first.items()}
+    whole["attributes"] = other["attributes"] | first["attributes"]
+    if None not in (known["hits"], query["hits"]) and known["hits"] != query["hits"]:
+        counts["query that came again with other hits"] += 1
+    elif whole == known:
+        counts["query that came again"] += 1
+    else:
+        counts["query that came again and filled in what was missing"] += 1
+    return whole
+
+
+def _told(query: Record) -> tuple[bool, bool]:
+    """How much a record says of the list: owners belong to the hits that they came with."""
+    return query["owners"] is not None, query["hits"] is not None
+
+
+class Part:
+    """Queries, each once; `events`, sorted by query and time, with `query[event]` the place of its query.
+
+    `attributes[codes[query]]` are what else is known of a query. Of the shown lists, all in a row: `hits`, and the
+    `sizes` of the lists; from impression events where a query lacks its own.
+    """
+
+    def __init__(self, queries: pa.RecordBatch, events: pa.RecordBatch) -> None:
+        self.counts: Counter[str] = Counter()
+        self.queries = each_once(queries, self.counts)
+        query = _integers(pc.index_in(events["query_id"], self.queries["query_id"]))
+        self.counts["event of a query that is not there"] += int((query < 0).sum())
+        order = np.lexsort((_integers(events["time"]), query))
+        order = order[np.searchsorted(query[order], 0) :]
+        self.events = events.take(pa.array(order))
+        self.query = query[order]
+        self.is_shown = _flags(pc.equal(self.events["kind"], SHOWN))
+        encoded = self.queries["attributes"].dictionary_encode()
+        self.codes = _integers(encoded.indices)
+        self._attributes = encoded.dictionary
+        self._marks = list(map(decode_marks, encoded.dictionary.to_pylist()))
+        self.is_ours = np.array([one.is_ours for one in self._marks], np.bool_)[self.codes]
+        self.events = self._with_ranks_of_ours(self.events)
+        lists = self._with_rebuilt(self.queries["hits"])
+        self.is_told = np.asarray(pc.is_valid(lists))
+        self.sizes = _integers(pc.fill_null(pc.list_value_length(lists), 0))
+        self.hits = pc.list_flatten(lists)
+
+    def _with_ranks_of_ours(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        """A `rank` counts only as our export writes it: on a list of ours, the same as the ordinal.
+
+        Others log under that name what they like, such as places that start at 0.
+        """
+        is_written = pc.and_(pa.array(self.is_ours[self.query]), pc.equal(events["rank"], events["ordinal"]))
+        ranks = pc.if_else(is_written, events["rank"], None)
+        return events.set_column(events.schema.get_field_index("rank"), "rank", ranks)
+
+    def _with_rebuilt(self, lists: pa.ListArray) -> pa.ListArray:
+        """Lists that only impression events tell: a place each, from 0 or 1, without gaps."""
+        lacking = np.asarray(pc.is_null(lists)) & ~self.is_ours
+        some = np.flatnonzero(self.is_shown & lacking[self.query])
+        columns = [self.events[name].take(pa.array(some)).to_pylist() for name in ("ordinal", "document")]
+        places: dict[int, dict[int, str]] = {}
+        for query, ordinal, document in zip(self.query[some].tolist(), *columns, strict=True):
+            if ordinal is not None and document is not None:
+                places.setdefault(query, {}).setdefault(ordinal, document)
+        self.has_gaps = np.zeros(len(lists), np.bool_)
+        rebuilt: list[list[str] | None] = [None] * len(lists) if places else []
+        for query, shown in places.items():
+            start = min(shown)
+            if start in (0, 1) and max(shown) - start + 1 == len(shown):
+                rebuilt[query] = [shown[ordinal] for ordinal in sorted(shown)]
+                self.counts["shown list made from impression events"] += 1
+            else:
+                self.has_gaps[query] = True
+        return pc.coalesce(lists, pa.array(rebuilt, lists.type)) if places else lists
+
+    def known(self, name: str) -> pa.Array:
+        """Who it was, by the query, else by the first event that knows: `user`, `client` or `session`."""
+        first = np.full(len(self.codes), -1, np.int64)
+        some = np.flatnonzero(np.asarray(pc.is_valid(self.events[name])))
+        first[self.query[some][::-1]] = some[::-1]
+        by_event = self.events[name].take(pa.array(first, mask=first < 0))
+        inside = [one.user_id or None for one in self._marks] if name == "user" else []
+        by_attribute = pa.array(inside, pa.string()).take(pa.array(self.codes)) if any(inside) else by_event
+        return pc.coalesce(self.queries[name], by_attribute, by_event)
+
+    @cached_property
+    def attributes(self) -> list[dict[str, str]]:
+        """What else is known of queries: most logs have few different ones."""
+        return list(map(decode_attributes, self._attributes.to_pylist()))
+
+    @cached_property
+    def starts(self) -> Array:
+        """Where each list starts in `hits`."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    @cached_property
+    def lists(self) -> Array:
+        """The list of each hit."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    @cached_property
+    def by_object(self) -> Array:
+        """The place of each event's object in its list, from 0; -1 where it is not there."""
+        return self._places("document")
+
+    @cached_property
+    def by_internal(self) -> Array:
+        """The same by the internal id, of events that the object does not place."""
+        return np.where(self.by_object < 0, self._places("internal"), -1)
+
+    @cached_property
+    def naming(self) -> tuple[Array, Array]:
+        """The events that name the owner of a shown document, and which hit that is."""
+        some = np.flatnonzero(np.asarray(pc.is_valid(self.events["owner"])) & (self.by_object >= 0))
+        return some, self.starts[self.query[some]] + self.by_object[some]
+
+    @cached_property
+    def owners(self) -> pa.Array:
+        """The name of the ranker that owns each hit: by the list, else by the first event that names one."""
+        is_said = np.repeat(np.asarray(pc.is_valid(self.queries["owners"])), self.sizes)
+        said = pc.list_flatten(self.queries["owners"]).take(pa.array(np.cumsum(is_said) - 1, mask=~is_said))
+        some, places = self.naming
+        first = np.full(len(self.hits), -1, np.int64)
+        first[places[::-1]] = some[::-1]
+        return pc.coalesce(said, self.events["owner"].take(pa.array(first, mask=first < 0)))
+
+    @cached_property
+    def configurations(self) -> pa.Array:
+        """The first known owner of each list."""
+        known = np.flatnonzero(np.asarray(pc.is_valid(self.owners)))
+        first = np.full(len(self.sizes), -1, np.int64)
+        first[self.lists[known][::-1]] = known[::-1]
+        return self.owners.take(pa.array(first, mask=first < 0))
+
+    @cached_property
+    def shows_twice(self) -> Array:
+        """Whether a list shows a document more than once."""
+        keys, order, _ = self._table
+        again = order[1:][keys[order][1:] == keys[order][:-1]]
+        found = np.zeros(len(self.sizes), np.bool_)
+        found[np.searchsorted(self.starts, again, "right") - 1] = True
+        return found
+
+    def _places(self, name: str) -> Array:
+        """A sorted table of (query, document) is looked into for all events at once; of two places, the first."""
+        wanted = self.events[name]
+        if wanted.null_count == len(wanted) or not len(self.hits):
+            return np.full(len(self.query), -1, np.int64)
+        keys, order, documents = self._table
+        asked = _integers(pc.index_in(wanted, documents))
+        key = self.query * len(documents) + asked
+        found = order[np.minimum(np.searchsorted(keys, key, sorter=order), len(order) - 1)]
+        is_there = (keys[found] == key) & (asked >= 0)
+        return np.where(is_there, found - self.starts[self.query], -1)
+
+    @cached_property
+    def _table(self) -> tuple[Array, Array, pa.Array]:
+        """A number for each (query, document) of the lists, their order, and the documents."""
+        encoded = self.hits.dictionary_encode()
+        keys = self.lists * len(encoded.dictionary) + _integers(encoded.indices)
+        return keys, np.argsort(keys, kind="stable"), encoded.dictionary
+
+
+def lists_of(sizes: Array, values: pa.Array) -> pa.ListArray:
+    """Lists of these sizes, of values in a row.
+
+    >>> lists_of(np.array([2, 0, 1]), pa.array(["a", "b", "c"])).to_pylist()
+    [['a', 'b'], [], ['c']]
+    """
+    return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)), values)
+
+
+def _integers(found: Any) -> Array:
+    """Whole numbers, -1 for null."""
+    return np.asarray(pc.fill_null(pc.cast(found, pa.int64()), -1))
+
+
+def _flags(found: Any) -> Array:
+    return np.asarray(pc.fill_null(found, False)).astype(np.bool_)

@@ -1,0 +1,142 @@
+"""What became of a foreign log: every record that was bent or left out, counted, with what to do about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from interleaf.importers.foreign_lists import LOW
+
+NO_TEAMS_SCHEMES = "lists with teams and without ranks: schemes of team draft work on them, except the deduped ones"
+MAY_BE_UNMIXED = (
+    "no list is known to have documents of two configurations: if this was an A/B test, do not compare clicks inside "
+    "lists; log search_config with impression events, which tell"
+)
+
+REMEDIES = {
+    # queries
+    "query without a query_id": "log the id that the engine gives back; without it no event can find its query",
+    "query without a time that can be read": "write timestamps as ISO 8601 or epoch milliseconds",
+    "query with nothing shown": "log query_response_hit_ids, or an impression event for each shown document",
+    "query with impression events that leave gaps": "log one for every shown document, with its ordinal",
+    "query with a hit that is no id": "give hits as texts",
+    "query that came again": "it counts once",
+    "query that came again and filled in what was missing": "it counts once, with what all its records say",
+    "query that came again with other hits": "one counts, the first with owners; give every page a query_id of its own",
+    "query of another system": "only our lists are imported; import the others from a file of their own",
+    "answer without owners": "it was not interleaved, and is left out",
+    "answer without a list of documents": "give the engine's whole answer as `response`",
+    "answer with a document that has no id": "ask the engine for the unique key, and name it with --id-field",
+    "query whose columns cannot be read": "keep the query_attributes as the export wrote them",
+    "list that shows a document twice": "events count for its first place",
+    "shown list made from impression events": "nothing to do; hits would be surer",
+    # events
+    "event without a query_id": "hand the query's id to the page, and log it with each event",
+    "event without a time that can be read": "write timestamps as ISO 8601 or epoch milliseconds",
+    "event of a query that is not there": "export queries and events of the same days, with some hours more of events",
+    "event of a query that is left out": "see the queries",
+    "click on an earlier page of its session": "it counts there",
+    "event on nothing shown": "fine for ads and other boxes; else log the object_id that the hits have",
+    "event about no document": "fine for searches, filters and the like",
+    "event whose ordinal cannot be read as a rank": "say with --ordinals whether they start at 0 or 1",
+    "event placed by its ordinal": "log object_id: an ordinal may count ads, or from another page",
+    "event placed by internal_id": "log queries with object_id_field, so that hits are ids that last",
+    "event that came again": "it counts once, with the largest dwell of its copies",
+    "event with a dwell_time": (
+        "taken as seconds on the document; UBI's own script fills in seconds on the page that logs the event: if yours "
+        "does, leave --dwell out"
+    ),
+    "impression event": "it says what was shown, and is no reaction to it",
+    # anything
+    "record that is neither query nor event": "a query has user_query, an event has action_name",
+    "line is not JSON": "give JSON lines, a record a line",
+    "line is not an object": "give JSON lines, a record a line",
+    "line is cut off": "fetch the end of the file again",
+    "line is too long": "give a record a line",
+    "text is not Unicode": "escape halves of characters, or leave them out",
+    "time without a zone": "taken as UTC; write the zone",
+    "time as a number": "taken as epoch milliseconds, below 10^11 as seconds",
+    "id as a number": "taken as its digits; the schema asks for text",
+    "ordinal that is no whole number": "taken as the number that it says; the schema asks for an integer",
+    "attribute that is no text": "left out; the plugin keeps texts only",
+    "unit of another kind": "the chosen unit was not known; the next one was taken",
+    "unit that is not known": "the impression is its own unit; log client_id",
+    "list with a document of no known owner": "log search_config with impression events; fair lists cannot be checked",
+    "list of one configuration": "no list mixes two: an arm each, as in an A/B test, and not interleaved",
+    "list of an unknown configuration": "left out, as no event tells its arm; log search_config with impression events",
+    "hit with two owners": "the first that was met counts",
+}
+
+
+@dataclass
+class Imported:
+    """How an import went; `notes` says it in sentences, the join of object ids first."""
+
+    impressions: int = 0
+    events: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    join_rate: float | None = None
+    ordinals: dict[str, int | None] = field(default_factory=dict)
+    unit: str | None = None
+    rankers: list[str] = field(default_factory=list)
+    without_ranks: bool = False
+    may_be_unmixed: bool = False
+
+    def drop(self, reason: str, where: str, count: int = 1) -> None:
+        """Count what is left out, and keep the first example."""
+        self.counts[reason] += count
+        self.examples.setdefault(reason, where)
+
+    def notes(self) -> list[str]:
+        """One sentence each: what was met, how often, and the remedy."""
+        found = [_joining(self.join_rate)] if self.join_rate is not None else []
+        for application, start in self.ordinals.items():
+            of = f" of {application}" if application else ""
+            guess = "cannot be told: give --ordinals 0 or 1" if start is None else f"start at {start}"
+            found.append(f"ordinals{of} {guess}")
+        if self.unit is not None:
+            found.append(f"the unit is the {self.unit}")
+        if self.without_ranks:
+            found.append(NO_TEAMS_SCHEMES)
+        if self.may_be_unmixed:
+            found.append(MAY_BE_UNMIXED)
+        return found + self.counted()
+
+    def counted(self) -> list[str]:
+        """Every reason that was met: how often, the first example, and the remedy."""
+        found = []
+        for reason, count in (+self.counts).most_common():
+            example = f" (first: {self.examples[reason]})" if reason in self.examples else ""
+            remedy = REMEDIES.get(reason)
+            found.append(f"{count:,} × {reason}{example}" + (f": {remedy}" if remedy else ""))
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "impressions": self.impressions,
+            "events": self.events,
+            "join_rate": self.join_rate,
+            "ordinals": self.ordinals,
+            "unit": self.unit,
+            "rankers": self.rankers,
+            "counts": dict(self.counts),
+            "notes": self.notes(),
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [f"{self.impressions:,} impressions, {self.events:,} events", *map("  {}".format, self.notes())]
+        )
+
+
+def _joining(rate: float) -> str:
+    said = f"{rate:.1%} of events with an object_id have it among their query's hits"
+    if rate >= LOW:
+        return said
+    return (
+        f"{said}: LOW. Without object_id_field, the plugin logs Lucene's document numbers as hits; set it to the field "
+        "whose values events carry as object_id"
+    )

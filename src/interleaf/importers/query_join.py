@@ -1,0 +1,213 @@
+"""Joins queries and their events to impressions, and gives each event its rank."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaf.importers.foreign_lists import Evidence, Foreign, Options
+from interleaf.importers.partition import Part, lists_of
+from interleaf.importers.protocol import Imported
+from interleaf.importers.ubi_export import OWN, columns_of
+from interleaf.importers.ubi_records import batch_of
+from interleaf.kernels.arrays import Array
+from interleaf.log import schema
+from interleaf.log.event_join import Merged, merge_copies
+
+LEFT_OUT = -(2**31)  # a rank that no event has
+OBJECT, RANK, INTERNAL, ORDINAL, SHOWN, NOT_SHOWN, NO_DOCUMENT, NO_ORDINAL = range(8)
+REASONS = {
+    INTERNAL: "event placed by internal_id",
+    ORDINAL: "event placed by its ordinal",
+    SHOWN: "impression event",
+    NOT_SHOWN: "event on nothing shown",
+    NO_DOCUMENT: "event about no document",
+    NO_ORDINAL: "event whose ordinal cannot be read as a rank",
+}
+
+
+class Placed(NamedTuple):
+    """By event: its rank, `LEFT_OUT` where it does not count; and its dwell and value, nan where they are not known."""
+
+    rank: Array
+    dwell: Array
+    value: Array
+
+
+def place_events(part: Part, evidence: Evidence, ordinals: int | None, usable: Array, counts: Counter[str]) -> Placed:
+    """Place the events on usable lists; how each got its rank is counted."""
+    events = part.events
+    size = part.sizes[part.query]
+    ordinal = np.asarray(pc.fill_null(events["ordinal"], -1)) - _starts(events["application"], evidence, ordinals)
+    fits = (ordinal >= 0) & (ordinal < size)
+    given = np.asarray(pc.fill_null(events["rank"], LEFT_OUT))
+    has_object, has_ordinal = (np.asarray(pc.is_valid(events[name])) for name in ("document", "ordinal"))
+    told: list[tuple[Array, int, Any]] = [
+        (given != LEFT_OUT, RANK, given),
+        (part.is_shown, SHOWN, LEFT_OUT),
+        (part.by_object >= 0, OBJECT, part.by_object + 1),
+        (part.by_internal >= 0, INTERNAL, part.by_internal + 1),
+        (has_object & (evidence.ids_join | ~has_ordinal), NOT_SHOWN, LEFT_OUT),
+        (~has_ordinal, NO_DOCUMENT, LEFT_OUT),
+        (fits, ORDINAL, ordinal + 1),
+    ]
+    conditions = [condition for condition, _, _ in told]
+    how = np.select(conditions, [number for _, number, _ in told], NO_ORDINAL)
+    rank: Array = np.select(conditions, [value for _, _, value in told], LEFT_OUT)
+    here = usable[part.query]
+    amounts = np.bincount(how[here], minlength=len(REASONS) + 2)
+    counts.update({reason: int(amounts[number]) for number, reason in REASONS.items()})
+    counts["event of a query that is left out"] += int((~here).sum())
+    rank = np.where(here, rank, LEFT_OUT)
+    merged = _merged(part, rank, how != RANK)
+    counts["event that came again"] += int(merged.is_repeated.sum())
+    return Placed(np.where(merged.is_repeated, LEFT_OUT, rank), merged.dwell, merged.value)
+
+
+def _starts(applications: pa.Array, evidence: Evidence, ordinals: int | None) -> Array:
+    """Where the ordinals of each event's application start; far away where that is not known, so that none fits."""
+    if ordinals is not None:
+        return np.full(len(applications), ordinals, np.int64)
+    found = np.full(len(applications), 2**40, np.int64)
+    for name in pc.unique(applications).to_pylist():
+        start = evidence.start_of(name)
+        if start is not None:
+            there = pc.is_null(applications) if name is None else pc.fill_null(pc.equal(applications, name), False)
+            found[np.asarray(there)] = start
+    return found
+
+
+def _merged(part: Part, rank: Array, is_foreign: Array) -> Merged:
+    """Merge copies of one event: those with the same id; or, where foreign events have none, of the same moment.
+
+    Events of ours without an id may well be alike: there, each is one.
+    """
+    events, is_used = part.events, rank != LEFT_OUT
+    has_id = np.asarray(pc.is_valid(events["event"]))
+    by_id, by_moment = np.flatnonzero(is_used & has_id), np.flatnonzero(is_used & ~has_id & is_foreign)
+    time, kind = np.asarray(events["time"]), _codes_by_name(events["kind"])
+    merged = Merged(np.zeros(len(rank), np.bool_), *(_floats(events[name]) for name in ("dwell", "value")))
+    ids = events["event"].take(pa.array(by_id)).dictionary_encode().indices
+    for some, columns in (
+        (by_id, (np.asarray(ids),)),
+        (by_moment, (kind[by_moment], rank[by_moment], time[by_moment])),
+    ):
+        event = _numbered(part.query[some], *columns)
+        is_copied = (np.bincount(event) > 1)[event]
+        places = some[is_copied]
+        copies = (column[places] for column in (time, rank, kind, merged.dwell, merged.value))
+        for values, found in zip(merged, merge_copies(event[is_copied], *copies), strict=True):
+            values[places] = found
+    return merged
+
+
+def _numbered(*columns: Array) -> Array:
+    """A number for each row of columns, the same for rows that are alike."""
+    order = np.lexsort(columns[::-1])
+    is_new = np.zeros(len(order), np.bool_)
+    for column in columns:
+        is_new[1:] |= column[order][1:] != column[order][:-1]
+    numbers = np.zeros(len(order), np.int64)
+    numbers[order] = np.cumsum(is_new)
+    return numbers
+
+
+def _codes_by_name(texts: pa.Array) -> Array:
+    """A number for each text, in the order of the texts."""
+    encoded = texts.dictionary_encode()
+    places = np.argsort(np.asarray(pc.array_sort_indices(encoded.dictionary)))
+    return np.asarray(places[np.asarray(encoded.indices)])
+
+
+def _floats(column: pa.Array) -> Array:
+    return np.array(pc.fill_null(column, np.nan))
+
+
+AT_ONCE = 1024  # queries of ours that are Python objects at a time
+
+
+class Joiner:
+    """Turns parts of a log into record batches, by the evidence of all parts; counts as it goes."""
+
+    def __init__(self, evidence: Evidence, options: Options, imported: Imported) -> None:
+        self._evidence, self._options, self._imported = evidence, options, imported
+        self._foreign = Foreign(evidence, options, imported.counts)
+
+    def batch(self, part: Part) -> pa.RecordBatch:
+        """The impressions of a part. If a log has lists of ours, it is their log, and the others stay out."""
+        counts = self._imported.counts
+        counts.update(part.counts)
+        usable = self._usable(part)
+        columns = self._own(part, usable) if self._evidence.ours else self._foreign.columns(part, usable)
+        counts["list that shows a document twice"] += int((part.shows_twice & usable).sum())
+        placed = place_events(part, self._evidence, self._options.ordinals, usable, counts)
+        some = pa.array(usable)
+        columns |= {
+            "time": part.queries["time"].filter(some).cast(schema.TIME),
+            "query": pc.if_else(pc.equal(part.queries["text"], ""), None, part.queries["text"]).filter(some),
+            "documents": lists_of(part.sizes[usable], part.hits.filter(pa.array(np.repeat(usable, part.sizes)))),
+            "events": _events(part, placed, usable),
+        }
+        self._imported.impressions += int(usable.sum())
+        self._imported.events += int((placed.rank != LEFT_OUT).sum())
+        size = int(usable.sum())
+        arrays = [columns.get(column.name, pa.nulls(size, column.type)) for column in schema.COLUMNS]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema.SCHEMA)
+
+    def _usable(self, part: Part) -> Array:
+        """Which queries become impressions; the first reason against one is counted."""
+        left = np.ones(len(part.is_ours), np.bool_)
+        for reason, holds in self._reasons(part):
+            out = np.flatnonzero(left & holds)
+            if len(out):
+                name = part.queries["query_id"][int(out[0])].as_py()
+                self._imported.drop(reason, f"query_id {name!r}", len(out))
+            left[out] = False
+        return left
+
+    def _reasons(self, part: Part) -> Iterator[tuple[str, Array]]:
+        is_foreign = ~part.is_ours
+        yield "query with impression events that leave gaps", part.has_gaps
+        yield "query with nothing shown", ~part.is_told & is_foreign
+        yield "query without a time that can be read", np.asarray(pc.is_null(part.queries["time"]))
+        if self._evidence.ours:
+            yield "query of another system", is_foreign
+            return
+        if self._options.only_interleaved:
+            yield "answer without owners", np.asarray(pc.is_null(part.queries["owners"]))
+        if self._evidence.is_one_by_one:
+            yield "list of an unknown configuration", np.asarray(pc.is_null(self._foreign.configurations(part)))
+
+    def _own(self, part: Part, usable: Array) -> dict[str, pa.Array]:
+        """The columns of lists that we wrote; those that cannot be read are taken out of the usable ones."""
+        batches = [pa.RecordBatch.from_pylist([], OWN)]
+        for start in range(0, len(usable), AT_ONCE):
+            places = start + np.flatnonzero(usable[start : start + AT_ONCE])
+            some = part.queries.take(pa.array(places))
+            batch, problems = columns_of(some["attributes"].to_pylist())
+            for place, problem in sorted(problems.items()):
+                name = some["query_id"][place].as_py()
+                self._imported.drop("query whose columns cannot be read", f"query_id {name!r}: {problem}")
+            usable[places[list(problems)]] = False
+            batches.append(batch.filter(pa.array(usable[places])))
+        own = batch_of(pa.Table.from_batches(batches))
+        names = part.queries["query_id"].filter(pa.array(usable))
+        defaults = {"version": 1, "arm": schema.INTERLEAVED, "impression": names}
+        columns = {name: own[name] for name in OWN.names}
+        return columns | {name: pc.coalesce(own[name], default) for name, default in defaults.items()}
+
+
+def _events(part: Part, placed: Placed, usable: Array) -> pa.ListArray:
+    """The events of usable lists, as the schema has them: they are sorted by query and time already."""
+    some = np.flatnonzero(placed.rank != LEFT_OUT)
+    taken = part.events.take(pa.array(some))
+    values = {name: taken[name] for name in taken.schema.names}
+    values |= {name: pa.array(column[some], from_pandas=True) for name, column in placed._asdict().items()}
+    arrays = [values[column.name].cast(column.type) for column in schema.EVENT]
+    inner = pa.StructArray.from_arrays(arrays, fields=[column.field for column in schema.EVENT])
+    return lists_of(np.bincount(part.query[some], minlength=len(usable))[usable], inner)

@@ -1,0 +1,73 @@
+"""Answers of engines that interleave by themselves: Solr's learning to rank, OpenSearch's search relevance.
+
+Both say for each document which of two rankers it came from, and neither gives the rankings: such lists have teams and
+no ranks. An answer says nothing of who asked or when, so a line is an object around it, `{"query_id", "timestamp",
+"client_id", "response"}`, or the answer with those names beside its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from interleaf.importers.ubi_records import Record, Row, query_of, text_of
+from interleaf.log.jsonl import LineError
+
+SOLR_OWNER = "[interleaving]"
+OPENSEARCH_OWNER = "_search_configuration_id"
+
+
+def solr_query(value: dict[str, Any], counts: Counter[str], field: str = "id") -> Row:
+    """The fields of `QUERIES`, from an answer of Solr; `field` is the unique key of its documents.
+
+    >>> answer = {"response": {"docs": [{"id": "a", "[interleaving]": "m1"}, {"id": "b", "[interleaving]": "m2"}]}}
+    >>> solr_query(answer | {"query_id": "q", "timestamp": "2026-11-15T12:00:00Z"}, Counter())[7:9]
+    (['a', 'b'], ['m1', 'm2'])
+    """
+    inner = _within(value.get("response"), "response", value)
+    documents = _within(inner.get("response"), "docs", inner).get("docs")
+    about = {
+        "query_id": _nested(inner, "ubi", "query_id"),
+        "user_query": _nested(inner, "responseHeader", "params", "q"),
+    }
+    return _with_owners(value, about, documents, field, SOLR_OWNER, counts)
+
+
+def opensearch_query(value: dict[str, Any], counts: Counter[str]) -> Row:
+    """The fields of `QUERIES`, from an answer of OpenSearch.
+
+    >>> hits = [{"_id": "a", "_search_configuration_id": "c1"}, {"_id": "b", "_search_configuration_id": "c2"}]
+    >>> answer = {"hits": {"hits": hits}, "ext": {"ubi": {"query_id": "q"}}}
+    >>> opensearch_query({"response": answer, "timestamp": 1717527762025}, Counter())[7:9]
+    (['a', 'b'], ['c1', 'c2'])
+    """
+    inner = _within(value.get("response"), "hits", value)
+    about = {"query_id": _nested(inner, "ext", "ubi", "query_id")}
+    return _with_owners(value, about, _nested(inner, "hits", "hits"), "_id", OPENSEARCH_OWNER, counts)
+
+
+def _with_owners(
+    value: dict[str, Any], about: dict[str, Any], documents: Any, field: str, owner: str, counts: Counter[str]
+) -> Row:
+    if type(documents) is not list or not all(type(document) is dict for document in documents):
+        raise LineError("answer without a list of documents")
+    hits = [text_of(document.get(field), counts) for document in documents]
+    if None in hits:
+        raise LineError("answer with a document that has no id")
+    record = {name: known for name, known in about.items() if known is not None} | value
+    query = query_of(msgspec.convert(record, Record), counts)
+    owners = [text_of(document.get(owner), counts) for document in documents]
+    return *query[:7], hits, owners if any(owners) else None, query[9]
+
+
+def _within(value: Any, name: str, otherwise: dict[str, Any]) -> dict[str, Any]:
+    """The object that has a name: the value, if it does."""
+    return value if type(value) is dict and (name in value or "responseHeader" in value) else otherwise
+
+
+def _nested(value: Any, *names: str) -> Any:
+    for name in names:
+        value = value.get(name) if type(value) is dict else None
+    return value

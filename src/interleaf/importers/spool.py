@@ -1,0 +1,84 @@
+"""Queries and events that wait for each other: on disk, in parts by a hash of the query's id, each small enough."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf.importers.ubi_records import EVENTS, QUERIES, batch_of
+
+PART = 32 * 2**20  # bytes of text whose records are held at once
+ROOM = 32 * 2**20  # bytes of records that wait in memory, of all parts
+
+
+class Spool:
+    """A temporary file without a name, of which every part knows its pieces; memory does not grow with what it holds.
+
+    Records are batches of `QUERIES` or of `EVENTS`. A part gives them back in their order.
+
+    >>> with Spool(size=0) as spool:
+    ...     spool.add(pa.RecordBatch.from_pylist([{"query_id": "q-1"}, {"query_id": "q-2"}], QUERIES))
+    ...     [queries["query_id"].to_pylist() for queries, events in spool.parts()]
+    [['q-1', 'q-2']]
+    """
+
+    def __init__(self, size: int) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  it is closed with the spool
+        self._pieces: list[list[tuple[pa.Schema, int, int]]] = [[] for _ in range(1 + size // PART)]
+        self._waiting: dict[pa.Schema, list[pa.RecordBatch]] = {QUERIES: [], EVENTS: []}
+        self._held = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Let records wait."""
+        self._waiting[batch.schema].append(batch)
+        self._held += batch.nbytes
+        if self._held >= ROOM:
+            self._flush()
+
+    def _flush(self) -> None:
+        for schema, batches in self._waiting.items():
+            for part, some in self._split(batch_of(pa.Table.from_batches(batches, schema))):
+                data = some.serialize()
+                self._pieces[part].append((schema, self._file.seek(0, 2), len(data)))
+                self._file.write(data)
+            batches.clear()
+        self._held = 0
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The records of each part, in their order."""
+        if len(self._pieces) == 1:
+            yield 0, batch
+            return
+        encoded = batch.column("query_id").dictionary_encode()
+        hashes = np.array([crc32(name) for name in encoded.dictionary.cast(pa.binary()).to_pylist()], np.int64)
+        part_of = hashes[np.asarray(encoded.indices)] % len(self._pieces)
+        ends = np.cumsum(np.bincount(part_of, minlength=len(self._pieces)))
+        sorted_batch = batch.take(pa.array(np.argsort(part_of, kind="stable")))
+        for part in np.unique(part_of).tolist():
+            start = int(ends[part - 1]) if part else 0
+            yield part, sorted_batch.slice(start, int(ends[part]) - start)
+
+    def parts(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """The queries and the events of each part, as often as asked for."""
+        self._flush()
+        for pieces in self._pieces:
+            found: dict[pa.Schema, list[pa.RecordBatch]] = {QUERIES: [], EVENTS: []}
+            for schema, start, length in pieces:
+                self._file.seek(start)
+                found[schema].append(pa.ipc.read_record_batch(pa.py_buffer(self._file.read(length)), schema))
+            queries, events = (batch_of(pa.Table.from_batches(some, schema)) for schema, some in found.items())
+            yield queries, events
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()

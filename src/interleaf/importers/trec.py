@@ -1,0 +1,132 @@
+"""TREC runs: the rankings of a log as runs, judgments as qrels; rankings from anywhere as lists composed of them.
+
+Tools sort a run by its score, so scores strictly decrease. A name with white space, which a run cannot hold, is written
+with %20 and the like.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from interleaf.errors import DataError
+from interleaf.importers.ubi_export import whole_file
+from interleaf.importers.ubi_records import UNDATED
+from interleaf.interleaving.api import interleave
+from interleaf.log.reader import read
+from interleaf.log.record_batches import rows_to_batch, write_batches
+
+AT_ONCE = 1024
+LOG_RANKINGS = "log the rankings (LogWriter's rankings=True)"
+_UNFIT = re.compile(r"[\s%]")
+
+
+def export_trec(source: Any, folder: str | Path) -> Counter[str]:
+    """A run a ranker, `RANKER.run`, and `qrels.txt` where judgments are known; returns counts of what was met.
+
+    A query's rankings are those of its first impression that logged them.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise DataError(f"cannot write runs to {folder} ({problem.strerror}); give a folder") from None
+    counts: Counter[str] = Counter()
+    rankings: dict[str, dict[str, list[str]]] = {}
+    grades: dict[tuple[str, str], int] = {}
+    for batch in read(source, ["query", "rankers", "rankings", "documents", "grades"]):
+        for row in batch.to_pylist():
+            _gather(row, rankings, grades, counts)
+    if not rankings and not grades:
+        raise DataError(f"the log holds no rankings with a query, and no grades; {LOG_RANKINGS}")
+    for ranker, by_query in rankings.items():
+        with whole_file(folder / f"{_name(ranker).replace('/', '%2F')}.run") as file:
+            file.writelines(run_lines(by_query, ranker))
+    if grades:
+        with whole_file(folder / "qrels.txt") as file:
+            file.writelines(f"{_name(q)} 0 {_name(d)} {grade}\n".encode() for (q, d), grade in grades.items())
+    queries = len({query for one in rankings.values() for query in one})
+    return counts + Counter({"runs": len(rankings), "queries": queries, "judgments": len(grades)})
+
+
+def _gather(
+    row: dict[str, Any],
+    rankings: dict[str, dict[str, list[str]]],
+    grades: dict[tuple[str, str], int],
+    counts: Counter[str],
+) -> None:
+    query = row.get("query")
+    if query is None:
+        counts["impression without a query"] += 1
+        return
+    for document, grade in zip(row["documents"], row.get("grades") or [], strict=False):
+        if grade is not None:
+            grades[query, document] = grade
+    if row.get("rankings") is None:
+        counts["impression without rankings"] += 1
+        return
+    for ranker, ranking in zip(row["rankers"], row["rankings"], strict=True):
+        known = rankings.setdefault(ranker, {}).setdefault(query, ranking)
+        counts["ranking that changed since, left out"] += known != ranking
+
+
+def run_lines(by_query: Mapping[str, Sequence[str]], tag: str) -> Iterator[bytes]:
+    """The lines of a run.
+
+    >>> list(run_lines({"7": ["d2", "d1"]}, "bm25"))
+    [b'7 Q0 d2 1 2 bm25\\n', b'7 Q0 d1 2 1 bm25\\n']
+    """
+    for query, ranking in by_query.items():
+        for rank, document in enumerate(ranking, 1):
+            line = f"{_name(query)} Q0 {_name(document)} {rank} {len(ranking) + 1 - rank} {_name(tag)}\n"
+            yield line.encode()
+
+
+def _name(text: str) -> str:
+    return _UNFIT.sub(lambda found: quote(found[0], safe=""), text)
+
+
+def compose(
+    rankings: Mapping[str, Mapping[str, Sequence[str]]],
+    out: str | Path,
+    method: str = "team_draft",
+    k: int = 10,
+    *,
+    experiment: str = "composed",
+    seed: int = 0,
+) -> Counter[str]:
+    """A list a query from rankings by ranker and query, such as runs: a log without people, with the rankings in it.
+
+    Queries that a ranker lacks are left out, and counted.
+    """
+    counts: Counter[str] = Counter()
+    queries = dict.fromkeys(query for by_query in rankings.values() for query in by_query)
+    shared = [query for query in queries if all(by_query.get(query) for by_query in rankings.values())]
+    counts["query that a ranker lacks"] = len(queries) - len(shared)
+    if not shared:
+        raise DataError(f"no query is ranked by all of {list(rankings)}; give runs of the same queries")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(shared), AT_ONCE):
+            rows = [
+                _composed(rankings, query, method, k, experiment, seed) for query in shared[start : start + AT_ONCE]
+            ]
+            yield rows_to_batch(rows)
+
+    counts["impressions"] = write_batches(out, batches())
+    return +counts
+
+
+def _composed(
+    rankings: Mapping[str, Mapping[str, Sequence[str]]], query: str, method: str, k: int, experiment: str, seed: int
+) -> dict[str, Any]:
+    given = {ranker: list(by_query[query]) for ranker, by_query in rankings.items()}
+    shown = interleave(given, method, k, key=(experiment, seed, query))
+    about = {"experiment": experiment, "version": 1, "impression": query, "query": query, "arm": "interleaved"}
+    return shown.to_dict(rankings=True) | about | {"time": UNDATED}

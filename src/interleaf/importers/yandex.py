@@ -1,0 +1,105 @@
+"""Click logs in the text format of the Yandex relevance prediction challenge, which PyClick reads, too."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from interleaf.clicks.result_pages import Pages, parse_yandex
+from interleaf.errors import DataError
+from interleaf.importers.protocol import Imported
+from interleaf.importers.ubi_records import UNDATED
+from interleaf.log.jsonl import lines_of
+from interleaf.log.record_batches import rows_to_batch, write_batches
+
+ENGINE = "engine"
+AT_ONCE = 1024
+
+
+def read_yandex(path: str | PathLike[str]) -> Pages:
+    """The pages of such a log, plain or gzip; `pages.reading` says where its clicks went."""
+    data = Path(path).read_bytes()
+    try:
+        text = (gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data).decode()
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is neither text nor whole gzip of it: {error}") from error
+    return parse_yandex(text.split("\n"), str(path))
+
+
+def import_yandex(
+    path: str | PathLike[str], out: str | Path, experiment: str = "yandex", method: str = "single", unit: float = 1e-3
+) -> Imported:
+    """Such a log as a native one: a page is an impression, a session its unit; clicks go where `read_yandex` puts them.
+
+    The format does not say in which unit times are: `unit` is in seconds. They have no date,
+    and count from the year 2000.
+    """
+    imported = Imported(unit="session")
+    sessions: dict[str, list[_Page]] = {}
+    for number, fields in _lines(path):
+        try:
+            _add(sessions, fields, unit, imported)
+        except DataError as problem:
+            raise DataError(f"{path}, line {number}: {problem}") from None
+    pages = [page for shown in sessions.values() for page in shown]
+    if not pages:
+        raise DataError(f"{path} shows no page; a page is a line of session, time, Q, query, region and urls")
+    constant = {"experiment": experiment, "version": 1, "arm": ENGINE, "method": method, "rankers": [ENGINE]}
+    pages.sort(key=lambda page: page.number)
+    starts = range(0, len(pages), AT_ONCE)
+    write_batches(out, (rows_to_batch(constant | page.row() for page in pages[at : at + AT_ONCE]) for at in starts))
+    imported.impressions, imported.events = len(pages), sum(len(page.events) for page in pages)
+    return imported
+
+
+@dataclass(eq=False)
+class _Page:
+    number: int
+    session: str
+    time: datetime
+    query: str
+    region: str
+    documents: list[str]
+    events: list[dict[str, Any]]
+
+    def row(self) -> dict[str, Any]:
+        found = {name: getattr(self, name) for name in ("session", "time", "query", "documents", "events")}
+        return found | {"impression": f"p-{self.number}", "unit": self.session, "attributes": {"region": self.region}}
+
+
+def _lines(path: str | PathLike[str]) -> Iterator[tuple[int, list[str]]]:
+    for number, line in lines_of(Path(path)):
+        try:
+            fields = line.decode().rstrip().split("\t")
+        except UnicodeDecodeError:
+            raise DataError(f"{path}, line {number} is not text in UTF-8") from None
+        if fields != [""]:
+            yield number, fields
+
+
+def _add(sessions: dict[str, list[_Page]], fields: list[str], unit: float, imported: Imported) -> None:
+    """A page, or a click on the latest page of the session that shows the document."""
+    session, passed, kind = fields[:3] if len(fields) > 3 else ("", "", "")
+    if "" in fields or (not (kind == "C" and len(fields) == 4) and not (kind == "Q" and len(fields) > 5)):
+        raise DataError("it is neither session, time, Q, query, region and urls, nor session, time, C and one url")
+    try:
+        time = UNDATED + timedelta(seconds=float(passed) * unit)
+    except (ValueError, OverflowError):
+        raise DataError(f"{passed!r} is no time") from None
+    if kind == "Q":
+        imported.impressions += 1
+        page = _Page(imported.impressions, session, time, fields[3], fields[4], fields[5:], [])
+        sessions.setdefault(session, []).append(page)
+        return
+    for place, page in enumerate(reversed(sessions.get(session, []))):
+        if fields[3] in page.documents:
+            imported.counts["click on an earlier page of its session"] += place > 0
+            page.events.append({"kind": "click", "rank": page.documents.index(fields[3]) + 1, "time": time})
+            return
+    imported.counts["event on nothing shown"] += 1

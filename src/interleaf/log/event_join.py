@@ -1,0 +1,353 @@
+"""Joins events that are lines of their own to their impressions, and merges copies of one event.
+
+The files are read twice: first for events, then for impressions. Events may be in any of the files, before or after
+their impression. They are joined to impressions from JSON lines and CSV only; Parquet rows hold their events already.
+
+Copies of an event have the same id: a browser sends a click at once, and again with its dwell when the person returns.
+The copy with the earliest time counts; among copies of the same time the one with the lowest rank, then the first kind
+by name. Its dwell is the largest dwell of all copies. Its value is that of the earliest copy that has one, the smallest
+of several. So the result does not depend on the order in which copies arrive.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf.errors import DataError
+from interleaf.kernels.arrays import Array
+from interleaf.log import schema
+from interleaf.log.arrow import gathered
+from interleaf.log.csv_rows import csv_objects
+from interleaf.log.files import File
+from interleaf.log.jsonl import (
+    LineError,
+    columns_of,
+    event_of,
+    is_event,
+    is_further_page,
+    is_surely_impression,
+    lines_of,
+    may_be_page,
+    parsed,
+    with_names_apart,
+)
+from interleaf.log.projection import Projection, is_wanted
+from interleaf.log.validation import ASSUMED_UTC
+
+
+class Merged(NamedTuple):
+    """By event: whether another copy of it counts, and its dwell and value, for events that count."""
+
+    is_repeated: Array
+    dwell: Array
+    value: Array
+
+
+def merge_copies(event: Array, time: Array, rank: Array, kind: Array, dwell: Array, value: Array) -> Merged:
+    """Merge the copies of events, told by the number `event`; kinds are numbered by name, nan is a missing number.
+
+    >>> nan = np.nan
+    >>> merge_copies(*map(np.array, ([7, 7, 8], [5, 3, 4], [1, 1, 2], [0, 0, 0], [2.5, nan, nan], [nan, nan, nan])))
+    Merged(is_repeated=array([ True, False, False]), dwell=array([2.5, 2.5, nan]), value=array([nan, nan, nan]))
+    """
+    order = np.lexsort((kind, rank, time, event))
+    is_first = np.append(True, np.diff(event[order]) != 0)[: len(order)]
+    starts = np.flatnonzero(is_first)
+    copies = np.diff(np.append(starts, len(order)))
+    is_repeated, all_dwells, all_values = np.zeros(len(order), np.bool_), dwell.copy(), value.copy()
+    is_repeated[order] = ~is_first
+    if len(order):
+        all_dwells[order] = np.repeat(np.fmax.reduceat(dwell[order], starts), copies)
+        by_value = np.lexsort((value, kind, rank, time, np.isnan(value), event))
+        all_values[order] = np.repeat(value[by_value][starts], copies)
+    return Merged(is_repeated, all_dwells, all_values)
+
+
+def merge_events(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events of an impression as dictionaries, copies merged, in the order given."""
+    names = Counter(event["event"] for event in events if event.get("event") is not None)
+    if len(names) == names.total():
+        return list(events)
+    numbers = {name: number for number, name in enumerate(names)}
+    some = [place for place, event in enumerate(events) if names[event.get("event")] > 1]
+    kinds = sorted({events[place]["kind"] for place in some})
+    merged = merge_copies(
+        np.array([numbers[events[place]["event"]] for place in some]),
+        np.array([events[place]["time"].replace(tzinfo=None) for place in some], "datetime64[us]"),
+        np.array([events[place]["rank"] for place in some]),
+        np.array([kinds.index(events[place]["kind"]) for place in some]),
+        *(np.array([events[place].get(name) for place in some], np.float64) for name in ("dwell", "value")),
+    )
+    found: dict[int, dict[str, Any] | None] = dict(enumerate(events))
+    for place, is_repeated, *numbers_of in zip(some, *merged, strict=True):
+        known = {name: float(one) for name, one in zip(("dwell", "value"), numbers_of, strict=True) if one == one}
+        found[place] = None if is_repeated else events[place] | known
+    return [event for event in found.values() if event is not None]
+
+
+def event_order(event: dict[str, Any]) -> tuple[Any, ...]:
+    """What events of an impression are sorted by."""
+    return event["time"], event["rank"], event["kind"], event.get("event") or ""
+
+
+FIELDS = ("event", "kind", "rank", "time", "dwell", "value")
+
+
+class EventLines:
+    """A temporary database without a name: the system removes it when it is closed, and when the process dies.
+
+    >>> from datetime import UTC
+    >>> kept = EventLines()
+    >>> kept.add([("i-1", {"kind": "click", "rank": 3, "time": datetime(2026, 11, 15, tzinfo=UTC)})])
+    >>> kept.of("i-1")[0]["rank"], kept.of("i-2"), kept.unmatched
+    (3, [], 0)
+    >>> kept.close()
+    """
+
+    def __init__(self) -> None:
+        # One transaction that is never committed: nothing here is to survive.
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._database.execute("PRAGMA journal_mode = OFF")
+        self._database.execute("PRAGMA cache_size = -65536")  # KiB
+        self._database.execute("BEGIN")
+        self._database.execute(f"CREATE TABLE events (impression, matched DEFAULT 0, {', '.join(FIELDS)})")
+        self._is_indexed = False
+        self.count = 0
+
+    def add(self, events: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        """Keep events, checked ones, each with the id of its impression; all of them before the first is looked up."""
+        rows = [
+            (
+                impression,
+                *(event.get(name) for name in FIELDS[:3]),
+                event["time"].isoformat(),
+                *map(event.get, FIELDS[4:]),
+            )
+            for impression, event in events
+        ]
+        self.count += len(rows)
+        names = ", ".join(("impression", *FIELDS))
+        self._database.executemany(f"INSERT INTO events ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def of(self, impression: str) -> list[dict[str, Any]]:
+        """The events of an impression, in an order that does not depend on that of the lines."""
+        if not self.count:
+            return []
+        if not self._is_indexed:
+            self._database.execute("CREATE INDEX by_impression ON events (impression)")
+            self._is_indexed = True
+        query = f"SELECT {', '.join(FIELDS)} FROM events WHERE impression = ? ORDER BY time, rank, kind, event"
+        found = [dict(zip(FIELDS, row, strict=True)) for row in self._database.execute(query, (impression,))]
+        for event in found:
+            event["time"] = datetime.fromisoformat(event["time"])
+        if found:
+            self._database.execute("UPDATE events SET matched = 1 WHERE impression = ?", (impression,))
+        return found
+
+    @property
+    def unmatched(self) -> int:
+        """How many events belong to no impression that was looked up."""
+        count: int = self._database.execute("SELECT count(*) FROM events WHERE matched = 0").fetchone()[0]
+        return count
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._database.close()
+
+
+AT_ONCE = 512  # rows that are Python objects at a time: as many as the caches hold
+PROMISED = [column.name for column in schema.COLUMNS if not column.nullable]  # any other may be null in every line
+
+
+@dataclass(eq=False)
+class Counts:
+    """What was not used, by reason, with a first example of each; what became of events; and what was assumed."""
+
+    dropped: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    assumptions: dict[str, None] = field(default_factory=dict)
+
+    def assume(self, sentence: str) -> None:
+        """Note what was assumed to read the log, once."""
+        self.assumptions[sentence] = None
+
+    def drop(self, file: File, number: int, problem: LineError) -> None:
+        """Count a line that cannot be used."""
+        self.dropped[problem.reason] += 1
+        self.examples.setdefault(problem.reason, f"{file.path}:{number}: {problem}")
+
+
+class JoinedLines:
+    """JSON-lines files with their events joined: collect events, read the batches of every file, finish."""
+
+    def __init__(self, files: Sequence[File], counts: Counts, kept: EventLines) -> None:
+        self._files, self._counts, self._kept = files, counts, kept
+        self._impressions = 0
+        self._have_events = False  # whether some impression has events inside, or an empty list of them
+        self.continued: set[str] = set()  # impressions with a further page
+
+    def collect(self) -> None:
+        """Read all files for events that are lines of their own, and for impressions that go on over pages."""
+        events = self._events()
+        while some := list(islice(events, AT_ONCE)):
+            self._kept.add(some)
+        if self.continued:
+            rows = Counter(name for name in self._ids() if name in self.continued)
+            self.continued = {name for name, number in rows.items() if number > 1}
+
+    def _ids(self) -> Iterator[str]:
+        """The ids of all impressions."""
+        for file in self._files:
+            for _, value, holds_event in _records(file):
+                if isinstance(value, dict) and not holds_event and isinstance(value.get("impression"), str):
+                    yield value["impression"]
+
+    def _events(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for file in self._files:
+            for number, value, holds_event in _records(file, skips_impressions=True):
+                if isinstance(value, LineError):
+                    continue  # counted when impressions are read
+                if holds_event:
+                    try:
+                        event = event_of(value)
+                    except LineError as problem:
+                        self._counts.drop(file, number, problem)
+                        continue
+                    self._note_naive(event[1]["time"])
+                    yield event
+                elif is_further_page(value):
+                    self.continued.add(value["impression"])
+
+    def _note_naive(self, time: datetime) -> None:
+        if time.tzinfo is ASSUMED_UTC:
+            self._counts.assume(schema.NAIVE_TIMES)
+
+    def batches(self, file: File, projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
+        """The impressions of a file, the wanted columns of them, with all their events."""
+        names = projection.wanted(PROMISED)
+        wanted = [column for column in schema.COLUMNS if is_wanted(column.name, names)]
+        said = {name: value.as_py() for name, value in file.said.items()}
+        objects = self._objects(file)
+
+        def small() -> Iterator[pa.RecordBatch]:
+            while some := list(islice(objects, min(batch_size, AT_ONCE))):
+                columns = self._columns(file, some, said)
+                if columns["impression"]:
+                    yield _batch(wanted, columns)
+
+        return gathered(small(), batch_size)
+
+    def _objects(self, file: File) -> Iterator[tuple[int, dict[str, Any]]]:
+        """What could be impressions, with the numbers of their lines."""
+        for number, value, holds_event in _records(file):
+            try:
+                if isinstance(value, LineError):
+                    raise value
+                if not holds_event:
+                    yield number, with_names_apart(value)
+            except LineError as problem:
+                self._counts.drop(file, number, problem)
+
+    def _columns(
+        self, file: File, objects: list[tuple[int, dict[str, Any]]], said: dict[str, Any]
+    ) -> dict[str, list[Any]]:
+        columns, faults = columns_of([value for _, value in objects], said)
+        if faults:
+            for place, problem in sorted(faults.items()):
+                self._counts.drop(file, objects[place][0], problem)
+            columns = {
+                name: [value for place, value in enumerate(values) if place not in faults]
+                for name, values in columns.items()
+            }
+        self._impressions += len(columns["impression"])
+        if "experiment" not in said and any("experiment" not in value for _, value in objects):
+            self._counts.assume(schema.NO_EXPERIMENT)
+        self._have_events = self._have_events or any(value.get("events") is not None for _, value in objects)
+        for time in columns["time"]:
+            self._note_naive(time)
+        columns["events"] = list(map(self._merged, columns["impression"], columns["events"]))
+        return columns
+
+    def _merged(self, impression: str, inside: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """All events of an impression, copies of one event merged; by time where some are lines of their own.
+
+        Those of an impression that goes on over pages are merged when all its rows are there.
+        """
+        lines = self._kept.of(impression)
+        if impression in self.continued or (not lines and len(inside) < 2):
+            return inside
+        events = merge_events(inside + lines)
+        if repeated := len(inside) + len(lines) - len(events):
+            self._counts.events["repeated"] += repeated
+        return sorted(events, key=event_order) if lines else events
+
+    def lines_of(self, impression: str) -> list[dict[str, Any]]:
+        """The events of an impression over pages that are lines of their own."""
+        return self._kept.of(impression) if impression in self.continued else []
+
+    def finish(self) -> None:
+        """Count the events without an impression; note a log without events; refuse one without a usable line."""
+        if self._impressions and not self._have_events and not self._kept.count:
+            self._counts.assume(schema.NO_EVENT_LINES)
+        if unmatched := self._kept.unmatched:
+            self._counts.events["unmatched"] += unmatched
+        if self._counts.examples and not self._impressions and not self._kept.count:
+            example = next(iter(self._counts.examples.values()))
+            raise DataError(f"no line can be used, of {self._counts.dropped.total():,}; the first: {example}")
+
+
+Record = tuple[int, dict[str, Any] | LineError, bool]
+
+
+def _records(file: File, skips_impressions: bool = False) -> Iterator[Record]:
+    """The rows of a file: number, object or what is wrong with it, and whether it is an event.
+
+    Impressions, but for further pages, can be left out where they are told apart without reading all of the line.
+    """
+    if file.is_csv:
+        for number, value in csv_objects(file):
+            yield number, value, isinstance(value, dict) and "kind" in value and "documents" not in value
+        return
+    for number, line in lines_of(file.here, file.size):
+        if not line.strip() or (skips_impressions and is_surely_impression(line) and not may_be_page(line)):
+            continue
+        try:
+            value = parsed(line)
+            yield number, value, is_event(line, value)
+        except LineError as problem:
+            yield number, problem, False
+
+
+@contextmanager
+def joined(files: Sequence[File], counts: Counts) -> Iterator[JoinedLines]:
+    """JSON-lines files, ready to be read."""
+    try:
+        with closing(EventLines()) as kept:
+            lines = JoinedLines(files, counts, kept)
+            lines.collect()
+            yield lines
+            lines.finish()
+    except sqlite3.Error as problem:
+        raise DataError(
+            f"event lines cannot be kept aside ({problem}); set the variable TMPDIR to a folder with room"
+        ) from None
+
+
+def _batch(wanted: list[schema.Column], columns: dict[str, list[Any]]) -> pa.RecordBatch:
+    if not wanted:  # rows without columns can still be counted
+        return pa.RecordBatch.from_struct_array(pa.array([{} for _ in columns["impression"]], pa.struct([])))
+    arrays = [pa.array(columns[column.name], column.type) for column in wanted]
+    return pa.RecordBatch.from_arrays(
+        arrays, schema=pa.schema([column.field for column in wanted], schema.SCHEMA.metadata)
+    )

@@ -1,0 +1,185 @@
+"""Impressions that go on: page one is a row, and each further page is another row of the same impression.
+
+A further page has `page` 2 or more, and the whole list so far: its `documents` begin with those of the page before. The
+rows become one: who, when and what for are those of page one, the list is the longest, events are those of all rows. A
+row whose list does not go on from the page before, or of another version, method or rankers, is dropped and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaf.log.event_join import event_order, merge_events
+
+Row = dict[str, Any]
+
+CONTRADICTION = "a page that does not continue the page before"
+_OF_LIST = ("page", "documents", "ranks", "lengths", "union", "teams", "choices", "rankings", "captions", "grades")
+_OF_LONGEST = (*_OF_LIST, "log_probability", "relaxed", "open")
+
+
+def find_continued(paged: Iterable[pa.Array], rows_of: Callable[[pa.Array], Iterable[pa.Array]]) -> pa.Array:
+    """The ids of impressions with a further page, and with more than one row.
+
+    `paged` are the ids of rows that are further pages; `rows_of` gives an id for every row of some impressions.
+    """
+    wanted = pa.chunked_array(paged, pa.string()).unique()
+    if not len(wanted):
+        return wanted
+    found = pa.chunked_array(rows_of(wanted), pa.string()).value_counts()
+    return found.field("values").filter(pc.greater(found.field("counts"), 1))
+
+
+def paged_ids(batch: pa.RecordBatch) -> pa.Array:
+    """The ids of impressions of which a batch has a further page."""
+    if "page" not in batch.schema.names:
+        return pa.array([], pa.string())
+    is_further = pc.greater_equal(batch.column("page").cast(pa.int64()), 2)
+    return batch.column("impression").filter(is_further).cast(pa.string())
+
+
+def rows_among(batch: pa.RecordBatch, ids: pa.Array, among: bool = True) -> pa.RecordBatch:
+    """The rows of these impressions; or all other rows."""
+    is_there = pc.fill_null(pc.is_in(batch.column("impression").cast(pa.string()), ids), False)
+    return batch.filter(is_there if among else pc.invert(is_there))
+
+
+def ids_among(batch: pa.RecordBatch, ids: pa.Array) -> pa.Array:
+    """The id of every row of these impressions."""
+    return rows_among(batch, ids).column("impression").cast(pa.string())
+
+
+class Pages:
+    """Rows of continued impressions, held in memory until all are there; other rows pass.
+
+    `lines_of` gives the events of an impression that are lines of their own.
+    """
+
+    def __init__(self, continued: pa.Array, lines_of: Callable[[str], list[Row]] | None = None) -> None:
+        self.continued, self._lines_of = continued, lines_of
+        self._held: list[pa.RecordBatch] = []
+        self.dropped: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+
+    def __bool__(self) -> bool:
+        return len(self.continued) > 0
+
+    def hold(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Hold rows of continued impressions back; returns the others."""
+        held = rows_among(batch, self.continued)
+        if not held.num_rows:
+            return batch
+        self._held.append(held)
+        return rows_among(batch, self.continued, among=False)
+
+    def joined(self) -> Iterator[pa.RecordBatch]:
+        """The impressions that were held, a row each; and rows that came twice, to be found as such."""
+        groups: dict[tuple[Any, Any], list[Row]] = {}
+        for batch in self._held:
+            for row in batch.to_pylist():
+                groups.setdefault((row["experiment"], row["impression"]), []).append(row)
+        rows = []
+        for group in groups.values():
+            joined = join_pages(group, self._lines_of(group[0]["impression"]) if self._lines_of else ())
+            rows += [joined.row, *joined.repeated]
+            self.dropped[CONTRADICTION] += joined.contradictions
+            self.events["unmatched"] += joined.lost_events
+            self.events["repeated"] += joined.repeated_events
+        if rows:
+            schemas = [_plain_schema(batch.schema) for batch in self._held]
+            yield _batch_of(rows, pa.unify_schemas(schemas, promote_options="permissive"))
+
+
+class Joined(NamedTuple):
+    """The one row of an impression; rows that came twice; how many rows contradict, how many events they take, and how
+    many copies of events were merged.
+    """
+
+    row: Row
+    repeated: list[Row]
+    contradictions: int
+    lost_events: int
+    repeated_events: int
+
+
+def join_pages(rows: Iterable[Row], lines: Sequence[Row] = ()) -> Joined:
+    """All pages of an impression as one row, with events that are lines of their own; in whatever order rows come.
+
+    >>> one = {"page": None, "unit": "u", "time": 1, "documents": ["a"], "events": [], **dict.fromkeys(_DESIGN, 1)}
+    >>> join_pages([one | {"page": 2, "unit": None, "documents": ["a", "b"]}, one]).row["documents"]
+    ['a', 'b']
+    """
+    first, *more = sorted(rows, key=_order)
+    longest, parts, repeated, contradictions = first, [first], [], 0
+    for row in more:
+        if any(_order(row)[::2] == _order(other)[::2] for other in parts):
+            repeated.append(row)
+        elif not _continues(longest, row):
+            contradictions += 1
+        else:
+            parts.append(row)
+            longest = max(longest, row, key=lambda one: len(one["documents"] or ()))
+    names = dict.fromkeys(name for row in parts for name in row)
+    known = {name: next((row[name] for row in parts if row.get(name) is not None), None) for name in names}
+    joined = known | {name: longest.get(name) for name in _OF_LONGEST if name in known}
+    events = merge_events([*_different(row["events"] for row in parts), *lines])
+    copies = sum(len(row["events"] or ()) for row in parts) + len(lines) - len(events)
+    if lines:
+        events.sort(key=event_order)
+    size = len(longest["documents"] or ())
+    shown = [event for event in events if event["rank"] <= size] if contradictions else events
+    return Joined(joined | {"events": shown}, repeated, contradictions, len(events) - len(shown), copies)
+
+
+_DESIGN = ("version", "method", "rankers")
+
+
+def _order(row: Row) -> tuple[int, Any, list[str]]:
+    return row.get("page") or 1, row["time"], row["documents"] or []
+
+
+def _continues(one: Row, other: Row) -> bool:
+    """Whether two rows may be of one list: of the same design, the shorter list the beginning of the longer."""
+    if any(one[name] != other[name] for name in _DESIGN):
+        return False
+    for name in ("documents", "teams"):
+        here, there = one.get(name) or [], other.get(name) or []
+        size = min(len(here), len(there))
+        if here[:size] != there[:size]:
+            return False
+    return True
+
+
+def _different(lists: Iterable[list[Row] | None]) -> list[Row]:
+    """The events of several rows: one without an id that another row has, too, is the same."""
+    found: list[Row] = []
+    for events in lists:
+        before = list(found)
+        found += [event for event in events or () if event.get("event") is not None or event not in before]
+    return found
+
+
+def _plain_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(_plain(field.type)) for field in schema])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The same type without dictionaries, which Arrow cannot make of nested Python values."""
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return make(kind.value_field.with_type(_plain(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    return kind
+
+
+def _batch_of(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

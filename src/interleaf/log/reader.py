@@ -1,0 +1,162 @@
+"""Read logs: files of any number and format, tables, streams; as record batches, a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import pyarrow as pa
+
+from interleaf.errors import DataError
+from interleaf.log import arrow, parquet, projection, schema
+from interleaf.log.csv_rows import csv_columns
+from interleaf.log.event_join import Counts, joined
+from interleaf.log.files import File, files_of
+from interleaf.log.page_join import Pages, find_continued, ids_among, paged_ids
+from interleaf.log.projection import Projection
+
+Progress = Callable[[int, int | None], None]  # impressions read, and how many there are, where that is known
+
+
+class Reading(Counts):
+    """A log on its way: iterate over its record batches, once.
+
+    `columns` are the columns that some file has; JSON lines may have all of them. `rows` is the number of impressions,
+    None while it is not known. While the log is read, `dropped` counts the lines that cannot be used, by reason,
+    `examples` has the first of each, and `events` counts events that came twice (`repeated`) or without an impression
+    (`unmatched`). `assumptions` are sentences about what the log does not say, such as the zone of its times.
+    """
+
+    def __init__(
+        self,
+        columns: Iterable[str],
+        rows: int | None,
+        batches: Callable[[Counts], Iterator[pa.RecordBatch]],
+        progress: Progress | None,
+        assumptions: Iterable[str] = (),
+    ) -> None:
+        super().__init__(assumptions=dict.fromkeys(assumptions))
+        self.columns, self.rows = tuple(columns), rows
+        self._batches: Callable[[Counts], Iterator[pa.RecordBatch]] | None = batches
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        if self._batches is None:
+            raise DataError("this log has been read, or is being read; call read again to read it again")
+        batches, self._batches = self._batches(self), None
+        return self._counted(batches)
+
+    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        count = 0
+        for batch in batches:
+            yield batch
+            count += batch.num_rows
+            if self._progress is not None:
+                self._progress(count, self.rows)
+        self.rows = count
+
+
+def read(
+    source: Any,
+    columns: Iterable[str] | None = None,
+    *,
+    spare: Mapping[str, Sequence[str]] | None = None,
+    batch_size: int = 65_536,
+    progress: Progress | None = None,
+) -> Reading:
+    """A log as record batches of at most `batch_size` rows, in memory that does not grow with the log.
+
+    `source` is a path, a glob or a folder (with folders like `experiment=shop/` in it), or several of them: Parquet and
+    JSON lines, also mixed (events that are lines of their own find impressions of JSON lines only). Or it is an Arrow
+    table, a stream, a data frame of another library, or record batches.
+
+    `columns` are the columns to read, where they exist; `events.kind` is a field inside one. `spare` are columns to
+    read only where one that they stand in for is missing: `{"rankings": ["ranks"]}`. Types are those of the source:
+    another width of the same kind may come, and Parquet's texts with few values come as dictionaries.
+
+    >>> from interleaf import interleave
+    >>> from interleaf.log import rows_to_batch
+    >>> row = {"experiment": "example", "version": 1, "impression": "i-1", "time": "2026-11-15T12:00:00Z"}
+    >>> batch = rows_to_batch([interleave([["a"], ["b"]], key="k").to_dict() | row | {"arm": "interleaved"}])
+    >>> reading = read(batch, ["impression", "rankers"])
+    >>> [batch.to_pylist() for batch in reading]
+    [[{'impression': 'i-1', 'rankers': ['A', 'B']}]]
+    """
+    if batch_size < 1:
+        raise DataError(f"batch_size is {batch_size!r}; give a whole number from 1 up")
+    asked = projection.of(columns, spare or {})
+    if _is_paths(source):
+        return _of_files(files_of(source), asked, batch_size, progress)
+    opened = arrow.opened(source)
+    table = opened.batches if isinstance(opened.batches, list) else []
+
+    def of_table(counts: Counts) -> Iterator[pa.RecordBatch]:
+        pages = Pages(_continued_in(table))
+        return _with_pages(pages, asked, counts, lambda wanted: arrow.cut(opened.batches, wanted, batch_size))
+
+    return Reading(opened.columns, opened.rows, of_table, progress, opened.assumptions)
+
+
+def _is_paths(source: Any) -> bool:
+    if isinstance(source, (str, PathLike)):
+        return True
+    return isinstance(source, Sequence) and all(isinstance(one, (str, PathLike)) for one in source)
+
+
+def _of_files(files: Sequence[File], asked: Projection, batch_size: int, progress: Progress | None) -> Reading:
+    """Every file is looked at before the first is read: a mistake in the last one is not found after hours."""
+    columns: dict[str, None] = {}
+    rows: int | None = 0
+    looked: list[tuple[File, parquet.Looked]] = []
+    for file in files:
+        if file.is_parquet:
+            looked.append((file, parquet.look(file)))
+            rows = None if rows is None else rows + sum(looked[-1][1].rows)
+        else:
+            rows = None
+        columns |= dict.fromkeys(_columns_of(file, looked))
+
+    def batches(counts: Counts) -> Iterator[pa.RecordBatch]:
+        with joined([file for file in files if not file.is_parquet], counts) as lines:
+            continued = parquet.find_pages(looked, batch_size)
+            ids = pa.concat_arrays([continued, pa.array(sorted(lines.continued), pa.string())])
+            pages = Pages(ids, lines.lines_of)
+
+            def read_with(wanted: Projection) -> Iterator[pa.RecordBatch]:
+                for file in files:
+                    yield from (parquet if file.is_parquet else lines).batches(file, wanted, batch_size)
+
+            yield from _with_pages(pages, asked, counts, read_with)
+
+    assumptions = (sentence for _, found in looked for sentence in found.assumptions)
+    return Reading(columns, rows, batches, progress, assumptions)
+
+
+def _columns_of(file: File, looked: list[tuple[File, parquet.Looked]]) -> Iterable[str]:
+    """The columns of a file; JSON lines may have all."""
+    if file.is_parquet:
+        return looked[-1][1].columns
+    return csv_columns(file) if file.is_csv else schema.SCHEMA.names
+
+
+def _continued_in(batches: Sequence[pa.RecordBatch]) -> pa.Array:
+    """The impressions of a table that go on over pages."""
+    return find_continued(map(paged_ids, batches), lambda ids: (ids_among(batch, ids) for batch in batches))
+
+
+def _with_pages(
+    pages: Pages, asked: Projection, counts: Counts, read_with: Callable[[Projection], Iterator[pa.RecordBatch]]
+) -> Iterator[pa.RecordBatch]:
+    """Batches with the pages of every impression joined; impressions of several pages come last."""
+    if not pages:
+        yield from read_with(asked)
+        return
+    wanted = asked.with_pages()
+    for batch in read_with(wanted):
+        rest = pages.hold(batch)
+        if rest.num_rows:
+            yield asked.only(rest)
+    yield from map(asked.only, pages.joined())
+    counts.dropped.update(+pages.dropped)
+    counts.events.update(+pages.events)

@@ -1,0 +1,279 @@
+"""Makes record batches from dictionaries, writes them to one file, and converts any log to one file.
+
+A file is written under a temporary name and renamed when it is complete: an interrupted run leaves nothing that could
+be taken for a log.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from itertools import chain
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaf.errors import DataError, listed
+from interleaf.log import schema
+from interleaf.log.arrow import NOT_ISO, each_checked, normal
+from interleaf.log.parquet import parquet_pieces
+from interleaf.log.reader import Reading, read
+from interleaf.log.validation import RULES
+
+# The only defaults: nothing happened, nothing is known.
+EMPTY: dict[str, Any] = {name: schema.DEFAULTS[name] for name in ("events", "attributes")}
+
+
+def rows_to_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
+    """A record batch from impressions as dictionaries: `Interleaving.to_dict()` and the fields of the impression.
+
+    Times are `datetime`s with a time zone, or ISO 8601 text; document ids become text. Nullable columns may be left
+    out, and so may `events` and `attributes` where there are none. Unknown names are kept as columns of their own, but
+    for the `fixed` of `to_dict`: a log holds no fixed documents, and `Interleaving.rank_in_log` gives its ranks.
+
+    >>> from interleaf import interleave
+    >>> shown = interleave([["a", "b"], ["b", "c"]], key=("example", "user-7"))
+    >>> row = {"experiment": "example", "version": 1, "impression": "i-1", "time": "2026-11-15T12:00:00Z"}
+    >>> batch = rows_to_batch([shown.to_dict() | row | {"arm": "interleaved", "unit": "user-7"}])
+    >>> batch.num_rows, batch.schema.equals(schema.SCHEMA)
+    (1, True)
+    """
+    rows = list(rows)
+    known = {column.name for column in schema.COLUMNS}
+    others = dict.fromkeys(name for row in rows for name in row if name not in known and name != "fixed")
+    columns = {column.name: _array(column, rows) for column in schema.COLUMNS}
+    for name in others:
+        columns[name] = _converted([row.get(name) for row in rows], None, name)
+    fields = [*schema.SCHEMA, *(pa.field(name, columns[name].type) for name in others)]
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields, schema.SCHEMA.metadata))
+
+
+def _array(column: schema.Column, rows: Sequence[Mapping[str, Any]]) -> pa.Array:
+    values = [row.get(column.name) for row in rows]
+    if column.name in EMPTY:
+        values = [EMPTY[column.name] if value is None else value for value in values]
+    for number, value in enumerate(values):
+        if value is None and not column.nullable:
+            raise DataError(
+                f"row {number + 1} has no {column.name!r} ({column.type}: {column.meaning}); it may not be left out"
+            )
+    check = RULES[column.name].check
+    try:
+        values = [None if value is None else check(value) for value in values]
+    except ValueError as problem:
+        raise _refusal(column.name, column.type, problem) from None
+    return _converted(values, column.type, column.name)
+
+
+def _converted(values: list[Any], kind: pa.DataType | None, name: str) -> pa.Array:
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
+        raise _refusal(name, kind, problem) from None
+
+
+def _refusal(name: str, kind: pa.DataType | None, problem: Exception) -> DataError:
+    return DataError(f"column {name!r} cannot be written as {kind or 'one type'}: {problem}")
+
+
+ROW_GROUP = 65_536  # rows: small enough to hold with captions and rankings, large enough to compress and to skip
+
+
+def write_batches(
+    path: str | Path, batches: Iterable[pa.RecordBatch], metadata: Mapping[str, str] | None = None
+) -> int:
+    """Write a log by its ending, `.parquet`, `.jsonl` or `.jsonl.gz`; returns how many impressions it holds.
+
+    An existing file is replaced. `metadata` goes into the metadata of a Parquet file; JSON lines have no place for it.
+    """
+    path = Path(path)
+    write = _writer_for(path)
+    with _whole_or_not_at_all(path) as file:
+        return write(file, *_of_one_schema(batches, metadata or {}))
+
+
+def _of_one_schema(
+    batches: Iterable[pa.RecordBatch], metadata: Mapping[str, str]
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema of the first batch, checked, with the file's metadata; and all batches, held to it."""
+    given = map(normal, each_checked(batches))
+    first = next(given, None)
+    found = schema.SCHEMA if first is None else first.schema
+    schema.validate(found)
+    words = {schema.VERSION_KEY: str(schema.VERSION)} | {name.encode(): text for name, text in metadata.items()}
+    whole = found.with_metadata({**(found.metadata or {}), **words})
+
+    def held() -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(chain([] if first is None else [first], given)):
+            if not batch.schema.equals(whole):
+                raise DataError(
+                    f"batch {number + 1} has the columns {batch.schema.names}, of other names or types than the first; "
+                    "a log has one schema"
+                )
+            yield batch.replace_schema_metadata(whole.metadata)
+
+    return whole, held()
+
+
+def _write_parquet(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+    """Batches are gathered into row groups of one size, whatever theirs is."""
+    count = 0
+
+    def row_groups() -> Iterator[pa.Table]:
+        nonlocal count
+        waiting = pa.Table.from_batches([], columns)
+        for batch in batches:
+            count += batch.num_rows
+            waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
+            while waiting.num_rows >= ROW_GROUP:
+                yield waiting.slice(0, ROW_GROUP)
+                waiting = waiting.slice(ROW_GROUP)
+        if waiting.num_rows:
+            yield waiting
+
+    for piece in parquet_pieces(columns, row_groups()):
+        file.write(piece)
+    return count
+
+
+def _write_lines(file: IO[bytes] | gzip.GzipFile, columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+    """An impression a line; what is null is left out, and a map is an object."""
+    maps = [field.name for field in columns if pa.types.is_map(field.type)]
+    count = 0
+    for batch in batches:
+        for row in _rows(batch):
+            file.write(line_of(row | {name: dict(row[name]) for name in maps if row[name] is not None}))
+            count += 1
+    return count
+
+
+def line_of(row: Mapping[str, Any]) -> bytes:
+    """A line of JSON, its newline included: without nulls, times as ISO 8601 in UTC."""
+    try:
+        text = json.dumps(_stripped(dict(row)), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode() + b"\n"
+    except UnicodeEncodeError:
+        raise DataError(f"impression {row.get('impression')!r} holds text that is not Unicode: {row}") from None
+    except ValueError:
+        raise DataError(f"impression {row.get('impression')!r} holds a number that JSON cannot: {row}") from None
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """The rows of a batch, of which few are Python objects at a time."""
+    for start in range(0, batch.num_rows, 1024):
+        yield from batch.slice(start, 1024).to_pylist()
+
+
+def _write_zipped_lines(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+    # No name and no time in the header: the same rows make the same file.
+    with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as zipped:
+        return _write_lines(zipped, columns, batches)
+
+
+def _stripped(value: Any) -> Any:
+    """JSON's form of a value: objects without nulls, times as ISO 8601 in UTC."""
+    if isinstance(value, dict):
+        return {name: _stripped(inner) for name, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_stripped(inner) for inner in value]
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return value.isoformat() if isinstance(value, date) else value
+
+
+Writer = Callable[[IO[bytes], pa.Schema, Iterator[pa.RecordBatch]], int]
+WRITERS: dict[str, Writer] = {
+    ".parquet": _write_parquet,
+    ".jsonl": _write_lines,
+    ".jsonl.gz": _write_zipped_lines,
+}
+
+
+def _writer_for(path: Path) -> Writer:
+    for ending, writer in WRITERS.items():
+        if path.name.endswith(ending):
+            return writer
+    raise DataError(f"cannot tell the format of the log {path.name!r} from its name; end it in {listed(WRITERS)}")
+
+
+@contextmanager
+def _whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
+    """A file under a temporary name in the same folder: renamed at the end, removed if anything goes wrong."""
+    if not path.parent.is_dir():
+        raise DataError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # a rename must not reach the disk before the rows do
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def convert(source: Any, path: str | Path) -> Reading:
+    """Write a log, such as the folder of a `LogWriter`, as one file; what is returned says what was left out.
+
+    `source` as for `read`, `path` as for `write_batches`. Columns that the schema does not know are left behind.
+    """
+    reading = read(source, schema.SCHEMA.names)
+    write_batches(path, _native(reading, f"{source}: " if isinstance(source, (str, PathLike)) else ""))
+    return reading
+
+
+def _native(batches: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:
+    before = 0
+    for batch in batches:
+        try:
+            arrays = [_column(batch, column) for column in schema.COLUMNS]
+        except _RowError as problem:
+            raise DataError(f"{where}row {before + problem.row + 1:,}: {problem}") from None
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema.SCHEMA)
+        before += batch.num_rows
+
+
+class _RowError(Exception):
+    """What is wrong with a row of a batch."""
+
+    def __init__(self, row: int, problem: str) -> None:
+        super().__init__(problem)
+        self.row = row
+
+
+def _column(batch: pa.RecordBatch, column: schema.Column) -> pa.Array:
+    place = batch.schema.get_field_index(column.name)
+    if place < 0:
+        return pa.nulls(batch.num_rows, column.type)
+    found = batch.column(place)
+    if found.null_count and not column.nullable:
+        row = found.is_null().index(pa.scalar(True)).as_py()
+        if text := (batch.schema.metadata or {}).get(NOT_ISO.get(column.name, b"")):
+            problem = f"{text.decode()} is no time in ISO 8601; write it such as {schema.TIME_EXAMPLE}"
+            raise _RowError(row, f"column {column.name!r}: {problem}")
+        raise _RowError(row, f"there is no {column.name!r} ({column.meaning}); it may not be left out")
+    try:
+        return _cast(found, column)
+    except pa.ArrowException as problem:
+        row = next(row for row in range(len(found)) if not _is_castable(found.slice(row, 1), column))
+        raise _RowError(row, f"column {column.name!r} cannot be written as {column.type}: {problem}") from None
+
+
+def _cast(found: pa.Array, column: schema.Column) -> pa.Array:
+    return found.cast(options=pc.CastOptions(column.type, allow_time_truncate=True))
+
+
+def _is_castable(found: pa.Array, column: schema.Column) -> bool:
+    try:
+        _cast(found.take(pa.array([0])), column)
+        return True
+    except pa.ArrowException:
+        return False

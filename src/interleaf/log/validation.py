@@ -1,0 +1,201 @@
+"""What a column may hold: a value is checked, and given the form that Arrow takes.
+
+Rows made in Python, lines read from JSON and impressions on their way to a file are held to the same checks, which
+follow from the types in `schema.COLUMNS`. Document ids may be integers, and become text; times have a zone, and become
+UTC. What is read, not written, is held to `READ_RULES`: there, times without a zone are taken for UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import chain
+from reprlib import repr as short
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf.interleaving.rankings import text_id
+from interleaf.log import schema
+
+Check = Callable[[Any], Any]  # a value in its prepared form, or a ValueError that says what is wrong with it
+
+ASSUMED_UTC = timezone(timedelta(0), "assumed UTC")  # of times that were read without a zone
+_GAPS = ("latency", "captions", "grades")  # known of some, and null for the others
+_MOST = {pa.float32(): float(np.finfo(np.float32).max), pa.float64(): float(np.finfo(np.float64).max)}
+
+
+class Rule(NamedTuple):
+    """What values of a type are held to: the check of one, and a fast test that many are right, and ready, as they are.
+
+    The test may fail for values that the check lets pass: it spares most of them the look that takes time.
+    """
+
+    check: Check
+    all_ready: Callable[[list[Any]], bool]
+
+
+def _rule_for(kind: pa.DataType, ids: bool = False, gaps: bool = False, times: Check | None = None) -> Rule:
+    if pa.types.is_list(kind):
+        return _lists_of(_rule_for(kind.value_type, ids, times=times), gaps)
+    if pa.types.is_struct(kind):
+        return Rule(_object_of(kind, times), _none)
+    if pa.types.is_integer(kind):
+        most = 2 ** (kind.bit_width - 1)
+        return _whole_numbers(-most, most - 1)
+    if pa.types.is_floating(kind):
+        return Rule(_number(_MOST[kind]), _none)
+    if pa.types.is_string(kind):
+        return Rule(_document if ids else _text, lambda values: set(map(type, values)) <= {str})
+    check = {schema.TIME: times or _time, pa.bool_(): _flag, pa.map_(pa.string(), pa.string()): _pairs}[kind]
+    return Rule(check, _none)
+
+
+def _none(values: list[Any]) -> bool:
+    """Each value needs a look of its own."""
+    return not values
+
+
+def _lists_of(item: Rule, gaps: bool) -> Rule:
+    def check(value: Any) -> list[Any]:
+        values = value if type(value) is list else _list(value)
+        if item.all_ready(values):
+            return values
+        return [None if inner is None and gaps else item.check(inner) for inner in values]
+
+    def all_ready(values: list[Any]) -> bool:
+        return set(map(type, values)) <= {list} and item.all_ready(list(chain.from_iterable(values)))
+
+    return Rule(check, all_ready)
+
+
+def _list(value: Any) -> list[Any]:
+    if isinstance(value, (str, bytes)):
+        raise ValueError(f"{short(value)} is one text; give a list")
+    if isinstance(value, np.ndarray):
+        return value.tolist()  # type: ignore[no-any-return]
+    if not isinstance(value, Sequence):
+        raise ValueError(f"{short(value)} is no list")
+    return list(value)
+
+
+def _object_of(kind: pa.DataType, times: Check | None = None) -> Check:
+    fields = [(field.name, _rule_for(field.type, times=times).check, field.nullable) for field in kind]
+
+    def check(value: Any) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{short(value)} is no object with {', '.join(name for name, _, _ in fields)}")
+        prepared = {}
+        for name, inner, nullable in fields:
+            found = value.get(name)
+            if found is not None:
+                prepared[name] = of_field(name, inner, found)
+            elif not nullable:
+                raise ValueError(f"{short(dict(value))} has no {name!r}")
+        return prepared
+
+    return check
+
+
+def of_field(name: str, check: Check, value: Any) -> Any:
+    """The prepared value of a field; what is wrong with it is said with the field's name."""
+    try:
+        return check(value)
+    except ValueError as problem:
+        raise ValueError(f"{name!r}: {problem}") from None
+
+
+def _whole_numbers(least: int, most: int) -> Rule:
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise ValueError(f"{short(value)} is no whole number")
+        if not least <= value <= most:
+            raise ValueError(f"{short(value)} is out of range; give a whole number from {least} to {most}")
+        return int(value)
+
+    def all_ready(values: list[Any]) -> bool:
+        return not values or (set(map(type, values)) == {int} and least <= min(values) and max(values) <= most)
+
+    return Rule(check, all_ready)
+
+
+def _number(most: float) -> Check:
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+            raise ValueError(f"{short(value)} is no number")
+        if not (-most <= value <= most or value != value):
+            raise ValueError(f"{short(value)} is out of range; give a number from {-most:g} to {most:g}")
+        return float(value)
+
+    return check
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{short(value)} is no text")
+    return value
+
+
+def _document(value: Any) -> str:
+    text = text_id(value)
+    return _text(value) if text is None else text
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{short(value)} is neither true nor false")
+    return bool(value)
+
+
+def _time(value: Any) -> datetime:
+    if not isinstance(value, (str, datetime)):
+        raise ValueError(f"{short(value)} is no time; give a datetime or ISO 8601 text")
+    moment = _of_text(value) if isinstance(value, str) else value
+    if moment.tzinfo is UTC:
+        return moment
+    if moment.utcoffset() is None:
+        raise ValueError(f"the time {value!r} does not say its zone; give it one, such as UTC")
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"the time {value!r} is out of range") from None
+
+
+def _of_text(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{short(text)} is no time in ISO 8601; write it such as {schema.TIME_EXAMPLE}") from None
+
+
+def _time_or_naive(value: Any) -> datetime:
+    """A time as it is read: one without a zone is taken for UTC."""
+    if isinstance(value, str):
+        value = _of_text(value)
+    if isinstance(value, datetime) and value.utcoffset() is None:
+        return value.replace(tzinfo=ASSUMED_UTC)
+    return _time(value)
+
+
+def _pairs(value: Any) -> list[tuple[str, str]]:
+    """Names and texts, as Arrow takes a map; a name without a text is left out."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, (Mapping, Sequence)):
+        raise ValueError(f"{short(value)} is no object of names and texts")
+    try:
+        pairs = list(value.items() if isinstance(value, Mapping) else value)
+        return [(_text(name), _text(text)) for name, text in pairs if text is not None]
+    except TypeError:
+        raise ValueError(f"{short(value)} is no list of pairs of a name and a text") from None
+
+
+def _rules(times: Check) -> dict[str, Rule]:
+    return {
+        column.name: _rule_for(column.type, column.name in schema.IDS, column.name in _GAPS, times)
+        for column in schema.COLUMNS
+    }
+
+
+_EVENT = pa.struct([column.field for column in schema.EVENT])
+RULES, READ_RULES = _rules(_time), _rules(_time_or_naive)
+EVENT_CHECK, READ_EVENT_CHECK = _object_of(_EVENT), _object_of(_EVENT, _time_or_naive)

@@ -1,0 +1,166 @@
+"""What pages looked like, before any credit: clicks by arm, who owned which slot, how visible each ranker was."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf.decode import Decoded
+from interleaf.decode.reasons import MOST_SHOWN
+from interleaf.kernels.arrays import Array, Impression
+from interleaf.kernels.buckets import BUCKETS
+from interleaf.kernels.jit import inline_kernel, kernel
+from interleaf.tally.score_sums import ONE, fixed
+
+MEASURES = ("queries", "clicked", "clicks", "clicks_at_1", "skipped", "max_reciprocal_rank", "mean_reciprocal_rank")
+QUERIES, CLICKED, CLICKS, AT_1, SKIPPED, MAX_RR, MEAN_RR = range(len(MEASURES))
+SESSIONS, FOLLOWED = range(2)
+BINS = 128  # of a histogram of times: eight a doubling of 1 + time
+RECIPROCALS = np.rint(ONE / np.arange(1, MOST_SHOWN + 1)).astype(np.int64)
+POSITIONS = 20  # slots further down are not tested
+
+
+class Arm(NamedTuple):
+    """`measures[bucket, measure]`, shares in units of 2^-24; `delays[first or last, bin]`, of seconds to clicks;
+    `sessions[bucket]`: how many, and queries that another one follows; all 0 where sessions were not asked for."""
+
+    measures: Array
+    delays: Array
+    sessions: Array
+
+    @classmethod
+    def empty(cls) -> Arm:
+        """Nothing seen yet."""
+        return cls(
+            np.zeros((BUCKETS, len(MEASURES)), np.int64),
+            np.zeros((2, BINS), np.int64),
+            np.zeros((BUCKETS, 2), np.int64),
+        )
+
+    def add(self, buckets: Array, decoded: Decoded) -> None:
+        """Count rows in."""
+        delays = np.stack([decoded.clicks.first, decoded.clicks.last])
+        _add_clicks(buckets, decoded.counts, decoded.clicked, delays, self)
+
+
+class Lists(NamedTuple):
+    """`owned[bucket, position, ranker]`; `seen[bucket, ranker]`: documents of its own top that are shown, whether its
+    top one is shown first, sum of 1/rank shown; `differ[0]`: lists whose rankings differ; `tops[bucket]`: lists whose
+    first documents do, and of those by ranker, where its own is shown first; `latency[ranker, bin]`, in ms."""
+
+    owned: Array
+    seen: Array
+    differ: Array
+    tops: Array
+    latency: Array
+
+    @classmethod
+    def empty(cls, rankers: int) -> Lists:
+        """Nothing seen yet."""
+        return cls(
+            np.zeros((BUCKETS, POSITIONS, rankers), np.int64),
+            np.zeros((BUCKETS, rankers, 3), np.int64),
+            np.zeros(1, np.int64),
+            np.zeros((BUCKETS, 1 + rankers), np.int64),
+            np.zeros((rankers, BINS), np.int64),
+        )
+
+    def add(self, buckets: Array, decoded: Decoded, latency: Array) -> None:
+        """Count rows in."""
+        _add_latency(latency, self.latency)
+        _add_lists(buckets, decoded.impressions, decoded.counts, decoded.has["ranks"], self)
+
+    def reordered(self, order: list[int]) -> Lists:
+        """The same with ranker order[i] in place i."""
+        tops = self.tops[:, [0, *(1 + ranker for ranker in order)]]
+        return Lists(self.owned[:, :, order], self.seen[:, order], self.differ, tops, self.latency[order])
+
+
+@kernel
+def _add_clicks(buckets: Array, counts: Array, clicked: Array, delays: Array, into: Arm) -> None:
+    measures = into.measures
+    for row in range(len(buckets)):
+        bucket = buckets[row]
+        measures[bucket, QUERIES] += 1
+        lowest = clicks = 0
+        highest, reciprocal = 0, 0.0
+        for position in range(counts[row]):
+            if clicked[row, position]:
+                clicks += 1
+                lowest = position + 1
+                highest = highest if highest else position + 1
+                reciprocal += 1 / (position + 1)
+        if not clicks:
+            continue
+        measures[bucket, CLICKED] += 1
+        measures[bucket, CLICKS] += clicks
+        measures[bucket, AT_1] += highest == 1
+        measures[bucket, SKIPPED] += fixed(1 - clicks / lowest)
+        measures[bucket, MAX_RR] += fixed(1 / highest)
+        measures[bucket, MEAN_RR] += fixed(reciprocal / clicks)
+        for which in range(2):
+            into.delays[which, _bin(delays[which, row])] += 1
+
+
+@inline_kernel
+def _bin(time: float) -> int:
+    """Eight bins a doubling of 1 + time; the last one takes the rest."""
+    return int(min(8 * np.log2(1 + time), BINS - 1))
+
+
+def quantile(bins: Array, share: float) -> float:
+    """The time below which a share of a histogram lies, its bins evenly filled."""
+    below, wanted = np.cumsum(bins), bins.sum() * share
+    place = int(np.searchsorted(below, wanted))
+    within = (wanted - (below[place] - bins[place])) / bins[place]
+    return float(2 ** ((place + within) / 8) - 1)
+
+
+@kernel
+def _add_latency(latency: Array, bins: Array) -> None:
+    for row in range(len(latency)):
+        for ranker in range(latency.shape[1]):
+            if 0 <= latency[row, ranker] < np.inf:
+                bins[ranker, _bin(latency[row, ranker])] += 1
+
+
+@kernel
+def _add_lists(buckets: Array, impressions: Impression, counts: Array, has_ranks: Array, into: Lists) -> None:
+    """Arrays are indexed in full, row by row: to cut a row out of one costs as much as all that is done with it.
+
+    Of a list without ranks, owners may be known by clicks only, and would be those of whom people like: it counts for
+    slots only if all of them are known.
+    """
+    ranks, teams = impressions.ranks, impressions.teams
+    owned, seen, tops_of = into.owned, into.seen, into.tops
+    for row in range(len(buckets)):
+        bucket, count = buckets[row], counts[row]
+        is_told = True
+        if not has_ranks[row]:
+            for position in range(count):
+                is_told &= teams[row, position] >= 0
+        for position in range(min(count, POSITIONS)):
+            if is_told and teams[row, position] >= 0:
+                owned[bucket, position, teams[row, position]] += 1
+        if not has_ranks[row] or count == 0:
+            continue
+        differ, tops = False, 0
+        for ranker in range(ranks.shape[1]):
+            shown = reciprocal = 0
+            for position in range(count):
+                rank = ranks[row, ranker, position]
+                differ |= rank != ranks[row, 0, position]
+                inside = (rank > 0) & (rank <= count)
+                shown += inside
+                reciprocal += RECIPROCALS[position] * inside
+            is_top = ranks[row, ranker, 0] == 1
+            tops += is_top
+            seen[bucket, ranker, 0] += shown
+            seen[bucket, ranker, 1] += is_top
+            seen[bucket, ranker, 2] += reciprocal
+        into.differ[0] += differ
+        if 0 < tops < ranks.shape[1]:  # the first document is the top of some rankers, and not of all
+            tops_of[bucket, 0] += 1
+            for ranker in range(ranks.shape[1]):
+                tops_of[bucket, 1 + ranker] += ranks[row, ranker, 0] == 1

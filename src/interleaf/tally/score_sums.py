@@ -1,0 +1,129 @@
+"""What a tally is about, and sums of scores by bucket, with wins and losses: every estimate follows from them.
+
+All sums are whole numbers of 2^-24: a score is rounded once, and addition is exact in any order. Signs and whole clicks
+are exact from the start. Where a scheme is linear in credit there is a column per ranker, and pairs follow by
+subtraction; where it is a sign there is a column per pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf.kernels.arrays import Array, pairs
+from interleaf.kernels.buckets import BUCKETS
+from interleaf.kernels.jit import inline_kernel, kernel
+from interleaf.methods.schemes import TOLERANCE, sign
+
+
+@dataclass(frozen=True)
+class About:
+    """What a tally is of: two tallies can be added if they agree in it, but for the order of rankers.
+
+    `composed` is the method of the interleaved lists ('' while there are none), `method` the one that scored them.
+    """
+
+    experiment: str
+    version: int
+    rankers: tuple[str, ...]
+    composed: str
+    method: str
+    scheme: str
+    events: str
+    sessions: float | None
+    linear: bool
+
+
+ONE = 2**24
+_TOLERANCE = TOLERANCE
+
+
+class Scores(NamedTuple):
+    """`impressions[bucket]`, those `clicked[bucket]`; `sums[bucket, column]`; by pair: `squares`, `wins`, `losses`."""
+
+    impressions: Array
+    clicked: Array
+    sums: Array
+    squares: Array
+    wins: Array
+    losses: Array
+
+    @classmethod
+    def empty(cls, rankers: int, linear: bool) -> Scores:
+        """Nothing seen yet."""
+        pairs = rankers * (rankers - 1) // 2
+        one = np.zeros((2, BUCKETS), np.int64)
+        by_pair = np.zeros((3, pairs), np.int64)
+        return cls(one[0], one[1], np.zeros((BUCKETS, rankers if linear else pairs), np.int64), *by_pair)
+
+    def add(self, buckets: Array, clicked: Array, columns: Array, linear: bool) -> None:
+        """Count rows in: columns are credit by ranker, or scores by pair."""
+        _add(buckets, clicked, columns, linear, self)
+
+    def reordered(self, order: Sequence[int], linear: bool) -> Scores:
+        """The same with ranker order[i] in place i: pairs that are turned around change sides."""
+        places, signs = turned(order)
+        wins, losses = self.wins[places], self.losses[places]
+        return self._replace(
+            sums=reordered_columns(self.sums, order, linear),
+            squares=self.squares[places],
+            wins=np.where(signs < 0, losses, wins),
+            losses=np.where(signs < 0, wins, losses),
+        )
+
+
+def turned(order: Sequence[int]) -> tuple[Array, Array]:
+    """Where each pair of reordered rankers was before, and -1 where it was the other way round."""
+    first, second = pairs(len(order))
+    number = np.zeros((len(order), len(order)), np.int64)
+    number[first, second] = number[second, first] = np.arange(len(first))
+    one, other = np.asarray(order)[first], np.asarray(order)[second]
+    return number[one, other], np.where(one > other, -1, 1)
+
+
+def reordered_columns(sums: Array, order: Sequence[int], linear: bool) -> Array:
+    """Columns by ranker or by pair, on the last axis, with ranker order[i] in place i."""
+    if linear:
+        return sums[..., list(order)]
+    places, signs = turned(order)
+    return sums[..., places] * signs
+
+
+@kernel
+def _add(buckets: Array, clicked: Array, columns: Array, linear: bool, into: Scores) -> None:
+    for row in range(len(buckets)):
+        bucket = buckets[row]
+        into.impressions[bucket] += 1
+        if not clicked[row]:
+            continue
+        into.clicked[bucket] += 1
+        for column in range(columns.shape[1]):
+            into.sums[bucket, column] += fixed(columns[row, column])
+        if not linear:
+            for pair in range(columns.shape[1]):
+                score = columns[row, pair]
+                _add_pair(pair, score, _TOLERANCE, into)
+            continue
+        pair = 0
+        for one in range(columns.shape[1]):
+            for other in range(one + 1, columns.shape[1]):
+                least = _TOLERANCE * max(abs(columns[row, one]), abs(columns[row, other]))
+                _add_pair(pair, columns[row, one] - columns[row, other], least, into)
+                pair += 1
+
+
+@inline_kernel
+def _add_pair(pair: int, score: float, tolerance: float, into: Scores) -> None:
+    side = sign(score, tolerance)
+    into.squares[pair] += fixed(score * score)
+    into.wins[pair] += side > 0
+    into.losses[pair] += side < 0
+
+
+@inline_kernel
+def fixed(number: float) -> int:
+    """A number in units of 2^-24."""
+    return int(np.rint(number * ONE))

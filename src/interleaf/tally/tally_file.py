@@ -1,0 +1,144 @@
+"""A tally as a file: numpy's zipped arrays, and JSON for the rest; nothing in it is executed when it is read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import asdict
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from interleaf.errors import DataError
+from interleaf.kernels.arrays import Array
+from interleaf.tally.page_sums import Arm
+from interleaf.tally.score_sums import About
+
+if TYPE_CHECKING:
+    from interleaf.tally.tally import Tally
+    from interleaf.tally.units import Sample, Units
+
+VERSION = 3
+
+
+def save(tally: Tally, path: str | Path) -> None:
+    """Write the file under another name first: an interrupted run leaves no half tally."""
+    path = Path(path)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        unfinished.write_bytes(to_bytes(tally))
+        unfinished.replace(path)
+    except OSError as error:
+        raise DataError(f"cannot write the tally {path}: {error.strerror}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def load(path: str | Path, kind: type[Tally]) -> Tally:
+    """Read the file, as a tally of this kind."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot read the tally {path}: {error.strerror}") from None
+    return from_bytes(data, kind, str(path))
+
+
+def to_bytes(tally: Tally) -> bytes:
+    """The content of the file."""
+    rest = {
+        "version": VERSION,
+        "about": asdict(tally.about),
+        "arms": list(tally.arms),
+        "segments": [[*key, tally.segments.impressions[key], tally.segments.clicked[key]] for key in tally.segments],
+        "counters": {name: dict(getattr(tally, name)) for name in _COUNTERS},
+        "span": [tally.since, tally.until],
+        "slices": [tally.slices.step, tally.slices.first],
+        "levels": {name: one.level for name, one in (_samples(tally) | _units(tally)).items()},
+        "evidence": tally.evidence.rest,
+    }
+    arrays = {
+        "slices": tally.slices.clicked,
+        "rest": np.frombuffer(json.dumps(rest).encode(), np.uint8),
+    }
+    arrays |= {name: sample.hashes for name, sample in _samples(tally).items()}
+    for name, units in _units(tally).items():
+        arrays |= {name: units.hashes, f"{name}.values": units.values}
+    parts: dict[str, Any] = {"scores": tally.scores, "lists": tally.lists}
+    parts |= {f"arm{number}": arm for number, arm in enumerate(tally.arms.values())}
+    for name, part in parts.items():
+        arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
+    arrays |= {f"{_EVIDENCE}{name}": values for name, values in tally.evidence.arrays()}
+    file = BytesIO()
+    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def from_bytes(data: bytes, kind: type[Tally], name: str = "these bytes") -> Tally:
+    """What `to_bytes` made."""
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        rest = json.loads(arrays["rest"].tobytes())
+        version = rest["version"]
+        tally = _tally(arrays, rest, kind) if version == VERSION else None
+    except Exception as error:  # zip, zlib, numpy and JSON each have errors of their own for damaged bytes
+        raise DataError(f"{name} is no tally of interleaf, or a damaged one: {error or type(error).__name__}") from None
+    if tally is None:
+        remedy = "upgrade it" if version > VERSION else "tally the log again"
+        raise DataError(f"{name} is a tally of version {version}; this interleaf reads version {VERSION}: {remedy}")
+    return tally
+
+
+def _tally(arrays: dict[str, Any], rest: dict[str, Any], kind: type[Tally]) -> Tally:
+    about = rest["about"] | {"rankers": tuple(rest["about"]["rankers"])}
+    tally = kind.empty(About(**about))
+    arm = Arm.empty()
+    tally.scores, tally.lists = _part(tally.scores, arrays, "scores"), _part(tally.lists, arrays, "lists")
+    tally.arms = {name: _part(arm, arrays, f"arm{number}") for number, name in enumerate(rest["arms"])}
+    for attribute, value, impressions, clicked in rest["segments"]:
+        tally.segments.impressions[attribute, value] = impressions
+        tally.segments.clicked[attribute, value] = clicked
+    for name in _COUNTERS:
+        setattr(tally, name, Counter(rest["counters"][name]))
+    tally.since, tally.until = rest["span"]
+    tally.slices.step, tally.slices.first = rest["slices"]
+    tally.slices.clicked = like(tally.slices.clicked, arrays["slices"], 1)
+    for name, units in _units(tally).items():
+        values = like(units.values, arrays[f"{name}.values"], 1)
+        units.merge(rest["levels"][name], like(units.hashes, arrays[name], 1)[: len(values)], values)
+    for name, sample in _samples(tally).items():
+        sample.raise_to(rest["levels"][name])
+        sample.add(like(sample.hashes, arrays[name], 1))
+    if "evidence" in rest:  # tallies of older versions have none
+        found = {name.removeprefix(_EVIDENCE): array for name, array in arrays.items() if name.startswith(_EVIDENCE)}
+        tally.evidence.take(found, rest["evidence"])
+    return tally
+
+
+def _units(tally: Tally) -> dict[str, Units]:
+    cells = {"slice_units": tally.slices.cells, "segment_units": tally.segments.cells, "query_units": tally.queries}
+    return {"units": tally.units, **cells}
+
+
+def _samples(tally: Tally) -> dict[str, Sample]:
+    return {"sample": tally.sample, "slice_sample": tally.slices.sample}
+
+
+def _part(empty: Any, arrays: dict[str, Any], name: str) -> Any:
+    """Sums by the names of their fields, in the shapes that they should have."""
+    fields = empty._asdict().items()
+    return type(empty)(*(like(values, arrays[f"{name}.{field}"]) for field, values in fields))
+
+
+def like(wanted: Array, found: Array, free: int = 0) -> Array:
+    """An array, if it is of the right type and shape, but for so many axes."""
+    if found.dtype != wanted.dtype or found.ndim != wanted.ndim or found.shape[free:] != wanted.shape[free:]:
+        raise ValueError(f"an array of {found.dtype} {found.shape} stands where one like {wanted.shape} should")
+    return found
+
+
+_EVIDENCE = "evidence."
+_COUNTERS = ("dropped", "events", "facts")
