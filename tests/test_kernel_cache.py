@@ -57,7 +57,7 @@ def package(tmp_path: Path) -> Path:
     return folder
 
 
-def run(package: Path) -> str:
+def run(package: Path, script: str = RUN) -> str:
     """In a new process, with compiled kernels in a folder beside the package, and no compiled Python."""
     paths = os.pathsep.join([str(package.parent), *sys.path])
     environment = os.environ | {
@@ -65,7 +65,7 @@ def run(package: Path) -> str:
         "PYTHONDONTWRITEBYTECODE": "1",
         "NUMBA_CACHE_DIR": str(package.parent / "kernels"),
     }
-    command = [sys.executable, "-c", RUN]
+    command = [sys.executable, "-c", script]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
     return done.stdout.strip()
 
@@ -92,6 +92,17 @@ def test_a_kernel_is_compiled_again_for_code_in_whatever_file_and_not_for_docstr
     ):
         edit(package / name, old, new)
         assert run(package).split()[0] == result, (name, new)
+
+
+def test_a_compiled_kernel_whose_argument_type_has_moved_is_compiled_again(package: Path) -> None:
+    (package / "records.py").write_text(
+        "from typing import Any, NamedTuple\n\nclass Sums(NamedTuple):\n    values: Any\n"
+    )
+    (package / "total.py").write_text(KERNEL.replace("in values:", "in values.values:"))
+    script = RUN.replace("np.ones(3)", "Sums(np.ones(3))")
+    assert run(package, "from toy.records import Sums\n" + script) == "6.0 double half total"
+    (package / "records.py").rename(package / "moved.py")
+    assert run(package, "from toy.moved import Sums\n" + script) == "6.0 double half total"
 
 
 def test_the_digest_has_closures_nested_functions_and_classes() -> None:

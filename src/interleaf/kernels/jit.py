@@ -105,7 +105,10 @@ class _CacheFile(IndexDataCacheFile):
     def _load_index(self) -> dict[Any, str]:
         if self._source_stamp is None:
             self._source_stamp = code_digest(self._function, *_OVERLOADS)
-        return cast(dict[Any, str], super()._load_index())  # type: ignore[no-untyped-call]
+        try:
+            return cast(dict[Any, str], super()._load_index())  # type: ignore[no-untyped-call]
+        except (ImportError, AttributeError):  # another version wrote it, whose argument types have moved since
+            return {}
 
 
 def inline_kernel(function: Function) -> Function:
