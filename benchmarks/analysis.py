@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from interleaf.analysis.analyze import tally_log
-from interleaf.engines.task import Task
+from interleaf.execution.task import Task
 from interleaf.log.projection import leaves
 from interleaf.report.build import report
 from interleaf.report.rule import Settings

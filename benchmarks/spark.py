@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.analysis import _log
-from interleaf.engines import local, spark
-from interleaf.engines.spark.partitions import of_bytes
-from interleaf.engines.spark.tallies import added_sums, counted, session
-from interleaf.engines.task import Task
 from interleaf.errors import DataError
+from interleaf.execution import local, spark
+from interleaf.execution.spark.partitions import of_bytes
+from interleaf.execution.spark.tallies import added_sums, counted, session
+from interleaf.execution.task import Task
 
 ROWS = 1_000_000
 PARTS = (1, 2, 4, 8)

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from interleaf.engines.collector import NO_MATCH
-from interleaf.engines.local import tally_log
+from interleaf.execution.collector import NO_MATCH
+from interleaf.execution.local import tally_log
 from interleaf.experiment import Experiment, Request, show
 from interleaf.store import opened, sqlite
 from interleaf.store.contract import Event, Impression, Store

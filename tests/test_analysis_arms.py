@@ -12,7 +12,7 @@ import pytest
 from interleaf import DataError
 from interleaf.analysis.analyze import analyze
 from interleaf.analysis.plan import plan
-from interleaf.engines import session_rows as waiting
+from interleaf.execution import session_rows as waiting
 from interleaf.kernels.buckets import BUCKETS, bucket_of
 from interleaf.render.figures import signed
 from interleaf.report.record import Arm, Metric

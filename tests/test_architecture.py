@@ -28,7 +28,7 @@ FLOORS = (
     ("decode", "experiment", "importers", "simulate", "metrics"),
     ("captions",),
     ("tally",),
-    ("engines", "report.record"),
+    ("execution", "report.record"),
     ("caption_bias", "click_value", "render"),
     ("report",),
     ("analysis", "store", "client"),

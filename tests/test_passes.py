@@ -9,8 +9,8 @@ from interleaf.counterfactual.estimators import Weighted
 from interleaf.counterfactual.old_log import Borrowed
 from interleaf.decode.designs import Design
 from interleaf.decode.reasons import REASONS, REPEATED
-from interleaf.engines.passes import Groups, grouped
 from interleaf.errors import DataError
+from interleaf.execution.passes import Groups, grouped
 from tests.log_rows import made_rows, table_of
 
 

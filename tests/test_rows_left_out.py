@@ -11,7 +11,7 @@ from interleaf import log
 from interleaf.analysis.analyze import analyze
 from interleaf.cli import main
 from interleaf.decode.attributes import Exclusion
-from interleaf.engines.collector import MAX_OTHERS
+from interleaf.execution.collector import MAX_OTHERS
 from interleaf.report.record import Check
 from interleaf.report.report import Report
 from tests.log_rows import Row, made_rows, table_of

@@ -13,8 +13,8 @@ from interleaf.cli import main
 from interleaf.decode import Counting
 from interleaf.decode.reasons import REASONS, REPEATED
 from interleaf.decode.scoring import Scoring
-from interleaf.engines import local, spark
-from interleaf.engines.task import Task
+from interleaf.execution import local, spark
+from interleaf.execution.task import Task
 from interleaf.log.page_join import CONTRADICTION
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
@@ -192,7 +192,7 @@ def _many_values() -> Any:
 
 
 def test_what_the_driver_gets_is_small(session: Any, table: Any, tmp_path: Path) -> None:
-    from interleaf.engines.spark.tallies import added_sums, counted
+    from interleaf.execution.spark.tallies import added_sums, counted
 
     path = written(tmp_path / "log", table)
     packed = spark.summed(spark.opened(path, 5), replace(Task()), counted, added_sums)

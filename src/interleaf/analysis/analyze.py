@@ -17,9 +17,9 @@ from interleaf.click_value.learned_credit import Learned
 from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion, query_text
 from interleaf.decode.scoring import Scoring
-from interleaf.engines import local, spark
-from interleaf.engines.task import SPARK, Task, chosen
 from interleaf.errors import DataError, listed
+from interleaf.execution import local, spark
+from interleaf.execution.task import SPARK, Task, chosen
 from interleaf.log import Progress, read
 from interleaf.report.build import report
 from interleaf.report.effect_checks import FindText

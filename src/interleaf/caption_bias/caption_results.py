@@ -15,8 +15,8 @@ from interleaf.captions.caption_features import measure
 from interleaf.decode import Decoded, Decoding
 from interleaf.decode.attributes import attribute, excluded
 from interleaf.decode.columns import Lists, column, lists, numbers, texts
-from interleaf.engines.passes import Groups
-from interleaf.engines.task import Task
+from interleaf.execution.passes import Groups
+from interleaf.execution.task import Task
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import SCHEMA

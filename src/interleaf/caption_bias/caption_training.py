@@ -12,8 +12,8 @@ from interleaf.caption_bias.caption_results import SEGMENTS, Results
 from interleaf.caption_bias.click_patterns import P_VALUE, Design, Patterns
 from interleaf.captions.caption_features import FEATURES, FIRST, GRADE, GRADES, MEASURES, POSITION, POSITIONS, Feature
 from interleaf.captions.caption_model import ODDS, PROBABILITY, Model, Weight
-from interleaf.engines.passes import Groups
 from interleaf.errors import DataError, listed
+from interleaf.execution.passes import Groups
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import kernel

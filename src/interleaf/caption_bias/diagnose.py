@@ -33,9 +33,9 @@ from interleaf.captions.caption_model import Model
 from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
 from interleaf.decode.scoring import Scoring
-from interleaf.engines.passes import Passes, S
-from interleaf.engines.task import Task
 from interleaf.errors import DataError
+from interleaf.execution.passes import Passes, S
+from interleaf.execution.task import Task
 from interleaf.kernels.arrays import Array
 from interleaf.log import Progress
 

@@ -44,10 +44,10 @@ from interleaf.click_value.learned_credit import Learned, Lesson, Trained, Weigh
 from interleaf.decode import Counting, Decoded
 from interleaf.decode.attributes import Exclusion
 from interleaf.decode.scoring import Scoring
-from interleaf.engines import local, spark
-from interleaf.engines.spark.partitions import of_bytes
-from interleaf.engines.task import SPARK, Part, Task, chosen, repeats, work
 from interleaf.errors import DataError, listed
+from interleaf.execution import local, spark
+from interleaf.execution.spark.partitions import of_bytes
+from interleaf.execution.task import SPARK, Part, Task, chosen, repeats, work
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import ResolvedMethod, Scheme

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.engines.passes import Groups
+from interleaf.execution.passes import Groups
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.jit import impression_at, inline_kernel, kernel
 from interleaf.methods.probabilistic import Settings, settings, write_posterior

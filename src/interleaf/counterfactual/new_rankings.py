@@ -16,8 +16,8 @@ from interleaf.counterfactual.click_model import Cells, Looked
 from interleaf.counterfactual.list_outcomes import MOST_LOG_WEIGHT, Scorer, log_chances
 from interleaf.counterfactual.old_log import NEVER_SHOWN, NOT_RANKED, Old, OldTask, Reader, Rows
 from interleaf.decode.columns import texts
-from interleaf.engines.passes import Passes, S
 from interleaf.errors import DataError, RankingError
+from interleaf.execution.passes import Passes, S
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression
 from interleaf.simulate.rankers import run_lines

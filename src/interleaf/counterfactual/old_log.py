@@ -15,8 +15,8 @@ from interleaf.counterfactual.list_outcomes import log_chances
 from interleaf.decode import Decoded, Decoding, Design, identities
 from interleaf.decode.attributes import excluded
 from interleaf.decode.columns import codes, column, lists, numbers, texts, there
-from interleaf.engines.task import Task
 from interleaf.errors import DataError, MethodError
+from interleaf.execution.task import Task
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.log.schema import INTERLEAVED

@@ -31,8 +31,8 @@ from interleaf.counterfactual.reuse_result import Estimated, Reused
 from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
 from interleaf.decode.scoring import Scoring
-from interleaf.engines.passes import Passes
 from interleaf.errors import DataError, MethodError, RankingError
+from interleaf.execution.passes import Passes
 from interleaf.kernels.arrays import pairs
 from interleaf.methods.registry import METHODS, resolve
 from interleaf.stats import compare, power

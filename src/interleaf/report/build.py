@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from interleaf.click_value.learned_credit import CROSS_FITTED, LEARNED
-from interleaf.engines.collector import OTHER, notes_on_reading
 from interleaf.errors import DataError, suggest
+from interleaf.execution.collector import OTHER, notes_on_reading
 from interleaf.methods.registry import resolve
 from interleaf.report import people
 from interleaf.report.arms import arms, baseline

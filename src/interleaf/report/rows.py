@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from interleaf.decode import reasons
-from interleaf.engines.collector import CONCURRENT, OTHER_EXPERIMENT, OTHER_METHOD, OTHER_RANKERS, OTHER_VERSION
+from interleaf.execution.collector import CONCURRENT, OTHER_EXPERIMENT, OTHER_METHOD, OTHER_RANKERS, OTHER_VERSION
 from interleaf.report.record import FAILED, OK, Check, graded
 from interleaf.tally import Tally
 from interleaf.tally.tally import SHARED

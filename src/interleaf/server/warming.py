@@ -90,7 +90,7 @@ def compile_lists(settings: Experiment) -> None:
 def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> None:
     """Make a small report with each method and scheme, as the store does; the default method first."""
     from interleaf.decode.scoring import Scoring
-    from interleaf.engines.task import Task
+    from interleaf.execution.task import Task
     from interleaf.log import rows_to_batch
     from interleaf.methods.registry import DEFAULT, METHODS
     from interleaf.report.build import report

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from interleaf.decode import Counting
 from interleaf.decode.scoring import Scoring
-from interleaf.engines.collector import TallyCollector
-from interleaf.engines.task import Task, repeats, work
 from interleaf.errors import DataError, MethodError, SchemeError
+from interleaf.execution.collector import TallyCollector
+from interleaf.execution.task import Task, repeats, work
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, RELABELLED
 from interleaf.report.rule import Settings

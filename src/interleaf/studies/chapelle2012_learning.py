@@ -35,7 +35,7 @@ from interleaf.click_value.credit_fitting import (
 from interleaf.click_value.learn import RESAMPLES, Differences
 from interleaf.clicks import Cascade
 from interleaf.decode.scoring import Scoring
-from interleaf.engines.task import Task, work
+from interleaf.execution.task import Task, work
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import buckets
 from interleaf.simulate.data import Judged

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from interleaf import log
 from interleaf.decode.attributes import attribute_names, check_attributes
-from interleaf.engines.collector import TallyCollector
-from interleaf.engines.task import Task, frequent, repeats, visits, work
 from interleaf.errors import DataError
+from interleaf.execution.collector import TallyCollector
+from interleaf.execution.task import Task, frequent, repeats, visits, work
 from interleaf.kernels.arrays import Array
 from interleaf.tally import Tally
 from interleaf.tally.units import Sample, Seen

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from interleaf.decode import Design, reasons
 from interleaf.decode.attributes import check_attributes, excluded_by
-from interleaf.engines.session_rows import Waiting
-from interleaf.engines.task import Part, Task, Worked
 from interleaf.errors import DataError, listed, suggest
+from interleaf.execution.session_rows import Waiting
+from interleaf.execution.task import Part, Task, Worked
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import resolve
 from interleaf.methods.schemes import BINARY

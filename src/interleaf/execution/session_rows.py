@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from interleaf.decode.scoring import formed
-from interleaf.engines.task import Part
+from interleaf.execution.task import Part
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import INTERLEAVED

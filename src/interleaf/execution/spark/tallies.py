@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf.engines.collector import Group, TallyCollector, entry_of
-from interleaf.engines.session_rows import Waiting
-from interleaf.engines.spark import repeats as of_log
-from interleaf.engines.spark.partitions import (
+from interleaf.environment import require
+from interleaf.errors import DataError
+from interleaf.execution.collector import Group, TallyCollector, entry_of
+from interleaf.execution.session_rows import Waiting
+from interleaf.execution.spark import repeats as of_log
+from interleaf.execution.spark.partitions import (
     Files,
     Frame,
     Item,
@@ -28,10 +30,8 @@ from interleaf.engines.spark.partitions import (
     to_bytes,
     unpacked,
 )
-from interleaf.engines.spark.repeats import join_pages
-from interleaf.engines.task import Task, frequent, is_frame, repeats, together, visits, work
-from interleaf.environment import require
-from interleaf.errors import DataError
+from interleaf.execution.spark.repeats import join_pages
+from interleaf.execution.task import Task, frequent, is_frame, repeats, together, visits, work
 from interleaf.kernels.arrays import Array
 from interleaf.log.arrow import checked
 from interleaf.log.projection import Projection

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import log
-from interleaf.engines import local, spark
-from interleaf.engines.spark.partitions import of_bytes
-from interleaf.engines.task import SPARK, Task, chosen, repeats
+from interleaf.execution import local, spark
+from interleaf.execution.spark.partitions import of_bytes
+from interleaf.execution.task import SPARK, Task, chosen, repeats
 from interleaf.kernels.arrays import Array
 from interleaf.tally.units import Sample, Seen
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf.decode import identities
-from interleaf.engines.spark.partitions import Files, Frame, Item, OfBatches, Packed, in_bins, packed, unpacked
+from interleaf.execution.spark.partitions import Files, Frame, Item, OfBatches, Packed, in_bins, packed, unpacked
 from interleaf.kernels.arrays import Array
 from interleaf.log.page_join import Pages, find_continued, ids_among, paged_ids, rows_among
 from interleaf.log.projection import Projection
