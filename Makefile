@@ -8,8 +8,9 @@ READY := .venv/.ready
 SERVING := .venv/.serving
 TRIAL := .venv/trial
 # Methods and credit, then from a log to a report, then the store and the service: about 100 seconds of processor time.
-QUICK := architecture golden spec chance against_oracles experiment consistency \
-	log_reading decode score tally stats_compare analysis health findings report_text store service
+QUICK := project/test_architecture interleaving/test_golden test_spec kernels/test_randomness methods/test_against_oracles \
+	log/test_reading decode tally/test_tally stats/test_compare stats/test_consistency analysis/test_analyze \
+	report/test_health report/test_text experiment store/test_store server/test_service
 
 .PHONY: help test quick coverage check bench demo docs study browser release clean
 
@@ -31,7 +32,7 @@ test: $(READY) ## run the tests
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 quick: $(READY) ## run the tests that matter most while you edit, in about a minute
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(QUICK:%=tests/test_%.py)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(wildcard $(QUICK:%=tests/%.py) $(QUICK:%=tests/%))
 
 coverage: $(READY) ## run the tests, and list the lines that none of them runs
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term-missing

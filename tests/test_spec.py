@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from interleaf import MethodError, RankingError, interleave, methods
 from interleaf.methods.registry import METHODS, resolve
 from interleaf.spec import Parameter, parse
-from tests.worlds import EVERY_SPEC
+from tests.support.worlds import EVERY_SPEC
 
 AWKWARD = [
     *(

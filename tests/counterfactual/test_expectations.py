@@ -1,0 +1,484 @@
+"""Old impressions for new rankers: every estimator's expectation by full enumeration, in fractions."""
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import pairwise, product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from interleaf import DataError, ListError, MethodError
+from interleaf.counterfactual import list_outcomes
+from interleaf.counterfactual.list_outcomes import Sums, draft_sign, drafted, log_weights, reweighted, summed, weigh
+from interleaf.interleaving import call
+from interleaf.kernels.arrays import Array, Impression, exactly
+from interleaf.kernels.jit import plain
+from interleaf.methods import probabilistic
+from interleaf.methods.registry import resolve
+from interleaf.simulate.data import Judged
+from interleaf.studies import historical2012
+from interleaf.studies.datasets import Folds
+from tests.oracles import probabilistic as oracle
+from tests.oracles import team_draft as draft_oracle
+from tests.oracles.clicks import Patterns, cascade, independent
+from tests.oracles.expectation import expectation
+from tests.oracles.forms import Preference, Ranking, Rankings, sign, union
+from tests.support.worlds import click_sets
+
+PI = resolve("probabilistic(tau=3)")
+People = Callable[[Ranking], Patterns]
+
+
+def rankings_of(text: str) -> Rankings:
+    return [tuple(word) for word in text.split()]
+
+
+class World(NamedTuple):
+    """Source and target rankings, written as words, how many documents are shown, and who clicks."""
+
+    source: str
+    target: str
+    k: int
+    people: People
+
+
+def perfect(relevant: str) -> People:
+    """All that is relevant is clicked, and nothing else."""
+    return lambda shown: independent([Fraction(document in relevant) for document in shown])
+
+
+def impatient(shown: Ranking) -> Patterns:
+    """Reads down the list, clicks by grade, and often leaves after a click."""
+    grades = {"a": 2, "b": 0, "c": 1, "d": 1}
+    click = (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
+    return cascade([grades[document] for document in shown], click, (Fraction(0), Fraction(1, 2), Fraction(3, 4)))
+
+
+def by_rank(shown: Ranking) -> Patterns:
+    """Clicks that know no documents."""
+    return independent([Fraction(1, rank + 2) for rank in range(len(shown))])
+
+
+WORLDS = (
+    World("abc bca", "abc cba", 2, perfect("ac")),
+    World("abcd bcda", "dcba acbd", 3, impatient),
+    World("abc acb", "cab bca", 3, impatient),
+    World("abc acb", "cab bca", 3, by_rank),
+    World("abcd bcda", "abcd bcda", 2, impatient),  # the old pair itself
+    World("ab bc", "ca b", 2, perfect("bc")),  # rankers that lack documents
+    World("abc acb bca", "cab bca abc", 2, impatient),  # three rankers, of which the first two are looked at
+)
+UNEQUAL = (World("abc bca cab", "acb cba", 2, impatient), World("abc bca", "acb cba bac", 2, impatient))
+
+
+def impression_of(rankings: Rankings, shown: Ranking, teams: Any, exact: bool = True) -> Impression:
+    ranks = [[ranking.index(d) + 1 if d in ranking else 0 for d in shown] for ranking in rankings]
+    lengths = np.array([len(ranking) for ranking in rankings], np.int64)
+    owners, choices = np.array(teams, np.int64), np.zeros(len(shown), np.int64)
+    made = Impression(np.array(ranks, np.int64), owners, lengths, len(union(rankings)), choices)
+    return exactly(made) if exact else made
+
+
+class Row(NamedTuple):
+    """One thing that can happen for the source: how likely it is, and what each estimator makes of it."""
+
+    chance: Fraction
+    list_weight: Fraction
+    cut_weight: Fraction  # the list weight down to the lowest click only
+    owned_weight: Fraction
+    observed: int
+    marginal: Fraction
+
+
+def rows_of(world: World) -> Iterator[Row]:
+    """Every list, assignment and click pattern of the source; weights and outcomes by our own kernels, exactly."""
+    source, target = rankings_of(world.source), rankings_of(world.target)
+    settings = probabilistic.settings((8,), PI.parameters, True)
+    for (shown, teams), of_list in oracle.distribution(source, world.k).items():
+        assert teams is not None
+        old, new = impression_of(source, shown, teams), impression_of(target, shown, teams)
+        by_list, by_owned = np.full((2, len(shown)), Fraction(1), object)
+        plain(weigh)(old, new, by_list, by_owned, settings)
+        for pattern, of_clicks in world.people(shown).items():
+            _, marginal = call.credit(PI, PI.scheme("binary", len(target)), new, [bool(c) for c in pattern], exact=True)
+            lead = sum((1, -1, 0)[owner] for owner, clicked in zip(teams, pattern, strict=True) if clicked)
+            lowest = max((position + 1 for position, clicked in enumerate(pattern) if clicked), default=0)
+            cut = math.prod(by_list[:lowest].tolist(), start=Fraction(1))
+            whole, owned = math.prod(by_list.tolist()), math.prod(by_owned.tolist())
+            yield Row(of_list * of_clicks, whole, cut, owned, sign(Fraction(lead)), marginal[0, 1])
+
+
+def truth_of(world: World) -> Fraction:
+    """The expected outcome of the first two target rankers with live people, from the oracle alone."""
+
+    def outcome(shown: Ranking, teams: Any, clicked: frozenset[int]) -> Preference:
+        return oracle.preference(target, shown, teams, clicked, "binary")
+
+    target = rankings_of(world.target)
+    return expectation(oracle.distribution(target, world.k), outcome, world.people)[0][1]
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: f"{world.source} for {world.target}")
+def test_both_weighted_estimators_are_exactly_unbiased(world: World) -> None:
+    rows, truth = list(rows_of(world)), truth_of(world)
+    assert sum(row.chance for row in rows) == 1
+    assert sum(row.chance * row.list_weight for row in rows) == 1
+    assert sum(row.chance * row.owned_weight for row in rows) == 1
+    assert sum(row.chance * row.owned_weight * row.observed for row in rows) == truth
+    assert sum(row.chance * row.list_weight * row.marginal for row in rows) == truth
+
+
+@pytest.mark.parametrize("world", UNEQUAL, ids=lambda world: f"{world.source} for {world.target}")
+def test_the_list_weight_needs_no_equal_numbers_of_rankers(world: World) -> None:
+    rows = list(rows_of(world))
+    assert sum(row.chance * row.list_weight for row in rows) == 1
+    assert sum(row.chance * row.list_weight * row.marginal for row in rows) == truth_of(world)
+
+
+def test_marginal_outcomes_vary_less_under_the_same_target() -> None:
+    """Given list and clicks, PI+IS+MA is the expectation of PI+IS: its second moment is never larger."""
+    for world in WORLDS:
+        rows = list(rows_of(world))
+        with_owners = sum(row.chance * (row.owned_weight * row.observed) ** 2 for row in rows)
+        without = sum(row.chance * (row.list_weight * row.marginal) ** 2 for row in rows)
+        assert without <= with_owners
+
+
+def test_without_weights_the_outcome_can_be_reversed() -> None:
+    """The paper's own argument: a source ranker that reverses a target ranker hides what that one finds."""
+    world = World("bca cba", "abc bca", 2, perfect("ac"))
+    unweighted = sum(row.chance * row.marginal for row in rows_of(world))
+    assert truth_of(world) == Fraction(3321, 8785)  # +.378
+    assert float(unweighted) == pytest.approx(-0.53442, abs=1e-5)
+
+
+def test_without_weights_rank_only_clicks_still_prefer_somebody() -> None:
+    world = WORLDS[3]
+    assert truth_of(world) == 0
+    assert sum(row.chance * row.marginal for row in rows_of(world)) != 0
+
+
+def test_for_the_old_pair_itself_nothing_is_weighted_and_nothing_is_biased() -> None:
+    rows = list(rows_of(WORLDS[4]))
+    assert {row.list_weight for row in rows} == {row.owned_weight for row in rows} == {Fraction(1)}
+    assert sum(row.chance * row.marginal for row in rows) == truth_of(WORLDS[4])
+
+
+def test_weights_cut_at_the_lowest_click_are_biased() -> None:
+    """Four documents, three shown: whether a click is the lowest depends on what is shown below it."""
+    rows, truth = list(rows_of(WORLDS[1])), truth_of(WORLDS[1])
+    cut = sum(row.chance * row.cut_weight * row.marginal for row in rows)
+    assert float(truth) == pytest.approx(-0.27543, abs=1e-5)
+    assert float(cut) == pytest.approx(-0.28545, abs=1e-5)
+
+
+DRAFTS = ("abcd bcda", "abc cba", "abcd ca", "ab bc c", "abc bca cab", "abc abc", "ab cd")
+
+
+@pytest.mark.parametrize("text", DRAFTS)
+def test_owners_of_a_draft_have_their_exact_distribution(text: str) -> None:
+    """For every list that some draft shows, and every click pattern: the posterior mean of the sign."""
+    rankings = rankings_of(text)
+    for k in (2, 3, 4):
+        by_list: dict[Ranking, dict[Any, Fraction]] = {}
+        for (shown, teams), chance in draft_oracle.distribution(rankings, k).items():
+            by_list.setdefault(shown, {})[teams] = chance
+        for shown, owners in by_list.items():
+            for ranks in click_sets(len(shown)):
+                clicked = frozenset(rank - 1 for rank in ranks)
+                assert _drafted(rankings, shown, clicked) == _posterior_sign(rankings, shown, owners, clicked)
+
+
+def _posterior_sign(
+    rankings: Rankings, shown: Ranking, owners: dict[Any, Fraction], clicked: frozenset[int]
+) -> Preference:
+    rankers = range(len(rankings))
+    total = [[Fraction(0) for _ in rankers] for _ in rankers]
+    for teams, chance in owners.items():
+        outcome = draft_oracle.preference(rankings, shown, teams, clicked, "binary")
+        total = [[total[i][j] + chance * outcome[i][j] for j in rankers] for i in rankers]
+    return [[value / sum(owners.values()) for value in row] for row in total]
+
+
+def _drafted(rankings: Rankings, shown: Ranking, clicked: frozenset[int]) -> Any:
+    impression = impression_of(rankings, shown, [-1] * len(shown))
+    preference = np.full((len(rankings), len(rankings)), Fraction(0), object)
+    clicks = np.array([position in clicked for position in range(len(shown))])
+    return preference.tolist() if plain(draft_sign)(impression, clicks, preference, Fraction(1)) else None
+
+
+@pytest.mark.parametrize("text", DRAFTS)
+def test_exactly_the_lists_that_could_be_drafted_are_used(text: str) -> None:
+    rankings = rankings_of(text)
+    documents = union(rankings)
+    for k in (1, 2, 3):
+        possible = {shown for shown, _ in draft_oracle.distribution(rankings, k)}
+        length = min(k, len(documents))
+        for shown in product(documents, repeat=length):
+            if len(set(shown)) == length:
+                assert (_drafted(rankings, shown, frozenset()) is not None) == (shown in possible)
+
+
+class Batch(NamedTuple):
+    """Many old impressions as arrays, with the rankings they come from."""
+
+    source: Impression
+    target: Impression
+    counts: Array
+    clicks: Array
+
+
+def batch_of(rows: int, rankers: tuple[int, int] = (2, 2), documents: int = 12, k: int = 5, seed: int = 1) -> Batch:
+    """Lists of the source by a plain loop, some of them cut short; any clicks."""
+    chance = np.random.default_rng(seed)
+    orders = [[tuple(chance.permutation(documents).tolist()) for _ in range(n)] for n in rankers]
+    counts, clicks = np.full(rows, k), chance.random((rows, k)) < 0.4
+    counts[:3] = (0, 1, 2)
+    clicks &= np.arange(k) < counts[:, None]
+    lists = [_shown(orders[0], k, chance) for _ in range(rows)]
+    source, target = (stacked(side, lists) for side in orders)
+    return Batch(source, target, counts, clicks)
+
+
+def stacked(rankings: Rankings, lists: list[tuple[Ranking, list[int]]]) -> Impression:
+    made = [impression_of(rankings, shown, teams, exact=False) for shown, teams in lists]
+    return Impression(*(np.array(column) for column in zip(*made, strict=True)))
+
+
+def _shown(rankings: Rankings, k: int, chance: np.random.Generator) -> tuple[Ranking, list[int]]:
+    shown: list[int] = []
+    teams = chance.integers(0, len(rankings), k).tolist()
+    for owner in teams:
+        left = [document for document in rankings[owner] if document not in shown]
+        weights = np.array([(rankings[owner].index(document) + 1.0) ** -3 for document in left])
+        shown.append(left[chance.choice(len(left), p=weights / weights.sum())])
+    return tuple(shown), teams
+
+
+def row_of(impressions: Impression, row: int, count: int) -> Impression:
+    ranks, teams, lengths, size, choices = impressions
+    return Impression(ranks[row, :, :count], teams[row, :count], lengths[row], size[row], choices[row, :count])
+
+
+def test_the_compiled_batch_is_the_plain_loop_in_fractions() -> None:
+    old = batch_of(40)
+    found = reweighted(*old, clip=2)
+    settings = probabilistic.settings((16,), PI.parameters, True)
+    sums: dict[str, list[Fraction]] = {}
+    for row, count in enumerate(old.counts.tolist()):
+        source, target = (exactly(row_of(side, row, count)) for side in (old.source, old.target))
+        by_list, by_owned = np.full((2, count), Fraction(1), object)
+        plain(weigh)(source, target, by_list, by_owned, settings)
+        clicks = old.clicks[row, :count]
+        _, marginal = call.credit(PI, PI.scheme("binary", 2), target, clicks.tolist(), exact=True)
+        owned = source.teams[clicks]
+        observed = sign(Fraction(int((owned == 0).sum() - (owned == 1).sum())))
+        whole, joint = math.prod(by_list.tolist(), start=Fraction(1)), math.prod(by_owned.tolist(), start=Fraction(1))
+        for name, weight, outcome in (
+            ("PI+MA", Fraction(1), marginal[0, 1]),
+            ("PI+IS", joint, observed),
+            ("PI+IS+MA", whole, marginal[0, 1]),
+            ("PI+IS clipped", min(joint, Fraction(2)), observed),
+            ("PI+IS+MA clipped", min(whole, Fraction(2)), marginal[0, 1]),
+        ):
+            parts = (weight, weight**2, weight * outcome, weight * abs(outcome))
+            sums[name] = [a + b for a, b in zip(sums.get(name, [Fraction(0)] * 4), parts, strict=True)]
+    assert found.keys() == sums.keys()
+    for name, exact in sums.items():
+        ours = found[name]
+        floats = [ours.weight, ours.square, ours.outcome[0, 1], ours.size[0, 1]]
+        assert floats == pytest.approx([float(value) for value in exact], rel=1e-9)
+        assert ours.outcome[1, 0] == -ours.outcome[0, 1]
+
+
+def test_the_compiled_draft_is_the_plain_one() -> None:
+    old = batch_of(60, documents=3, k=3)
+    found = drafted(old.target, old.counts, old.clicks)
+    usable, outcome = 0, Fraction(0)
+    for row, count in enumerate(old.counts.tolist()):
+        preference = np.full((2, 2), Fraction(0), object)
+        impression = exactly(row_of(old.target, row, count))
+        usable += plain(draft_sign)(impression, old.clicks[row, :count], preference, Fraction(1))
+        outcome += preference[0, 1]
+    assert 3 < found.usable < 60
+    assert (found.usable, found.weight, found.effective) == (usable, usable, usable)
+    assert found.outcome[0, 1] == pytest.approx(float(outcome))
+    assert found.impressions == 60
+
+
+def fields_of(sums: Sums) -> Array:
+    return np.concatenate([np.ravel(value) for value in vars(sums).values()])
+
+
+def test_sums_of_parts_are_those_of_the_whole() -> None:
+    old = batch_of(90)
+    whole = reweighted(*old) | {"TD": drafted(*old[1:])}
+    merged: dict[str, Sums] = {}
+    for start, stop in pairwise((0, 10, 11, 50, 90)):
+        sides = [Impression(*(values[start:stop] for values in side)) for side in old[:2]]
+        rest = old.counts[start:stop], old.clicks[start:stop]
+        part = reweighted(sides[0], sides[1], *rest) | {"TD": drafted(sides[1], *rest)}
+        merged = {name: merged[name] + sums for name, sums in part.items()} if merged else part
+    for name, sums in whole.items():
+        np.testing.assert_allclose(fields_of(merged[name]), fields_of(sums), rtol=1e-12, atol=1e-15)
+
+
+def test_more_rankers_give_a_preference_for_each_pair() -> None:
+    old = batch_of(300, rankers=(3, 3))
+    found = reweighted(*old)
+    for sums in (*found.values(), drafted(*old[1:])):
+        assert sums.outcome.shape == (3, 3)
+        np.testing.assert_array_equal(sums.outcome, -sums.outcome.T)
+
+
+def test_assignments_are_needed_by_the_joint_weight_alone() -> None:
+    three = batch_of(20, rankers=(3, 2))
+    assert reweighted(*three).keys() == {"PI+MA", "PI+IS+MA", "PI+IS+MA clipped"}
+    old = batch_of(20)
+    unknown = old.source._replace(teams=np.full_like(old.source.teams, -1))
+    found = reweighted(unknown, *old[1:])
+    assert found.keys() == {"PI+MA", "PI+IS+MA", "PI+IS+MA clipped"}
+    assert found["PI+IS+MA"].weight == reweighted(*old)["PI+IS+MA"].weight
+
+
+def one_list(source: Rankings, target: Rankings, shown: Ranking, clicked: int) -> Batch:
+    lists = [(shown, [0] * len(shown))]
+    clicks = np.arange(len(shown))[None] == clicked
+    return Batch(stacked(source, lists), stacked(target, lists), np.array([len(shown)]), clicks)
+
+
+def test_weights_beyond_ten_to_the_ten_do_not_overflow() -> None:
+    """The target's first ten, which the source has last: the weight in logs, its square, and all that follows."""
+    up, down = tuple(range(100)), tuple(reversed(range(100)))
+    old = one_list([down, down], [up, up[::-1]], up[:10], 0)
+    (of_list,), _ = log_weights(old.source, old.target, old.counts, PI)
+    settings = probabilistic.settings((100,), PI.parameters, True)
+    by_list, by_owned = np.full((2, 10), Fraction(1), object)
+    source, target = (exactly(row_of(side, 0, 10)) for side in (old.source, old.target))
+    plain(weigh)(source, target, by_list, by_owned, settings)
+    assert of_list > math.log(1e40)
+    assert of_list == pytest.approx(sum(math.log(factor) for factor in by_list), rel=1e-12)
+    sums = reweighted(*old)["PI+IS+MA"]
+    assert all(np.isfinite(fields_of(sums)))
+    assert sums.effective == pytest.approx(1)
+    assert sums.normalized is not None
+    assert 0.5 < sums.normalized[0, 1] <= 1
+    clipped = reweighted(*old)["PI+IS+MA clipped"]
+    assert (clipped.weight, clipped.largest, clipped.clipped) == (list_outcomes.CLIP, list_outcomes.CLIP, 1)
+    assert clipped.clipped_mass == pytest.approx(1)
+
+
+def test_a_list_that_the_source_would_never_show_is_refused() -> None:
+    up, down = tuple(range(1000)), tuple(reversed(range(1000)))
+    old = one_list([down, down], [up, up], up[:40], 0)
+    with pytest.raises(ListError, match=r"impression 0 has weight e.* the source rankers would never show"):
+        reweighted(*old)
+
+
+def outcomes_of(values: list[float]) -> Array:
+    return np.array([[[0, value], [-value, 0]] for value in values])
+
+
+def test_effective_sample_size_and_clipped_mass_are_what_their_formulas_say() -> None:
+    sums = summed(np.array([1.0, 2, 0, 5]), outcomes_of([1, -0.5, 1, 0.25]))
+    assert sums.effective == pytest.approx(64 / 30)
+    assert (sums.impressions, sums.usable, sums.largest, sums.clipped_mass) == (4, 3, 5, 0)
+    assert sums.estimate is not None
+    assert sums.normalized is not None
+    assert sums.estimate[0, 1] == pytest.approx(1.25 / 4)
+    assert sums.normalized[0, 1] == pytest.approx(1.25 / 8)
+    clipped = summed(np.array([1.0, 2, 0, 5]), outcomes_of([1, -0.5, 1, 0.25]), clip=2)
+    assert (clipped.clipped, clipped.lost, clipped.clipped_mass, clipped.largest) == (1, 3, 3 / 8, 2)
+    assert clipped.effective == pytest.approx(25 / 9)
+
+
+def test_equal_weights_count_fully_and_no_weights_not_at_all() -> None:
+    assert summed(np.full(7, 0.3), outcomes_of([0] * 7)).effective == pytest.approx(7)
+    nothing = summed(np.zeros(7), outcomes_of([1] * 7))
+    assert (nothing.effective, nothing.normalized, nothing.usable) == (0, None, 0)
+    assert nothing.decision.tolist() == [[0, 0], [0, 0]]
+    empty = summed(np.zeros(0), outcomes_of([]).reshape(0, 2, 2))
+    assert (empty.estimate, empty.normalized, empty.mean_weight) == (None, None, None)
+
+
+def test_what_is_zero_on_paper_is_undecided() -> None:
+    """Last digits decide nothing, but a small weight does: the tolerance is that of the sum, not of the weights."""
+    assert summed(np.ones(2), outcomes_of([1e-17, 1e-17])).decision[0, 1] == 0
+    assert summed(np.ones(3), outcomes_of([0.3, -0.1, -0.2])).decision[0, 1] == 0
+    assert summed(np.array([1e12, 1e-12]), outcomes_of([0, -0.5])).decision.tolist() == [[0, -1], [1, 0]]
+
+
+def test_identical_target_rankers_are_never_told_apart() -> None:
+    old = batch_of(500)
+    same = old.target._replace(ranks=np.repeat(old.target.ranks[:, :1], 2, axis=1))
+    found = reweighted(old.source, same, *old[2:])
+    assert {name: int(sums.decision[0, 1]) for name, sums in found.items() if "MA" in name} == {
+        "PI+MA": 0,
+        "PI+IS+MA": 0,
+        "PI+IS+MA clipped": 0,
+    }
+
+
+def test_too_many_rankers_to_draft_are_refused() -> None:
+    old = batch_of(3, rankers=(2, 13))
+    with pytest.raises(MethodError, match="13 rankers"):
+        drafted(*old[1:])
+
+
+@pytest.mark.parametrize("clip", [0, -1.0, math.nan])
+def test_a_clip_that_leaves_nothing_is_refused(clip: float) -> None:
+    with pytest.raises(MethodError, match=f"clipped at {clip}"):
+        reweighted(*batch_of(5), clip=clip)
+
+
+def test_simulated_estimates_agree_with_the_enumerated_truth() -> None:
+    """Lists of the source by chance, clicks on documents: all weighted forms meet the target's expected outcome."""
+    source, target = rankings_of("abcd bcda"), rankings_of("dcba acbd")
+    chance = np.random.default_rng(5)
+    lists = [_shown(source, 3, chance) for _ in range(20_000)]
+    clicks = np.array([[document in "ac" for document in shown] for shown, _ in lists])
+    found = reweighted(stacked(source, lists), stacked(target, lists), np.full(len(lists), 3), clicks)
+    truth = float(truth_of(World("abcd bcda", "dcba acbd", 3, perfect("ac"))))
+    for name in ("PI+IS", "PI+IS+MA"):
+        sums = found[name]
+        assert sums.estimate is not None
+        assert sums.normalized is not None
+        error = math.sqrt(sums.square) / sums.impressions
+        assert sums.estimate[0, 1] == pytest.approx(truth, abs=4 * error)
+        assert sums.normalized[0, 1] == pytest.approx(truth, abs=6 * error)
+        assert sums.mean_weight == pytest.approx(1, abs=4 * error)
+
+
+@pytest.mark.slow
+def test_the_study_runs_and_does_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("altair")
+    monkeypatch.setitem(historical2012.SCALES, "quick", historical2012.Scale(8, 2000, 300, beyond=2))
+    steps: list[tuple[int, int]] = []
+    first = historical2012.study(None, "quick", 1, lambda done, total: steps.append((done, total)))
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    assert str(first) == str(historical2012.study(None, "quick", 1))
+    assert steps == [(done, 18) for done in range(1, 19)]
+    names = ["accuracy", "curve", "differences", "error", "size", "gains", "closer", "worlds"]
+    assert [table.name for table in first.tables] == names
+    assert [len(table.rows) for table in first.tables[-3:]] == [6, 6, 6 * 5]
+    assert [row[0] for row in first.tables[0].rows] == [*historical2012.ESTIMATORS, historical2012.LIVE]
+    assert first.tables[1].columns[1:] == ("10", "20", "50", "100", "200", "500", "1,000", "2,000")
+    assert set(first.charts) == {"accuracy", "error"}
+
+
+def judged(features: Array, grades: list[int]) -> Judged:
+    return Judged(features, np.array(grades), np.array([0, 2, 4]), ("one", "two"), "tiny")
+
+
+def test_a_set_that_tells_no_pair_of_rankers_apart_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(historical2012.SCALES, "quick", historical2012.Scale(2, 1000, 10))
+    tiny = judged(np.array([[1.0, 2, 0], [2, 1, 3], [0, 0, 1], [1, 3, 0]]), [0, 0, 0, 0])
+    monkeypatch.setattr(historical2012, "find", lambda *_: Folds("tiny", "tiny", [(tiny, tiny)]))
+    with pytest.raises(DataError, match="same NDCG"):
+        historical2012.study(None, "quick")
+    flat = judged(np.array([[1.0, 0], [2, 0], [3, 0], [4, 0]]), [0, 1, 0, 1])
+    monkeypatch.setattr(historical2012, "find", lambda *_: Folds("flat", "flat", [(flat, flat)]))
+    with pytest.raises(DataError, match="1 features that vary"):
+        historical2012.study(None, "quick")

@@ -1,0 +1,117 @@
+"""`bias` says which methods may score which lists: held against every pair of methods, enumerated in small worlds.
+
+Clicks that depend on the rank only are mixtures of click patterns. So credit is unbiased if, for each pattern on its
+own and each length of list, the expected preference of every pair of rankers is zero.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from functools import cache
+from itertools import combinations
+
+import pytest
+
+from interleaf.audit.enumerate import Enumeration, Shown
+from interleaf.interleaving.rankings import CheckedRankings
+from interleaf.methods.registry import METHODS, resolve, scheme_of
+from interleaf.report.bias import bias
+from tests.support.worlds import World, specs_of, world
+
+SPECS = (*(spec for name in METHODS if name != "single" for spec in specs_of(name, (1, 3))), "optimized(samples=10)")
+WORLDS = (
+    world("ab ba", 1),
+    world("ab ba", 2),
+    world("ab b", 2),
+    world("a bc", 2),
+    world("a abc", 1),  # a prefix that one of them is as likely to own as all it has
+    world("ab cd", 3),
+    world("abc cab", 2),
+    world("abc bca", 3),
+    world("ab abc", 3),  # a shared prefix, and one that is used up first
+    world("abc acb", 3),
+    world("abcd cdba", 3),
+    world("ab ba ab", 2),
+    world("ab ac b", 2),
+    world("abc bca cab", 2),
+)
+
+
+@cache
+def enumeration(spec: str, small: World) -> Enumeration:
+    return Enumeration(resolve(spec), CheckedRankings.of(small.rankings, resolve(spec)), small.k)
+
+
+def worlds_of(*specs: str) -> Iterator[World]:
+    """The worlds that all of these can work in, with constraints that can be met."""
+    most = min(resolve(spec).rankers[1] or 9 for spec in specs)
+    yield from (one for one in WORLDS if len(one.rankings) <= most and not enumeration(specs[0], one).relaxed)
+
+
+@cache
+def lists_of(spec: str, small: World, with_teams: bool) -> Mapping[int, Mapping[Shown, Fraction]]:
+    """What is shown, by its length; told apart by teams only where they matter."""
+    found: defaultdict[int, defaultdict[Shown, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+    for (documents, teams), probability in enumeration(spec, small).shown.items():
+        found[len(documents)][documents, teams if with_teams else None] += probability
+    return found
+
+
+def prefers_somebody(composed: str, scored: str, scheme: str, small: World) -> bool:
+    """Whether some pattern of clicks prefers a ranker, whatever is shown at the clicked ranks."""
+    scoring = enumeration(scored, small)
+    lists = lists_of(composed, small, "teams" in scoring.chosen.method.needs)
+    for length, some in lists.items():
+        for size in range(1, length + 1):
+            for clicks in combinations(range(1, length + 1), size):
+                said = [chance * scoring.preference(one, clicks, scheme_of(scheme)) for one, chance in some.items()]
+                if any(value != 0 for value in sum(said).ravel()):
+                    return True
+    return False
+
+
+def can_score(scored: str, composed: str) -> bool:
+    """Whether lists of one method hold what the other needs."""
+    return "teams" not in resolve(scored).method.needs or resolve(composed).method.has_teams
+
+
+@pytest.mark.parametrize("composed", SPECS)
+def test_a_pair_of_methods_is_called_biased_exactly_where_some_world_shows_it(composed: str) -> None:
+    wrong = []
+    for scored in SPECS:
+        for scheme in resolve(scored).method.schemes if can_score(scored, composed) else ():
+            shown = any(
+                prefers_somebody(composed, scored, scheme, small)
+                for small in worlds_of(composed, scored)
+                if scheme in resolve(scored).method.schemes_for(len(small.rankings))
+            )
+            warned = bias(composed, scored, scheme) != ""
+            if shown != warned:
+                wrong.append(f"{scored} by {scheme}: {'no world' if warned else 'a world'} shows a bias")
+    assert not wrong, f"lists of {composed} scored as " + "; ".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("spec", "small"),
+    [
+        ("optimized", world("a bc", 3)),
+        ("optimized(credit=linear)", world("a bc", 3)),
+        ("optimized(credit=binary)", world("abc bca", 3)),
+    ],
+)
+def test_lists_whose_constraints_could_not_be_met_are_called_biased(spec: str, small: World) -> None:
+    assert enumeration(spec, small).relaxed
+    assert prefers_somebody(spec, spec, "click", small)
+    assert bias(spec, spec, "click", relaxed=True) != ""
+    assert bias(spec, spec, "click", relaxed=False) == ""
+
+
+def test_lists_of_one_ranker_cannot_be_scored_fairly() -> None:
+    assert bias("single(ranker=A)", "team_draft", "click").startswith("lists of single(ranker=A) scored as team_draft")
+
+
+def test_a_warning_names_both_methods_or_the_one() -> None:
+    assert "lists of balanced scored as pairwise_preference are biased" in bias(
+        "balanced", "pairwise_preference", "click"
+    )
+    assert bias("balanced", "balanced", "click").startswith("balanced is biased")

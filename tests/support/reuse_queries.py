@@ -1,0 +1,103 @@
+"""Worlds of several queries: an old log by chance, what it says of new rankers, and the enumerated truth."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from interleaf.counterfactual import Reused
+from interleaf.counterfactual.list_outcomes import scorer_of
+from interleaf.counterfactual.new_rankings import Kept, View, ranked
+from interleaf.counterfactual.old_log import Borrowed, Old, Rows
+from interleaf.counterfactual.reuse import reused
+from interleaf.kernels import buckets
+from tests.oracles.clicks import Patterns, cascade, independent
+from tests.oracles.expectation import expectation
+from tests.oracles.forms import Ranking
+from tests.support.reuse_worlds import ORACLES, rankings_of
+
+
+class Part(NamedTuple):
+    """A query: its share of the traffic, the rankings of old and of new rankers, and how people click its lists."""
+
+    share: float
+    old: str
+    new: str
+    people: Callable[[Ranking], Patterns]
+
+
+class World(NamedTuple):
+    """A log's method, and the queries that people ask."""
+
+    method: str
+    k: int
+    parts: Sequence[Part]
+
+
+def coins(**chances: float) -> Callable[[Ranking], Patterns]:
+    return lambda shown: independent([Fraction(chances.get(str(document), 0.0)) for document in shown])
+
+
+def readers(**grades: int) -> Callable[[Ranking], Patterns]:
+    """Read down the list, click by grade, and leave after half of the clicks."""
+    click = (Fraction(1, 20), Fraction(2, 5), Fraction(9, 10))
+    return lambda shown: cascade([grades.get(str(d), 0) for d in shown], click, (Fraction(1, 2),) * 3)
+
+
+def truth_of(world: World, method: str = "team_draft") -> float:
+    """The mean score, scheme binary, of lists that this method composes of the new rankings, by enumeration."""
+    return sum(part.share * _score(part, world.k, ORACLES[method]) for part in world.parts)
+
+
+def _score(part: Part, k: int, oracle: Any) -> float:
+    new = rankings_of(part.new)
+    live = expectation(
+        oracle.distribution(new, k),
+        lambda shown, teams, clicks: oracle.preference(new, shown, teams, clicks, "binary"),
+        part.people,
+    )
+    return float(live[0][1])
+
+
+def happened(world: World) -> Iterator[tuple[int, Ranking, tuple[bool, ...], float, float]]:
+    """Every query, list and clicks of the log, with their chance and that of the list."""
+    for query, part in enumerate(world.parts):
+        lists: dict[Ranking, Fraction] = {}
+        for (shown, _), chance in ORACLES[world.method].distribution(rankings_of(part.old), world.k).items():
+            lists[shown] = lists.get(shown, Fraction(0)) + chance
+        for shown, chance in lists.items():
+            for pattern, of_clicks in part.people(shown).items():
+                yield query, shown, tuple(map(bool, pattern)), part.share * float(chance * of_clicks), float(chance)
+
+
+def old_of(world: World, rows: int, seed: int) -> Old:
+    """Impressions by chance, two of each unit."""
+    outcomes, chance = list(happened(world)), np.random.default_rng(seed)
+    weights = np.array([outcome[3] for outcome in outcomes])
+    some = [outcomes[number] for number in chance.choice(len(outcomes), rows, p=weights / weights.sum())]
+    hashes = {letter: buckets.hash_of(buckets.DOCUMENT, letter) for letter in "abcdexyz"}
+    made = Rows(
+        identity=np.arange(rows, dtype=np.uint64),
+        query=np.array([query for query, *_ in some]),
+        documents=np.array([[hashes[str(document)] for document in shown] for _, shown, *_ in some], np.uint64),
+        counts=np.full(rows, world.k),
+        clicks=np.array([clicks for _, _, clicks, *_ in some]),
+        teams=np.full((rows, world.k), -1, np.int8),
+        unit=chance.integers(0, 2**64, rows // 2, np.uint64).repeat(2),
+        union=np.full(rows, 4),
+        rankers=np.full(rows, 2),
+        log_chance=np.log([of_list for *_, of_list in some]),
+        log_joint=np.full(rows, np.nan),
+    )
+    return Old(made, [str(query) for query in range(len(world.parts))], world.method)
+
+
+def answered(world: World, rows: int, seed: int, method: str = "team_draft", scheme: str | None = None) -> Reused:
+    rankings: Mapping[str, dict[str, list[str]]] = {
+        name: {str(query): list(rankings_of(part.new)[place]) for query, part in enumerate(world.parts)}
+        for place, name in enumerate(("first", "second"))
+    }
+    view = View(ranked(rankings, world.k), scorer_of(method, scheme, 2), world.k)
+    return reused(Kept([old_of(world, rows, seed)], view, Counter()), view, Borrowed(()), seed=seed)
