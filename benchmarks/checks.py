@@ -31,7 +31,7 @@ from benchmarks.faulty_logs import (
     too_deep,
     unfair_segment,
 )
-from interleaf.report.record import FAILED, WARNING
+from interleaf.report.model import FAILED, WARNING
 from interleaf.report.report import Report
 from interleaf.tables import Table
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks import checks, people, plans, queries, rules, watching
 from benchmarks.people import BOUNDED, PER_SEARCH
-from interleaf.report.record import FAILED, WARNING
+from interleaf.report.model import FAILED, WARNING
 from interleaf.report.rule import ONE_LOOK, Settings
 from interleaf.stats.power import Plan
 

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from interleaf.analysis.analyze import tally_log
 from interleaf.clicks import Cascade
-from interleaf.report import people
-from interleaf.report.compare import Pairs, estimates_of
+from interleaf.report.comparisons import Pairs, estimates_of
+from interleaf.report.weights import weighted_sums
 from interleaf.simulate import People, World, synthetic
 from interleaf.stats import looks, sequence, signs
 from interleaf.stats.compare import Estimate
@@ -87,10 +87,10 @@ def history(log: pa.Table, number: int, scheme: str | None = None) -> History:
 def look_at(tally: Tally) -> Seen:
     """What a report has of two rankers, without the parts that take time."""
     scores, linear = tally.scores, tally.about.linear
-    pairs, (voices, weights) = Pairs.of(tally.about.rankers, None), people.voices(tally)
-    sums = pairs.columns(scores.sums, linear)
+    pairs, (voices, weights) = Pairs.of(tally.about.rankers, None), weighted_sums(tally)
+    sums = pairs.scores(scores.sums, linear)
     return Seen(
-        estimates_of(pairs.voices(voices, weights, linear), weights, 1 - LEVEL)[0],
+        estimates_of(pairs.weighted_scores(voices, weights, linear), weights, 1 - LEVEL)[0],
         float(sums.sum()),
         float(scores.squares[0]) / ONE,
         int(scores.clicked.sum()),

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.kernels.arrays import Array
-from interleaf.report.people import max_weight
+from interleaf.report.weights import max_weight
 from interleaf.stats import compare, sequence
 from interleaf.tables import Table
 

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.kernels.arrays import Array
-from interleaf.report.by_query import Cells, with_queries
-from interleaf.report.people import max_weight
+from interleaf.report.weights import Cells, max_weight, with_queries
 from interleaf.stats import sequence
 from interleaf.stats.compare import Estimate, estimate
 from interleaf.tables import Table
@@ -67,7 +66,7 @@ WORLDS = [
 
 def both(cells: Cells) -> tuple[Estimate, Estimate]:
     """The estimate with errors clustered by unit, and by unit and query."""
-    sums, weights, _ = cells.voices()
+    sums, weights, _ = cells.weighted_sums()
     by_unit = estimate(sums[:, 0] / ONE, weights, CONFIDENCE)
     return by_unit, with_queries([by_unit], cells, cells.sums / ONE, CONFIDENCE)[0]
 

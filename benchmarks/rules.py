@@ -13,8 +13,8 @@ import numpy as np
 
 from benchmarks.people import DECIDED, LEVEL, World, scores
 from interleaf.kernels.arrays import Array
-from interleaf.report.people import max_weight
 from interleaf.report.rule import Decision, Settings, decide
+from interleaf.report.weights import max_weight
 from interleaf.stats import compare
 from interleaf.stats.compare import Estimate
 

@@ -23,7 +23,7 @@ from scipy.special import expit, nctdtrinc, stdtrit
 
 from benchmarks.people import limits
 from interleaf.kernels.arrays import Array
-from interleaf.report.people import MAX_LIMIT, MIN_LIMIT
+from interleaf.report.weights import MAX_LIMIT, MIN_LIMIT
 from interleaf.stats import sequence
 from interleaf.stats.sums import deviate
 from interleaf.tables import Table

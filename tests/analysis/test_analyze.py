@@ -14,8 +14,8 @@ import pytest
 from interleaf import DataError, log, methods
 from interleaf.analysis.analyze import analyze
 from interleaf.decode.attributes import Exclusion
-from interleaf.report import people
-from interleaf.report.record import Comparison
+from interleaf.report.model import Comparison
+from interleaf.report.weights import MIN_LIMIT
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World
@@ -309,7 +309,7 @@ def test_doubling_every_impression_of_every_user_changes_nothing_that_is_cluster
     """As long as nobody comes so often that the limit on a unit's weight is reached."""
     rows = rows_of(table(world()))
     number = Counter(row["unit"] for row in rows)
-    rows = [row for row in rows if number[row["unit"]] <= people.MIN_LIMIT // 2]
+    rows = [row for row in rows if number[row["unit"]] <= MIN_LIMIT // 2]
     twice = [row | {"impression": f"{row['impression']}-{copy}"} for row in rows for copy in "ab"]
     (one,), (two,) = analyze(table_of(rows)).comparisons, analyze(table_of(twice)).comparisons
     for name in ("estimate", "error", "p_value", "effective_units", "delta"):

@@ -14,8 +14,8 @@ from interleaf.analysis.analyze import analyze
 from interleaf.analysis.plan import plan
 from interleaf.execution import session_rows as waiting
 from interleaf.kernels.buckets import BUCKETS, bucket_of
-from interleaf.render.figures import signed
-from interleaf.report.record import Arm, Metric
+from interleaf.report.format import signed
+from interleaf.report.model import Arm, Metric
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World

@@ -11,7 +11,7 @@ from benchmarks.counting_clicks import History, experiments, history
 from interleaf.analysis.analyze import analyze
 from interleaf.clicks import Cascade
 from interleaf.methods.registry import methods, resolve
-from interleaf.report.bias import bias
+from interleaf.report.list_checks import bias
 from interleaf.simulate import People, World, synthetic
 from interleaf.stats import looks, sequence
 

@@ -23,7 +23,7 @@ from interleaf.demo.live_demo import Demo, Live, RunningLine, line_of, run
 from interleaf.demo.searchers import Crowd, searches
 from interleaf.demo.site import address, listening, serving
 from interleaf.errors import InterleafError
-from interleaf.report.record import Verdict
+from interleaf.report.model import Verdict
 from interleaf.report.report import Report
 from interleaf.server.app import create_app
 from interleaf.store.sql import opened

@@ -15,7 +15,7 @@ import pytest
 from interleaf.audit.enumerate import Enumeration, Shown
 from interleaf.interleaving.rankings import CheckedRankings
 from interleaf.methods.registry import METHODS, resolve, scheme_of
-from interleaf.report.bias import bias
+from interleaf.report.list_checks import bias
 from tests.support.worlds import World, specs_of, world
 
 SPECS = (*(spec for name in METHODS if name != "single" for spec in specs_of(name, (1, 3))), "optimized(samples=10)")

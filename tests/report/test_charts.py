@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from interleaf import plots
-from interleaf.render import charts
-from interleaf.render.figures import Names
-from interleaf.report.record import Comparison, Findings, Point, Slot, Standing, Strength
+from interleaf.report import charts
+from interleaf.report.format import Names
+from interleaf.report.model import Comparison, Findings, Point, Slot, Standing, Strength
 from tests.support.report_examples import (
     EXAMPLES,
     SCRIPT,

@@ -18,7 +18,7 @@ from interleaf.analysis.analyze import tally_log
 from interleaf.audit.enumerate import distribution
 from interleaf.methods.registry import METHODS, resolve
 from interleaf.report.codes import CODES, code_of
-from interleaf.report.record import Check
+from interleaf.report.model import Check
 from interleaf.tally import Tally
 from interleaf.tally.draws import ANY, DECIDED, IMPOSSIBLE, rule_of
 from interleaf.tally.evidence import GROUPS, HOUR, MAX_STRETCHES, Timeline

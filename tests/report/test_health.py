@@ -11,7 +11,7 @@ import pytest
 from interleaf.analysis.analyze import analyze, tally_log
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError
-from interleaf.report.record import Check, Comparison
+from interleaf.report.model import Check, Comparison
 from interleaf.report.report import Report
 from interleaf.report.rule import Settings
 from interleaf.report.verdict import verdict

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf.errors import DataError
-from interleaf.render.frames import to_frame
-from interleaf.render.plain import FORMAT, from_dict, to_dict, to_json
-from interleaf.report.record import Comparison, Interval, Point
+from interleaf.report.frames import to_frame
+from interleaf.report.json_format import FORMAT, from_dict, to_dict, to_json
+from interleaf.report.model import Comparison, Interval, Point
 from tests.support.report_examples import EXAMPLES, healthy, nothing_computed, with_cycle
 
 numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)

@@ -12,7 +12,7 @@ from interleaf.analysis.analyze import analyze
 from interleaf.cli import main
 from interleaf.decode.attributes import Exclusion
 from interleaf.execution.collector import MAX_OTHERS
-from interleaf.report.record import Check
+from interleaf.report.model import Check
 from interleaf.report.report import Report
 from tests.support.log_rows import Row, made_rows, table_of
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from interleaf.render.figures import Names
-from interleaf.render.text import show, to_text
+from interleaf.report.format import Names
+from interleaf.report.text import show, to_text
 from tests.support.report_examples import EXAMPLES, broken, healthy, hostile, nothing_computed, undecided, very_many
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")

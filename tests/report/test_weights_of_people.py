@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import analyze, tally_log
-from interleaf.report.people import max_weight, weigh
-from interleaf.report.record import DISAGREE, PREFERRED, UNDECIDED
+from interleaf.report.model import DISAGREE, PREFERRED, UNDECIDED
+from interleaf.report.weights import max_weight, weigh
 from tests.oracles import logs as log_oracle
 from tests.oracles.logs import Sums
 from tests.support.log_rows import Row, made_row, table_of

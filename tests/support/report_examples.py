@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 
-from interleaf.report.record import (
+from interleaf.report.model import (
     FAILED,
     OK,
     SKIPPED,

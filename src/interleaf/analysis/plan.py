@@ -90,7 +90,7 @@ def plan(
     >>> print(plan(0.05).fixed.units, plan(0.05, impressions_per_unit=4, correlation=0.1).fixed.units)
     1576 1073
     """
-    from interleaf.report.people import max_weight
+    from interleaf.report.weights import max_weight
 
     if pilot is None and options:
         raise DataError(f"without a pilot log there is nothing to score by {listed(options)}; leave that out")
@@ -122,7 +122,7 @@ def settle(make: Callable[[Pilot], Plan], known: Known) -> Plan:
 
     A higher limit may ask for fewer units, whose limit is lower. Of plans that lead to each other, the largest holds.
     """
-    from interleaf.report.people import max_weight
+    from interleaf.report.weights import max_weight
 
     plans: dict[int, Plan] = {}
     limit = max_weight(0)
@@ -177,7 +177,7 @@ def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Known, str]:
     from interleaf.analysis.analyze import analyzed_tally
     from interleaf.log.schema import INTERLEAVED
     from interleaf.report.build import report
-    from interleaf.report.compare import Pairs, max_score
+    from interleaf.report.comparisons import Pairs, max_score
     from interleaf.report.rule import Settings
     from interleaf.report.verdict import verdict
     from interleaf.tally.units import ARMS, CLICKED, SUMS
@@ -192,7 +192,7 @@ def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Known, str]:
     rows = tally.units.values  # in one order, so that sums are the same for every way to read a log
     rows = rows[rows[:, ARMS] >> tally.number_of(INTERLEAVED) & 1 == 1]
     clicked = rows[:, CLICKED]
-    sums = Pairs.of(tally.about.rankers, None).columns(rows[:, SUMS:], tally.about.linear)[:, 0]
+    sums = Pairs.of(tally.about.rankers, None).scores(rows[:, SUMS:], tally.about.linear)[:, 0]
     known = partial(pilot_of_units, clicked, sums, max_score(tally.about) == 1)
     units, clicking = (tally.units.count(some) for some in (np.ones(len(rows), np.bool_), clicked > 0))
     source = (

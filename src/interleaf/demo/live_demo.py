@@ -20,7 +20,7 @@ from interleaf.demo.engine import Engine, ranker_of, read_entries
 from interleaf.demo.searchers import Crowd, searches, truth
 from interleaf.demo.site import Site, address, listening, serving
 from interleaf.errors import InterleafError
-from interleaf.render.figures import signed, span
+from interleaf.report.format import signed, span
 from interleaf.report.report import Report
 from interleaf.server.app import create_app
 from interleaf.server.reports import Reports

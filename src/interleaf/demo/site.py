@@ -23,7 +23,7 @@ from starlette.routing import Route
 from interleaf.client import Client
 from interleaf.demo.engine import Engine
 from interleaf.errors import InterleafError
-from interleaf.render.page import templates
+from interleaf.report.html import templates
 
 HOST, HIGHEST_PORT = "127.0.0.1", 65_535
 LONGEST_START, LONGEST_END = 60.0, 5  # seconds

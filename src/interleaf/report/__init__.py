@@ -1,11 +1,22 @@
-"""A tally to a report: numbers, health, and a verdict that says no more than they do.
+"""From a tally to a report: numbers, health checks, a verdict, and every form in which a report is shown.
 
-record.py   the findings, as plain data with reasons
-report.py   findings that show themselves
-build.py    a tally to a report
-compare.py  every pair of rankers
-arms.py     interleaved lists, holdout and A/B buckets beside each other
-health.py   checks that a sound experiment passes
-bias.py     which methods may score which lists
-verdict.py  the answer in a sentence
+build.py           a tally to a report
+report.py          `Report`: the findings, with methods that show them
+model.py           the findings as plain data, with a reason where a number is missing
+rule.py            the rule by which a report decides: anytime intervals or planned looks
+weights.py         weights of users, and errors clustered by user and query
+comparisons.py     every pair of rankers, and how it developed over time
+segments.py        the comparisons by segment
+arms.py            interleaved lists, holdout and A/B buckets side by side
+health.py          runs the health checks
+log_checks.py      checks of rows and events
+list_checks.py     checks of lists and their clicks, and of unbiased scoring
+traffic_checks.py  checks of arms, repeated rows, and times without events
+effect_checks.py   checks that no period, bot or single query makes the effect
+verdict.py         the answer in a sentence
+format.py          how numbers, times and names are written
+columns.py         the columns of the comparison tables
+sections.py        the parts of a page, as words and tables
+layout.py          the whole page
+text.py markdown.py html.py charts.py json_format.py frames.py    one file per output format
 """

@@ -11,7 +11,7 @@ import numpy as np
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import HOLDOUT, INTERLEAVED
 from interleaf.metrics.absolute import METRICS
-from interleaf.report.record import Arm, Metric
+from interleaf.report.model import Arm, Metric
 from interleaf.report.rule import HOLM, Decision, Settings, decide
 from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.tally import Tally, page_sums

@@ -11,17 +11,16 @@ from interleaf.click_value.learned_credit import CROSS_FITTED, LEARNED
 from interleaf.errors import DataError, suggest
 from interleaf.execution.collector import OTHER, notes_on_reading
 from interleaf.methods.registry import resolve
-from interleaf.report import people
 from interleaf.report.arms import arms, baseline
-from interleaf.report.compare import Compared, Pairs, compared, estimates_of
+from interleaf.report.comparisons import Compared, Pairs, compared, estimates_of, moment, over_time
 from interleaf.report.effect_checks import FindText
 from interleaf.report.health import health, neutrality, slots
-from interleaf.report.history import moment, over_time
-from interleaf.report.record import Standing, Strength, Totals
+from interleaf.report.model import Standing, Strength, Totals
 from interleaf.report.report import Report
 from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, UNIT, UNIT_AND_QUERY, Settings, without_stalled_plan
 from interleaf.report.segments import segments
 from interleaf.report.verdict import verdict
+from interleaf.report.weights import activity
 from interleaf.stats import ranking
 from interleaf.stats.looks import MAX_LOOKS
 from interleaf.tally import Tally
@@ -44,7 +43,7 @@ def report(tally: Tally, settings: Settings, find_text: FindText | None = None) 
     about, used = tally.about, without_stalled_plan(tally, settings)
     result = compared(tally, used) if about.method else None
     comparisons = result.comparisons if result else ()
-    active = people.activity(tally, int(result.pairs.turn[0])) if result else ()
+    active = activity(tally, int(result.pairs.turn[0])) if result else ()
     measured, totals = arms(tally, used), _totals(tally)
     tested = slots(tally)
     checks = health(tally, used, result, tested, find_text)
@@ -145,7 +144,7 @@ def _standing(tally: Tally, result: Compared, settings: Settings) -> Standing | 
         return None
     natural = Pairs.of(rankers, None)
     back = np.argsort(result.pairs.order)
-    sums = natural.voices(result.sums, result.weights, tally.about.linear)
+    sums = natural.weighted_scores(result.sums, result.weights, tally.about.linear)
     estimates = estimates_of(sums, result.weights, settings.confidence)
     adjusted = [result.comparisons[place].adjusted_p_value for place in back]
     places = ranking.standing(rankers, estimates, adjusted, settings.confidence)

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.kernels.arrays import Array
-from interleaf.render.figures import signed
-from interleaf.report.by_query import Cells, why_no_cells
-from interleaf.report.compare import Compared, Pairs
-from interleaf.report.record import FAIL_BELOW, FAILED, OK, SKIPPED, WARN_BELOW, WARNING, Check
+from interleaf.report.comparisons import Compared, Pairs
+from interleaf.report.format import signed
+from interleaf.report.model import FAIL_BELOW, FAILED, OK, SKIPPED, WARN_BELOW, WARNING, Check
 from interleaf.report.rule import Settings, holm_levels, interval_of
 from interleaf.report.traffic_checks import moment
+from interleaf.report.weights import Cells, why_no_cells
 from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.sums import significance
@@ -112,7 +112,7 @@ def _effect_p_value(tally: Tally) -> float | None:
     used = (units[places] == known) & (values[:, VISITS] > 0)
     rows, once = values[used], days[places[used]] == 1
     counts = rows[:, VISITS].astype(np.float64)
-    means = Pairs.of(tally.about.rankers, None).columns(rows[:, SUMS:], tally.about.linear) / counts[:, None]
+    means = Pairs.of(tally.about.rankers, None).scores(rows[:, SUMS:], tally.about.linear) / counts[:, None]
     if min(once.sum(), (~once).sum()) < MIN_UNITS:
         return None
     found = [
@@ -132,7 +132,7 @@ def effect_over_time(tally: Tally) -> Check:
     keys, values = slices.cells.unordered
     units, slice_of = unpack(keys)
     unit_of = np.unique(units, return_inverse=True)[1]
-    scores = found.columns(values[:, SUMS:], tally.about.linear)
+    scores = found.scores(values[:, SUMS:], tally.about.linear)
     cells = [(end, pair) for end in ends[ends < len(slices.clicked)].tolist() for pair in range(scores.shape[1])]
     parts = [_sums(unit_of, scores[:, pair], values[:, VISITS], slice_of < end) for end, pair in cells]
     later = [_sums(unit_of, scores[:, pair], values[:, VISITS], slice_of >= end) for end, pair in cells]
@@ -181,7 +181,7 @@ def holds_without_query(tally: Tally, result: Compared, settings: Settings, find
     if reason or not shown:
         return Check(name, SKIPPED, reason or "no preference is shown")
     cells = Cells.of(tally)
-    scores = result.pairs.columns(cells.sums, tally.about.linear)
+    scores = result.pairs.scores(cells.sums, tally.about.linear)
     levels = holm_levels([one.p_value for one in result.comparisons], significance(settings.confidence))
     found = []
     for place in shown:
@@ -208,8 +208,8 @@ def holds_without_query(tally: Tally, result: Compared, settings: Settings, find
 def _without(cells: Cells, query: int, tally: Tally, result: Compared, place: int) -> tuple[Estimate, int] | None:
     """The comparison and its number of units, changed as the sample of units changes without a query."""
     parts = []
-    for sums, weights, count in (cells.voices(), cells.voices(query)):
-        column = result.pairs.voices(sums, weights, tally.about.linear)[:, place]
+    for sums, weights, count in (cells.weighted_sums(), cells.weighted_sums(query)):
+        column = result.pairs.weighted_scores(sums, weights, tally.about.linear)[:, place]
         parts.append((estimate(column, weights), count))
     ((whole, before), (rest, after)), one = parts, result.comparisons[place]
     figures = [(each.value, each.error, each.effective_units) for each in (whole, rest)]

@@ -12,15 +12,14 @@ from interleaf.kernels.buckets import BUCKETS
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods.registry import resolve
 from interleaf.metrics.absolute import METRICS
-from interleaf.render.figures import signed
 from interleaf.report.arms import interleaved_against_holdout
-from interleaf.report.bias import bias
 from interleaf.report.codes import code_of
-from interleaf.report.compare import Compared
-from interleaf.report.draw_checks import clicks_by_rank, list_checks
+from interleaf.report.comparisons import Compared
 from interleaf.report.effect_checks import FindText, effect_over_time, holds_without_query, units_once
-from interleaf.report.lost import event_checks
-from interleaf.report.record import (
+from interleaf.report.format import signed
+from interleaf.report.list_checks import bias, clicks_by_rank, list_checks
+from interleaf.report.log_checks import event_checks, row_checks
+from interleaf.report.model import (
     FAILED,
     OK,
     SKIPPED,
@@ -33,7 +32,6 @@ from interleaf.report.record import (
     graded,
     tested,
 )
-from interleaf.report.rows import row_checks
 from interleaf.report.rule import UNIT, Settings
 from interleaf.report.traffic_checks import ab_split, events_over_time, repeated_content
 from interleaf.stats.multiplicity import holm

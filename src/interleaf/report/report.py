@@ -9,8 +9,8 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from interleaf.render import frames, markdown, page, plain, text
-from interleaf.report.record import Findings
+from interleaf.report import frames, html, json_format, markdown, text
+from interleaf.report.model import Findings
 
 
 class Report(Findings):
@@ -32,20 +32,20 @@ class Report(Findings):
 
     def to_html(self, path: str | Path | None = None) -> str:
         """All of it as a page with charts, in one file that needs no network; written to `path` if there is one."""
-        return page.to_html(self, path)
+        return html.to_html(self, path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        return plain.to_dict(self)
+        return json_format.to_dict(self)
 
     def to_json(self, indent: int | None = None) -> str:
         """JSON; `Report.from_dict(json.loads(...))` reads it back."""
-        return plain.to_json(self, indent)
+        return json_format.to_json(self, indent)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Report:
         """A report from its plain data, everything checked."""
-        found = plain.from_dict(data)
+        found = json_format.from_dict(data)
         return cls(**{field.name: getattr(found, field.name) for field in fields(found)})
 
     def to_frame(self) -> pa.Table:
@@ -57,4 +57,4 @@ class Report(Findings):
         return frames.to_frames(self)
 
     def _repr_html_(self) -> str:
-        return page.to_notebook(self)
+        return html.to_notebook(self)

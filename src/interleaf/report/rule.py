@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.kernels.arrays import Array
-from interleaf.report.record import UNIT as UNIT
-from interleaf.report.record import UNIT_AND_QUERY as UNIT_AND_QUERY
+from interleaf.report.model import UNIT as UNIT
+from interleaf.report.model import UNIT_AND_QUERY as UNIT_AND_QUERY
 from interleaf.stats import bootstrap, looks, multiplicity, sequence
 from interleaf.stats.compare import Estimate
 from interleaf.stats.sums import Interval, significance, statistic

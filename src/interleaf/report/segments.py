@@ -15,10 +15,10 @@ from itertools import groupby
 from statistics import NormalDist
 from typing import NamedTuple
 
-from interleaf.report import people
-from interleaf.report.compare import Compared, estimates_of, max_score, segment_comparison
-from interleaf.report.record import Segment
+from interleaf.report.comparisons import Compared, estimates_of, max_score, segment_comparison
+from interleaf.report.model import Segment
 from interleaf.report.rule import HOLM, Settings, decide
+from interleaf.report.weights import max_weight, weigh
 from interleaf.stats.compare import Estimate
 from interleaf.tally import Tally
 
@@ -31,9 +31,9 @@ def segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segmen
     found = []
     for key in keys:
         own, clicked, columns = tally.segments.units_of(key)
-        limit = people.max_weight(len(own) << tally.segments.cells.level)
-        sums, weights = people.weigh(own, clicked, columns, limit)
-        voices = result.pairs.voices(sums, weights, tally.about.linear)
+        limit = max_weight(len(own) << tally.segments.cells.level)
+        sums, weights = weigh(own, clicked, columns, limit)
+        voices = result.pairs.weighted_scores(sums, weights, tally.about.linear)
         found.append(estimates_of(voices, weights, settings.confidence))
     # All units are the clock: those of a segment grow with them.
     units = max((one.units or 0 for one in result.comparisons), default=0)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
-from interleaf.report.record import FAILED, OK, SKIPPED, Check, graded, tested
+from interleaf.report.model import FAILED, OK, SKIPPED, Check, graded, tested
 from interleaf.stats.compare import jackknife
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_tests

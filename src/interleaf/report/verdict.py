@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from interleaf.decode.events import COUNTED
-from interleaf.render.figures import signed, span
-from interleaf.report.lost import ANOTHER_KIND, UNMATCHED, UNPLACED, unusable_events
-from interleaf.report.record import (
+from interleaf.report.format import signed, span
+from interleaf.report.log_checks import ANOTHER_KIND, UNMATCHED, UNPLACED, unusable_events
+from interleaf.report.model import (
     BROKEN,
     DISAGREE,
     FAILED,

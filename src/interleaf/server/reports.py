@@ -13,7 +13,7 @@ from interleaf.decode.attributes import query_text
 from interleaf.decode.events import FATES
 from interleaf.errors import InterleafError
 from interleaf.report.build import report
-from interleaf.report.lost import ANOTHER_KIND, IDLE, UNMATCHED, UNPLACED, UNTOLD
+from interleaf.report.log_checks import ANOTHER_KIND, IDLE, UNMATCHED, UNPLACED, UNTOLD
 from interleaf.report.report import Report
 from interleaf.server.cache import Entry, TTLCache
 from interleaf.store import reasons

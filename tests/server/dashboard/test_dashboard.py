@@ -19,7 +19,7 @@ from interleaf.cli import main
 from interleaf.errors import InterleafError
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SETTINGS
-from interleaf.report.record import Comparison
+from interleaf.report.model import Comparison
 from interleaf.server.dashboard import form_pages
 from interleaf.server.dashboard.downloads import analysis
 from interleaf.server.dashboard.result_summary import WIDTH, scorecard, trials

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from interleaf.experiment import Experiment
-from interleaf.report.record import Comparison, Totals, Verdict
+from interleaf.report.model import Comparison, Totals, Verdict
 from interleaf.report.report import Report
 from interleaf.server.dashboard.downloads import csv_of
 from interleaf.server.dashboard.result_summary import Outlook, outlook

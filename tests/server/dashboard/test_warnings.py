@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from interleaf.experiment import Experiment
-from interleaf.report.record import Comparison
+from interleaf.report.model import Comparison
 from interleaf.server.dashboard.result_summary import TOO_UNIFORM, Scorecard, scorecard
 from interleaf.server.reports import Reports, Standing
 from interleaf.stats.compare import ALIKE

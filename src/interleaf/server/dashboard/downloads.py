@@ -13,7 +13,7 @@ from typing import Any
 from starlette.responses import Response
 
 from interleaf.experiment import Experiment
-from interleaf.render.frames import to_frames
+from interleaf.report.frames import to_frames
 from interleaf.report.report import Report
 from interleaf.server import endpoints
 from interleaf.server.auth import OPEN

@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from interleaf.experiment.settings import AA, LOSER, RELABELLED
-from interleaf.render.figures import Names
-from interleaf.render.layout import EVEN, SPLIT, UNTRUSTED, WINNER
-from interleaf.report.record import DISAGREE
+from interleaf.report.format import Names
+from interleaf.report.layout import EVEN, SPLIT, UNTRUSTED, WINNER
+from interleaf.report.model import DISAGREE
 from interleaf.report.report import Report
 from interleaf.server.dashboard import downloads, static_files
 from interleaf.server.dashboard.page import Shared, Visit, page, part

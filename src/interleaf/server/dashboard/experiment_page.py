@@ -13,11 +13,11 @@ from starlette.responses import Response
 from interleaf.experiment import Experiment
 from interleaf.experiment.serving import build_whole_list
 from interleaf.experiment.settings import COMPARE, SETTINGS
-from interleaf.render.figures import Names, count
-from interleaf.render.layout import MARKS, Page, lay_out
-from interleaf.render.sections import Section
-from interleaf.report.record import FAILED, WARNING
+from interleaf.report.format import Names, count
+from interleaf.report.layout import MARKS, Page, lay_out
+from interleaf.report.model import FAILED, WARNING
 from interleaf.report.report import Report
+from interleaf.report.sections import Section
 from interleaf.server.dashboard import downloads, static_files
 from interleaf.server.dashboard.downloads import table_names
 from interleaf.server.dashboard.experiment_list import MODES, judgement

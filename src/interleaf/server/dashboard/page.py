@@ -16,10 +16,10 @@ from starlette.responses import HTMLResponse, Response
 
 from interleaf import plots
 from interleaf.errors import InterleafError
-from interleaf.render.charts import Chart, charts
-from interleaf.render.figures import Names, count, several
-from interleaf.render.layout import MARKS
-from interleaf.render.page import templates
+from interleaf.report.charts import Chart, charts
+from interleaf.report.format import Names, count, several
+from interleaf.report.html import templates
+from interleaf.report.layout import MARKS
 from interleaf.server.auth import OPEN
 from interleaf.server.cache import TTLCache
 from interleaf.server.dashboard import browser_session

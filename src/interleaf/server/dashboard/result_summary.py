@@ -10,9 +10,9 @@ from itertools import combinations
 
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, COMPARE, LOSER, RELABELLED, WEIGHTED
-from interleaf.render.figures import Names, count, share, signed, span
-from interleaf.render.scorecard import MOST_ROWS, pair_label, shown
-from interleaf.report.record import FAILED, WARNING, Comparison
+from interleaf.report.columns import MOST_ROWS, pair_label, shown
+from interleaf.report.format import Names, count, share, signed, span
+from interleaf.report.model import FAILED, WARNING, Comparison
 from interleaf.report.report import Report
 from interleaf.store.contract import RUNNING, Stored
 

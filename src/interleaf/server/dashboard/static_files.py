@@ -129,7 +129,7 @@ def known() -> dict[str, File]:
     """All files of ours; the style of static reports is that of the pages, too."""
     folders = [files(package).joinpath("static") for package in FOLDERS]
     found = [path for folder in folders for path in folder.iterdir() if path.name.endswith(tuple(KINDS))]
-    found.append(files("interleaf.render").joinpath("page.css"))
+    found.append(files("interleaf.report").joinpath("templates", "page.css"))
     return {path.name: File.of(path.read_bytes()) for path in found}
 
 

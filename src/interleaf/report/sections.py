@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from interleaf.methods.registry import DRAFTED, resolve
-from interleaf.render.figures import Names, count, moment, probability, share, signed, span
-from interleaf.render.grid import Grid, why, written
-from interleaf.render.scorecard import (
+from interleaf.report.columns import (
     MOST_ROWS,
     Figure,
+    Grid,
     brief_figures,
     comparison_grid,
     followed,
@@ -22,9 +21,12 @@ from interleaf.render.scorecard import (
     pair_label,
     shown,
     shown_in_brief,
+    why,
     wins_and_losses,
+    written,
 )
-from interleaf.report.record import Findings, Segment
+from interleaf.report.format import Names, count, moment, probability, share, signed, span
+from interleaf.report.model import Findings, Segment
 from interleaf.tables import Table
 
 

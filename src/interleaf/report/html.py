@@ -11,10 +11,10 @@ from typing import Any
 from interleaf import plots
 from interleaf.environment import require
 from interleaf.errors import DataError, InterleafError
-from interleaf.render.charts import Chart, charts
-from interleaf.render.layout import MARKS, lay_out
-from interleaf.render.text import to_text
-from interleaf.report.record import Findings
+from interleaf.report.charts import Chart, charts
+from interleaf.report.layout import MARKS, lay_out
+from interleaf.report.model import Findings
+from interleaf.report.text import to_text
 
 WIDE = 640  # of a drawing, in pixels: too much for half a page or a phone
 NO_CHARTS = "This page has no charts: interleaf's extra `plots` was not installed where it was made."
@@ -26,7 +26,7 @@ def templates(*places: tuple[str, str], finalize: Callable[[Any], Any] | None = 
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     return Environment(
-        loader=ChoiceLoader([PackageLoader(*place) for place in (*places, ("interleaf.render", "."))]),
+        loader=ChoiceLoader([PackageLoader(*place) for place in (*places, ("interleaf.report", "templates"))]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -39,7 +39,7 @@ def to_html(report: Findings, path: str | Path | None = None) -> str:
     """The page; written to the path, too, if one is given. Charts are drawn where the extra `plots` is installed."""
     template = templates().get_template("page.html")
     drawn, missing = _drawn(report)
-    sheet = files("interleaf.render").joinpath("page.css").read_text("utf-8")
+    sheet = files("interleaf.report").joinpath("templates", "page.css").read_text("utf-8")
     page = lay_out(report)
     html: str = template.render(
         page=page,

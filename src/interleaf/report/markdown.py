@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from interleaf.render.layout import UNTRUSTED, Page, lay_out
-from interleaf.render.sections import Section
-from interleaf.report.record import Findings
+from interleaf.report.layout import UNTRUSTED, Page, lay_out
+from interleaf.report.model import Findings
+from interleaf.report.sections import Section
 from interleaf.tables import escape
 
 

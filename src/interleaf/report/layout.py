@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from interleaf.render import sections
-from interleaf.render.figures import Names, count, several, share
-from interleaf.render.grid import Grid
-from interleaf.render.sections import Section
-from interleaf.report.record import (
+from interleaf.report import sections
+from interleaf.report.columns import Grid
+from interleaf.report.format import Names, count, several, share
+from interleaf.report.model import (
     DISAGREE,
     FAILED,
     OK,
@@ -19,6 +18,7 @@ from interleaf.report.record import (
     Findings,
     Totals,
 )
+from interleaf.report.sections import Section
 from interleaf.tables import Table
 
 WINNER, EVEN, SPLIT, UNTRUSTED = "winner", "even", "split", "untrusted"

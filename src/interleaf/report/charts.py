@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from interleaf import plots
-from interleaf.render.figures import MOST_LETTERS, Names, count, share, signed
-from interleaf.render.scorecard import Labelled, followed, furthest, interval_name, pair_label, shown
-from interleaf.report.record import Comparison, Findings, Point
+from interleaf.report.columns import Labelled, followed, furthest, interval_name, pair_label, shown
+from interleaf.report.format import MOST_LETTERS, Names, count, share, signed
+from interleaf.report.model import Comparison, Findings, Point
 
 Row = dict[str, Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any, TextIO
 
-from interleaf.render.layout import EVEN, MARKS, SPLIT, UNTRUSTED, WINNER, Page, lay_out
-from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Findings
+from interleaf.report.layout import EVEN, MARKS, SPLIT, UNTRUSTED, WINNER, Page, lay_out
+from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Findings
 from interleaf.tables import Table
 
 COLOURS = {

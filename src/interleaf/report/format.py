@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from interleaf.report.record import Interval
+from interleaf.report.model import Interval
 from interleaf.tables import one_line
 
 MOST_LETTERS = 32  # of a name: enough to know it by, few enough for the margin of a chart

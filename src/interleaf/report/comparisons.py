@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,26 +14,36 @@ from interleaf.click_value.learned_credit import LEARNED
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import resolve
-from interleaf.report import people
-from interleaf.report.by_query import Cells, why_no_cells, with_queries
-from interleaf.report.record import Comparison, SegmentComparison
+from interleaf.report.model import Comparison, Point, SegmentComparison
 from interleaf.report.rule import (
+    ANYTIME,
     ONE_LOOK,
     UNIT,
     UNIT_AND_QUERY,
     Decision,
     Settings,
     decide,
+    holm_levels,
     interval_of,
     possible,
 )
-from interleaf.stats import bootstrap, compare, signs, sums
+from interleaf.report.weights import (
+    PER_PERSON,
+    Cells,
+    max_weight,
+    units_with_event,
+    weigh,
+    weighted_sums,
+    why_no_cells,
+    with_queries,
+)
+from interleaf.stats import bootstrap, compare, sequence, signs, sums
 from interleaf.stats.compare import Estimate
 from interleaf.stats.ranking import pair_sums, pairs
-from interleaf.stats.sums import significance
+from interleaf.stats.sums import Interval, significance
 from interleaf.tally import About, Tally
 from interleaf.tally.score_sums import ONE, Scores
-from interleaf.tally.units import CLICKED, SUMS
+from interleaf.tally.units import CLICKED, SINCE, SUMS
 
 NOT_BY_QUERY = "not computed with errors clustered by query"
 ONE_LOOK_ONLY = "this test is for one look at a planned time; ask for it (look 1/1)"
@@ -63,7 +74,7 @@ class Pairs:
         first, second = np.where(lost, self.second, self.first), np.where(lost, self.first, self.second)
         return replace(self, first=first, second=second, turn=np.where(lost, -self.turn, self.turn))
 
-    def columns(self, sums: Array, linear: bool) -> Array:
+    def scores(self, sums: Array, linear: bool) -> Array:
         """Sums of pairs `[..., pair]` as numbers, from a tally's columns."""
         numbers = sums / ONE
         flat = numbers.reshape(-1, numbers.shape[-1])
@@ -71,9 +82,9 @@ class Pairs:
         turned: Array = (found[:, self.order] * self.turn).reshape(*sums.shape[:-1], len(self.order))
         return turned
 
-    def voices(self, sums: Array, weights: Array, linear: bool) -> Array:
+    def weighted_scores(self, sums: Array, weights: Array, linear: bool) -> Array:
         """Weighted sums of pairs `[bucket, pair]` as numbers; what is only rounding is 0."""
-        found = self.columns(sums, linear)
+        found = self.scores(sums, linear)
         found[np.abs(found) * ONE <= 2 * weights[:, None]] = 0.0
         return found
 
@@ -101,8 +112,8 @@ class Compared:
 def compared(tally: Tally, settings: Settings) -> Compared:
     """Compare all pairs. Without a control, the winner of a decided pair comes first."""
     found = Pairs.of(tally.about.rankers, settings.control)
-    voices, weights = people.voices(tally)
-    units = people.units_with_event(tally)
+    voices, weights = weighted_sums(tally)
+    units = units_with_event(tally)
     decided = _decided(tally, found, voices, weights, units, settings)
     if settings.control is None:
         lost = [interval is not None and interval[1] < 0 for interval in (one.interval for one in decided.decisions)]
@@ -138,13 +149,13 @@ class _Decided(NamedTuple):
 
 
 def _decided(tally: Tally, found: Pairs, voices: Array, weights: Array, units: int, settings: Settings) -> _Decided:
-    sums = found.voices(voices, weights, tally.about.linear)
+    sums = found.weighted_scores(voices, weights, tally.about.linear)
     estimates = estimates_of(sums, weights, settings.confidence)
     if settings.cluster == UNIT_AND_QUERY:
         if reason := why_no_cells(tally):
             raise DataError(f"errors cannot be clustered by query: {reason}; leave out cluster={UNIT_AND_QUERY!r}")
         cells = Cells.of(tally)
-        scores = found.columns(cells.sums, tally.about.linear)
+        scores = found.scores(cells.sums, tally.about.linear)
         estimates = with_queries(estimates, cells, scores, settings.confidence)
     # Only tests for one look and the strengths of many rankers need resamples.
     is_needed = settings.cluster == UNIT and (settings.look == ONE_LOOK or len(found.rankers) > 2)
@@ -219,9 +230,9 @@ def _other_voices(
     tally: Tally, found: Pairs, estimates: Sequence[Estimate], settings: Settings, units: int
 ) -> Iterator[list[Figure]]:
     """One voice per person and per search, and whether people contradict visits."""
-    voices, weights = people.voices(tally, people.PER_PERSON)
-    per_person = estimates_of(found.voices(voices, weights, tally.about.linear), weights, settings.confidence)
-    per_search = found.columns(tally.scores.sums, tally.about.linear)
+    voices, weights = weighted_sums(tally, PER_PERSON)
+    per_person = estimates_of(found.weighted_scores(voices, weights, tally.about.linear), weights, settings.confidence)
+    per_search = found.scores(tally.scores.sums, tally.about.linear)
     searches = estimates_of(per_search, tally.scores.clicked, settings.confidence)
     for person, search, bounded in zip(per_person, searches, estimates, strict=True):
         figures: list[Figure] = []
@@ -265,7 +276,7 @@ def _unit_sides(tally: Tally, found: Pairs, settings: Settings) -> Iterator[list
     exact = tally.units.is_exact
     sums = tally.units.rows[:, SUMS:] if exact else tally.scores.sums
     counts = tally.units.rows[:, CLICKED] if exact else tally.scores.clicked
-    scores = found.columns(sums, tally.about.linear)
+    scores = found.scores(sums, tally.about.linear)
     # Rounding adds at most half of 2^-24 for each impression and ranker.
     preferred = np.where(np.abs(scores) * ONE <= counts[:, None], 0.0, np.sign(scores))
     for wins, losses in zip((preferred > 0).sum(axis=0).tolist(), (preferred < 0).sum(axis=0).tolist(), strict=True):
@@ -279,7 +290,7 @@ def _unit_sides(tally: Tally, found: Pairs, settings: Settings) -> Iterator[list
 
 
 def _z_scores(tally: Tally, found: Pairs) -> Iterator[list[Figure]]:
-    clicked, sums = int(tally.scores.clicked.sum()), found.columns(tally.scores.sums, tally.about.linear)
+    clicked, sums = int(tally.scores.clicked.sum()), found.scores(tally.scores.sums, tally.about.linear)
     squares = tally.scores.squares[found.order] / ONE
     for total, square in zip(sums.sum(axis=0).tolist(), squares.tolist(), strict=True):
         found_z = signs.z_score(total, square, clicked)
@@ -287,3 +298,51 @@ def _z_scores(tally: Tally, found: Pairs) -> Iterator[list[Figure]]:
             ("z_score", found_z.value, found_z.reason),
             ("z_score_per_query", found_z.per_query, found_z.reason),
         ]
+
+
+MAX_PAIRS = 12  # whose history is kept
+
+
+def over_time(tally: Tally, settings: Settings, result: Compared) -> tuple[Point, ...]:
+    """Each pair as it stood at the end of every slice; the last point is the comparison itself.
+
+    With planned looks, only the last point has an interval: there was no look before it.
+    """
+    slices, ends = tally.slices, tally.slices.ends
+    if not len(ends) or tally.until is None:
+        return ()
+    shown = np.cumsum(slices.clicked).tolist()
+    sums, weights = _history(tally, result.pairs)
+    since = tally.units.rows[tally.units.rows[:, CLICKED] > 0, SINCE]
+    units = np.maximum(slices.before_ends(since) << tally.units.level, 1)
+    levels = holm_levels([one.p_value for one in result.comparisons], significance(settings.confidence))
+    points = []
+    for pair in range(sums.shape[2]):
+        first, second = result.pairs.names(pair)
+        estimates = compare.estimates(sums[:, :, pair].T, weights.T, settings.confidence)
+        intervals: list[Interval | None] = [None] * len(ends)
+        if settings.rule == ANYTIME:
+            found = sequence.anytimes(estimates, units, settings.planned_units, 1 - levels[pair])
+            intervals = [possible(one.interval, max_score(tally.about)) for one in found]
+        for place in range(len(ends) - 1):
+            figures = (shown[place], estimates[place].value, intervals[place])
+            points.append(Point(moment(int(ends[place])), first, second, *figures))
+        last = result.comparisons[pair]
+        points.append(Point(moment(tally.until), first, second, last.clicked, last.estimate, last.interval))
+    return tuple(points)
+
+
+def _history(tally: Tally, pairs: Pairs) -> tuple[Array, Array]:
+    """Sums `[slice, bucket, pair]` of the first pairs and weights `[slice, bucket]`, as of the end of each slice."""
+    sums, weights = [], []
+    for units, clicked, columns in tally.slices.totals():
+        present = int((clicked > 0).sum()) << tally.slices.cells.level
+        voices, weight = weigh(units, clicked, columns, max_weight(present))
+        sums.append(pairs.weighted_scores(voices, weight, tally.about.linear)[:, :MAX_PAIRS])
+        weights.append(weight)
+    return np.array(sums), np.array(weights)
+
+
+def moment(microseconds: int) -> datetime:
+    """A time of the log."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from interleaf.errors import DataError, listed
-from interleaf.report.record import FAILED, OK, SKIPPED, WARNING, Findings
+from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Findings
 
 FORMAT = 1  # raised when a stored report can no longer be read as it is
 _STATUSES = (OK, WARNING, FAILED, SKIPPED)

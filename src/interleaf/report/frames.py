@@ -9,8 +9,8 @@ from typing import Any, get_origin, get_type_hints
 
 import pyarrow as pa
 
-from interleaf.render.plain import without_none
-from interleaf.report.record import (
+from interleaf.report.json_format import without_none
+from interleaf.report.model import (
     Arm,
     Check,
     Comparison,

@@ -1,0 +1,198 @@
+"""How much each unit counts, and how far the result depends on single queries.
+
+The estimate is the mean score of the units, each weighted by its impressions up to a limit:
+
+    D = sum_u w_u m_u / sum_u w_u,   m_u = S_u / N_u,   w_u = min(N_u, c),   c = sqrt(n), from 5 to 40
+
+over n units u with N_u impressions with an event and the sum S_u of their scores. With w_u = N_u (one vote per search),
+a few heavy users decide. With w_u = 1 (one vote per person), an experiment needs up to twice as many people. A report
+shows both beside D. docs/statistics.md has the measurements behind the limit c.
+
+Errors clustered by unit and query: a tally has the sums S_uq of unit u in query q, and the number N_uq of its
+impressions with an event there, for a sample of units. N_u = sum_q N_uq, W = sum_u w_u is the sum of weights, of which
+W_q = sum_u w_u N_uq / N_u belong to query q:
+
+    r_uq = w_u / N_u (S_uq - D N_uq)
+    se^2 = se_units^2 + sum_q ((sum_u r_uq)^2 - sum_u r_uq^2) / (W - W_q)^2
+
+The added sum runs over pairs of different units with the same query (Cameron, Gelbach and Miller 2011). A sample of
+units estimates it without a scale factor: numerator and denominator shrink alike. A negative sum counts as 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.buckets import BUCKETS
+from interleaf.report.model import Activity
+from interleaf.stats import compare
+from interleaf.stats.compare import Estimate
+from interleaf.stats.sums import quotient
+from interleaf.tally import Tally
+from interleaf.tally.score_sums import ONE
+from interleaf.tally.units import CLICKED, SUMS, unpack
+
+MIN_LIMIT, MAX_LIMIT = 5, 40  # on the weight of a unit, with few units and with many
+PER_PERSON = 1  # the limit that gives each unit one voice
+_BUCKET_SHIFT, _BUCKET_MASK = np.uint64(34), np.uint64(BUCKETS - 1)  # bits that cells of units keep, too
+
+
+def max_weight(units: int) -> int:
+    """The largest weight of a unit: the square root of the number of units with an event, from 5 to 40.
+
+    It depends on nothing but that number, so it favours no ranker.
+
+    >>> [max_weight(units) for units in (20, 300, 1_000, 1_000_000)]
+    [5, 17, 31, 40]
+    """
+    return min(max(math.isqrt(units), MIN_LIMIT), MAX_LIMIT)
+
+
+def units_with_event(tally: Tally) -> int:
+    """How many units have an event; estimated where only a sample of units is held."""
+    return tally.units.count(tally.units.rows[:, CLICKED] > 0)
+
+
+def weighted_sums(tally: Tally, limit: int | None = None) -> tuple[Array, Array]:
+    """Weighted sums `[bucket, column]`, in units of 2^-24, and weights `[bucket]` of all units.
+
+    A unit weighs at most `limit`, or `max_weight` of the units of the tally.
+    """
+    units, rows = tally.units.unordered
+    limit = max_weight(units_with_event(tally)) if limit is None else limit
+    return weigh(units, rows[:, CLICKED], rows[:, SUMS:], limit)
+
+
+def weigh(units: Array, clicked: Array, sums: Array, limit: int) -> tuple[Array, Array]:
+    """The sums of units, each weighed by its impressions with an event, but at most by `limit`.
+
+    Each unit is rounded once to whole numbers, so the order of units does not matter.
+
+    >>> sums, weights = weigh(np.zeros(2, np.uint64), np.array([2, 40]), np.array([[2], [-40]]), 10)
+    >>> sums[0], int(weights[0])
+    (array([-8]), 12)
+    """
+    buckets = (units >> _BUCKET_SHIFT & _BUCKET_MASK).astype(np.int64)
+    weights = np.minimum(clicked, limit)
+    visits = np.maximum(clicked, 1)
+    total = np.empty((BUCKETS, sums.shape[1]), np.int64)
+    for column in range(sums.shape[1]):
+        total[:, column] = np.bincount(buckets, np.rint(sums[:, column] * weights / visits), BUCKETS)
+    return total, np.bincount(buckets, weights, BUCKETS).astype(np.int64)
+
+
+def activity(tally: Tally, sign: int = 1) -> tuple[Activity, ...]:
+    """Who comes how often: units with one impression with an event, with a few, and with more than the limit.
+
+    The mean score is that of two rankers, turned by `sign`; of many rankers there is none.
+    """
+    rows = tally.units.rows
+    rows = rows[rows[:, CLICKED] > 0]
+    clicked, sums = rows[:, CLICKED], rows[:, SUMS:]
+    scores = sums[:, 0] - sums[:, 1] if tally.about.linear else sums[:, 0]
+    limit = max_weight(units_with_event(tally))
+    classes = {
+        "1": clicked == 1,
+        f"2 to {limit}": (clicked > 1) & (clicked <= limit),
+        f"more than {limit}": clicked > limit,
+    }
+    found = []
+    for name, some in classes.items():
+        if some.any():
+            # Whole numbers: their sum does not depend on the order of units.
+            mean = sign * float(np.rint(scores[some] / clicked[some]).sum()) / int(some.sum()) / ONE
+            share, searches = float(some.mean()), float(clicked[some].sum() / clicked.sum())
+            estimate = mean if len(tally.about.rankers) == 2 else None
+            found.append(Activity(name, tally.units.count(some), share, searches, estimate))
+    return tuple(found)
+
+
+FEW_QUERIES = "fewer than two effective queries: one query has nearly all impressions with an event"
+MIN_KNOWN = 0.9  # of impressions with an event: fewer with a query are too few to speak of queries
+
+
+class Cells(NamedTuple):
+    """Units in queries: hashes of units, and for each cell the unit's place, the query's place, impressions with an
+    event, and sums.
+
+    `numbers` are those of the queries, `limit` is the largest weight of a unit.
+    """
+
+    units: Array
+    numbers: Array
+    unit_of: Array
+    query_of: Array
+    clicked: Array
+    sums: Array
+    limit: int
+
+    @classmethod
+    def of(cls, tally: Tally) -> Cells:
+        """Those of a tally for which `why_no_cells` has no reason."""
+        keys, values = tally.queries.unordered
+        units, numbers = unpack(keys)
+        units, unit_of = np.unique(units, return_inverse=True)
+        numbers, query_of = np.unique(numbers, return_inverse=True)
+        limit = max_weight(units_with_event(tally))
+        return cls(units, numbers, unit_of, query_of, values[:, CLICKED], values[:, SUMS:], limit)
+
+    @property
+    def factors(self) -> Array:
+        """What each impression with an event counts: w_u / N_u."""
+        visits = np.bincount(self.unit_of, self.clicked)
+        return np.asarray((np.minimum(visits, self.limit) / np.maximum(visits, 1))[self.unit_of])
+
+    def influential(self, scores: Array, sign: int) -> tuple[int, float]:
+        """The place of the query that adds most to a mean score of this sign, and its share of impressions."""
+        sums, weights = (np.bincount(self.query_of, self.factors * of) for of in (scores, self.clicked))
+        rest = sign * quotient(sums.sum() - sums, weights.sum() - weights)
+        query, clicked = int(np.argmin(rest)), np.bincount(self.query_of, self.clicked)
+        return query, float(clicked[query] / clicked.sum())
+
+    def weighted_sums(self, without: int | None = None) -> tuple[Array, Array, int]:
+        """Weighted sums and weights by bucket, as `weigh` has them, and the number of units with an event;
+        without the query in this place.
+        """
+        used = self.query_of != without if without is not None else np.ones(len(self.query_of), np.bool_)
+        clicked = np.bincount(self.unit_of[used], self.clicked[used], len(self.units)).astype(np.int64)
+        columns = (np.bincount(self.unit_of[used], column[used], len(self.units)) for column in self.sums.T)
+        sums, weights = weigh(self.units, clicked, np.stack(list(columns), axis=1), self.limit)
+        return sums, weights, int((clicked > 0).sum())
+
+
+def why_no_cells(tally: Tally) -> str:
+    """Why a tally cannot say what depends on queries; empty if it can."""
+    if tally.about.sessions is not None:
+        return "sessions are not split by query"
+    known = int(tally.queries.rows[:, CLICKED].sum()) << tally.queries.level
+    if known < MIN_KNOWN * int(tally.scores.clicked.sum()):
+        return "the log has no queries" if not known else "many impressions with an event have no query"
+    return ""
+
+
+def with_queries(estimates: Sequence[Estimate], cells: Cells, scores: Array, confidence: float) -> tuple[Estimate, ...]:
+    """Estimates by units, with errors clustered by query, too; `scores[cell, pair]` are the sums of the cells."""
+    factors = cells.factors
+    weights = factors * cells.clicked
+    total, by_query = weights.sum(), np.bincount(cells.query_of, weights)
+    queries = float(quotient(total**2, (by_query**2).sum()))
+    made = []
+    for pair, estimate in enumerate(estimates):
+        if estimate.error is None or estimate.effective_units is None or estimate.value is None:
+            made.append(estimate)
+            continue
+        if queries < 2:
+            made.append(replace(estimate, error=None, interval=None, p_value=None, reason=FEW_QUERIES))
+            continue
+        residuals = factors * scores[:, pair] - float((factors * scores[:, pair]).sum() / total) * weights
+        squares = np.bincount(cells.query_of, residuals) ** 2 - np.bincount(cells.query_of, residuals**2)
+        added = max(0.0, float(quotient(squares, (total - by_query) ** 2).sum()))
+        error = float(np.sqrt(estimate.error**2 + added))
+        made.append(compare.with_error(estimate, error, min(estimate.effective_units, queries), confidence))
+    return tuple(made)
