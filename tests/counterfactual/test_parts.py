@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from interleaf import DataError, RankingError
 from interleaf.counterfactual.click_model import ATTENDED, ATTRACTED, STATES, Cells, cells, fit, regressed
-from interleaf.counterfactual.estimators import Weighted, features, jackknifed
+from interleaf.counterfactual.estimators import WeightedSums, features, jackknifed
 from interleaf.counterfactual.new_rankings import by_query, ranked, read_run
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
@@ -180,7 +180,7 @@ def test_a_group_that_is_all_there_is_leaves_a_model_of_nothing() -> None:
 def test_extreme_weights_lose_nothing_and_overflow_nothing() -> None:
     weights = np.array([1e17, 3.0, 1e17, 1e-9, 1e130])
     outcomes = np.array([[1.0], [0.25], [-1.0], [1.0], [0.0]])
-    sums = Weighted(1)
+    sums = WeightedSums(1)
     sums.add(np.zeros(5, np.int64), weights, outcomes)
     exact = sum(Fraction(w) * Fraction(o) for w, o in zip(weights.tolist(), outcomes[:, 0].tolist(), strict=True))
     assert Fraction(float(sums.outcomes.sum())) == pytest.approx(exact, rel=1e-15)
@@ -196,7 +196,7 @@ def test_extreme_weights_lose_nothing_and_overflow_nothing() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1e6), st.floats(-1, 1)), min_size=1, max_size=30))
 def test_sums_by_bucket_are_those_of_fractions(rows: list[tuple[int, float, float]]) -> None:
-    sums = Weighted(1)
+    sums = WeightedSums(1)
     half = len(rows) // 2
     for part in (rows[:half], rows[half:]):
         made = np.array(part).reshape(-1, 3)
@@ -210,13 +210,13 @@ def test_sums_by_bucket_are_those_of_fractions(rows: list[tuple[int, float, floa
 
 
 def test_what_is_to_be_known_of_weights() -> None:
-    sums = Weighted(1)
-    sums.add(np.zeros(4, np.int64), np.array([1.0, 2, 0, 2]), np.zeros((4, 1)), np.array([0, 0, 0, 3.0]))
+    sums = WeightedSums(1)
+    sums.add(np.zeros(4, np.int64), np.array([1.0, 2, 0, 5]), np.zeros((4, 1)), clip=2)
     told = sums.described
     assert (told.impressions, told.usable, told.mean, told.largest) == (4, 0.75, 1.25, 2)
     assert told.effective == pytest.approx(25 / 9)
     assert (told.largest_share, told.clipped) == (0.4, 3 / 8)
-    nothing = Weighted(1).described
+    nothing = WeightedSums(1).described
     assert (nothing.usable, nothing.mean, nothing.largest_share, nothing.effective) == (None, None, None, 0)
 
 

@@ -9,7 +9,7 @@ from scipy.stats import binom
 from interleaf import interleave
 from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual import reuse
-from interleaf.counterfactual.estimators import Weighted, bounded
+from interleaf.counterfactual.estimators import WeightedSums, bounded
 from interleaf.stats import compare
 from tests.support.log_rows import START, Row, made_event, table_of
 from tests.support.reuse_logs import clean, of
@@ -138,7 +138,7 @@ ROWS = st.lists(st.tuples(st.floats(0, 5), st.floats(-1, 1)), min_size=3, max_si
 @given(ROWS)
 def test_bounds_lie_inside_the_interval_whatever_the_weights(rows: list[tuple[float, float]]) -> None:
     weights, outcomes = np.array(rows).T
-    sums = Weighted(1)
+    sums = WeightedSums(1)
     sums.add(np.arange(len(rows)), weights, outcomes[:, None])
     (found,) = bounded(sums.outcomes, sums, 1.0, 0.95)
     if found.interval is None:
@@ -155,14 +155,14 @@ def test_bounds_lie_inside_the_interval_whatever_the_weights(rows: list[tuple[fl
 
 
 def test_weights_of_one_give_the_plain_interval_whatever_the_bound() -> None:
-    sums = Weighted(1)
+    sums = WeightedSums(1)
     sums.add(np.arange(6), np.ones(6), np.array([[1.0], [0.5], [-1.0], [1.0], [0.0], [0.5]]))
     plain = compare.estimates(sums.outcomes, sums.impressions[:, None])
     assert bounded(sums.outcomes, sums, None, 0.95) == bounded(sums.outcomes, sums, 1.0, 0.95) == plain
 
 
 def test_weights_that_average_more_than_one_are_refused() -> None:
-    sums = Weighted(1)
+    sums = WeightedSums(1)
     sums.add(np.arange(100), np.full(100, 3.0) + 0.01 * np.arange(100), np.linspace(-0.1, 0.1, 100)[:, None])
     (found,) = bounded(sums.outcomes, sums, 1.0, 0.95)
     assert found.interval is None

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from interleaf import tally_log
-from interleaf.counterfactual.estimators import Weighted
+from interleaf.counterfactual.estimators import WeightedSums
 from interleaf.counterfactual.old_log import Borrowed
 from interleaf.decode.designs import Design
 from interleaf.decode.reasons import REASONS, REPEATED
@@ -28,10 +28,10 @@ def test_groups_are_the_same_however_their_rows_came() -> None:
 
 
 def test_weighted_sums_of_parts_lose_nothing_beside_large_weights() -> None:
-    whole, one, other = Weighted(1), Weighted(1), Weighted(1)
+    whole, one, other = WeightedSums(1), WeightedSums(1), WeightedSums(1)
     weights, outcomes = np.array([1e17, 3.0, 1.0, 1e17]), np.array([[1.0], [0.5], [0.25], [-1.0]])
     for sums, rows in ((whole, slice(None)), (one, slice(2)), (other, slice(2, None))):
-        sums.add(np.zeros(4, np.int64)[rows], weights[rows], outcomes[rows], np.ones(4)[rows])
+        sums.add(np.zeros(4, np.int64)[rows], weights[rows], outcomes[rows], clip=1e17)
     one.merge(other)
     assert one.outcomes.sum() == whole.outcomes.sum() == 1.75
     assert one.described == whole.described

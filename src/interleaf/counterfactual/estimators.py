@@ -180,39 +180,41 @@ def features(ranked: Ranked, shown: Array) -> Array:
     return np.asarray((found - found.mean(axis=0)) / np.where(spread > ALIKE, spread, 1.0))
 
 
-class Weighted:
-    """Sums of w o by bucket and column, of w by bucket, and what is to be known of the weights.
+class WeightedSums:
+    """Sums of w o by bucket and column, of w by bucket, and statistics of the weights.
 
     Every sum is kept with what rounding took from it (Knuth's two-sum), so that a weight of 1e17 on both sides leaves
     what the others say.
 
-    >>> sums = Weighted(1)
+    >>> sums = WeightedSums(1)
     >>> sums.add(np.zeros(3, np.int64), np.array([1e17, 1.0, 1e17]), np.array([[1.0], [0.5], [-1.0]]))
     >>> float(sums.outcomes.sum())
     0.5
     """
 
-    def __init__(self, columns: int) -> None:
-        self._high, self._low = np.zeros((2, BUCKETS, columns + 1))
+    def __init__(self, columns: int, buckets: int = BUCKETS) -> None:
+        self._high, self._low = np.zeros((2, buckets, columns + 1))
         self._squares = np.zeros(2)
-        self.impressions = np.zeros(BUCKETS)
+        self.impressions = np.zeros(buckets)
         self.usable, self.largest, self.lost = 0, 0.0, 0.0
 
-    def add(self, buckets: Array, weights: Array, outcomes: Array, lost: Array | None = None) -> None:
-        """Add impressions; `lost` is what clipping took from their weights."""
+    def add(self, buckets: Array, weights: Array, outcomes: Array, clip: float = np.inf) -> None:
+        """Add impressions with weights of at most `clip`."""
         if not np.isfinite(weights).all():
             raise DataError("a weight is not a finite number; its list is one that the old method would never show")
+        clipped = np.minimum(weights, clip)
+        self.lost += float((weights - clipped).sum())
+        weights = clipped
         values = np.concatenate([weights[:, None] * outcomes, weights[:, None]], axis=1)
         add_by_bucket(buckets, values, self._high, self._low)
         add_by_bucket(np.zeros(len(weights), np.int64), weights[:, None] ** 2, *self._squares.reshape(2, 1, 1))
-        self.impressions += np.bincount(buckets, minlength=BUCKETS)
+        self.impressions += np.bincount(buckets, minlength=len(self.impressions))
         self.usable += int(np.count_nonzero(weights))
         self.largest = max(self.largest, float(weights.max(initial=0.0)))
-        self.lost += 0.0 if lost is None else float(lost.sum())
 
-    def merge(self, other: Weighted) -> None:
+    def merge(self, other: WeightedSums) -> None:
         """Add the sums of other impressions."""
-        add_by_bucket(np.arange(BUCKETS), other._high, self._high, self._low)
+        add_by_bucket(np.arange(len(self.impressions)), other._high, self._high, self._low)
         self._low += other._low
         add_by_bucket(np.zeros(1, np.int64), other._squares[:1, None], *self._squares.reshape(2, 1, 1))
         self._squares[1] += other._squares[1]
@@ -282,7 +284,7 @@ NO_BOUND = (
 ABOVE_ONE = "weights average more than 1, which they cannot: check the logged probabilities of the old lists"
 
 
-def supported(sums: Weighted, confidence: float) -> Estimate:
+def supported(sums: WeightedSums, confidence: float) -> Estimate:
     """The share of the new rankers' lists that the old design could show: the mean weight, which chance moves."""
     (found,) = compare.estimates(sums.weights[:, None], sums.impressions[:, None], confidence)
     if found.value is not None and abs(found.value - 1) < SAME:
@@ -290,13 +292,13 @@ def supported(sums: Weighted, confidence: float) -> Estimate:
     return found
 
 
-def is_same(sums: Weighted) -> bool:
+def is_same(sums: WeightedSums) -> bool:
     """Whether every weight is 1, as for the old rankers themselves: then no list is out of reach."""
     mean = sums.described.mean
     return mean is not None and abs(mean - 1) < SAME and abs(sums.largest - 1) < SAME
 
 
-def bounded(outcomes: Array, sums: Weighted, bound: float | None, confidence: float) -> tuple[Estimate, ...]:
+def bounded(outcomes: Array, sums: WeightedSums, bound: float | None, confidence: float) -> tuple[Estimate, ...]:
     """The mean of w o for each column of `outcomes[bucket, pair]`, in an interval for whatever other lists would do.
 
     `bound` is the largest score of a list; None where there is none.
@@ -349,7 +351,7 @@ class Weighings:
     """Sums of each weighting by name, and of the doubly robust estimate, if there is one."""
 
     def __init__(self, columns: int, foreseen: Foreseen | None) -> None:
-        self.sums = {name: Weighted(columns) for name in WEIGHTINGS}
+        self.sums = {name: WeightedSums(columns) for name in WEIGHTINGS}
         self.foreseen = foreseen
         self.dropped: Counter[str] = Counter()
 
@@ -386,10 +388,9 @@ class Weigher:
         outcomes = np.zeros((len(bucket), self.scorer.columns))
         possible = Impression(*(values[some] for values in lists))
         outcomes[some] = self.scorer(possible, rows.counts[some], rows.clicks[some])
-        kept = np.minimum(weights, self.clip)
         found.sums[UNWEIGHTED].add(bucket, held.usable.astype(np.float64), outcomes)
         found.sums[WEIGHTED].add(bucket, weights, outcomes)
-        found.sums[CLIPPED].add(bucket, kept, outcomes, weights - kept)
+        found.sums[CLIPPED].add(bucket, weights, outcomes, self.clip)
         if self.has_joint:
             found.sums[JOINT].add(bucket, np.exp(held.log_joint), self.scorer.observed(lists, rows.clicks))
         if self.robust is not None and found.foreseen is not None:

@@ -14,13 +14,13 @@ filling), and stays biased. Positive: the ranker named first is better (H12h wri
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from interleaf.decode.scoring import formed
-from interleaf.errors import ListError, MethodError, SchemeError, listed
+from interleaf.errors import MethodError, SchemeError, listed
 from interleaf.interleaving import batch, call
 from interleaf.kernels.arrays import Array, Impression, pairs
 from interleaf.kernels.jit import impression_at, inline_kernel, kernel
@@ -29,169 +29,17 @@ from interleaf.methods.probabilistic import Settings, settings, write_shares
 from interleaf.methods.registry import DRAFTED, INDEPENDENT, METHODS, ResolvedMethod, Scheme, resolve
 
 CLIP = 10.0  # weights average 1 over the source's lists
-ROUNDING = 1e-12  # outcomes and sums that are zero on paper come out as a few last digits
 MOST_DRAFTING = 12  # rankers: the state of a draft is a subset of them
 MEMBERS = np.array([subset.bit_count() for subset in range(2**MOST_DRAFTING)])
 MOST_LOG_WEIGHT = 300.0  # P_S(w > x) < 1/x, so that a log of the source's own lists never holds a weight of e^300
 
 
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """All that an estimate needs to know of some impressions; sums of parts add up to those of the whole.
-
-    `weight` is sum w, `square` sum w^2, `outcome[i, j]` sum w o, `size[i, j]` sum w |o|; `usable` counts weights above
-    0, `clipped` those that were cut, `lost` what was cut from them; `largest` is the largest weight that is left.
-    """
-
-    impressions: int
-    usable: int
-    weight: float
-    square: float
-    outcome: Array
-    size: Array
-    clipped: int
-    lost: float
-    largest: float
-
-    def __add__(self, other: Sums) -> Sums:
-        added = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
-        return Sums(**added | {"largest": max(self.largest, other.largest)})
-
-    @property
-    def estimate(self) -> Array | None:
-        """The expected outcome of each pair of target rankers, the mean of w o; None without an impression."""
-        return self.outcome / self.impressions if self.impressions else None
-
-    @property
-    def normalized(self) -> Array | None:
-        """Self-normalised, sum w o / sum w: between -1 and 1, biased by O(1/n); None where nothing could be used."""
-        return self.outcome / self.weight if self.weight > 0 else None
-
-    @property
-    def decision(self) -> Array:
-        """1 where the first ranker of a pair is better, -1 worse, 0 undecided; self-normalising changes no sign."""
-        decided = np.abs(self.outcome) > ROUNDING * self.size
-        return np.where(decided, np.sign(self.outcome), 0).astype(np.int64)
-
-    @property
-    def effective(self) -> float:
-        """The effective sample size, (sum w)^2 / sum w^2: how many equal weights would vary as much."""
-        return self.weight**2 / self.square if self.square > 0 else 0.0
-
-    @property
-    def mean_weight(self) -> float | None:
-        """Near 1 for unclipped weights if the impressions cover what the target would show; None without any."""
-        return self.weight / self.impressions if self.impressions else None
-
-    @property
-    def clipped_mass(self) -> float:
-        """The share of all weight that clipping took away."""
-        return self.lost / (self.weight + self.lost) if self.lost > 0 else 0.0
-
-
-def summed(weights: Array, outcomes: Array, clip: float | None = None) -> Sums:
-    """Sums of impressions with these weights `[row]` and outcomes `[row, ranker, ranker]`."""
-    if clip is not None and not clip > 0:
-        raise MethodError(f"weights cannot be clipped at {clip!r}; give a number above 0, such as {CLIP:g}")
-    kept = weights if clip is None else np.minimum(weights, clip)
-    outcomes = np.where(np.abs(outcomes) <= ROUNDING, 0.0, outcomes)
-    return Sums(
-        impressions=len(kept),
-        usable=int(np.count_nonzero(kept > 0)),
-        weight=float(kept.sum()),
-        square=float((kept**2).sum()),
-        outcome=np.tensordot(kept, outcomes, 1),
-        size=np.tensordot(kept, np.abs(outcomes), 1),
-        clipped=int(np.count_nonzero(kept < weights)),
-        lost=float((weights - kept).sum()),
-        largest=float(kept.max(initial=0.0)),
-    )
-
-
-def reweighted(
-    source: Impression, target: Impression, counts: Array, clicks: Array, tau: float = 3, clip: float = CLIP
-) -> dict[str, Sums]:
-    """PI+MA, PI+IS and PI+IS+MA, and the clipped forms of the weighted ones, by name.
-
-    Both records hold the same rows: `ranks` and `lengths` by the source's and by the target's rankers, and the `union`
-    of each; `source.teams` are the observed assignments. PI+IS is left out where it has no meaning: without
-    assignments, or when source and target differ in the number of rankers.
-    """
-    chosen = resolve(f"probabilistic(tau={tau})")
-    of_list, of_owned = log_weights(source, target, counts, chosen)
-    marginal = batch.preferences(chosen, chosen.scheme("binary", target.ranks.shape[1]), target, counts, clicks, 1)
-    found = {"PI+MA": summed(np.ones(len(counts)), marginal)}
-    shown = np.arange(source.teams.shape[1]) < counts[:, None]
-    if (source.teams[shown] >= 0).all() and source.ranks.shape[1] == target.ranks.shape[1]:
-        found |= _weighted("PI+IS", of_owned, _observed(source, clicks), clip)
-    return found | _weighted("PI+IS+MA", of_list, marginal, clip)
-
-
-def _weighted(name: str, logs: Array, outcomes: Array, clip: float) -> dict[str, Sums]:
-    weights = np.exp(logs)
-    return {name: summed(weights, outcomes), f"{name} clipped": summed(weights, outcomes, clip)}
-
-
-def _observed(source: Impression, clicks: Array) -> Array:
-    """The sign of the difference of owned clicks, `[row, ranker, ranker]`."""
-    rankers = range(source.ranks.shape[1])
-    owned = np.stack([(clicks & (source.teams == ranker)).sum(axis=1) for ranker in rankers], axis=1)
-    return np.array(np.sign(owned[:, :, None] - owned[:, None, :]), np.float64)
-
-
-def log_weights(source: Impression, target: Impression, counts: Array, chosen: ResolvedMethod) -> tuple[Array, Array]:
-    """The logs of P_T(L) / P_S(L) and of P_T(L, a) / P_S(L, a), `[row]`.
-
-    Over all that was shown: where the last click falls depends on the documents below it, so a cut there is biased.
-    """
-    longest = int(max(source.lengths.max(initial=1), target.lengths.max(initial=1)))
-    of_list, of_owned = np.zeros(len(counts)), np.zeros(len(counts))
-    weigh_batch(source, target, counts, of_list, of_owned, settings((longest,), chosen.parameters, False))
-    larger = np.maximum(of_list, of_owned)
-    if larger.max(initial=0.0) > MOST_LOG_WEIGHT:
-        raise ListError(
-            f"impression {larger.argmax()} has weight e^{larger.max():.0f}: the source rankers would never show its "
-            "list; give the ranks, the assignment and the tau that it was composed with"
-        )
-    return of_list, of_owned
-
-
-@kernel
-def weigh(source: Impression, target: Impression, of_list: Array, of_owned: Array, settings: Settings) -> None:
-    """At each rank P_T(d) / P_S(d), and the same of the ranker that was drawn; the weights are their products."""
-    rankers, count = source.ranks.shape
-    targets = target.ranks.shape[0]
-    before, after = np.zeros((rankers, count), of_list.dtype), np.zeros((targets, count), of_list.dtype)
-    write_shares(source, count - 1, settings, before)
-    write_shares(target, count - 1, settings, after)
-    for position in range(count):
-        of_list[position] = after[:, position].sum() * rankers / (before[:, position].sum() * targets)
-        owner = source.teams[position]
-        if 0 <= owner < targets:
-            of_owned[position] = after[owner, position] / before[owner, position]
-
-
-@kernel
-def weigh_batch(
-    source: Impression, target: Impression, counts: Array, of_list: Array, of_owned: Array, settings: Settings
-) -> None:
-    """The logs of each row's weights."""
-    by_list, by_owned = np.ones(source.ranks.shape[2]), np.ones(source.ranks.shape[2])
-    for row in range(len(counts)):
-        count, by_owned[:] = counts[row], 1.0
-        weigh(impression_at(source, row, count), impression_at(target, row, count), by_list, by_owned, settings)
-        of_list[row] = np.log(by_list[:count]).sum()
-        of_owned[row] = np.log(by_owned[:count]).sum()
-
-
-def drafted(target: Impression, counts: Array, clicks: Array) -> Sums:
-    """TD: the impressions that the target rankers could have drafted; all others are counted and contribute nothing."""
-    rankers = target.ranks.shape[1]
-    if rankers > MOST_DRAFTING:
-        raise MethodError(f"a draft by {rankers} rankers has too many ways to go; give at most {MOST_DRAFTING}")
-    outcomes, usable = np.zeros((len(counts), rankers, rankers)), np.zeros(len(counts))
-    draft_sign_batch(target, counts, clicks, outcomes, usable)
-    return summed(usable, outcomes)
+def draft_outcomes(impressions: Impression, counts: Array, clicks: Array) -> tuple[Array, Array]:
+    """The expected sign of each pair of rankers `[row, pair]`, and whether they could have drafted the list `[row]`."""
+    rankers = impressions.ranks.shape[1]
+    outcomes, usable = np.zeros((len(counts), rankers, rankers)), np.zeros(len(counts), np.bool_)
+    draft_sign_batch(impressions, counts, clicks, outcomes, usable)
+    return outcomes[:, *pairs(rankers)], usable
 
 
 @kernel
@@ -271,30 +119,38 @@ def log_chances(chosen: ResolvedMethod, impressions: Impression, counts: Array) 
         return of_list, of_owned
     if chosen.method.owners_given_list == INDEPENDENT:
         longest = int(impressions.lengths.max(initial=1))
-        _log_shares(impressions, counts, of_list, of_owned, settings((longest,), chosen.parameters, False))
+        _log_chances_batch(impressions, counts, of_list, of_owned, settings((longest,), chosen.parameters, False))
     elif chosen.method.kernels.probability is not None:
         of_list = _one_by_one(chosen, impressions, counts)
     return of_list, of_owned
 
 
 @kernel
-def _log_shares(impressions: Impression, counts: Array, of_list: Array, of_owned: Array, settings: Settings) -> None:
-    """Products of mean shares, and of the drawn rankers' shares; positions owned by nobody leave the latter unknown."""
-    rankers = impressions.ranks.shape[1]
-    teams = impressions.teams
-    shares = np.zeros((rankers, impressions.ranks.shape[2]))
+def write_chances(impression: Impression, of_list: Array, of_owned: Array, shares: Array, settings: Settings) -> None:
+    """The probability of the document at each rank, and of document and owner; nan where nobody owns it."""
+    rankers, count = impression.ranks.shape
+    write_shares(impression, count - 1, settings, shares)
+    for position in range(count):
+        total = shares[0, position]
+        for ranker in range(1, rankers):
+            total += shares[ranker, position]
+        of_list[position] = total / rankers
+        owner = impression.teams[position]
+        of_owned[position] = shares[owner, position] / rankers if 0 <= owner < rankers else np.nan
+
+
+@kernel
+def _log_chances_batch(
+    impressions: Impression, counts: Array, of_list: Array, of_owned: Array, settings: Settings
+) -> None:
+    rankers, width = impressions.ranks.shape[1:]
+    by_list, by_owned, shares = np.zeros(width), np.zeros(width), np.zeros((rankers, width))
     for row in range(len(counts)):
-        count = counts[row]
-        write_shares(impression_at(impressions, row, count), count - 1, settings, shares)
-        listed = owned = 0.0
-        for position in range(count):
-            total = 0.0
-            for ranker in range(rankers):
-                total += shares[ranker, position]
-            listed += np.log(total / rankers)
-            owner = teams[row, position]
-            owned += np.log(shares[owner, position] / rankers) if 0 <= owner < rankers else np.nan
-        of_list[row], of_owned[row] = listed, owned
+        write_chances(impression_at(impressions, row, counts[row]), by_list, by_owned, shares, settings)
+        of_list[row] = of_owned[row] = 0.0
+        for position in range(counts[row]):
+            of_list[row] += np.log(by_list[position])
+            of_owned[row] += np.log(by_owned[position])
 
 
 def _one_by_one(chosen: ResolvedMethod, impressions: Impression, counts: Array) -> Array:
@@ -365,9 +221,7 @@ class Scorer:
         if not len(counts):
             return np.zeros((0, self.columns))
         if self.chosen.method.owners_given_list == DRAFTED:
-            outcomes = np.zeros((len(counts), self.rankers, self.rankers))
-            draft_sign_batch(impressions, counts, clicks, outcomes, np.zeros(len(counts)))
-            return outcomes[:, *pairs(self.rankers)]
+            return draft_outcomes(impressions, counts, clicks)[0]
         if not self.linear:
             found = batch.preferences(self.chosen, self.scheme, impressions, counts, clicks)
             return found[:, *pairs(self.rankers)]

@@ -1,8 +1,8 @@
 """H12h, figure 2: accuracy of comparisons from old impressions over their number, one query and two pairs at a time.
 
 A repeat draws a query, a source pair and a target pair of single-feature rankers. People with perfect clicks see lists
-of the source pair, composed by the method that is evaluated; those of `list_outcomes` then compare
-the target pair, and are held against its NDCG on that query. Beside the paper's figure stands how far each estimate is
+of the source pair, composed by the method that is evaluated. The estimators of `counterfactual` then compare the target
+pair, and are held against its NDCG on that query. Beside the paper's figure stands how far each estimate is
 from what live impressions of the target pair say, and how many impressions it really rests on; and beside the paper's
 estimators the doubly robust one, also in other worlds (`historical2012_robust`).
 """
@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from interleaf import plots
 from interleaf.clicks import Cascade, named
-from interleaf.counterfactual.list_outcomes import CLIP, Sums, drafted, reweighted
+from interleaf.counterfactual.estimators import WeightedSums, Weights
+from interleaf.counterfactual.list_outcomes import CLIP, draft_outcomes, log_chances, scorer_of
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.methods.registry import resolve
@@ -45,7 +46,13 @@ PUBLISHED = {"TD": "7.4", "PI+IS": "between TD and PI+MA, erratic", "PI+MA": "65
 DRAWN = ("PI+MA", "PI+IS+MA", "PI+IS+MA, self-normalised", "PI+IS+MA clipped, self-normalised", ROBUST, "always 0")
 SIZES = (0, 2, 10, 100)  # effective sample sizes from which a row of the last table starts
 
-Estimate = Callable[[Impression, Impression, Array, Array], dict[str, Sums]]
+ROUNDING = 1e-12  # outcomes and sums that are zero on paper come out as a few last digits
+SCORER = scorer_of(str(PROBABILISTIC), "binary", 2)
+
+Weighing = tuple[
+    str, Array, Array, float
+]  # an estimator, its weights and outcomes `[row, pair]`, where it clips weights
+Weigh = Callable[[Impression, Impression, Array, Array], Iterator[Weighing]]
 
 
 @dataclass(frozen=True)
@@ -85,12 +92,24 @@ FINDINGS = (
 )  # fmt: skip
 
 
+class Estimate(NamedTuple):
+    """The first target ranker over the second: the mean of w o, self-normalised, and its sign (0: undecided).
+
+    An estimate is 0 where nothing could be used. `weights` is None for a click model.
+    """
+
+    value: float
+    normalized: float
+    decision: int
+    weights: Weights | None = None
+
+
 @dataclass(frozen=True)
 class Repeat:
-    """The sign of the target's NDCG difference, and each estimator's sums at each point (live ones at their end)."""
+    """The sign of the target's NDCG difference, and each estimator at each point (live ones at their end)."""
 
     truth: int
-    sums: Mapping[str, Sequence[Sums]]
+    estimates: Mapping[str, Sequence[Estimate]]
 
 
 def study(
@@ -193,23 +212,73 @@ def run_once(
     live, points = Stage(query, target, PROBABILISTIC, K), size.points
     old, drafts = Stage(query, source, PROBABILISTIC, K), Stage(query, source, TEAM_DRAFT, K)
     words = [words_of((NAME, *key, "old", part)) for part in ("lists", "clicks")]
+    by_model = beyond.robust_track(old, live, people, points, *words)
     return Repeat(
         int(np.sign(np.round(first - second, 12))),
         _track(old, live, people, points, (*key, "old"), reweighted)
-        | beyond.robust_track(old, live, people, points, *words)
-        | _track(drafts, live, people, points, (*key, "drafts"), lambda _, *rows: {"TD": drafted(*rows)})
-        | _track(live, live, people, (size.live,), (*key, "live"), lambda *rows: {LIVE: reweighted(*rows)["PI+MA"]}),
+        | {name: [unweighted(value) for value in values] for name, values in by_model.items()}
+        | _track(drafts, live, people, points, (*key, "drafts"), drafted)
+        | _track(live, live, people, (size.live,), (*key, "live"), shown_live),
     )
 
 
+def reweighted(
+    source: Impression, target: Impression, counts: Array, clicks: Array, clip: float = CLIP
+) -> Iterator[Weighing]:
+    """PI+MA, PI+IS and PI+IS+MA, and the clipped forms of the weighted ones."""
+    of_source, of_target = (log_chances(PROBABILISTIC, lists, counts) for lists in (source, target))
+    of_list, of_owned = (np.exp(new - old) for old, new in zip(of_source, of_target, strict=True))
+    marginal, observed = SCORER(target, counts, clicks), SCORER.observed(source, clicks)
+    yield "PI+MA", np.ones(len(counts)), marginal, np.inf
+    for limit, suffix in ((np.inf, ""), (clip, " clipped")):
+        yield f"PI+IS{suffix}", of_owned, observed, limit
+        yield f"PI+IS+MA{suffix}", of_list, marginal, limit
+
+
+def drafted(_: Impression, target: Impression, counts: Array, clicks: Array) -> Iterator[Weighing]:
+    """TD: the lists that the target rankers could have drafted; all others contribute nothing."""
+    outcomes, usable = draft_outcomes(target, counts, clicks)
+    yield "TD", usable.astype(np.float64), outcomes, np.inf
+
+
+def shown_live(_: Impression, target: Impression, counts: Array, clicks: Array) -> Iterator[Weighing]:
+    """Lists that were drawn for the target rankers themselves."""
+    yield LIVE, np.ones(len(counts)), SCORER(target, counts, clicks), np.inf
+
+
+def add_weighing(sums: WeightedSums, weights: Array, outcomes: Array, clip: float) -> None:
+    """Add w o and w |o| of these lists."""
+    outcomes = np.where(np.abs(outcomes) <= ROUNDING, 0.0, outcomes)
+    columns = np.concatenate([outcomes, np.abs(outcomes)], axis=1)
+    sums.add(np.zeros(len(weights), np.int64), weights, columns, clip)
+
+
+def estimate_of(sums: WeightedSums) -> Estimate:
+    """The estimate from what `add_weighing` added; self-normalising changes no sign."""
+    (outcome, size), weight = sums.outcomes[0].tolist(), float(sums.weights[0])
+    count = sums.impressions[0]
+    return Estimate(
+        outcome / count if count else 0.0,
+        outcome / weight if weight > 0 else 0.0,
+        int(np.sign(outcome)) if abs(outcome) > ROUNDING * size else 0,
+        sums.described,
+    )
+
+
+def unweighted(value: float) -> Estimate:
+    """The estimate of a click model."""
+    value = 0.0 if abs(value) <= ROUNDING else value
+    return Estimate(value, value, int(np.sign(value)))
+
+
 def _track(
-    shows: Stage, target: Stage, people: Cascade, points: Sequence[int], key: tuple[Any, ...], estimate: Estimate
-) -> dict[str, list[Sums]]:
-    """Lists of one pair and clicks on them, as both pairs rank them: the running sums of estimators at each point."""
+    shows: Stage, target: Stage, people: Cascade, points: Sequence[int], key: tuple[Any, ...], weigh: Weigh
+) -> dict[str, list[Estimate]]:
+    """Lists of one pair and clicks on them, as both pairs rank them: the estimates at each point."""
     start, settings = 0, shows.settings(np.zeros(1, np.int64))
     lists_of, clicks_of = words_of((NAME, *key, "lists")), words_of((NAME, *key, "clicks"))
-    sums: dict[str, Sums] = {}
-    noted: dict[str, list[Sums]] = defaultdict(list)
+    sums: dict[str, WeightedSums] = defaultdict(lambda: WeightedSums(2, buckets=1))
+    estimates: dict[str, list[Estimate]] = defaultdict(list)
     for point in points:
         while start < point:
             numbers = np.arange(start, min(start + CHUNK, point))
@@ -217,17 +286,17 @@ def _track(
             lists = shows.compose(queries, streams(lists_of, numbers), settings)
             impressions, grades = shows.look_up(queries, lists)
             clicks = people.sample_batch(grades, lists.counts, streams(clicks_of, numbers))
-            found = estimate(impressions, target.look_up(queries, lists)[0], lists.counts, clicks)
-            sums = {name: sums[name] + new if sums else new for name, new in found.items()}
+            for name, *rest in weigh(impressions, target.look_up(queries, lists)[0], lists.counts, clicks):
+                add_weighing(sums[name], *rest)
             start += len(numbers)
-        for name, now in sums.items():
-            noted[name].append(now)
-    return noted
+        for name, one in sums.items():
+            estimates[name].append(estimate_of(one))
+    return dict(estimates)
 
 
 def _decisions(repeats: Sequence[Repeat], name: str) -> Array:
     """`[repeat, point]`: 1, -1, or 0 for an undecided comparison."""
-    return np.array([[sums.decision[0, 1] for sums in repeat.sums[name]] for repeat in repeats])
+    return np.array([[one.decision for one in repeat.estimates[name]] for repeat in repeats])
 
 
 def _right(repeats: Sequence[Repeat], name: str) -> Array:
@@ -279,32 +348,30 @@ def _distances(untied: Sequence[Repeat]) -> dict[str, Array]:
 
 def _differences_from_live(untied: Sequence[Repeat]) -> dict[str, Array]:
     """Estimate less the live one, `[repeat, point]`; weighted estimates also self-normalised."""
-    live = np.array([[_of(repeat.sums[LIVE][-1].estimate)] for repeat in untied])
+    live = np.array([[repeat.estimates[LIVE][-1].value] for repeat in untied])
     found: dict[str, Any] = {}
     for name in ESTIMATORS:
-        found[name] = [[_of(sums.estimate) for sums in repeat.sums[name]] for repeat in untied]
+        found[name] = [[one.value for one in repeat.estimates[name]] for repeat in untied]
         if "IS" in name:
-            values = [[_of(sums.normalized) for sums in repeat.sums[name]] for repeat in untied]
+            values = [[one.normalized for one in repeat.estimates[name]] for repeat in untied]
             found[f"{name}, self-normalised"] = values
     found["always 0"] = np.zeros_like(found["TD"])
     return {name: np.array(values) - live for name, values in found.items()}
-
-
-def _of(estimate: Array | None) -> float:
-    """The first ranker against the second; where nothing could be used, 0."""
-    return 0.0 if estimate is None else float(estimate[0, 1])
 
 
 def _errors(untied: Sequence[Repeat], distance: Mapping[str, Array], size: Scale) -> Table:
     at = [size.points.index(point) for point in (10, 100, 1000)] + [len(size.points) - 1]
     rows: list[tuple[Cell, ...]] = []
     for name, values in distance.items():
-        last = [repeat.sums[name][-1] for repeat in untied] if name in WEIGHTED else []
-        told: list[Cell] = [None] * 4
+        last = [one.weights for repeat in untied for one in repeat.estimates.get(name, ())[-1:] if one.weights]
+        cells: list[Cell] = [None] * 4
         if last:
-            told = [f"{np.median([s.effective for s in last]):,.1f}", f"{np.median([s.mean_weight for s in last]):.2g}"]
-            told += [f"{max(s.largest for s in last):.2g}", _percent(np.array([s.clipped_mass for s in last]))]
-        rows.append((name, *[f"{values[point]:.3f}" for point in at], *told))
+            cells = [
+                f"{np.median([one.effective for one in last]):,.1f}",
+                f"{np.median([one.mean for one in last]):.2g}",
+            ]
+            cells += [f"{max(one.largest for one in last):.2g}", _percent(np.array([one.clipped for one in last]))]
+        rows.append((name, *[f"{values[point]:.3f}" for point in at], *cells))
     columns = "effective sample size", "mean weight", "largest weight", "clipped mass, %"
     title = "Median distance from the live estimate by old impressions; weights after the last one"
     return Table("error", title, ("estimator", *[f"{size.points[p]:,}" for p in at], *columns), tuple(rows))
@@ -312,7 +379,8 @@ def _errors(untied: Sequence[Repeat], distance: Mapping[str, Array], size: Scale
 
 def _by_size(untied: Sequence[Repeat]) -> Table:
     """When to believe a weighted estimate: accuracy by the effective sample size of PI+IS+MA."""
-    sizes = np.array([repeat.sums["PI+IS+MA"][-1].effective for repeat in untied])
+    weights = [repeat.estimates["PI+IS+MA"][-1].weights for repeat in untied]
+    sizes = np.array([one.effective for one in weights if one is not None])
     rows: list[tuple[Cell, ...]] = []
     for low, high in zip(SIZES, (*SIZES[1:], np.inf), strict=True):
         inside = (sizes >= low) & (sizes < high)

@@ -14,10 +14,9 @@ import numpy as np
 from interleaf.clicks import Cascade
 from interleaf.counterfactual.click_model import Lists, cells
 from interleaf.counterfactual.estimators import Robust, drawn
-from interleaf.counterfactual.list_outcomes import Scorer, Sums, log_weights, scorer_of, summed
+from interleaf.counterfactual.list_outcomes import Scorer, log_chances, scorer_of
 from interleaf.counterfactual.new_rankings import Ranked
 from interleaf.kernels.arrays import Array
-from interleaf.methods.registry import resolve
 from interleaf.simulate.people import streams, words_of
 from interleaf.simulate.run import Stage
 from interleaf.stats.sums import quotient
@@ -51,7 +50,7 @@ def targets(chance: np.random.Generator, features: Array, source: Sequence[int],
 
 def robust_track(
     shows: Stage, target: Stage, people: Cascade, points: Sequence[int], lists_of: Any, clicks_of: Any
-) -> dict[str, list[Sums]]:
+) -> dict[str, list[float]]:
     """The model's and the doubly robust estimate from the first so many impressions, at each point."""
     numbers, scorer, ranked = np.arange(points[-1]), scorer_of("probabilistic", "binary", 2), _ranked(target)
     queries = np.zeros(len(numbers), np.int64)
@@ -59,18 +58,19 @@ def robust_track(
     source, grades = shows.look_up(queries, lists)
     clicks = people.sample_batch(grades, lists.counts, streams(clicks_of, numbers))
     seen = target.look_up(queries, lists)[0]
-    weights = np.exp(log_weights(source, seen, lists.counts, resolve("probabilistic"))[0])
+    of_source, of_target = (log_chances(scorer.chosen, some, lists.counts)[0] for some in (source, seen))
+    weights = np.exp(of_target - of_source)
     outcomes = scorer(seen, lists.counts, clicks)
     inside = np.arange(lists.shown.shape[1]) < lists.counts[:, None]
     old = Lists(seen, np.where(inside, lists.shown, -1), lists.counts, queries)
     new = _drawn(scorer, ranked, shows.k, _draws(points[-1]), ("historical2012", "drawn", *map(int, lists_of)))
-    noted: dict[str, list[Sums]] = {MODEL: [], ROBUST: []}
+    estimates: dict[str, list[float]] = {MODEL: [], ROBUST: []}
     for point in points:
         first, some = slice(point), new.only(slice(_draws(point)))
         found = _at(scorer, ranked, old.only(first), clicks[first], weights[first], outcomes[first], some)
         for name, value in found.items():
-            noted[name].append(summed(np.ones(1), np.array([[[0.0, value], [-value, 0.0]]])))
-    return noted
+            estimates[name].append(value)
+    return estimates
 
 
 def _draws(impressions: int) -> int:
