@@ -61,7 +61,7 @@ def test_learned_credit_comes_from_the_same_moments_and_scores_alike(session: An
     path = written(tmp_path / "log", rows_of(), 200)
     here, there = gather(path), gather(path, engine="spark")
     assert here.pairs.keys() == there.pairs.keys()
-    assert here.left_out == there.left_out
+    assert here.dropped == there.dropped
     for pair, moments in here.pairs.items():
         for name, values in vars(moments).items():
             np.testing.assert_allclose(getattr(there.pairs[pair], name), values, rtol=1e-12, atol=1e-12)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import reduce
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,14 +45,12 @@ from interleaf.decode import Counting, Decoded
 from interleaf.decode.attributes import Exclusion
 from interleaf.decode.scoring import Scoring
 from interleaf.errors import DataError, listed
-from interleaf.execution import local, spark
-from interleaf.execution.spark.partitions import of_bytes
-from interleaf.execution.task import SPARK, Part, Task, chosen, repeats, work
+from interleaf.execution.passes import Passes
+from interleaf.execution.task import Part, Task, work
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import ResolvedMethod, Scheme
 from interleaf.stats.bootstrap import intervals, poisson_weights
-from interleaf.tally.units import Sample, Seen
 
 SUMS = ".sums"
 VERSION = 1
@@ -61,9 +59,9 @@ MOST_EXPERIMENTS = 1000
 
 @dataclass(eq=False)
 class Training:
-    """The moments of all pairs of a log, what they were made of, and what was left out, by reason; two of them add up.
+    """The moments of each pair of rankers of a log, how they were counted, and how many rows were dropped, by reason.
 
-    `scheme` is the one that was asked for, None for the normalized one of each method.
+    `scheme` None stands for the normalized scheme of each method.
     """
 
     features: tuple[str, ...]
@@ -71,17 +69,22 @@ class Training:
     scheme: str | None = None
     captions: Model | None = None
     pairs: dict[Pair, Moments] = field(default_factory=dict)
-    left_out: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: Training) -> Training:
+        both = replace(self, pairs=dict(self.pairs), dropped=Counter(self.dropped))
+        both.merge(other)
+        return both
+
+    def merge(self, other: Training) -> None:
+        """Add the moments of other rows."""
         for name in ("features", "counting", "scheme", "captions"):
             mine, theirs = str(getattr(self, name)), str(getattr(other, name))
             if mine != theirs:
                 raise DataError(f"these sums cannot be added: their {name} differ, {mine} and {theirs}")
-        both = dict(self.pairs)
         for pair, moments in other.pairs.items():
-            both[pair] = both[pair] + moments if pair in both else moments
-        return Training(self.features, self.counting, self.scheme, self.captions, both, self.left_out + other.left_out)
+            self.pairs[pair] = self.pairs[pair] + moments if pair in self.pairs else moments
+        self.dropped += other.dropped
 
     def save(self, path: str | Path) -> None:
         """Keep the sums in a file (.sums): those of days add up, and `learn` takes them in place of a log."""
@@ -92,7 +95,7 @@ class Training:
             "scheme": self.scheme,
             "captions": None if self.captions is None else self.captions.to_dict(),
             "pairs": list(self.pairs),
-            "left_out": dict(self.left_out),
+            "left_out": dict(self.dropped),
         }
         arrays = {"rest": np.frombuffer(json.dumps(rest).encode(), np.uint8)}
         for number, moments in enumerate(self.pairs.values()):
@@ -178,39 +181,24 @@ def gather(
     differences = Differences(names, kinds, None if captions is None else CaptionWeights(captions))
     scoring = Scoring(scheme, method, counting, credit=differences)
     task = Task(scoring, (), exclude or Exclusion(), experiment, version)
-    if chosen(engine, source) == SPARK:
-        packed = spark.summed(spark.opened(source), task, partial(_counted, training), Training.__add__)
-        return cast(Training, of_bytes(packed))
-    task, reading, batches = local.opened(source, task, Sample(), progress)
-    for batch, repeated in batches:
-        _work(training, batch, task, repeated)
-    training.left_out += reading.dropped
-    return training
+    return Passes(source, task, engine, progress, once=True).summed(training, _count_batch)
 
 
-def _counted(training: Training, task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> Training:
-    """The moments of a part of a log, on an executor; `training` has none yet."""
-    training = replace(training, pairs={}, left_out=Counter())
-    for batch in batches:
-        _work(training, batch, task, repeats(batch, seen))
-    return training
-
-
-def _work(training: Training, batch: pa.RecordBatch, task: Task, repeated: Array) -> None:
+def _count_batch(training: Training, batch: pa.RecordBatch, task: Task, repeated: Array) -> None:
     for worked in work(batch, task, repeated):
-        training.left_out += worked.dropped
+        training.dropped += worked.dropped
         if worked.part is not None:
             _count(training, worked.part)
 
 
 def _count(training: Training, part: Part) -> None:
-    training.left_out += part.decoded.dropped
+    training.dropped += part.decoded.dropped
     design = part.decoded.design
     if part.scored is None:
         return
     if len(design.rankers) != 2:
         reason = f"experiment {design.experiment!r} compares {len(design.rankers)} rankers; learning takes two"
-        training.left_out[reason] += len(part.decoded.rows)
+        training.dropped[reason] += len(part.decoded.rows)
         return
     first, second = sorted(design.rankers)
     pair = Pair(design.experiment, design.version, first, second)
@@ -295,7 +283,7 @@ def learn(
         ridges=ridges,
         confidence=confidence,
         left_out={_name(example): example.reason for example in found if example.reason}
-        | {f"{count:,} rows": reason for reason, count in training.left_out.items()},
+        | {f"{count:,} rows": reason for reason, count in training.dropped.items()},
         notes=_notes(used, chosen, ridge, folds),
     )
 
@@ -338,7 +326,7 @@ def _penalized(features: Sequence[str], ridge_on: Sequence[str] | None) -> Array
 
 def _why(examples: Sequence[Example], training: Training) -> str:
     reasons = [f"{_name(example)}: {example.reason}" for example in examples if example.reason]
-    reasons += [f"{reason} ({count:,} rows)" for reason, count in training.left_out.most_common(3)]
+    reasons += [f"{reason} ({count:,} rows)" for reason, count in training.dropped.most_common(3)]
     return "; ".join(reasons) if reasons else "the log has no experiment of two rankers, or no preference in any"
 
 

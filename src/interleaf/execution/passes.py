@@ -76,15 +76,17 @@ T = TypeVar("T", bound=Task)
 
 
 class Passes(Generic[T]):
-    """A log and what to read of it; a stream is held in memory, since it comes only once."""
+    """A log and what to read of it. A stream can be read only once, so it is held in memory, unless `once` is set."""
 
-    def __init__(self, source: Any, task: T, engine: str | None = None, progress: log.Progress | None = None) -> None:
+    def __init__(
+        self, source: Any, task: T, engine: str | None = None, progress: log.Progress | None = None, once: bool = False
+    ) -> None:
         self._task, self._progress = task, progress
         self.on_spark = chosen(engine, source) == SPARK
         if self.on_spark:
             self._source = spark.opened(source)
         else:
-            self._source = source if _is_lasting(source) else _held(source, task)
+            self._source = source if once or _is_lasting(source) else _held(source, task)
 
     def summed(self, empty: S, count: Callable[[S, pa.RecordBatch, T, Array], None]) -> S:
         """The sums of the whole log: `count` adds a batch, but for the rows that are marked, which came before."""
