@@ -87,7 +87,8 @@ def exact_weights(source: Impression, target: Impression) -> Array:
     rankers, count = max(len(source.ranks), len(target.ranks)), source.ranks.shape[1]
     settings, chances = probabilistic.settings((128,), PI.parameters, True), np.zeros((2, 2, count), object)
     for side, impression in enumerate((source, target)):
-        plain(write_chances)(exactly(impression), *chances[side], np.zeros((rankers, count), object), settings)
+        of_list, of_owned = chances[side]
+        plain(write_chances)(exactly(impression), of_list, of_owned, np.zeros((rankers, count), object), settings)
     return np.asarray(chances[1] / chances[0])
 
 
@@ -277,7 +278,7 @@ def summed(weights: Array, outcomes: Array, clip: float = math.inf) -> WeightedS
 
 
 def by_name(weighings: Iterator[Weighing]) -> dict[str, WeightedSums]:
-    return {name: summed(*rest) for name, *rest in weighings}
+    return {name: summed(weights, outcomes, clip) for name, weights, outcomes, clip in weighings}
 
 
 def test_the_compiled_batch_is_the_plain_loop_in_fractions() -> None:

@@ -286,8 +286,9 @@ def _track(
             lists = shows.compose(queries, streams(lists_of, numbers), settings)
             impressions, grades = shows.look_up(queries, lists)
             clicks = people.sample_batch(grades, lists.counts, streams(clicks_of, numbers))
-            for name, *rest in weigh(impressions, target.look_up(queries, lists)[0], lists.counts, clicks):
-                add_weighing(sums[name], *rest)
+            seen = target.look_up(queries, lists)[0]
+            for name, weights, outcomes, clip in weigh(impressions, seen, lists.counts, clicks):
+                add_weighing(sums[name], weights, outcomes, clip)
             start += len(numbers)
         for name, one in sums.items():
             estimates[name].append(estimate_of(one))
