@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf.caption_bias import FEATURES, Feature, caption
-from interleaf.captions.caption_features import (
+from interleaf.caption_bias.features import (
     DOCUMENT_FEATURES,
     FIRST,
     GRADE,

@@ -9,9 +9,9 @@ from scipy.stats import chi2
 
 from interleaf.caption_bias import Feature
 from interleaf.caption_bias import click_patterns as designs
-from interleaf.caption_bias.caption_training import MODELS, Table, features_of, train, train_one, tuned
 from interleaf.caption_bias.click_patterns import Design, Patterns
-from interleaf.captions.caption_features import FIRST, GRADE, MEASURES, POSITION
+from interleaf.caption_bias.features import FIRST, GRADE, MEASURES, POSITION
+from interleaf.caption_bias.training import MODELS, Table, features_of, train, train_one, tuned
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.stats.logistic import fit

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from interleaf.caption_bias import CaptionReport, Feature, Model, caption, diagnose
-from interleaf.caption_bias.caption_results import SEGMENTS
-from interleaf.captions.caption_model import ODDS, PROBABILITY, Weight
+from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, Weight
+from interleaf.caption_bias.shown_results import SEGMENTS
 from interleaf.cli.refine_commands import caption_options, run_caption
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError

@@ -12,10 +12,10 @@ import pytest
 
 from interleaf import Interleaving, credit, interleave
 from interleaf.caption_bias import CaptionReport, Model, diagnose
-from interleaf.caption_bias import caption_report as verdicts
-from interleaf.caption_bias.caption_report import verdict
-from interleaf.caption_bias.caption_scores import PLAIN, Rescored
-from interleaf.captions.caption_model import ODDS, PROBABILITY
+from interleaf.caption_bias import diagnosis_report as verdicts
+from interleaf.caption_bias.diagnosis_report import verdict
+from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
+from interleaf.caption_bias.weighted_scores import PLAIN, Rescored
 from interleaf.errors import DataError, MethodError
 from interleaf.kernels import buckets
 from interleaf.methods.registry import METHODS

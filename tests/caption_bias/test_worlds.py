@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from interleaf.caption_bias import diagnose
-from interleaf.caption_bias.caption_report import CAUSES, EXPLAINED, verdict
-from interleaf.captions.caption_model import ODDS, PROBABILITY
+from interleaf.caption_bias.diagnosis_report import CAUSES, EXPLAINED, verdict
+from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
 from interleaf.simulate.data import synthetic
 from interleaf.studies import caption2012, reproduce
 from interleaf.studies.caption2012 import CASES, Case, Scale, mirrored

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from interleaf.analysis.analyze import tally_log
-from interleaf.captions.caption_features import Feature
-from interleaf.captions.caption_model import Model, Weight
+from interleaf.caption_bias.features import Feature
+from interleaf.caption_bias.logistic_model import Model, Weight
 from interleaf.click_value import Learned, learn
 from interleaf.click_value.click_features import CaptionWeights
 from interleaf.decode import Counting, Decoding

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from interleaf.captions.caption_features import Feature
-from interleaf.captions.caption_model import Model
+from interleaf.caption_bias.features import Feature
+from interleaf.caption_bias.logistic_model import Model
 from tests.support.log_rows import made_row
 
 WORDS = ("old", "maps", "of", "the", "wörld", "a", "地図", "facts")

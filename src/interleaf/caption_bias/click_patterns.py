@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from interleaf.captions.caption_features import FIRST, GRADE, POSITION
+from interleaf.caption_bias.features import FIRST, GRADE, POSITION
 from interleaf.execution.passes import grouped
 from interleaf.kernels.arrays import Array
 from interleaf.stats.logistic import Fit, fit, gram

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interleaf.caption_bias.caption_report import FEWEST_JUDGED, CaptionReport, Page, explained, verdict
-from interleaf.caption_bias.caption_results import CaptionTask, Kinds, Queries, Results, results_of
-from interleaf.caption_bias.caption_scores import Gradients, Scores
-from interleaf.caption_bias.caption_training import (
+from interleaf.caption_bias.click_patterns import Patterns
+from interleaf.caption_bias.diagnosis_report import FEWEST_JUDGED, CaptionReport, Page, explained, verdict
+from interleaf.caption_bias.features import FIRST, GRADE, Encoder, Feature
+from interleaf.caption_bias.logistic_model import Model
+from interleaf.caption_bias.shown_results import CaptionTask, Kinds, Queries, Results, results_of
+from interleaf.caption_bias.training import (
     COMBINED,
     Losses,
     Preferences,
@@ -27,9 +29,7 @@ from interleaf.caption_bias.caption_training import (
     train,
     tuned,
 )
-from interleaf.caption_bias.click_patterns import Patterns
-from interleaf.captions.caption_features import FIRST, GRADE, Encoder, Feature
-from interleaf.captions.caption_model import Model
+from interleaf.caption_bias.weighted_scores import Gradients, Scores
 from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
 from interleaf.decode.scoring import Scoring

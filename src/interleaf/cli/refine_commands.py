@@ -56,7 +56,7 @@ def learn_options(made: argparse.ArgumentParser) -> None:
 
 def run_learn(options: argparse.Namespace) -> int:
     """Learn what a click is worth, and say whether it helps."""
-    from interleaf.captions.caption_model import Model
+    from interleaf.caption_bias.logistic_model import Model
     from interleaf.click_value import learn
     from interleaf.click_value.learn import training_of
 

@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf.captions.caption_features import measure
-from interleaf.captions.caption_model import Model
+from interleaf.caption_bias.features import measure
+from interleaf.caption_bias.logistic_model import Model
 from interleaf.decode import Decoded
 from interleaf.decode.columns import Lists, column, lists
 from interleaf.errors import DataError, MethodError, listed

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import log
-from interleaf.captions.caption_model import Model
+from interleaf.caption_bias.logistic_model import Model
 from interleaf.click_value.click_features import (
     EQUAL,
     CaptionWeights,

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import plots
-from interleaf.captions.caption_model import Model
+from interleaf.caption_bias.logistic_model import Model
 from interleaf.click_value.click_features import COLUMN, CaptionWeights, credited, feature, matrix
 from interleaf.click_value.credit_fitting import HeldOut, fold_of, group_of
 from interleaf.decode import Counting, Decoded

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from interleaf import plots
 from interleaf.caption_bias import CaptionReport, diagnose
-from interleaf.caption_bias.caption_report import EXPLAINED, HIDDEN, NONE, REVERSED, STANDS, verdict
-from interleaf.caption_bias.caption_scores import centred
-from interleaf.captions.caption_model import ODDS, PROBABILITY
+from interleaf.caption_bias.diagnosis_report import EXPLAINED, HIDDEN, NONE, REVERSED, STANDS, verdict
+from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
+from interleaf.caption_bias.weighted_scores import centred
 from interleaf.importers.trec_session import read_trec_session
 from interleaf.log import rows_to_batch
 from interleaf.simulate.data import Judged, frozen, synthetic

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.caption_bias.caption_results import ALL, SEGMENTS, Results
-from interleaf.caption_bias.caption_scores import Rescored, centred, credit_alone, scheme_for
-from interleaf.caption_bias.caption_training import Perplexity, Preference
-from interleaf.captions.caption_features import FIRST
-from interleaf.captions.caption_model import ODDS, PROBABILITY, Model
+from interleaf.caption_bias.features import FIRST
+from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, Model
+from interleaf.caption_bias.shown_results import ALL, SEGMENTS, Results
+from interleaf.caption_bias.training import Perplexity, Preference
+from interleaf.caption_bias.weighted_scores import Rescored, centred, credit_alone, scheme_for
 from interleaf.decode.scoring import usable
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import INTERLEAVED

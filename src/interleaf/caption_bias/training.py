@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from interleaf.caption_bias.caption_results import SEGMENTS, Results
 from interleaf.caption_bias.click_patterns import P_VALUE, Design, Patterns
-from interleaf.captions.caption_features import FEATURES, FIRST, GRADE, GRADES, MEASURES, POSITION, POSITIONS, Feature
-from interleaf.captions.caption_model import ODDS, PROBABILITY, Model, Weight
+from interleaf.caption_bias.features import FEATURES, FIRST, GRADE, GRADES, MEASURES, POSITION, POSITIONS, Feature
+from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, Model, Weight
+from interleaf.caption_bias.shown_results import SEGMENTS, Results
 from interleaf.errors import DataError, listed
 from interleaf.execution.passes import Groups
 from interleaf.kernels.arrays import Array

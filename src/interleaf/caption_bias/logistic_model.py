@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.captions.caption_features import FIRST, GRADE, GRADES, POSITION, POSITIONS, Encoder, Feature
+from interleaf.caption_bias.features import FIRST, GRADE, GRADES, POSITION, POSITIONS, Encoder, Feature
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import kernel

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.caption_bias.caption_results import Results
-from interleaf.captions.caption_model import ODDS, PROBABILITY, Model
+from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, Model
+from interleaf.caption_bias.shown_results import Results
 from interleaf.decode import Decoded, reasons
 from interleaf.decode.scoring import Scoring, usable
 from interleaf.errors import DataError, MethodError, listed

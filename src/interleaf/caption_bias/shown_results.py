@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interleaf.captions.caption_features import measure
+from interleaf.caption_bias.features import measure
 from interleaf.decode import Decoded, Decoding
 from interleaf.decode.attributes import attribute, excluded
 from interleaf.decode.columns import Lists, column, lists, numbers, texts
