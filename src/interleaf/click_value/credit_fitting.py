@@ -102,6 +102,7 @@ def inverse_z(products: Array, sums: Array, ridge: float | Array = 0.0) -> Array
     nothing = np.diag(regular) <= 0
     scale = np.where(nothing, 1.0, np.sqrt(np.abs(np.diag(regular))))
     weights: Array = _solved(regular / np.outer(scale, scale) + np.diag(nothing), sums / scale) / scale
+    weights[nothing] = 0.0  # on some machines the solver leaves a last digit
     quality = float(sums @ weights)
     return weights / np.sqrt(quality) if quality > 0 else np.zeros_like(weights)
 
