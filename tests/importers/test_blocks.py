@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaf.errors import DataError
-from interleaf.importers import query_join, spool
-from interleaf.importers.protocol import REMEDIES, Imported
+from interleaf.importers import shuffle, ubi
+from interleaf.importers.protocol import REMEDIES, ImportResult
 from interleaf.importers.ubi import import_ubi
 from interleaf.log import jsonl
 from tests.importers.test_ubi import event, query
@@ -54,7 +54,7 @@ def written(folder: Path, count: int = 150, seed: int = 1) -> Path:
     return path
 
 
-def taken(source: Path, out: Path) -> tuple[Imported, list[dict[str, Any]]]:
+def taken(source: Path, out: Path) -> tuple[ImportResult, list[dict[str, Any]]]:
     found = import_ubi(source, out)
     return found, sorted(pq.read_table(out).to_pylist(), key=lambda row: str(row["impression"]))
 
@@ -67,7 +67,7 @@ def test_blocks_of_any_size_give_the_same_log(
     source = written(tmp_path, seed=seed)
     one, rows = taken(source, tmp_path / "one.parquet")
     monkeypatch.setattr(jsonl, "BLOCK", size)  # an action line and its record in two blocks, among others
-    monkeypatch.setattr(query_join, "AT_ONCE", 7)
+    monkeypatch.setattr(ubi, "MAX_ENTRIES", 7)
     many, others = taken(source, tmp_path / "many.parquet")
     assert rows == others
     assert one.counts == many.counts
@@ -80,8 +80,8 @@ def test_blocks_of_any_size_give_the_same_log(
 def test_records_that_wait_in_many_parts_give_the_same_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = written(tmp_path)
     one, rows = taken(source, tmp_path / "one.parquet")
-    monkeypatch.setattr(spool, "PART", 4000)
-    monkeypatch.setattr(spool, "ROOM", 50)
+    monkeypatch.setattr(shuffle, "PART", 4000)
+    monkeypatch.setattr(shuffle, "ROOM", 50)
     many, others = taken(source, tmp_path / "many.parquet")
     assert rows == others
     assert one.counts == many.counts

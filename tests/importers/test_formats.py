@@ -10,8 +10,8 @@ import pytest
 
 from interleaf import Interleaving, analyze, cli
 from interleaf.errors import DataError
+from interleaf.importers.protocol import UNDATED
 from interleaf.importers.trec import compose
-from interleaf.importers.ubi_records import UNDATED
 from interleaf.importers.yandex import import_yandex, read_yandex
 from tests.importers.test_ubi import event, query
 from tests.support.paths import SHARED, VECTORS

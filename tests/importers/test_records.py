@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interleaf.importers.protocol import REMEDIES, Imported
-from interleaf.importers.spool import Spool
-from interleaf.importers.ubi import Reader
+from interleaf.importers.protocol import REMEDIES, ImportResult
+from interleaf.importers.shuffle import ShuffleFile
+from interleaf.importers.ubi import UbiReader
 from interleaf.importers.ubi_records import since_1970
 from interleaf.log.files import files_of
 
@@ -26,14 +26,14 @@ NOT_JSON = "line is not JSON"
 EVENT, QUERY, ACTION = "an event", "a query", "nothing, and no reason"
 
 
-def read(folder: Path, *lines: str | bytes) -> tuple[list[Row], list[Row], Imported]:
+def read(folder: Path, *lines: str | bytes) -> tuple[list[Row], list[Row], ImportResult]:
     """The queries and the events of lines."""
     path = folder / "ubi.ndjson"
     path.write_bytes(b"".join((line.encode() if isinstance(line, str) else line) + b"\n" for line in lines))
-    imported = Imported()
-    with Spool(0) as spool:
-        Reader(None, spool, imported).read(files_of(path)[0])
-        ((queries, events),) = spool.parts()
+    imported = ImportResult()
+    with ShuffleFile(0) as shuffle:
+        UbiReader(None, shuffle, imported).read(files_of(path)[0])
+        ((queries, events),) = shuffle.parts()
     for batch in (queries, events):
         batch.validate(full=True)
     return queries.to_pylist(), events.to_pylist(), imported
@@ -200,6 +200,7 @@ def expected_query(value: Row, counts: Counter[str]) -> Row | str:
         "application": id_of(value.get("application"), counts),
         "hits": hits or None,
         "owners": None,
+        "own": None,
         "attributes": texts,
     }
 

@@ -13,7 +13,7 @@ import pytest
 from interleaf import analyze, interleave
 from interleaf.errors import DataError
 from interleaf.importers.foreign_lists import Options
-from interleaf.importers.protocol import MAY_BE_UNMIXED, REMEDIES, Imported
+from interleaf.importers.protocol import MAY_BE_UNMIXED, REMEDIES, ImportResult
 from interleaf.importers.ubi import import_opensearch, import_solr, import_ubi
 from tests.support.paths import SHARED, VECTORS
 
@@ -34,7 +34,7 @@ def event(document: Any = "b", ordinal: Any = 2, name: str = "q-1", seconds: int
     return about | {"timestamp": f"2026-11-15T12:00:{seconds:02d}Z", "event_attributes": thing | place} | more
 
 
-def imported(folder: Path, *records: Row | str, **options: Any) -> tuple[Imported, list[Row]]:
+def imported(folder: Path, *records: Row | str, **options: Any) -> tuple[ImportResult, list[Row]]:
     source = folder / "ubi.ndjson"
     lines = (record if isinstance(record, str) else json.dumps(record) for record in records)
     source.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
@@ -46,7 +46,7 @@ def ranks(row: Row) -> list[int]:
     return [one["rank"] for one in row["events"]]
 
 
-def remedied(found: Imported, reason: str, count: int) -> bool:
+def remedied(found: ImportResult, reason: str, count: int) -> bool:
     """The reason was met so often, and a note says so, with what to do."""
     notes = [note for note in found.notes() if note.startswith((f"{count:,} × {reason}:", f"{count:,} × {reason} ("))]
     return found.counts[reason] == count and len(notes) == 1 and REMEDIES[reason] in notes[0]
@@ -94,7 +94,7 @@ def test_internal_ids_join_where_hits_are_lucene_numbers(tmp_path: Path) -> None
 @pytest.mark.parametrize("count", [1, 200], ids=["one by one", "in blocks"])
 @pytest.mark.parametrize("start", [0, 1, 5])
 def test_a_rank_that_others_log_moves_no_event_and_hides_no_join_rate(tmp_path: Path, start: int, count: int) -> None:
-    def logged(is_ranked: bool) -> tuple[Imported, list[Row], Any]:
+    def logged(is_ranked: bool) -> tuple[ImportResult, list[Row], Any]:
         records = [query(f"q-{n}", client_id=f"c-{n}") for n in range(count)]
         for n in range(count):
             for kind, place in (("impression", 0), ("impression", 1), ("impression", 2), ("click", 1)):

@@ -24,7 +24,6 @@ UNITS = ("user", "client", "session")
 KNOWN = 0.95  # the share of queries of which a unit must be known, to be the unit of all
 JOINING = 0.05  # below this share, ids of hits and of events are of two worlds, and joins are accidents
 UNMIXED = 7  # so many lists of one owner each, and none of two: by chance, that is 1 of 128 logs of mixed lists at most
-LOW = 0.5  # below this share, a person should look
 
 
 @dataclass
@@ -225,8 +224,13 @@ def _attributes(part: Part, usable: Array) -> pa.Array:
     different = []
     for pair in pairs.tolist():
         name, about = names[pair // len(part.attributes)], part.attributes[pair % len(part.attributes)]
-        different.append(list((about if name is None else {"application": name} | about).items()))
-    return pa.array(different, _TYPES["attributes"]).take(pa.array(place))
+        different.append(about if name is None else {"application": name} | about)
+    return attribute_maps(different, place)
+
+
+def attribute_maps(different: list[dict[str, str]], places: Array) -> pa.Array:
+    """The column of attributes, of the different ones and of the place of each row among them."""
+    return pa.array([list(one.items()) for one in different], _TYPES["attributes"]).take(pa.array(places))
 
 
 def _numbers(owners: pa.Array, rankers: list[str]) -> Array:

@@ -7,15 +7,16 @@ from collections import Counter
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaf.importers.ubi_export import decode_attributes, decode_marks
-from interleaf.importers.ubi_records import QUERIES, SHOWN, batch_of
+from interleaf.importers.ubi_records import QUERIES, SHOWN, split_own
 from interleaf.kernels.arrays import Array
 
-Record = dict[str, Any]
+Row = dict[str, Any]
+_decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
 def each_once(queries: pa.RecordBatch, counts: Counter[str]) -> pa.RecordBatch:
@@ -24,19 +25,22 @@ def each_once(queries: pa.RecordBatch, counts: Counter[str]) -> pa.RecordBatch:
     is_repeated = (np.bincount(codes) > 1)[codes]
     if not is_repeated.any():
         return queries
-    found: dict[str, Record] = {}
-    for record in queries.filter(pa.array(is_repeated)).to_pylist():
-        query = record | {"attributes": json.loads(record["attributes"])}
-        known = found.setdefault(record["query_id"], query)
-        if known is not query:
-            found[record["query_id"]] = _merged(known, query, counts)
-    rows = [query | {"attributes": json.dumps(query["attributes"], ensure_ascii=False)} for query in found.values()]
-    tables = [pa.Table.from_batches([queries.filter(pa.array(~is_repeated))]), pa.Table.from_pylist(rows, QUERIES)]
+    merged: dict[str, Row] = {}
+    for row in queries.filter(pa.array(is_repeated)).to_pylist():
+        own = {name: text for name, text in (row.pop("own") or {}).items() if text is not None}
+        row["attributes"] = own | json.loads(row["attributes"])
+        first = merged.setdefault(row["query_id"], row)
+        if first is not row:
+            merged[row["query_id"]] = _merged(first, row, counts)
+    own, attributes = split_own([row["attributes"] for row in merged.values()])
+    rows = pa.RecordBatch.from_pylist([row | {"attributes": None} for row in merged.values()], QUERIES)
+    rows = rows.set_column(QUERIES.get_field_index("own"), QUERIES.field("own"), own)
+    rows = rows.set_column(QUERIES.get_field_index("attributes"), QUERIES.field("attributes"), attributes)
     order = np.concatenate([codes[~is_repeated], np.unique(codes[is_repeated])])
-    return batch_of(pa.concat_tables(tables).take(pa.array(np.argsort(order))))
+    return pa.concat_batches([queries.filter(pa.array(~is_repeated)), rows]).take(pa.array(np.argsort(order)))
 
 
-def _merged(known: Record, query: Record, counts: Counter[str]) -> Record:
+def _merged(known: Row, query: Row, counts: Counter[str]) -> Row:
     """Each fills what the other left open; the first that tells most of the list counts."""
     first, other = (query, known) if _told(query) > _told(known) else (known, query)
     whole = {name: other[name] if value is None else value for name, value in first.items()}
@@ -50,7 +54,7 @@ def _merged(known: Record, query: Record, counts: Counter[str]) -> Record:
     return whole
 
 
-def _told(query: Record) -> tuple[bool, bool]:
+def _told(query: Row) -> tuple[bool, bool]:
     """How much a record says of the list: owners belong to the hits that they came with."""
     return query["owners"] is not None, query["hits"] is not None
 
@@ -74,9 +78,8 @@ class Part:
         self.is_shown = _flags(pc.equal(self.events["kind"], SHOWN))
         encoded = self.queries["attributes"].dictionary_encode()
         self.codes = _integers(encoded.indices)
-        self._attributes = encoded.dictionary
-        self._marks = list(map(decode_marks, encoded.dictionary.to_pylist()))
-        self.is_ours = np.array([one.is_ours for one in self._marks], np.bool_)[self.codes]
+        self.attributes = list(map(_decode_attributes, encoded.dictionary.to_pylist()))
+        self.is_ours = np.asarray(self.queries["own"].is_valid())
         self.events = self._with_ranks_of_ours(self.events)
         lists = self._with_rebuilt(self.queries["hits"])
         self.is_told = np.asarray(pc.is_valid(lists))
@@ -118,14 +121,9 @@ class Part:
         some = np.flatnonzero(np.asarray(pc.is_valid(self.events[name])))
         first[self.query[some][::-1]] = some[::-1]
         by_event = self.events[name].take(pa.array(first, mask=first < 0))
-        inside = [one.user_id or None for one in self._marks] if name == "user" else []
+        inside = [one.get("user_id") or None for one in self.attributes] if name == "user" else []
         by_attribute = pa.array(inside, pa.string()).take(pa.array(self.codes)) if any(inside) else by_event
         return pc.coalesce(self.queries[name], by_attribute, by_event)
-
-    @cached_property
-    def attributes(self) -> list[dict[str, str]]:
-        """What else is known of queries: most logs have few different ones."""
-        return list(map(decode_attributes, self._attributes.to_pylist()))
 
     @cached_property
     def starts(self) -> Array:
@@ -140,12 +138,12 @@ class Part:
     @cached_property
     def by_object(self) -> Array:
         """The place of each event's object in its list, from 0; -1 where it is not there."""
-        return self._places("document")
+        return self._find("document")
 
     @cached_property
     def by_internal(self) -> Array:
         """The same by the internal id, of events that the object does not place."""
-        return np.where(self.by_object < 0, self._places("internal"), -1)
+        return np.where(self.by_object < 0, self._find("internal"), -1)
 
     @cached_property
     def naming(self) -> tuple[Array, Array]:
@@ -174,30 +172,28 @@ class Part:
     @cached_property
     def shows_twice(self) -> Array:
         """Whether a list shows a document more than once."""
-        keys, order, _ = self._table
-        again = order[1:][keys[order][1:] == keys[order][:-1]]
-        found = np.zeros(len(self.sizes), np.bool_)
-        found[np.searchsorted(self.starts, again, "right") - 1] = True
-        return found
+        document, place = np.divmod(self._places_by_document[0], max(len(self.hits), 1))
+        lists = self.lists[place]
+        is_again = (document[1:] == document[:-1]) & (lists[1:] == lists[:-1])
+        return np.bincount(lists[1:][is_again], minlength=len(self.sizes)) > 0
 
-    def _places(self, name: str) -> Array:
-        """A sorted table of (query, document) is looked into for all events at once; of two places, the first."""
-        wanted = self.events[name]
-        if wanted.null_count == len(wanted) or not len(self.hits):
+    def _find(self, name: str) -> Array:
+        """The first place in its list of each event's document, from 0; -1 where it has none."""
+        documents, count = self.events[name], len(self.hits)
+        if documents.null_count == len(documents) or not count:
             return np.full(len(self.query), -1, np.int64)
-        keys, order, documents = self._table
-        asked = _integers(pc.index_in(wanted, documents))
-        key = self.query * len(documents) + asked
-        found = order[np.minimum(np.searchsorted(keys, key, sorter=order), len(order) - 1)]
-        is_there = (keys[found] == key) & (asked >= 0)
-        return np.where(is_there, found - self.starts[self.query], -1)
+        keys, distinct = self._places_by_document
+        document, start = _integers(pc.index_in(documents, distinct)), self.starts[self.query]
+        first = keys[np.minimum(np.searchsorted(keys, document * count + start), count - 1)] - document * count
+        is_shown = (document >= 0) & (first >= start) & (first < start + self.sizes[self.query])
+        return np.where(is_shown, first - start, -1)
 
     @cached_property
-    def _table(self) -> tuple[Array, Array, pa.Array]:
-        """A number for each (query, document) of the lists, their order, and the documents."""
+    def _places_by_document(self) -> tuple[Array, pa.Array]:
+        """All hits as numbers, document * len(hits) + place, sorted; and the different documents."""
         encoded = self.hits.dictionary_encode()
-        keys = self.lists * len(encoded.dictionary) + _integers(encoded.indices)
-        return keys, np.argsort(keys, kind="stable"), encoded.dictionary
+        keys = _integers(encoded.indices) * len(self.hits) + np.arange(len(self.hits))
+        return np.sort(keys), encoded.dictionary
 
 
 def lists_of(sizes: Array, values: pa.Array) -> pa.ListArray:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
-from interleaf.importers.foreign_lists import LOW
+UNDATED = datetime(2000, 1, 1, tzinfo=UTC)  # where times of formats without dates start: an analysis drops 1970
+LOW_JOIN_RATE = 0.5  # below this share, a person should look
 
 NO_TEAMS_SCHEMES = "lists with teams and without ranks: schemes of team draft work on them, except the deduped ones"
 MAY_BE_UNMIXED = (
@@ -70,7 +72,7 @@ REMEDIES = {
 
 
 @dataclass
-class Imported:
+class ImportResult:
     """How an import went; `notes` says it in sentences, the join of object ids first."""
 
     impressions: int = 0
@@ -134,7 +136,7 @@ class Imported:
 
 def _joining(rate: float) -> str:
     said = f"{rate:.1%} of events with an object_id have it among their query's hits"
-    if rate >= LOW:
+    if rate >= LOW_JOIN_RATE:
         return said
     return (
         f"{said}: LOW. Without object_id_field, the plugin logs Lucene's document numbers as hits; set it to the field "

@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaf.importers.foreign_lists import Evidence, Foreign, Options
+from interleaf.importers.foreign_lists import Evidence, Foreign, Options, attribute_maps
 from interleaf.importers.partition import Part, lists_of
-from interleaf.importers.protocol import Imported
-from interleaf.importers.ubi_export import OWN, columns_of
-from interleaf.importers.ubi_records import batch_of
+from interleaf.importers.protocol import ImportResult
+from interleaf.importers.ubi_export import CARRIED, PREFIX, decode_column
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
 from interleaf.log.event_join import Merged, merge_copies
@@ -128,13 +127,10 @@ def _floats(column: pa.Array) -> Array:
     return np.array(pc.fill_null(column, np.nan))
 
 
-AT_ONCE = 1024  # queries of ours that are Python objects at a time
-
-
 class Joiner:
     """Turns parts of a log into record batches, by the evidence of all parts; counts as it goes."""
 
-    def __init__(self, evidence: Evidence, options: Options, imported: Imported) -> None:
+    def __init__(self, evidence: Evidence, options: Options, imported: ImportResult) -> None:
         self._evidence, self._options, self._imported = evidence, options, imported
         self._foreign = Foreign(evidence, options, imported.counts)
 
@@ -185,21 +181,26 @@ class Joiner:
 
     def _own(self, part: Part, usable: Array) -> dict[str, pa.Array]:
         """The columns of lists that we wrote; those that cannot be read are taken out of the usable ones."""
-        batches = [pa.RecordBatch.from_pylist([], OWN)]
-        for start in range(0, len(usable), AT_ONCE):
-            places = start + np.flatnonzero(usable[start : start + AT_ONCE])
-            some = part.queries.take(pa.array(places))
-            batch, problems = columns_of(some["attributes"].to_pylist())
-            for place, problem in sorted(problems.items()):
-                name = some["query_id"][place].as_py()
-                self._imported.drop("query whose columns cannot be read", f"query_id {name!r}: {problem}")
-            usable[places[list(problems)]] = False
-            batches.append(batch.filter(pa.array(usable[places])))
-        own = batch_of(pa.Table.from_batches(batches))
+        places = np.flatnonzero(usable)
+        own = part.queries["own"].take(pa.array(places))
+        columns, problems = {}, dict[int, str]()
+        for name in CARRIED:
+            columns[name], wrong = decode_column(name, pc.struct_field(own, name))
+            problems = wrong | problems
+        for place, problem in sorted(problems.items()):
+            query = part.queries["query_id"][int(places[place])].as_py()
+            self._imported.drop("query whose columns cannot be read", f"query_id {query!r}: {problem}")
+        usable[places[list(problems)]] = False
+        is_usable = pa.array(usable[places])
+        columns = {name: column.filter(is_usable) for name, column in columns.items()}
         names = part.queries["query_id"].filter(pa.array(usable))
         defaults = {"version": 1, "arm": schema.INTERLEAVED, "impression": names}
-        columns = {name: own[name] for name in OWN.names}
-        return columns | {name: pc.coalesce(own[name], default) for name, default in defaults.items()}
+        attributes = [{name.removeprefix(PREFIX): text for name, text in one.items()} for one in part.attributes]
+        return (
+            columns
+            | {name: pc.coalesce(columns[name], default) for name, default in defaults.items()}
+            | {"attributes": attribute_maps(attributes, part.codes[usable])}
+        )
 
 
 def _events(part: Part, placed: Placed, usable: Array) -> pa.ListArray:

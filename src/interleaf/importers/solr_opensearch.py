@@ -12,18 +12,19 @@ from typing import Any
 
 import msgspec
 
-from interleaf.importers.ubi_records import Record, Row, query_of, text_of
+from interleaf.importers.ubi_records import Record, id_text
 from interleaf.log.jsonl import LineError
 
 SOLR_OWNER = "[interleaving]"
 OPENSEARCH_OWNER = "_search_configuration_id"
 
 
-def solr_query(value: dict[str, Any], counts: Counter[str], field: str = "id") -> Row:
-    """The fields of `QUERIES`, from an answer of Solr; `field` is the unique key of its documents.
+def solr_query(value: dict[str, Any], counts: Counter[str], field: str = "id") -> tuple[Record, Any]:
+    """A query and the owners of its hits, from an answer of Solr; `field` is the unique key of its documents.
 
     >>> answer = {"response": {"docs": [{"id": "a", "[interleaving]": "m1"}, {"id": "b", "[interleaving]": "m2"}]}}
-    >>> solr_query(answer | {"query_id": "q", "timestamp": "2026-11-15T12:00:00Z"}, Counter())[7:9]
+    >>> query, owners = solr_query(answer | {"query_id": "q"}, Counter())
+    >>> query.query_response_hit_ids, owners
     (['a', 'b'], ['m1', 'm2'])
     """
     inner = _within(value.get("response"), "response", value)
@@ -35,12 +36,13 @@ def solr_query(value: dict[str, Any], counts: Counter[str], field: str = "id") -
     return _with_owners(value, about, documents, field, SOLR_OWNER, counts)
 
 
-def opensearch_query(value: dict[str, Any], counts: Counter[str]) -> Row:
-    """The fields of `QUERIES`, from an answer of OpenSearch.
+def opensearch_query(value: dict[str, Any], counts: Counter[str]) -> tuple[Record, Any]:
+    """A query and the owners of its hits, from an answer of OpenSearch.
 
     >>> hits = [{"_id": "a", "_search_configuration_id": "c1"}, {"_id": "b", "_search_configuration_id": "c2"}]
     >>> answer = {"hits": {"hits": hits}, "ext": {"ubi": {"query_id": "q"}}}
-    >>> opensearch_query({"response": answer, "timestamp": 1717527762025}, Counter())[7:9]
+    >>> query, owners = opensearch_query({"response": answer}, Counter())
+    >>> query.query_response_hit_ids, owners
     (['a', 'b'], ['c1', 'c2'])
     """
     inner = _within(value.get("response"), "hits", value)
@@ -50,16 +52,16 @@ def opensearch_query(value: dict[str, Any], counts: Counter[str]) -> Row:
 
 def _with_owners(
     value: dict[str, Any], about: dict[str, Any], documents: Any, field: str, owner: str, counts: Counter[str]
-) -> Row:
+) -> tuple[Record, Any]:
     if type(documents) is not list or not all(type(document) is dict for document in documents):
         raise LineError("answer without a list of documents")
-    hits = [text_of(document.get(field), counts) for document in documents]
+    hits = [id_text(document.get(field), counts) for document in documents]
     if None in hits:
         raise LineError("answer with a document that has no id")
     record = {name: known for name, known in about.items() if known is not None} | value
-    query = query_of(msgspec.convert(record, Record), counts)
-    owners = [text_of(document.get(owner), counts) for document in documents]
-    return *query[:7], hits, owners if any(owners) else None, query[9]
+    query = msgspec.convert(record | {"query_response_hit_ids": hits}, Record)
+    owners = [id_text(document.get(owner), counts) for document in documents]
+    return query, owners if any(owners) else None
 
 
 def _within(value: Any, name: str, otherwise: dict[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from interleaf.errors import DataError
+from interleaf.importers.protocol import UNDATED
 from interleaf.importers.ubi_export import whole_file
-from interleaf.importers.ubi_records import UNDATED
 from interleaf.interleaving.api import interleave
 from interleaf.log.reader import read
 from interleaf.log.record_batches import rows_to_batch, write_batches

@@ -17,7 +17,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from interleaf.errors import DataError
-from interleaf.importers.ubi_records import UNDATED
+from interleaf.importers.protocol import UNDATED
 
 ENGINE = "engine"
 UNKNOWN = "NA"

@@ -11,25 +11,25 @@ import gzip
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Annotated, Any, cast
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from interleaf.errors import DataError
 from interleaf.log import schema
 from interleaf.log.reader import Reading, read
-from interleaf.log.validation import RULES, of_field
+from interleaf.log.validation import GAPS, RULES, of_field
 
 OUTSIDE = {"time", "query", "documents", "events", "attributes"}  # these have places of their own in UBI
 CARRIED = {column.name: column for column in schema.COLUMNS if column.name not in OUTSIDE}
 PREFIX = "attribute:"
-OWN = pa.schema([(column.name, column.type) for column in schema.COLUMNS if column.name in {*CARRIED, "attributes"}])
-_decode = msgspec.json.Decoder().decode
+NOTHING = Annotated[int, msgspec.Meta(ge=1, le=0)]  # a type without values
 
 
 def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
@@ -47,65 +47,51 @@ def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
     return found | {PREFIX + name if name in CARRIED else name: text for name, text in given.items()}
 
 
-class Marks(msgspec.Struct, gc=False):
-    """What is asked of the attributes of every query: whether we wrote them, and who the user was."""
-
-    experiment: str | None = None
-    method: str | None = None
-    rankers: str | None = None
-    user_id: str | None = None
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether a UBI query was written by us."""
-        return self.experiment is not None and self.method is not None and self.rankers is not None
-
-
-decode_marks = msgspec.json.Decoder(Marks).decode
-decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
+def _json_type(kind: pa.DataType, gaps: bool = False) -> Any:
+    """The type of values that are surely right; others are checked one by one."""
+    if pa.types.is_list(kind):
+        inner = _json_type(kind.value_type)
+        return list[inner | None] if gaps else list[inner]  # type: ignore[valid-type]
+    if pa.types.is_integer(kind):
+        end = 2 ** (kind.bit_width - 1)
+        return Annotated[int, msgspec.Meta(ge=-end, le=end - 1)]
+    if pa.types.is_floating(kind):
+        end = float(np.finfo(kind.to_pandas_dtype()).max)
+        return Annotated[float, msgspec.Meta(ge=-end, le=end)]
+    return {pa.string(): str, pa.bool_(): bool}.get(kind, NOTHING)
 
 
-def columns_of(texts: Sequence[str]) -> tuple[pa.RecordBatch, dict[int, str]]:
-    """The columns that the attributes of queries, as JSON, hold; and by its place what is wrong with a query.
+_DECODERS = {
+    name: msgspec.json.Decoder(_json_type(column.type, name in GAPS)).decode for name, column in CARRIED.items()
+}
 
-    >>> batch, problems = columns_of(['{"experiment": "shop", "teams": "[0,1]", "device": "phone"}', '{"teams": "[0"}'])
-    >>> {name: batch[name].to_pylist() for name in ("experiment", "teams", "attributes")}
-    {'experiment': ['shop', None], 'teams': [[0, 1], None], 'attributes': [[('device', 'phone')], []]}
-    >>> problems
-    {1: "'teams': Expecting ',' delimiter: line 1 column 3 (char 2)"}
+
+def decode_column(name: str, texts: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+    """The values of a column that a query carries as text; and by its place what is wrong with a text.
+
+    >>> column, problems = decode_column("teams", pa.array(["[0,1]", None, "[0"]))
+    >>> column.to_pylist(), problems
+    ([[0, 1], None, None], {2: "'teams': Expecting ',' delimiter: line 1 column 3 (char 2)"})
     """
-    attributes = [decode_attributes(text) for text in texts]
-    problems: dict[int, str] = {}
-    arrays = []
-    for name, column in CARRIED.items():
-        values: list[Any] = [one.get(name) for one in attributes]
-        if not pa.types.is_string(column.type) and any(values):
-            values = _values(name, values, problems)
-        arrays.append(pa.array(values, column.type))
-    others = (
-        {name.removeprefix(PREFIX): text for name, text in one.items() if name not in CARRIED} for one in attributes
-    )
-    arrays.append(pa.array([list(one.items()) for one in others], OWN.field("attributes").type))
-    return pa.RecordBatch.from_arrays(arrays, schema=OWN), problems
-
-
-def _values(name: str, texts: Sequence[str | None], problems: dict[int, str]) -> list[Any]:
-    """The values of texts of JSON, checked: all at once if they are as we write them, else one by one."""
-    rule = RULES[name]
-    try:
-        values = [None if text is None else _decode(text) for text in texts]
-        if rule.all_ready([value for text, value in zip(texts, values, strict=True) if text is not None]):
-            return values
-    except msgspec.DecodeError:
-        pass
-    values = [None] * len(texts)
-    for place, text in enumerate(texts):
+    kind = CARRIED[name].type
+    if pa.types.is_string(kind):
+        return texts, {}
+    encoded = texts.dictionary_encode()
+    decode, values, problems = _DECODERS[name], list[Any](), dict[int, str]()
+    for code, text in enumerate(encoded.dictionary.to_pylist()):
         try:
-            if text is not None:  # not by msgspec, as a log may hold a NaN
-                values[place] = of_field(name, lambda one: rule.check(json.loads(one)), text)
-        except ValueError as problem:
-            problems.setdefault(place, str(problem))
-    return values
+            values.append(decode(text))
+        except msgspec.DecodeError:
+            try:  # not by msgspec, as a log may hold a NaN
+                values.append(of_field(name, lambda one: RULES[name].check(json.loads(one)), text))
+            except ValueError as problem:
+                values.append(None)
+                problems[code] = str(problem)
+    column = pa.array(values, kind).take(encoded.indices)
+    if not problems:
+        return column, {}
+    codes = encoded.indices.to_pylist()
+    return column, {place: problems[code] for place, code in enumerate(codes) if code in problems}
 
 
 def iso(moment: datetime) -> str:

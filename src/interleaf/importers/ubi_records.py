@@ -1,4 +1,4 @@
-"""Decodes UBI 1.3 records: from JSON to batches of queries and events.
+"""Decodes UBI 1.3 records: from JSON lines to batches of queries and events, a column at a time.
 
 Published samples break the schema, so values of a wrong type are converted or ignored, and counted. A record is
 dropped only if it cannot be used at all.
@@ -7,8 +7,8 @@ dropped only if it cannot be used at all.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,48 +18,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET, Struct, field
 
-from interleaf.log.jsonl import LineError
+from interleaf.importers.protocol import ImportResult
+from interleaf.importers.ubi_export import CARRIED
+from interleaf.log.jsonl import LineError, parsed
 
 SECONDS_BELOW = 10**11  # as milliseconds, that was in 1973: a smaller number counts seconds
 START = datetime(1970, 1, 1, tzinfo=UTC)
-UNDATED = datetime(2000, 1, 1, tzinfo=UTC)  # where times of formats without dates start: an analysis drops 1970
-MOST = 253_402_300_800 * 10**6  # the end of the year 9999
-
-
-def since_1970(value: Any, counts: Counter[str]) -> timedelta | None:
-    """The time since 1970, or None if the value is no time; guesses are counted.
-
-    >>> counts = Counter()
-    >>> {since_1970(time, counts) for time in ("2024-06-04T19:02:42.025Z", "2024-06-04T21:02:42.025+0200")}
-    {datetime.timedelta(days=19878, seconds=68562, microseconds=25000)}
-    >>> {since_1970(time, counts) for time in (1717527762025, "1717527762025", "2024-06-04 19:02:42.025")}
-    {datetime.timedelta(days=19878, seconds=68562, microseconds=25000)}
-    >>> counts
-    Counter({'time as a number': 2, 'time without a zone': 1})
-    """
-    if type(value) is str and not value.isdecimal():
-        try:
-            moment = datetime.fromisoformat(value)
-            if moment.tzinfo is None:
-                counts["time without a zone"] += 1
-                moment = moment.replace(tzinfo=UTC)
-            return moment - START
-        except (ValueError, OverflowError):
-            return None
-    if type(value) is str:
-        value = int(value) if len(value) < 20 else None
-    if type(value) not in (int, float) or not 0 <= value < MOST // 1000:  # a NaN is not, either
-        return None
-    counts["time as a number"] += 1
-    return timedelta(microseconds=round(value * (1_000_000 if value < SECONDS_BELOW else 1000)))
-
-
-SHOWN = "impression"  # the action that says that a document was shown, and is no reaction to it
+FIRST_YEAR = (datetime(1, 1, 1, tzinfo=UTC) - START) // timedelta(microseconds=1)  # Arrow reads the year 0, Python not
+MAX_TIME = 253_402_300_800 * 10**6  # the end of the year 9999
 MAX_NUMBER = 3e38  # of a dwell or a value
 MAX_RANK = 2**31 - 1  # that a log can hold
 MAX_WHOLE = 2**63 - 1
+SHOWN = "impression"  # the action that says that a document was shown, and is no reaction to it
 
-Row = tuple[Any, ...]
 NotObject = str | int | float | bool | list[Any] | None  # what may stand where the schema asks for an object
 
 
@@ -85,15 +56,15 @@ class Position(Struct, gc=False):
 class EventAttributes(Struct, gc=False):
     """What else is known of an event; `rank` and `dwell` are ours, `search_config` is of the Chorus shop."""
 
-    object: Object | NotObject = None
     position: Position | NotObject = None
-    session_id: Any = None
-    event: Any = None
-    search_config: Any = None
     rank: Any = None
+    object: Object | NotObject = None
     dwell: Any = None
-    dwell_time: Any = None
     value: Any = None
+    event: Any = None
+    session_id: Any = None
+    search_config: Any = None
+    dwell_time: Any = None
 
 
 class Answer(Struct, gc=False):
@@ -106,16 +77,16 @@ class Record(Struct, gc=False):
     index: Action | NotObject | msgspec.UnsetType = UNSET
     create: Action | NotObject | msgspec.UnsetType = UNSET
     application: Any = None
-    action_name: Any = None
     query_id: Any = None
     client_id: Any = None
-    user_id: Any = None
     session_id: Any = None
+    action_name: Any = None
+    user_query: Any = UNSET
     timestamp: Any = None
     event_attributes: EventAttributes | NotObject = None
-    user_query: Any = UNSET
     query_attributes: Any = None
     query_response_hit_ids: Any = UNSET
+    user_id: Any = None
     source: Record | NotObject = field(name="_source", default=None)
     id: Any = field(name="_id", default=None)
     response: Answer | NotObject = None
@@ -128,13 +99,18 @@ class Record(Struct, gc=False):
     event: Any = None
 
 
+# The number of its line, a record, and what the record itself does not say: the id of an event, which stands in the
+# line before or in a search hit, or the names of the rankers that own the hits of a query.
+Entry = tuple[int, Record, Any]
+
 # A search that was answered. `owners` are names of rankers, one for each hit, where an engine interleaved itself;
-# `attributes` is the JSON of an object of texts.
+# `own` are the columns of a query that we wrote, as text; `attributes` is the JSON of an object of all other texts.
 QUERIES = pa.schema(
     [
         *(("query_id", pa.string()), ("time", pa.int64())),
         *((name, pa.string()) for name in ("text", "application", "user", "client", "session")),
         *((name, pa.list_(pa.string())) for name in ("hits", "owners")),
+        ("own", pa.struct([(name, pa.string()) for name in CARRIED])),
         ("attributes", pa.string()),
     ]
 )
@@ -148,190 +124,255 @@ EVENTS = pa.schema(
     ]
 )
 _NO_OBJECT, _NO_POSITION = Object(), Position()
-_NO_ATTRIBUTES = EventAttributes(_NO_OBJECT, _NO_POSITION)
+_NO_ATTRIBUTES = EventAttributes(_NO_POSITION, object=_NO_OBJECT)
+_decoder = msgspec.json.Decoder(Record, float_hook=float)  # float() reads 1e400 as infinity, as json does
 _encode = msgspec.json.Encoder().encode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def batch_of(table: pa.Table) -> pa.RecordBatch:
-    """A table as one batch."""
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+def decode_records(lines: Sequence[bytes]) -> list[Any]:
+    """The record of each line, None for a blank line, and a `LineError` for one that cannot be read."""
+    try:
+        # As text, because msgspec does not check the encoding of fields that it skips.
+        records = _decoder.decode_lines(b"".join(lines).decode())
+    except _UNREADABLE:
+        records = []
+    return records if len(records) == len(lines) else list(map(_decode_record, lines))
 
 
-def event_of(record: Record, name: Any, counts: Counter[str]) -> Record:
-    """The record as an event: with the id of its query, its time, its own id and its attributes, or refused.
-
-    `name` is the id that the line before, or a search hit, gives to the event.
-    """
-    if type(record.query_id) is not str:
-        record.query_id = text_of(record.query_id, counts)
-    if not record.query_id:
-        raise LineError("event without a query_id")
-    record.timestamp = since_1970(record.timestamp, counts)
-    if record.timestamp is None:
-        raise LineError("event without a time that can be read")
-    record.id = name if type(name) is str else None
-    more = record.event_attributes
-    if type(more) is not EventAttributes:
-        record.event_attributes = _NO_ATTRIBUTES
-        return record
-    if type(more.object) is not Object:
-        more.object = _NO_OBJECT
-    if type(more.position) is not Position:
-        more.position = _NO_POSITION
-    return record
+def _decode_record(line: bytes) -> Record | LineError | None:
+    try:
+        return _decoder.decode(line.decode())
+    except _UNREADABLE:
+        if line.isspace():
+            return None
+    try:
+        parsed(line)
+    except LineError as problem:
+        return problem
+    return LineError("line is not JSON")
 
 
-def events_batch(events: Sequence[Any], counts: Counter[str]) -> pa.RecordBatch:
-    """Events as a batch of `EVENTS`."""
-    attributes = [one.event_attributes for one in events]
-    objects = [one.object for one in attributes]
-    kinds = [one.action_name for one in events]
-    ids = [
-        [one.application for one in events],
-        [one.user_id for one in events],
-        [one.client_id for one in events],
-        [one.session_id or more.session_id for one, more in zip(events, attributes, strict=True)],
-        [one.id or more.event for one, more in zip(events, attributes, strict=True)],
-        [one.object_id for one in objects],
-        [one.internal_id for one in objects],
-        [one.search_config for one in attributes],
-    ]
-    ranks = [one.rank if type(one.rank) is int and abs(one.rank) <= MAX_RANK else None for one in attributes]
-    dwell, dwell_time = _numbers([one.dwell for one in attributes]), _numbers([one.dwell_time for one in attributes])
-    counts["event with a dwell_time"] += int(np.asarray(pc.and_(pc.is_null(dwell), pc.is_valid(dwell_time))).sum())
-    arrays = [
-        pa.array([one.query_id for one in events], pa.string()),
-        pa.array([one if type(one) is str else json.dumps(one) for one in kinds], pa.string()),
-        *(_ids(column, counts) for column in ids),
-        _microseconds([one.timestamp for one in events]),
-        _ordinals([one.position.ordinal for one in attributes], counts),
-        pa.array(ranks, pa.int64()),
-        pc.coalesce(dwell, dwell_time),
-        _numbers([one.value for one in attributes]),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)
-
-
-def query_of(record: Record, counts: Counter[str]) -> Row:
-    """The fields of `QUERIES`; who asked as it came."""
-    query = text_of(record.query_id, counts)
-    if not query:
-        raise LineError("query without a query_id")
-    attributes, hits = record.query_attributes, record.query_response_hit_ids
-    return (
-        query,
-        since_1970(record.timestamp, counts),
-        record.user_query if type(record.user_query) is str else None,
-        record.application,
-        record.user_id,
-        record.client_id,
-        record.session_id,
-        _hits_of(hits, counts) if type(hits) is list and hits else None,
-        None,
-        _encode(_texts_in(attributes, counts)) if type(attributes) is dict else b"{}",
-    )
-
-
-def queries_batch(rows: Sequence[Row], counts: Counter[str]) -> pa.RecordBatch:
-    """Queries as a batch of `QUERIES`."""
-    query, time, text, *ids, hits, owners, attributes = _columns(rows, len(QUERIES))
-    columns = [query, _microseconds(time), text, *(_ids(column, counts) for column in ids), hits, owners, attributes]
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, QUERIES.types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=QUERIES)
-
-
-def click_as_event(record: Record) -> Record:
-    """A line of a plain click log, `{"query_id", "document", "time"}` and perhaps `kind`, as a UBI event."""
+def click_as_event(record: Record) -> None:
+    """Turn a line of a plain click log, `{"query_id", "document", "time"}` and perhaps `kind`, into a UBI event."""
     record.action_name = record.kind
     record.timestamp = record.timestamp if record.time is UNSET else record.time
     thing = Object(object_id=record.document)
-    record.event_attributes = EventAttributes(thing, event=record.event, dwell=record.dwell, value=record.value)
-    return record
+    record.event_attributes = EventAttributes(object=thing, event=record.event, dwell=record.dwell, value=record.value)
 
 
-def text_of(value: Any, counts: Counter[str]) -> str | None:
+class ColumnBuilder:
+    """Builds columns from the records of one file, and counts what it converts or drops."""
+
+    def __init__(self, path: object, result: ImportResult) -> None:
+        self._path, self._result, self._counts = path, result, result.counts
+
+    def events(self, entries: list[Entry]) -> pa.RecordBatch:
+        """Events as a batch of `EVENTS`."""
+        query_id = self._ids([one.query_id for _, one, _ in entries])
+        entries, query_id = self._drop_nulls("event without a query_id", entries, query_id)
+        time = self._times([one.timestamp for _, one, _ in entries])
+        entries, time, query_id = self._drop_nulls("event without a time that can be read", entries, time, query_id)
+        records = [one for _, one, _ in entries]
+        attributes = [one.event_attributes for one in records]
+        attributes = [one if type(one) is EventAttributes else _NO_ATTRIBUTES for one in attributes]
+        ids = [one if type(one) is str else None for _, _, one in entries]
+        ids = [one or more.event for one, more in zip(ids, attributes, strict=True)]
+        sessions = [one.session_id or more.session_id for one, more in zip(records, attributes, strict=True)]
+        objects = [one.object if type(one.object) is Object else _NO_OBJECT for one in attributes]
+        positions = [one.position if type(one.position) is Position else _NO_POSITION for one in attributes]
+        dwell = _numbers([one.dwell for one in attributes])
+        dwell_time = _numbers([one.dwell_time for one in attributes])
+        self._counts["event with a dwell_time"] += (
+            pc.sum(pc.greater(dwell_time.is_valid(), dwell.is_valid())).as_py() or 0
+        )
+        kinds = [one.action_name if type(one.action_name) is str else json.dumps(one.action_name) for one in records]
+        ranks = [one.rank if type(one.rank) is int and abs(one.rank) <= MAX_RANK else None for one in attributes]
+        columns = {
+            "query_id": query_id,
+            "kind": pa.array(kinds, pa.string()),
+            "application": self._ids([one.application for one in records]),
+            "user": self._ids([one.user_id for one in records]),
+            "client": self._ids([one.client_id for one in records]),
+            "session": self._ids(sessions),
+            "event": self._ids(ids),
+            "document": self._ids([one.object_id for one in objects]),
+            "internal": self._ids([one.internal_id for one in objects]),
+            "owner": self._ids([one.search_config for one in attributes]),
+            "time": time,
+            "ordinal": self._ordinals([one.ordinal for one in positions]),
+            "rank": pa.array(ranks, pa.int64()),
+            "dwell": pc.coalesce(dwell, dwell_time),
+            "value": _numbers([one.value for one in attributes]),
+        }
+        return pa.RecordBatch.from_pydict(columns, EVENTS)
+
+    def queries(self, entries: list[Entry]) -> pa.RecordBatch:
+        """Queries as a batch of `QUERIES`."""
+        query_id = self._ids([one.query_id for _, one, _ in entries])
+        entries, query_id = self._drop_nulls("query without a query_id", entries, query_id)
+        time = self._times([one.timestamp for _, one, _ in entries])
+        hits = self._hits([one.query_response_hit_ids for _, one, _ in entries])
+        entries, hits, query_id, time = self._drop_nulls(
+            "query with a hit that is no id", entries, hits, query_id, time
+        )
+        records = [one for _, one, _ in entries]
+        own, attributes = split_own([self._texts_in(one.query_attributes) for one in records])
+        texts = [one.user_query if type(one.user_query) is str else None for one in records]
+        columns = {
+            "query_id": query_id,
+            "time": time,
+            "text": pa.array(texts, pa.string()),
+            "application": self._ids([one.application for one in records]),
+            "user": self._ids([one.user_id for one in records]),
+            "client": self._ids([one.client_id for one in records]),
+            "session": self._ids([one.session_id for one in records]),
+            "hits": pc.if_else(pc.greater(pc.list_value_length(hits), 0), hits, None),
+            "owners": pa.array([owners for _, _, owners in entries], pa.list_(pa.string())),
+            "own": own,
+            "attributes": attributes,
+        }
+        return pa.RecordBatch.from_pydict(columns, QUERIES)
+
+    def _drop_nulls(self, reason: str, entries: list[Entry], column: pa.Array, *others: pa.Array) -> Any:
+        """Entries and columns without the places where the first column is null, which are counted."""
+        if not column.null_count:
+            return entries, column, *others
+        is_valid = column.is_valid()
+        for place in np.flatnonzero(~np.asarray(is_valid)).tolist():
+            self._result.drop(reason, f"{self._path}:{entries[place][0]}")
+        entries = [one for one, valid in zip(entries, is_valid.to_pylist(), strict=True) if valid]
+        return entries, *(one.filter(is_valid) for one in (column, *others))
+
+    def _ids(self, values: list[Any]) -> pa.Array:
+        """Ids as texts, null for an empty one."""
+        try:
+            texts = pa.array(values, pa.string())
+        except pa.ArrowTypeError:
+            texts = pa.array([id_text(value, self._counts) for value in values], pa.string())
+        return pc.if_else(pc.equal(texts, ""), None, texts) if "" in values else texts
+
+    def _times(self, values: list[Any]) -> pa.Array:
+        """Microseconds since 1970, null for what is no time."""
+        try:
+            times = pa.array(values, pa.string()).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+            if (pc.min(times).as_py() or 0) >= FIRST_YEAR:
+                return times
+        except (pa.ArrowTypeError, pa.ArrowInvalid):
+            pass  # Arrow reads fewer forms of times, all or none
+        return pa.array([since_1970(value, self._counts) for value in values], pa.duration("us")).cast(pa.int64())
+
+    def _hits(self, values: list[Any]) -> pa.ListArray:
+        """Ids of documents, in shown order; an empty list where none are given, null where one is no id."""
+        lists = [hits if type(hits) is list else [] for hits in values]
+        try:
+            column = pa.array(lists, pa.list_(pa.string()))
+            if not column.values.null_count:
+                return column
+        except pa.ArrowTypeError:
+            pass
+        texts = [[id_text(hit, self._counts) for hit in hits] for hits in lists]
+        return pa.array([None if None in hits else hits for hits in texts], pa.list_(pa.string()))
+
+    def _texts_in(self, attributes: Any) -> dict[str, str]:
+        """Attributes that are texts, as the plugin keeps them; numbers and flags as JSON; others are counted."""
+        if type(attributes) is not dict:
+            return {}
+        try:
+            "".join(attributes.values())  # the quickest way to see that all are texts
+            return attributes
+        except TypeError:
+            pass
+        simple = {name: one for name, one in attributes.items() if type(one) in (str, int, float, bool)}
+        nulls = sum(one is None for one in attributes.values())
+        self._counts["attribute that is no text"] += len(attributes) - len(simple) - nulls
+        return {name: one if type(one) is str else json.dumps(one) for name, one in simple.items()}
+
+    def _ordinals(self, values: list[Any]) -> pa.Array:
+        """Whole numbers that a log can hold, null for others."""
+        numbers = [one if one is None or type(one) is int else self._whole(one) for one in values]
+        try:
+            return pa.array(numbers, pa.int64())
+        except OverflowError:
+            return pa.array([None if one is None or abs(one) > MAX_WHOLE else one for one in numbers], pa.int64())
+
+    def _whole(self, value: Any) -> int | None:
+        try:
+            number = float(value)
+            self._counts["ordinal that is no whole number"] += 1
+            return int(number) if number == int(number) else None
+        except (TypeError, ValueError, OverflowError):
+            return None
+
+
+def _numbers(values: list[Any]) -> pa.Array:
+    """Numbers that a log can hold, null for others."""
+    if values.count(None) == len(values):
+        return pa.nulls(len(values), pa.float64())
+    numbers = [float(one) if type(one) in (int, float) and abs(one) < MAX_NUMBER else None for one in values]
+    return pa.array(numbers, pa.float64())
+
+
+def split_own(attributes: Sequence[dict[str, str]]) -> tuple[pa.StructArray, pa.Array]:
+    """The columns of queries that we wrote, null for other queries; and the JSON of the attributes that remain.
+
+    >>> own, attributes = split_own(
+    ...     [{"experiment": "e", "method": "m", "rankers": "[]", "device": "phone"}, {"arm": "x"}]
+    ... )
+    >>> own.field("experiment").to_pylist(), own.is_valid().to_pylist(), attributes.to_pylist()
+    (['e', None], [True, False], ['{"device":"phone"}', '{"arm":"x"}'])
+    """
+    places: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)  # by the names of the attributes
+    for place, one in enumerate(attributes):
+        places[("experiment" in one and "method" in one and "rankers" in one and tuple(one)) or ()].append(place)
+    kind, texts, batches = QUERIES.field("own").type, [b""] * len(attributes), []
+    for names, some in places.items():
+        columns = dict(zip(names, zip(*(attributes[place].values() for place in some), strict=True), strict=False))
+        arrays = [pa.array(columns.pop(name, [None] * len(some)), pa.string()) for name in CARRIED]
+        batches.append(pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array([not names] * len(some))))
+        for place, *values in zip(some, *columns.values(), strict=True):
+            texts[place] = _encode(dict(zip(columns, values, strict=True)) if names else attributes[place])
+    order = np.argsort([place for some in places.values() for place in some])
+    own = pa.concat_arrays(batches).take(pa.array(order)) if batches else pa.nulls(0, kind)
+    return own, pa.array(texts, pa.string())
+
+
+def id_text(value: Any, counts: Counter[str]) -> str | None:
     """An id as text; numbers break the schema, and are taken as their digits."""
-    if type(value) is str:
-        return value
     if type(value) is int:
         counts["id as a number"] += 1
         return str(value)
-    return None
+    return value if type(value) is str else None
 
 
-def _columns(rows: Sequence[Row], width: int) -> list[tuple[Any, ...]]:
-    return list(zip(*rows, strict=True)) if rows else [()] * width
+def since_1970(value: Any, counts: Counter[str]) -> timedelta | None:
+    """The time since 1970, or None if the value is no time; guesses are counted.
 
-
-def _ids(values: Sequence[Any], counts: Counter[str]) -> pa.Array:
-    """Ids as texts, null for an empty one."""
-    try:
-        texts = pa.array(values, pa.string())
-    except pa.ArrowTypeError:
-        texts = pa.array([text_of(value, counts) for value in values], pa.string())
-    return pc.if_else(pc.equal(texts, ""), None, texts) if "" in values else texts
-
-
-def _hits_of(hits: list[Any], counts: Counter[str]) -> list[str]:
-    """Ids of documents as texts, in shown order."""
-    if _are_texts(hits):
-        return hits
-    texts = [text_of(hit, counts) for hit in hits]
-    if None in texts:
-        raise LineError("query with a hit that is no id")
-    return texts  # type: ignore[return-value]
-
-
-def _are_texts(values: Iterable[Any]) -> bool:
-    try:
-        "".join(values)  # the quickest way to look at all of them
-    except TypeError:
-        return False
-    return True
-
-
-def _texts_in(attributes: dict[str, Any], counts: Counter[str]) -> dict[str, str]:
-    """Attributes that are texts, as the plugin keeps them; numbers and flags as JSON has them; others are counted."""
-    if _are_texts(attributes.values()):
-        return attributes
-    texts = {}
-    for name, value in attributes.items():
-        if type(value) is str:
-            texts[name] = value
-        elif type(value) in (int, float, bool):
-            texts[name] = json.dumps(value)
-        elif value is not None:
-            counts["attribute that is no text"] += 1
-    return texts
-
-
-def _ordinals(values: Sequence[Any], counts: Counter[str]) -> pa.Array:
-    """Whole numbers that a log can hold, null for others."""
-    numbers = [one if one is None or type(one) is int else _whole(one, counts) for one in values]
-    try:
-        return pa.array(numbers, pa.int64())
-    except OverflowError:
-        return pa.array([None if one is None or abs(one) > MAX_WHOLE else one for one in numbers], pa.int64())
-
-
-def _whole(value: Any, counts: Counter[str]) -> int | None:
-    try:
-        number = float(value)
-        counts["ordinal that is no whole number"] += 1
-        return int(number) if number == int(number) else None
-    except (TypeError, ValueError, OverflowError):
+    >>> counts = Counter()
+    >>> {since_1970(time, counts) for time in ("2024-06-04T19:02:42.025Z", "2024-06-04T21:02:42.025+0200")}
+    {datetime.timedelta(days=19878, seconds=68562, microseconds=25000)}
+    >>> {since_1970(time, counts) for time in (1717527762025, "1717527762025", "2024-06-04 19:02:42.025")}
+    {datetime.timedelta(days=19878, seconds=68562, microseconds=25000)}
+    >>> counts
+    Counter({'time as a number': 2, 'time without a zone': 1})
+    """
+    if type(value) is str and not value.isdecimal():
+        try:
+            moment = datetime.fromisoformat(value)
+            if moment.tzinfo is None:
+                counts["time without a zone"] += 1
+                moment = moment.replace(tzinfo=UTC)
+            return moment - START
+        except (ValueError, OverflowError):
+            return None
+    if type(value) is str:
+        value = int(value) if len(value) < 20 else None
+    if type(value) not in (int, float) or not 0 <= value < MAX_TIME // 1000:  # a NaN is not, either
         return None
+    counts["time as a number"] += 1
+    return timedelta(microseconds=round(value * (1_000_000 if value < SECONDS_BELOW else 1000)))
 
 
-def _microseconds(times: Sequence[timedelta | None]) -> pa.Array:
-    return pa.array(times, pa.duration("us")).cast(pa.int64())
-
-
-def _numbers(values: Sequence[Any]) -> pa.Array:
-    """Numbers that a log can hold, null for others."""
-    return pa.array([None if value is None else _number(value) for value in values], pa.float64())
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and abs(value) < MAX_NUMBER else None
+def concat(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """One batch of all rows, empty if there are none."""
+    return pa.concat_batches([pa.RecordBatch.from_pylist([], schema), *batches])

@@ -13,8 +13,7 @@ from typing import Any
 
 from interleaf.clicks.result_pages import Pages, parse_yandex
 from interleaf.errors import DataError
-from interleaf.importers.protocol import Imported
-from interleaf.importers.ubi_records import UNDATED
+from interleaf.importers.protocol import UNDATED, ImportResult
 from interleaf.log.jsonl import lines_of
 from interleaf.log.record_batches import rows_to_batch, write_batches
 
@@ -34,13 +33,13 @@ def read_yandex(path: str | PathLike[str]) -> Pages:
 
 def import_yandex(
     path: str | PathLike[str], out: str | Path, experiment: str = "yandex", method: str = "single", unit: float = 1e-3
-) -> Imported:
+) -> ImportResult:
     """Such a log as a native one: a page is an impression, a session its unit; clicks go where `read_yandex` puts them.
 
     The format does not say in which unit times are: `unit` is in seconds. They have no date,
     and count from the year 2000.
     """
-    imported = Imported(unit="session")
+    imported = ImportResult(unit="session")
     sessions: dict[str, list[_Page]] = {}
     for number, fields in _lines(path):
         try:
@@ -83,7 +82,7 @@ def _lines(path: str | PathLike[str]) -> Iterator[tuple[int, list[str]]]:
             yield number, fields
 
 
-def _add(sessions: dict[str, list[_Page]], fields: list[str], unit: float, imported: Imported) -> None:
+def _add(sessions: dict[str, list[_Page]], fields: list[str], unit: float, imported: ImportResult) -> None:
     """A page, or a click on the latest page of the session that shows the document."""
     session, passed, kind = fields[:3] if len(fields) > 3 else ("", "", "")
     if "" in fields or (not (kind == "C" and len(fields) == 4) and not (kind == "Q" and len(fields) > 5)):

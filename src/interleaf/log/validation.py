@@ -22,7 +22,7 @@ from interleaf.log import schema
 Check = Callable[[Any], Any]  # a value in its prepared form, or a ValueError that says what is wrong with it
 
 ASSUMED_UTC = timezone(timedelta(0), "assumed UTC")  # of times that were read without a zone
-_GAPS = ("latency", "captions", "grades")  # known of some, and null for the others
+GAPS = ("latency", "captions", "grades")  # known of some, and null for the others
 _MOST = {pa.float32(): float(np.finfo(np.float32).max), pa.float64(): float(np.finfo(np.float64).max)}
 
 
@@ -191,7 +191,7 @@ def _pairs(value: Any) -> list[tuple[str, str]]:
 
 def _rules(times: Check) -> dict[str, Rule]:
     return {
-        column.name: _rule_for(column.type, column.name in schema.IDS, column.name in _GAPS, times)
+        column.name: _rule_for(column.type, column.name in schema.IDS, column.name in GAPS, times)
         for column in schema.COLUMNS
     }
 

@@ -11,25 +11,25 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from interleaf.importers.ubi_records import EVENTS, QUERIES, batch_of
+from interleaf.importers.ubi_records import EVENTS, QUERIES, concat
 
 PART = 32 * 2**20  # bytes of text whose records are held at once
 ROOM = 32 * 2**20  # bytes of records that wait in memory, of all parts
 
 
-class Spool:
+class ShuffleFile:
     """A temporary file without a name, of which every part knows its pieces; memory does not grow with what it holds.
 
     Records are batches of `QUERIES` or of `EVENTS`. A part gives them back in their order.
 
-    >>> with Spool(size=0) as spool:
-    ...     spool.add(pa.RecordBatch.from_pylist([{"query_id": "q-1"}, {"query_id": "q-2"}], QUERIES))
-    ...     [queries["query_id"].to_pylist() for queries, events in spool.parts()]
+    >>> with ShuffleFile(size=0) as shuffle:
+    ...     shuffle.add(pa.RecordBatch.from_pylist([{"query_id": "q-1"}, {"query_id": "q-2"}], QUERIES))
+    ...     [queries["query_id"].to_pylist() for queries, events in shuffle.parts()]
     [['q-1', 'q-2']]
     """
 
     def __init__(self, size: int) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  it is closed with the spool
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  it is closed at the end of the import
         self._pieces: list[list[tuple[pa.Schema, int, int]]] = [[] for _ in range(1 + size // PART)]
         self._waiting: dict[pa.Schema, list[pa.RecordBatch]] = {QUERIES: [], EVENTS: []}
         self._held = 0
@@ -38,12 +38,12 @@ class Spool:
         """Let records wait."""
         self._waiting[batch.schema].append(batch)
         self._held += batch.nbytes
-        if self._held >= ROOM:
+        if self._held >= ROOM and len(self._pieces) > 1:
             self._flush()
 
     def _flush(self) -> None:
         for schema, batches in self._waiting.items():
-            for part, some in self._split(batch_of(pa.Table.from_batches(batches, schema))):
+            for part, some in self._split(concat(batches, schema)):
                 data = some.serialize()
                 self._pieces[part].append((schema, self._file.seek(0, 2), len(data)))
                 self._file.write(data)
@@ -52,9 +52,6 @@ class Spool:
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The records of each part, in their order."""
-        if len(self._pieces) == 1:
-            yield 0, batch
-            return
         encoded = batch.column("query_id").dictionary_encode()
         hashes = np.array([crc32(name) for name in encoded.dictionary.cast(pa.binary()).to_pylist()], np.int64)
         part_of = hashes[np.asarray(encoded.indices)] % len(self._pieces)
@@ -66,14 +63,16 @@ class Spool:
 
     def parts(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """The queries and the events of each part, as often as asked for."""
+        if len(self._pieces) == 1:
+            yield tuple(concat(batches, schema) for schema, batches in self._waiting.items())
+            return
         self._flush()
         for pieces in self._pieces:
-            found: dict[pa.Schema, list[pa.RecordBatch]] = {QUERIES: [], EVENTS: []}
+            batches: dict[pa.Schema, list[pa.RecordBatch]] = {QUERIES: [], EVENTS: []}
             for schema, start, length in pieces:
                 self._file.seek(start)
-                found[schema].append(pa.ipc.read_record_batch(pa.py_buffer(self._file.read(length)), schema))
-            queries, events = (batch_of(pa.Table.from_batches(some, schema)) for schema, some in found.items())
-            yield queries, events
+                batches[schema].append(pa.ipc.read_record_batch(pa.py_buffer(self._file.read(length)), schema))
+            yield concat(batches[QUERIES], QUERIES), concat(batches[EVENTS], EVENTS)
 
     def __enter__(self) -> Self:
         return self
