@@ -174,7 +174,7 @@ class ColumnBuilder:
         time = self._times([one.timestamp for _, one, _ in entries])
         entries, time, query_id = self._drop_nulls("event without a time that can be read", entries, time, query_id)
         records = [one for _, one, _ in entries]
-        attributes = [one.event_attributes for one in records]
+        attributes: list[Any] = [one.event_attributes for one in records]
         attributes = [one if type(one) is EventAttributes else _NO_ATTRIBUTES for one in attributes]
         ids = [one if type(one) is str else None for _, _, one in entries]
         ids = [one or more.event for one, more in zip(ids, attributes, strict=True)]
