@@ -125,12 +125,12 @@ def test_without_buckets_arms_are_held_against_the_holdout() -> None:
     )
     assert metric(interleaved, "clicks").difference == pytest.approx(truth.value, abs=1e-12)
     assert metric(holdout, "clicks").difference is None
-    checks = {check.name: check for check in report.health}
+    checks = {check.code: check for check in report.health}
     (of_clicks,) = [check for name, check in checks.items() if "clicks per query" in name]
     assert truth.value is not None
     assert of_clicks.figure.startswith(f"{signed(truth.value)}, ")
     share = len({row["unit"] for row in by_arm(rows)["holdout"]}) / len({row["unit"] for row in rows})
-    assert checks["Holdout split"].figure == f"{share:.2%} of units, 20.00% planned"
+    assert checks["holdout_split"].figure == f"{share:.2%} of units, 20.00% planned"
 
 
 def test_arms_alone_make_a_report_without_comparisons() -> None:

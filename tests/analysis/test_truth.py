@@ -57,13 +57,13 @@ def test_nobody_wins_where_nobody_is_preferred(method: str) -> None:
     assert made.truth.preferred is None
     report = reported(made, aa=True)
     assert report.verdict.winner is None
-    (check,) = [check for check in report.health if check.name.startswith("A/A: ")]
+    (check,) = [check for check in report.health if check.code == "aa"]
     assert check.status == "ok"
 
 
 def test_an_aa_that_shows_something_fails() -> None:
     report = reported(world(people={"taste": 3.0}), aa=True)
-    (check,) = [check for check in report.health if check.name.startswith("A/A: ")]
+    (check,) = [check for check in report.health if check.code == "aa"]
     assert check.status == "failed"
     assert not report.verdict.trusted
     assert report.verdict.sentence.startswith("Do not trust this yet: 1 health check failed. ")
@@ -78,7 +78,7 @@ def test_rankers_that_rank_alike_tie() -> None:
     report = reported(made, scheme="binary")  # plain ownership, which an A/A looks at
     assert report.comparisons[0].wins
     assert report.verdict.winner is None
-    (differ,) = [check for check in report.health if check.name == "Rankings differ"]
+    (differ,) = [check for check in report.health if check.code == "rankings_differ"]
     assert (differ.status, differ.figure) == ("warning", "in 0.0% of lists")
 
 
@@ -108,10 +108,10 @@ def test_the_truth_that_a_file_carries_is_the_truth_that_is_found(tmp_path: Path
 def test_a_biased_method_is_called_so_even_where_it_is_right() -> None:
     for method in COMPARING:
         report = reported(world(method, units=60))
-        (check,) = [check for check in report.health if check.name == "Unbiased scoring"]
+        (check,) = [check for check in report.health if check.code == "unbiased_scoring"]
         fair = method in ("team_draft", "probabilistic", "pairwise_preference")
         if method == "optimized":  # unbiased where no list was relaxed
-            fair = not [one for one in report.health if one.name == "Constraints met"]
+            fair = not [one for one in report.health if one.code == "constraints_met"]
         assert check.status == ("ok" if fair else "warning"), method
 
 

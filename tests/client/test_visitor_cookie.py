@@ -45,7 +45,7 @@ def test_a_cookie_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
 
 def warns(log: Any) -> bool:
     report = interleaf.analyze(log)
-    return "Units come back" in [check.name for check in report.health]
+    return "units_come_back" in [check.code for check in report.health]
 
 
 @pytest.mark.parametrize(("count", "units", "expected"), [(1000, 1000, True), (1000, 991, True), (1000, 990, False)])

@@ -289,7 +289,7 @@ def test_lists_whose_owners_only_clicks_tell_are_counted_and_not_checked_for_fai
             about = {"object": {"object_id": shown.documents[place]}, "search_config": owners[place]}
             records.append(event(name=f"q-{n}", action_name=kind, event_attributes=about))
     found, _ = imported(tmp_path, *records)
-    (fair,) = [check for check in analyze(tmp_path / "log.parquet").health if check.name == "Fair lists"]
+    (fair,) = [check for check in analyze(tmp_path / "log.parquet").health if check.code == "fair_lists"]
     assert fair.status == ("ok" if is_shown else "warning")
     assert is_shown or remedied(found, "list with a document of no known owner", 200)
     assert (MAY_BE_UNMIXED in found.notes()) is not is_shown

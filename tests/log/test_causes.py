@@ -68,7 +68,7 @@ def test_times_of_events_that_cannot_be_read_are_told_as_such_and_not_as_early(t
     pq.write_table(pa.Table.from_pylist(text_rows(events=lambda _: GERMAN)), tmp_path / "log.parquet")
     report = analyze(tmp_path / "log.parquet")
     assert set(report.totals.events) == {"without a time in ISO 8601"}
-    (check,) = [check for check in report.health if check.name == "Events without a time in ISO 8601"]
+    (check,) = [check for check in report.health if check.code == "events_without_a_time_in_iso_8601"]
     assert (check.status, FORMAT in check.remedy) == ("failed", True)
     assert "without a time in ISO 8601" in report.verdict.sentence
     assert any(GERMAN in note for note in report.notes)
@@ -89,7 +89,7 @@ def test_events_that_cannot_be_read_are_not_called_nobody(tmp_path: Path) -> Non
     report = analyze(list(lists_and_events(tmp_path, lambda _: GERMAN)))
     assert "Nobody" not in report.verdict.sentence
     assert "lines of events could not be used (event with wrong 'time'" in report.verdict.sentence
-    assert "event with wrong 'time'" in next(c.figure for c in report.health if c.name == "Events counted")
+    assert "event with wrong 'time'" in next(c.figure for c in report.health if c.code == "events_counted")
     assert any(GERMAN in note and FORMAT in note and "events.csv:2" in note for note in report.notes)
 
 

@@ -17,8 +17,10 @@ from interleaf import DataError, analyze, interleave
 from interleaf.analysis.analyze import tally_log
 from interleaf.audit.enumerate import distribution
 from interleaf.methods.registry import METHODS, resolve
-from interleaf.report.codes import CODES, code_of
+from interleaf.report.codes import CheckCode, CheckInput, Result, health_check
+from interleaf.report.health import CHECKS
 from interleaf.report.model import Check
+from interleaf.report.rule import Settings
 from interleaf.tally import Tally
 from interleaf.tally.draws import ANY, DECIDED, IMPOSSIBLE, rule_of
 from interleaf.tally.evidence import GROUPS, HOUR, MAX_STRETCHES, Timeline
@@ -66,10 +68,29 @@ def test_every_check_has_a_code_of_its_own() -> None:
     report = checks.analyzed(SMALL, faulty_logs.ab_arms(0.5), seed=0)
     codes = [check.code for check in report.health]
     assert len(codes) == len(set(codes))
-    assert set(codes) <= set(CODES.values())
     assert [check["code"] for check in report.to_dict()["health"]] == codes
-    assert len(set(CODES.values())) == len(CODES)
-    assert code_of("A/A: production and candidate") == "aa"
+    assert codes == [code for code in CheckCode if code in codes]  # in the order of the codes
+    assert set(CHECKS) == set(CheckCode)
+
+
+def test_every_check_says_what_it_means_and_what_to_do() -> None:
+    for check in CHECKS.values():
+        assert len(check.documentation.split()) >= 10, check.code
+        assert check.documentation.endswith("."), check.code
+    assert len({check.title for check in CHECKS.values()}) == len(CHECKS)
+
+
+def test_a_check_is_one_function_with_its_code() -> None:
+    @health_check(CheckCode.LATENCY, "Speed of {}")
+    def speed(data: CheckInput) -> list[Result]:
+        """Is every ranker fast?"""
+        return [Result("ok", "fast", "hurry", ranker) for ranker in data.tally.about.rankers]
+
+    tally = tally_log(table_of(made_rows(30)))
+    found = list(speed.run(CheckInput(tally, Settings(), None, ())))
+    assert found[0] == Check("Speed of A", "ok", "fast", "", "latency")  # a check that is ok has nothing to do
+    assert len(found) == len(tally.about.rankers)
+    assert speed.documentation == "Is every ranker fast?"
 
 
 def test_too_little_data_is_no_verdict_of_a_check() -> None:

@@ -11,6 +11,8 @@ import pytest
 from interleaf.analysis.analyze import analyze, tally_log
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError
+from interleaf.report.codes import CheckCode
+from interleaf.report.health import CHECKS
 from interleaf.report.model import Check, Comparison
 from interleaf.report.report import Report
 from interleaf.report.rule import Settings
@@ -19,29 +21,29 @@ from interleaf.stats.compare import ALIKE
 from tests.support.log_rows import Row, made_row, made_rows, table_of, with_column
 
 HEALTHY = [
-    "Rows used",
-    "Repeated impressions",
-    "Repeated content",
-    "Events unmatched",
-    "Events before its impression",
-    "Events past the window",
-    "Events repeated",
-    "Events over time",
-    "Clicks by rank",
-    "Units known",
-    "Enough units",
-    "Units that came once",
-    "Fallbacks",
-    "Fair lists",
-    "Rankings differ",
-    "Possible lists",
-    "Clicks by ranker",
-    "Same effect over time",
-    "Unbiased scoring",
-    "Holds without any one query",
+    "rows_used",
+    "repeated_impressions",
+    "repeated_content",
+    "events_unmatched",
+    "events_early",
+    "events_late",
+    "events_repeated",
+    "events_over_time",
+    "clicks_by_rank",
+    "units_known",
+    "enough_units",
+    "units_once",
+    "fallbacks",
+    "fair_lists",
+    "rankings_differ",
+    "possible_lists",
+    "clicks_by_ranker",
+    "effect_over_time",
+    "unbiased_scoring",
+    "holds_without_query",
 ]
 # Every unit comes once; no document falls by a coin; no preference is shown.
-UNDECIDED = {"Units that came once", "Clicks by ranker", "Holds without any one query"}
+UNDECIDED = {"units_once", "clicks_by_ranker", "holds_without_query"}
 
 
 def many_rows(count: int = 300, method: str = "team_draft", **more: Any) -> list[Row]:
@@ -49,17 +51,17 @@ def many_rows(count: int = 300, method: str = "team_draft", **more: Any) -> list
     return [row | {"unit": f"u-{number}"} for number, row in enumerate(made_rows(count, method, **more))]
 
 
-def status_of(report: Report, name: str) -> str:
-    (found,) = [check for check in report.health if check.name == name]
+def status_of(report: Report, code: str) -> str:
+    (found,) = [check for check in report.health if check.code == code]
     assert (found.status in ("ok", "skipped")) == (not found.remedy)
     return found.status
 
 
 def test_a_sound_log_passes_every_check() -> None:
     report = analyze(table_of(many_rows()))
-    assert [check.name for check in report.health] == HEALTHY
-    assert {check.name for check in report.health if check.status == "skipped"} == UNDECIDED
-    assert {check.status for check in report.health if check.name not in UNDECIDED} == {"ok"}
+    assert [check.code for check in report.health] == HEALTHY
+    assert {check.code for check in report.health if check.status == "skipped"} == UNDECIDED
+    assert {check.status for check in report.health if check.code not in UNDECIDED} == {"ok"}
     assert report.verdict.trusted
 
 
@@ -93,11 +95,11 @@ def alike(row: Row) -> Row:
 
 
 PROVOKED: dict[str, tuple[str, float, float, Callable[[Row], Row]]] = {
-    "broken": ("Rows used", 0.03, 0.2, lambda row: {"teams": [0]}),
-    "early": ("Events before its impression", 0.05, 0.3, early),
-    "late": ("Events past the window", 0.05, 0.3, late),
-    "copied": ("Events repeated", 0.9, 1.0, copied),
-    "fallback": ("Fallbacks", 0.05, 0.2, lambda row: {"arm": "fallback", "method": "single(ranker=A)"}),
+    "broken": ("rows_used", 0.03, 0.2, lambda row: {"teams": [0]}),
+    "early": ("events_early", 0.05, 0.3, early),
+    "late": ("events_late", 0.05, 0.3, late),
+    "copied": ("events_repeated", 0.9, 1.0, copied),
+    "fallback": ("fallbacks", 0.05, 0.2, lambda row: {"arm": "fallback", "method": "single(ranker=A)"}),
 }
 
 
@@ -117,45 +119,45 @@ def test_a_share_too_large_warns_and_then_fails(name: str) -> None:
         assert status_of(found, check) == "failed"
         assert not found.verdict.trusted
         assert found.verdict.sentence.startswith("Do not trust this yet: 1 health check failed. ")
-        assert found.verdict.why[0].startswith(f"{check}: ")
+        assert found.verdict.why[0].startswith(f"{CHECKS[CheckCode(check)].title}: ")
 
 
 def test_clicks_that_come_again_with_their_dwell_are_no_reason_to_warn() -> None:
     rows = many_rows()
     found = analyze(table_of(some(rows, 1.0, lambda row: copied(row, 2))), window=600)
-    assert status_of(found, "Events repeated") == "ok"
+    assert status_of(found, "events_repeated") == "ok"
 
 
 def test_repeated_impressions_are_left_out_and_counted() -> None:
     rows = many_rows()
     report = analyze(table_of([*rows, *rows[:2]]))
     assert report.comparisons == analyze(table_of(rows)).comparisons
-    assert status_of(report, "Repeated impressions") == "warning"
+    assert status_of(report, "repeated_impressions") == "warning"
     assert report.totals.dropped == {"an impression that came before": 2}
-    assert status_of(analyze(table_of([*rows, *rows[:9]])), "Repeated impressions") == "failed"
+    assert status_of(analyze(table_of([*rows, *rows[:9]])), "repeated_impressions") == "failed"
 
 
 def test_rows_left_out_by_rule_fail_no_check() -> None:
     report = analyze(table_of(many_rows()), exclude=Exclusion({"device": ["phone"]}))
     assert report.totals.dropped == {"excluded: device = phone": 150}
-    assert status_of(report, "Rows used") == "ok"
+    assert status_of(report, "rows_used") == "ok"
 
 
 def test_impressions_that_are_their_own_units_are_told() -> None:
     rows = [row | {"unit": None} for row in many_rows(40)]
     report = analyze(table_of(rows))
-    assert status_of(report, "Units known") == "warning"
+    assert status_of(report, "units_known") == "warning"
     own = [row | {"unit": row["impression"]} for row in rows]
     assert report.comparisons == analyze(table_of(own)).comparisons
 
 
 def test_few_units_are_told() -> None:
-    assert status_of(analyze(table_of(made_rows(60))), "Enough units") == "warning"
+    assert status_of(analyze(table_of(made_rows(60))), "enough_units") == "warning"
 
 
 def test_lists_that_one_ranker_owns_more_of_fail() -> None:
     rows = many_rows()
-    assert status_of(analyze(table_of(some(rows, 0.5, owned_by_first))), "Fair lists") == "failed"
+    assert status_of(analyze(table_of(some(rows, 0.5, owned_by_first))), "fair_lists") == "failed"
     slots = analyze(table_of(rows)).slots
     for position in range(4):
         for ranker, name in enumerate("AB"):
@@ -167,9 +169,9 @@ def test_lists_that_one_ranker_owns_more_of_fail() -> None:
 
 def test_lists_without_teams_are_fair_where_top_documents_come_first_as_often() -> None:
     rows = many_rows(300, "pairwise_preference")
-    assert status_of(analyze(table_of(rows)), "Fair lists") == "ok"
+    assert status_of(analyze(table_of(rows)), "fair_lists") == "ok"
     ahead = [row for row in rows if row["documents"][0] == "a"]
-    assert status_of(analyze(table_of(ahead)), "Fair lists") == "failed"
+    assert status_of(analyze(table_of(ahead)), "fair_lists") == "failed"
 
 
 def test_neutrality_is_that_of_the_lists() -> None:
@@ -187,13 +189,13 @@ def test_neutrality_is_that_of_the_lists() -> None:
 
 
 def test_rankings_that_hardly_differ_are_told() -> None:
-    assert status_of(analyze(table_of(some(many_rows(), 0.97, alike))), "Rankings differ") == "warning"
+    assert status_of(analyze(table_of(some(many_rows(), 0.97, alike))), "rankings_differ") == "warning"
 
 
 def test_relaxed_lists_make_credit_biased() -> None:
     report = analyze(table_of(some(many_rows(100, "optimized"), 0.03, lambda row: {"relaxed": True})))
-    assert status_of(report, "Constraints met") == "warning"
-    assert status_of(report, "Unbiased scoring") == "warning"
+    assert status_of(report, "constraints_met") == "warning"
+    assert status_of(report, "unbiased_scoring") == "warning"
 
 
 def test_units_that_change_their_arm_fail() -> None:
@@ -201,12 +203,12 @@ def test_units_that_change_their_arm_fail() -> None:
     single: Row = {"arm": "holdout", "method": "single(ranker=A)"}
     apart = [row | single if number % 5 == 0 else row for number, row in enumerate(rows)]
     report = analyze(table_of(apart), holdout=0.2)
-    assert status_of(report, "Units in one arm") == status_of(report, "Holdout split") == "ok"
-    assert status_of(analyze(table_of(apart), holdout=0.5), "Holdout split") == "failed"
+    assert status_of(report, "units_in_one_arm") == status_of(report, "holdout_split") == "ok"
+    assert status_of(analyze(table_of(apart), holdout=0.5), "holdout_split") == "failed"
     crossed = [row | {"unit": f"u-{number // 2}"} for number, row in enumerate(apart)]
-    assert status_of(analyze(table_of(crossed)), "Units in one arm") == "failed"
+    assert status_of(analyze(table_of(crossed)), "units_in_one_arm") == "failed"
     fallback = [row | {"arm": "fallback"} if row["arm"] == "holdout" else row for row in crossed]
-    assert "Units in one arm" not in [check.name for check in analyze(table_of(fallback)).health]
+    assert "units_in_one_arm" not in [check.code for check in analyze(table_of(fallback)).health]
 
 
 def test_a_difference_to_the_holdout_is_told_with_its_cause_and_not_where_its_people_are_all_alike() -> None:
@@ -215,7 +217,7 @@ def test_a_difference_to_the_holdout_is_told_with_its_cause_and_not_where_its_pe
     def checked(clicks: Callable[[int], int]) -> Check:
         held = [made_row(number, range(1, 1 + clicks(number)), unit=f"h-{number}") | single for number in range(60)]
         report = analyze(table_of(many_rows(300)[60:] + held))
-        (found,) = [one for one in report.health if one.name == "Interleaved against holdout, clicks per query"]
+        (found,) = [one for one in report.health if one.code == "holdout_clicks"]
         return found
 
     alike, more, none = (
@@ -270,8 +272,8 @@ def test_a_verdict_says_who_wins_and_how_sure_one_may_be() -> None:
 
 def test_rankings_that_are_one_need_not_differ_in_an_aa() -> None:
     rows = [row | alike(row) for row in many_rows()]
-    assert status_of(analyze(table_of(rows)), "Rankings differ") == "warning"
-    assert status_of(analyze(table_of(rows), aa=True), "Rankings differ") == "skipped"
+    assert status_of(analyze(table_of(rows)), "rankings_differ") == "warning"
+    assert status_of(analyze(table_of(rows), aa=True), "rankings_differ") == "skipped"
 
 
 def test_the_verdict_has_the_sign_of_the_tables() -> None:
@@ -346,7 +348,7 @@ def test_events_that_came_and_do_not_count_fail_a_check_and_the_verdict_says_so(
     change: Callable[[Row], Row], options: dict[str, Any], sentence: str, figure: str
 ) -> None:
     report = analyze(with_events(many_rows(), change), **options)
-    (check,) = [check for check in report.health if check.name == "Events counted"]
+    (check,) = [check for check in report.health if check.code == "events_counted"]
     assert (check.status, report.verdict.trusted) == ("failed", False)
     assert figure in check.figure
     assert sentence in report.verdict.sentence
@@ -357,15 +359,15 @@ def test_clicks_on_other_arms_only_are_not_called_nobody() -> None:
     rows = some(many_rows(), 0.5, lambda row: {"arm": "holdout"})
     rows = [row | ({"events": []} if row["arm"] == "interleaved" else {}) for row in rows]
     report = analyze(table_of(rows))
-    assert status_of(report, "Events counted") == "failed"
+    assert status_of(report, "events_counted") == "failed"
     assert "are on other arms" in report.verdict.sentence
 
 
 def test_an_experiment_that_has_just_begun_fails_no_check_for_want_of_events() -> None:
     young = analyze(table_of([row | {"events": []} for row in many_rows(99)]))
-    assert "Events counted" not in [check.name for check in young.health]
+    assert "events_counted" not in [check.code for check in young.health]
     assert "Nobody has clicked yet" in young.verdict.sentence
-    assert status_of(analyze(table_of([row | {"events": []} for row in many_rows(100)])), "Events counted") == "failed"
+    assert status_of(analyze(table_of([row | {"events": []} for row in many_rows(100)])), "events_counted") == "failed"
 
 
 def test_a_split_by_an_attribute_that_no_row_has_is_refused_with_the_nearest_one() -> None:
@@ -378,11 +380,11 @@ def test_a_split_by_an_attribute_that_no_row_has_is_refused_with_the_nearest_one
 
 
 def test_fair_lists_is_skipped_for_few_units_with_that_reason() -> None:
-    (check,) = [check for check in analyze(table_of(made_rows(300))).health if check.name == "Fair lists"]
+    (check,) = [check for check in analyze(table_of(made_rows(300))).health if check.code == "fair_lists"]
     assert check.status == "skipped"
     assert check.figure.startswith("too few units: this test needs 10 effective units, and there are 7")
     one = [row | {"unit": "u"} for row in made_rows(300)]
-    (check,) = [check for check in analyze(table_of(one)).health if check.name == "Fair lists"]
+    (check,) = [check for check in analyze(table_of(one)).health if check.code == "fair_lists"]
     assert check.figure.startswith("all impressions are of one unit")
 
 

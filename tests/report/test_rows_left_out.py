@@ -31,16 +31,16 @@ def spread(rows: list[Row], share: float, change: Row) -> list[Row]:
     ]
 
 
-def find_check(report: Report, name: str) -> Check:
-    (check,) = [check for check in report.health if check.name == name]
+def find_check(report: Report, code: str) -> Check:
+    (check,) = [check for check in report.health if check.code == code]
     return check
 
 
 CAUSES: dict[str, tuple[Row, str, str]] = {
-    "rankers": ({"rankers": ["R0", "r1"]}, "Rows of another set of rankers", "('R0', 'r1')"),
-    "method": ({"method": "team_draft(fill=owned)"}, "Rows of another method", "(team_draft(fill=owned))"),
-    "version": ({"version": 0}, "Rows of another version", "(0)"),
-    "experiment": ({"experiment": "Shop "}, "Rows of another experiment of nearly the same name", "('Shop ')"),
+    "rankers": ({"rankers": ["R0", "r1"]}, "rows_other_rankers", "('R0', 'r1')"),
+    "method": ({"method": "team_draft(fill=owned)"}, "rows_other_method", "(team_draft(fill=owned))"),
+    "version": ({"version": 0}, "rows_other_version", "(0)"),
+    "experiment": ({"experiment": "Shop "}, "rows_other_experiment", "('Shop ')"),
 }
 
 
@@ -64,17 +64,17 @@ def test_a_version_that_ended_before_the_next_one_warns_and_does_not_fail() -> N
         row["version"] = 1 if number < 300 else 2
     rows[350]["version"] = 1
     report = analyze(table_of(rows))
-    check = find_check(report, "Rows of another version")
+    check = find_check(report, "rows_other_version")
     assert (check.status, report.version, report.verdict.trusted) == ("warning", 2, True)
     assert check.figure.startswith("301 of 400 rows (75.25%) are left out: (1): 301")
-    assert find_check(analyze(table_of(rows[:300])), "Rows used").status == "ok"
+    assert find_check(analyze(table_of(rows[:300])), "rows_used").status == "ok"
 
 
 def test_every_output_names_the_rows_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "log.parquet"
     log.write_batches(path, table_of(spread(make_rows(197), 60 / 197, {"rankers": ["R0", "r1"]})).to_batches())
     figure = "60 of 197 rows (30.46%) are left out: ('R0', 'r1'): 60"
-    remedy = "write the ranker names of all rows alike; this report compares r0, r1"
+    remedy = "write ranker names the same way in all rows; this report compares r0, r1"
     report = analyze(path)
     for text in (str(report), report.to_markdown()):
         assert figure in text
@@ -90,12 +90,12 @@ def test_every_output_names_the_rows_left_out(tmp_path: Path, capsys: pytest.Cap
 
 def test_excluded_rows_are_a_check_that_warns_only_when_they_are_most() -> None:
     rows = make_rows(300)
-    half = find_check(analyze(table_of(rows), exclude=Exclusion({"device": ["phone"]})), "Rows excluded")
+    half = find_check(analyze(table_of(rows), exclude=Exclusion({"device": ["phone"]})), "rows_excluded")
     assert (half.status, half.remedy) == ("ok", "")
     assert half.figure == "150 of 300 rows (50.00%) are excluded by rules: device = phone: 150"
     units = [f"u-{number}" for number in range(1, 300, 2)][:-1]
     most = Exclusion({"device": ["phone"]}, units=units)
-    assert find_check(analyze(table_of(rows), exclude=most), "Rows excluded").status == "warning"
+    assert find_check(analyze(table_of(rows), exclude=most), "rows_excluded").status == "warning"
 
 
 def test_many_causes_are_counted_and_the_largest_are_named() -> None:
@@ -103,7 +103,7 @@ def test_many_causes_are_counted_and_the_largest_are_named() -> None:
     for number in range(40):
         rows[number] |= {"rankers": ["r0", f"candidate {number:02}"]}
     report = analyze(table_of(rows))
-    check = find_check(report, "Rows of another set of rankers")
+    check = find_check(report, "rows_other_rankers")
     assert check.figure.startswith("40 of 200 rows (20.00%) are left out: others: 30, ('candidate ")
     assert check.figure.endswith(", ...")
     assert len([note for note in report.notes if "left out" in note]) == MAX_OTHERS + 1

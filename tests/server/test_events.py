@@ -76,7 +76,7 @@ def test_events_of_a_kind_that_counts_nowhere_are_a_warning(service: Live) -> No
         shown = service.show(f"user-{number}").json()
         service.tell(click(shown, kind="click" if number % 2 else "Click"), click(shown, kind="purchase"))
     for found in service.report().json()["reports"].values():
-        (check,) = [one for one in found["health"] if one["name"] == "Events of a kind that counts nowhere"]
+        (check,) = [one for one in found["health"] if one["code"] == "events_idle"]
         assert (check["status"], check["figure"]) == ("warning", "10 of 40 events")
 
 

@@ -223,12 +223,12 @@ def test_a_tally_added_to_itself_is_seen() -> None:
     other = tally_log(table_of([made_row(number, (1,)) for number in range(45, 80)]))
     for twice, shared in ((one + one, 50), (one + other, 5), (other + (one + one), 55)):
         report = analyze(twice)
-        (check,) = [check for check in report.health if check.name == "Tallies overlap"]
+        (check,) = [check for check in report.health if check.code == "tallies_overlap"]
         assert check.status == "failed"
         assert f"about {shared} impressions" in check.figure
         assert not report.verdict.trusted
     apart = tally_log(table_of([made_row(number, (1,)) for number in range(50, 80)]))
-    assert not [check for check in analyze(one + apart).health if check.name == "Tallies overlap"]
+    assert not [check for check in analyze(one + apart).health if check.code == "tallies_overlap"]
 
 
 def test_rows_without_an_id_do_not_make_tallies_overlap(tmp_path: Path) -> None:
@@ -238,5 +238,5 @@ def test_rows_without_an_id_do_not_make_tallies_overlap(tmp_path: Path) -> None:
         table = table_of(rows)
         ids = [None, *table["impression"].to_pylist()[1:]]
         tables.append(table.set_column(table.schema.get_field_index("impression"), "impression", pa.array(ids)))
-    checks = [check.name for check in analyze(tally_log(tables[0]) + tally_log(tables[1])).health]
-    assert "Tallies overlap" not in checks
+    checks = [check.code for check in analyze(tally_log(tables[0]) + tally_log(tables[1])).health]
+    assert "tallies_overlap" not in checks

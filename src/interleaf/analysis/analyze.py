@@ -22,7 +22,7 @@ from interleaf.execution import local, spark
 from interleaf.execution.task import SPARK, Task, chosen
 from interleaf.log import Progress, read
 from interleaf.report.build import report
-from interleaf.report.effect_checks import FindText
+from interleaf.report.codes import FindText
 from interleaf.report.report import Report
 from interleaf.report.rule import Settings
 from interleaf.tally import Tally

@@ -37,20 +37,6 @@ UNUSED = OTHER_VERSION + " that cannot be used"
 Group = tuple[str, int, frozenset[str]]
 
 
-def notes_on_reading(tally: Tally) -> list[str]:
-    """In sentences: what was assumed to read the log of a tally, what was asked for and is not there, and examples of
-    what could not be used.
-    """
-    assumed = sorted(name.removeprefix(ASSUMED) for name in tally.facts if name.startswith(ASSUMED))
-    examples = sorted(name for name in tally.facts if name.startswith(EXAMPLE))
-    absent = sorted(
-        name.removeprefix(NO_MATCH)
-        for name, number in tally.facts.items()
-        if name.startswith(NO_MATCH) and number == tally.impressions
-    )
-    return [f"{sentence[0].upper()}{sentence[1:]}." for sentence in (*assumed, *absent, *examples[:MAX_EXAMPLES])]
-
-
 def _concurrent(other: Tally, total: Tally) -> int:
     """About how many impressions of another version came after the analysed version began.
 

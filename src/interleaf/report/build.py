@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from interleaf.click_value.learned_credit import CROSS_FITTED, LEARNED
 from interleaf.errors import DataError, suggest
-from interleaf.execution.collector import OTHER, notes_on_reading
+from interleaf.execution.collector import ASSUMED, EXAMPLE, MAX_EXAMPLES, NO_MATCH, OTHER
 from interleaf.methods.registry import resolve
 from interleaf.report.arms import arms, baseline
-from interleaf.report.comparisons import Compared, Pairs, compared, estimates_of, moment, over_time
-from interleaf.report.effect_checks import FindText
-from interleaf.report.health import health, neutrality, slots
+from interleaf.report.codes import CheckInput, FindText, NoteCode
+from interleaf.report.comparisons import Compared, Pairs, compared, estimates_of, over_time, time_of
+from interleaf.report.health import run_checks
+from interleaf.report.list_checks import neutrality, slots
 from interleaf.report.model import Standing, Strength, Totals
 from interleaf.report.report import Report
 from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, UNIT, UNIT_AND_QUERY, Settings, without_stalled_plan
@@ -26,15 +27,7 @@ from interleaf.stats.looks import MAX_LOOKS
 from interleaf.tally import Tally
 from interleaf.tally.page_sums import CLICKED
 
-STALLED = (
-    "New units have nearly stopped coming, so intervals are those without a plan: a plan counts units, and an interval "
-    "that is planned in units would be too narrow for people who only come again."
-)
 POPULATIONS = {UNIT: "holds for these queries", UNIT_AND_QUERY: "holds for queries like these"}
-BY_QUERY = (
-    "Errors are clustered by unit and by query, so that the result holds for queries like these. Segments, the history "
-    "and tests for one look are computed by unit only, and are left out."
-)
 
 
 def report(tally: Tally, settings: Settings, find_text: FindText | None = None) -> Report:
@@ -44,10 +37,10 @@ def report(tally: Tally, settings: Settings, find_text: FindText | None = None) 
     result = compared(tally, used) if about.method else None
     comparisons = result.comparisons if result else ()
     active = activity(tally, int(result.pairs.turn[0])) if result else ()
-    measured, totals = arms(tally, used), _totals(tally)
-    tested = slots(tally)
-    checks = health(tally, used, result, tested, find_text)
+    totals, shares = _totals(tally), slots(tally)
+    checks = run_checks(CheckInput(tally, used, result, shares, find_text))
     is_by_unit = used.cluster == UNIT
+    notes = tuple(_notes(tally, settings, used))
     return Report(
         experiment=about.experiment,
         version=about.version,
@@ -67,14 +60,15 @@ def report(tally: Tally, settings: Settings, find_text: FindText | None = None) 
         health=checks,
         comparisons=comparisons,
         standing=_standing(tally, result, settings) if result else None,
-        arms=measured,
+        arms=arms(tally, used),
         baseline=baseline(tally, settings),
-        slots=tested,
+        slots=shares,
         neutrality=neutrality(tally),
         over_time=over_time(tally, used, result) if result and is_by_unit else (),
         segments=segments(tally, used, result) if result and is_by_unit else (),
         activity=active,
-        notes=_notes(tally, settings, used),
+        notes=tuple(text for _, text in notes),
+        note_codes=tuple(code.value for code, _ in notes),
         cluster=settings.cluster,
         population=POPULATIONS[settings.cluster] if result and tally.queries.size else "",
     )
@@ -130,8 +124,8 @@ def _totals(tally: Tally) -> Totals:
         clicked=sum(int(arm.measures[:, CLICKED].sum()) for arm in tally.arms.values()),
         units=tally.units.count(),
         units_are_exact=tally.units.is_exact,
-        since=None if tally.since is None else moment(tally.since),
-        until=None if tally.until is None else moment(tally.until),
+        since=None if tally.since is None else time_of(tally.since),
+        until=None if tally.until is None else time_of(tally.until),
         dropped=dict(sorted(tally.dropped.items())),
         events=dict(sorted(tally.events.items())),
     )
@@ -167,38 +161,52 @@ def _strongest_first(place: Strength) -> tuple[float, int]:
     return -(place.strength or 0.0), -place.copeland  # without strengths, all have none
 
 
-def _notes(tally: Tally, settings: Settings, used: Settings) -> tuple[str, ...]:
-    """What a reader should know, and would not see."""
-    about = tally.about
-    notes = [
-        f"{name[0].upper()}{name[1:]}, left out: {number:,}."
-        for name, number in sorted(tally.facts.items())
-        if name.startswith(OTHER)
-    ]
-    notes += notes_on_reading(tally)
+def _notes(tally: Tally, settings: Settings, used: Settings) -> Iterator[tuple[NoteCode, str]]:
+    """What a reader should know besides the numbers."""
+    about, facts = tally.about, sorted(tally.facts.items())
+    absent = [name.removeprefix(NO_MATCH) for name, n in facts if name.startswith(NO_MATCH) and n == tally.impressions]
+    sentences = {
+        NoteCode.ROWS_LEFT_OUT: [f"{name}, left out: {number:,}" for name, number in facts if name.startswith(OTHER)],
+        NoteCode.READ_AS: [name.removeprefix(ASSUMED) for name, _ in facts if name.startswith(ASSUMED)],
+        NoteCode.NO_MATCH: absent,
+        NoteCode.UNUSABLE_EXAMPLE: [name for name, _ in facts if name.startswith(EXAMPLE)][:MAX_EXAMPLES],
+    }
+    yield from ((code, f"{one[0].upper()}{one[1:]}.") for code, some in sentences.items() for one in some)
     if about.scheme.startswith(LEARNED):
-        honest = "each user was scored by weights from users before" if about.scheme.endswith(CROSS_FITTED) else ""
-        notes.append(
-            "Clicks earn what was learned of such clicks (C12, section 10), not one credit each; "
-            + (f"this experiment had a part in it, so {honest}." if honest else "this experiment had no part in it.")
-        )
+        part = "no part in that"
+        if about.scheme.endswith(CROSS_FITTED):
+            part = "a part in that, so each user was scored with weights learned from earlier users"
+        credit = "A click counts as much as was learned for such clicks (C12, section 10), not 1"
+        yield NoteCode.LEARNED_CREDIT, f"{credit}; this experiment had {part}."
     if about.sessions is not None:
-        notes.append(
-            f"Impressions of a unit less than {about.sessions:g} s apart were scored as one (C12, section 9): counts "
-            "of impressions in comparisons are sessions. Such tallies add up if logs are split by unit."
+        yield (
+            NoteCode.SESSIONS,
+            f"Impressions of a unit less than {about.sessions:g} s apart were scored as one session (C12, section 9): "
+            "comparisons count sessions as impressions. Such tallies can only be added if logs are split by unit.",
         )
     if about.method and about.scheme in resolve(about.method).method.rankless_schemes and not tally.lists.seen.any():
-        notes.append(
-            f"The log has no ranks, so lists were scored by {about.scheme}: clicks on what all rankers show alike "
-            "count, and add noise. Log ranks or rankings to leave them out."
+        yield (
+            NoteCode.NO_RANKS,
+            f"The log has no ranks, so lists were scored by {about.scheme}: clicks on documents that all rankers show "
+            "at the same rank count, and add noise. Log ranks or rankings to leave them out.",
         )
     if tally.segments and settings.cluster == UNIT:
-        notes.append(
-            f"{len(tally.segments)} segments were looked at. Their intervals and adjusted p-values hold for all of "
-            "them together, by the rule of the report."
+        yield (
+            NoteCode.SEGMENTS,
+            f"The report has {len(tally.segments)} segments. Their intervals and adjusted p-values hold for all of "
+            "them together.",
         )
     if not about.method:
-        notes.append("The log has no interleaved lists: arms are compared, rankers are not.")
-    notes += [STALLED] if used != settings else []
-    notes += [BY_QUERY] if settings.cluster == UNIT_AND_QUERY else []
-    return tuple(notes)
+        yield NoteCode.NO_INTERLEAVED_LISTS, "The log has no interleaved lists: arms are compared, rankers are not."
+    if used != settings:
+        yield (
+            NoteCode.PLAN_STALLED,
+            "New units have nearly stopped coming, so the plan is ignored: it counts units, and if the same people "
+            "only come again, intervals based on it would be too narrow.",
+        )
+    if settings.cluster == UNIT_AND_QUERY:
+        yield (
+            NoteCode.CLUSTERED_BY_QUERY,
+            "Errors are clustered by unit and by query, so that the result holds for similar queries. Segments, the "
+            "history and tests for a single look are left out, because they are computed by unit only.",
+        )

@@ -1,61 +1,155 @@
-"""The code of each health check: what a program goes by. A name may be reworded, and may name rankers; a code stays."""
+"""Codes of health checks and notes, and the declaration of a health check. A code never changes; texts may change."""
 
 from __future__ import annotations
 
-import re
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
 
-# What a name is or begins with, and the code.
-CODES = {
-    "Rows used": "rows_used",
-    "Rows of another set of rankers": "rows_other_rankers",
-    "Rows of another method": "rows_other_method",
-    "Rows of another version": "rows_other_version",
-    "Rows of another experiment of nearly the same name": "rows_other_experiment",
-    "Rows excluded": "rows_excluded",
-    "Repeated impressions": "repeated_impressions",
-    "Repeated content": "repeated_content",
-    "Tallies overlap": "tallies_overlap",
-    "Events counted": "events_counted",
-    "Events unmatched": "events_unmatched",
-    "Events before its impression": "events_early",
-    "Events past the window": "events_late",
-    "Events repeated": "events_repeated",
-    "Events of a kind that counts nowhere": "events_idle",
-    "Events of no experiment": "events_unplaced",
-    "Events over time": "events_over_time",
-    "Units known": "units_known",
-    "Units come back": "units_come_back",
-    "Units that came once": "units_once",
-    "Enough units": "enough_units",
-    "Light users agree": "light_users_agree",
-    "Fallbacks": "fallbacks",
-    "Latency of ": "latency",
-    "Units in one arm": "units_in_one_arm",
-    "Interleaved against holdout, clicks per query": "holdout_clicks",
-    "Interleaved against holdout, abandonment rate": "holdout_abandonment",
-    "Holdout split": "holdout_split",
-    "A/B split": "ab_split",
-    "Lists composed": "lists_composed",
-    "Fair lists": "fair_lists",
-    "Fair lists by segment": "fair_segments",
-    "Possible lists": "possible_lists",
-    "Rankings differ": "rankings_differ",
-    "Constraints met": "constraints_met",
-    "Clicks by rank": "clicks_by_rank",
-    "Clicks by ranker": "clicks_by_ranker",
-    "Same effect over time": "effect_over_time",
-    "Holds without any one query": "holds_without_query",
-    "Unbiased scoring": "unbiased_scoring",
-    "A/A: ": "aa",
-}
+from interleaf.report.comparisons import Compared
+from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Check, Slot
+from interleaf.report.rule import Settings
+from interleaf.tally import Tally
+
+WARN_BELOW, FAIL_BELOW = 0.01, 0.001  # p-values of checks
+FindText = Callable[[int], str | None]  # the text of the query with this number
 
 
-def code_of(name: str) -> str:
-    """The code of a check with this name.
+class CheckCode(StrEnum):
+    """Which health check it is; a report lists its checks in this order."""
 
-    >>> code_of("Latency of production"), code_of("Fair lists by segment")
-    ('latency', 'fair_segments')
+    ROWS_USED = "rows_used"
+    ROWS_OTHER_RANKERS = "rows_other_rankers"
+    ROWS_OTHER_METHOD = "rows_other_method"
+    ROWS_OTHER_EXPERIMENT = "rows_other_experiment"
+    ROWS_OTHER_VERSION = "rows_other_version"
+    ROWS_EXCLUDED = "rows_excluded"
+    REPEATED_IMPRESSIONS = "repeated_impressions"
+    TALLIES_OVERLAP = "tallies_overlap"
+    REPEATED_CONTENT = "repeated_content"
+    EVENTS_COUNTED = "events_counted"
+    EVENTS_UNMATCHED = "events_unmatched"
+    EVENTS_EARLY = "events_early"
+    EVENTS_LATE = "events_late"
+    EVENTS_REPEATED = "events_repeated"
+    EVENTS_IDLE = "events_idle"
+    EVENTS_WITHOUT_TIME = "events_without_a_time_in_iso_8601"
+    EVENTS_UNPLACED = "events_unplaced"
+    EVENTS_OVER_TIME = "events_over_time"
+    CLICKS_BY_RANK = "clicks_by_rank"
+    UNITS_KNOWN = "units_known"
+    UNITS_COME_BACK = "units_come_back"
+    ENOUGH_UNITS = "enough_units"
+    LIGHT_USERS_AGREE = "light_users_agree"
+    UNITS_ONCE = "units_once"
+    FALLBACKS = "fallbacks"
+    LATENCY = "latency"
+    UNITS_IN_ONE_ARM = "units_in_one_arm"
+    HOLDOUT_CLICKS = "holdout_clicks"
+    HOLDOUT_ABANDONMENT = "holdout_abandonment"
+    HOLDOUT_SPLIT = "holdout_split"
+    AB_SPLIT = "ab_split"
+    FAIR_LISTS = "fair_lists"
+    RANKINGS_DIFFER = "rankings_differ"
+    CONSTRAINTS_MET = "constraints_met"
+    POSSIBLE_LISTS = "possible_lists"
+    FAIR_SEGMENTS = "fair_segments"
+    CLICKS_BY_RANKER = "clicks_by_ranker"
+    EFFECT_OVER_TIME = "effect_over_time"
+    UNBIASED_SCORING = "unbiased_scoring"
+    HOLDS_WITHOUT_QUERY = "holds_without_query"
+    AA = "aa"
+
+
+class NoteCode(StrEnum):
+    """Which note of a report it is."""
+
+    ROWS_LEFT_OUT = "rows_left_out"
+    READ_AS = "read_as"
+    NO_MATCH = "no_match"
+    UNUSABLE_EXAMPLE = "unusable_example"
+    LEARNED_CREDIT = "learned_credit"
+    SESSIONS = "sessions"
+    NO_RANKS = "no_ranks"
+    SEGMENTS = "segments"
+    NO_INTERLEAVED_LISTS = "no_interleaved_lists"
+    PLAN_STALLED = "plan_stalled"
+    CLUSTERED_BY_QUERY = "clustered_by_query"
+
+
+@dataclass(frozen=True, eq=False)
+class CheckInput:
+    """What a health check may look at; `result` has the comparisons, if the log has interleaved lists."""
+
+    tally: Tally
+    settings: Settings
+    result: Compared | None
+    slots: tuple[Slot, ...]
+    find_text: FindText | None = None
+
+
+class Result(NamedTuple):
+    """What a check finds: a status, a sentence with its numbers, and what to do if it warns or fails.
+
+    A check of each ranker or pair names it as `subject`.
     """
-    known = [beginning for beginning in CODES if name == beginning or name.startswith(beginning + " ")]
-    known += [beginning for beginning in CODES if beginning.endswith(" ") and name.startswith(beginning)]
-    return CODES[max(known, key=len)] if known else re.sub(r"\W+", "_", name.lower()).strip("_")
+
+    status: str
+    figure: str
+    remedy: str = ""
+    subject: str = ""
+
+
+@dataclass(frozen=True)
+class HealthCheck:
+    """A health check as declared. Its documentation is the docstring of its function."""
+
+    code: CheckCode
+    title: str
+    find: Callable[[CheckInput], Result | Iterable[Result] | None]
+    interleaved: bool
+
+    @property
+    def documentation(self) -> str:
+        """What the check means and what to do, in one paragraph."""
+        return " ".join((inspect.getdoc(self.find) or "").split())
+
+    def run(self, data: CheckInput) -> Iterator[Check]:
+        """The check, as a report shows it; none where it does not apply."""
+        results = self.find(data) if data.tally.about.method or not self.interleaved else None
+        for one in [results] if isinstance(results, Result) else results or ():
+            remedy = one.remedy if one.status in (WARNING, FAILED) else ""
+            yield Check(self.title.format(one.subject), one.status, one.figure, remedy, self.code.value)
+
+
+def health_check(
+    code: CheckCode, title: str, interleaved: bool = False
+) -> Callable[[Callable[[CheckInput], Result | Iterable[Result] | None]], HealthCheck]:
+    """Declare a function as the health check with this code; `interleaved` skips logs without interleaved lists.
+
+    `{}` in the title stands for the subject of a result.
+    """
+    return lambda find: HealthCheck(code, title, find, interleaved)
+
+
+def graded(share: float, warn: float, fail: float) -> str:
+    """The status for a share that should be small."""
+    return FAILED if share > fail else WARNING if share > warn else OK
+
+
+def tested(p_value: float | None) -> str:
+    """The status for the p-value of a result that a sound experiment has."""
+    if p_value is None:
+        return SKIPPED
+    return FAILED if p_value < FAIL_BELOW else WARNING if p_value < WARN_BELOW else OK
+
+
+def smallest(p_values: Sequence[float | None]) -> tuple[float, int] | None:
+    """The smallest p-value and its place; None if there is none.
+
+    >>> smallest([0.5, None, 0.25]), smallest([None])
+    ((0.25, 2), None)
+    """
+    return min(((p_value, place) for place, p_value in enumerate(p_values) if p_value is not None), default=None)

@@ -326,9 +326,9 @@ def over_time(tally: Tally, settings: Settings, result: Compared) -> tuple[Point
             intervals = [possible(one.interval, max_score(tally.about)) for one in found]
         for place in range(len(ends) - 1):
             figures = (shown[place], estimates[place].value, intervals[place])
-            points.append(Point(moment(int(ends[place])), first, second, *figures))
+            points.append(Point(time_of(int(ends[place])), first, second, *figures))
         last = result.comparisons[pair]
-        points.append(Point(moment(tally.until), first, second, last.clicked, last.estimate, last.interval))
+        points.append(Point(time_of(tally.until), first, second, last.clicked, last.estimate, last.interval))
     return tuple(points)
 
 
@@ -343,6 +343,6 @@ def _history(tally: Tally, pairs: Pairs) -> tuple[Array, Array]:
     return np.array(sums), np.array(weights)
 
 
-def moment(microseconds: int) -> datetime:
+def time_of(microseconds: int) -> datetime:
     """A time of the log."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)

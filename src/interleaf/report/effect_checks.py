@@ -1,20 +1,29 @@
-"""Checks that the effect is the same early and late, is not one of bots that come once, and not of one query."""
+"""Health checks of the effect: that no period of time, no bots and no single query make it; and the A/A test."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from interleaf.kernels.arrays import Array
-from interleaf.report.comparisons import Compared, Pairs
-from interleaf.report.format import signed
-from interleaf.report.model import FAIL_BELOW, FAILED, OK, SKIPPED, WARN_BELOW, WARNING, Check
-from interleaf.report.rule import Settings, holm_levels, interval_of
-from interleaf.report.traffic_checks import moment
+from interleaf.report.codes import (
+    FAIL_BELOW,
+    WARN_BELOW,
+    CheckCode,
+    CheckInput,
+    Result,
+    health_check,
+    smallest,
+    tested,
+)
+from interleaf.report.comparisons import Compared, Pairs, time_of
+from interleaf.report.format import moment, signed, span
+from interleaf.report.model import FAILED, OK, SKIPPED, WARNING
+from interleaf.report.rule import holm_levels, interval_of
 from interleaf.report.weights import Cells, why_no_cells
 from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.stats.multiplicity import holm
@@ -29,11 +38,10 @@ MIN_UNITS = 100  # that came once, and that came back
 WARN_RATIO, FAIL_RATIO = 1.5, 3.0  # how much more those who came once click than others
 SPLITS = (0.25, 0.5, 0.75)  # of all clicked impressions: where early ends and late begins
 MAX_PAIRS = 12  # whose preference is looked at without a query
-FindText = Callable[[int], str | None]  # the text of the query with this number
 MAX_CLICKED = 0.99  # of lists: odds beyond that are too large to mean something
 
 
-class _Compared(NamedTuple):
+class _Difference(NamedTuple):
     """A figure of units that came once, and of those that came back; how unlikely by chance the first is larger."""
 
     once: float
@@ -41,24 +49,24 @@ class _Compared(NamedTuple):
     p_value: float
 
 
-def units_once(tally: Tally) -> Check:
-    """Whether units that came on one day click far more than those that came again, or for another ranker, as bots do.
-
-    People do the reverse: who finds something comes back. Days are compared, not impressions, because who finds nothing
-    asks again on the same day. Where only whom they prefer differs, heavy users may have another taste, so that alone
-    is a warning.
+@health_check(CheckCode.UNITS_ONCE, "Units that came once")
+def units_once(data: CheckInput) -> Result:
+    """Do units that came on a single day click far more than others, or for another ranker? If so, look for bots that
+    take a new id for each visit. People do the reverse: those who find something come back. Heavy users may also have
+    another taste, so a different preference alone is a warning.
     """
-    name, days, rows = "Units that came once", *_by_unit(tally)[1:]
+    tally = data.tally
+    _, days, (with_event, events, clicks) = _by_unit(tally)
     once, back = days == 1, days > 1
     if 2 * tally.facts.get(ALONE, 0) > tally.impressions:
-        return Check(name, SKIPPED, "most impressions have no unit")
+        return Result(SKIPPED, "most impressions have no unit")
     if min(once.sum(), back.sum()) < MIN_UNITS:
         figure = f"{once.sum():,} units came on one day and {back.sum():,} on several"
-        return Check(name, SKIPPED, f"{figure}: to compare them takes {MIN_UNITS} of each")
-    with_event, events, clicks = rows
+        return Result(SKIPPED, f"{figure}: the check needs {MIN_UNITS} of each")
     clicked = events > 0
-    share = _compared(with_event[once], with_event[back] / days[back])
-    many = _compared(*(clicks[some & clicked] / events[some & clicked] for some in (once, back)))
+    # Days, not impressions: a person who finds nothing asks again on the same day.
+    share = _difference(with_event[once], with_event[back] / days[back])
+    many = _difference(*(clicks[some & clicked] / events[some & clicked] for some in (once, back)))
     ratios = [
         (share, _odds(share.once) / max(_odds(share.back), 1e-9)),
         (many, many.once / max(many.back, 1e-9)),
@@ -67,25 +75,23 @@ def units_once(tally: Tally) -> Check:
     p_value = _effect_p_value(tally)
     differs = p_value is not None and p_value < FAIL_BELOW
     fails = len(odd) + differs > 1 or max(odd, default=0.0) > FAIL_RATIO
-    status = FAILED if fails else WARNING if odd or differs else OK
     effect = "" if p_value is None else f"; that both prefer the same ranker has p = {p_value:.2g}"
-    return Check(
-        name,
-        status,
-        f"{once.sum():,} units came on one day: {share.once:.1%} of them clicked, {many.once:.2f} documents a list; "
-        f"{back.sum():,} came again: they clicked on {share.back:.1%} of days, {many.back:.2f} a list{effect}",
-        "look for bots that take a new id with each visit, and leave them out (exclude)" if status != OK else "",
+    return Result(
+        FAILED if fails else WARNING if odd or differs else OK,
+        f"{once.sum():,} units came on one day: {share.once:.1%} of them clicked, {many.once:.2f} documents per list; "
+        f"{back.sum():,} came again: they clicked on {share.back:.1%} of days, {many.back:.2f} per list{effect}",
+        "look for bots that take a new id for each visit, and exclude them (exclude)",
     )
 
 
-def _compared(once: Array, back: Array) -> _Compared:
+def _difference(once: Array, back: Array) -> _Difference:
     from scipy.special import ndtr
 
     if not len(once) or not len(back):
-        return _Compared(0.0, 0.0, 1.0)
+        return _Difference(0.0, 0.0, 1.0)
     error = math.sqrt(float(once.var() / len(once) + back.var() / len(back)))
     gap = float(once.mean() - back.mean())
-    return _Compared(float(once.mean()), float(back.mean()), float(ndtr(-gap / error)) if error else 1.0)
+    return _Difference(float(once.mean()), float(back.mean()), float(ndtr(-gap / error)) if error else 1.0)
 
 
 def _by_unit(tally: Tally) -> tuple[Array, Array, Array]:
@@ -122,42 +128,41 @@ def _effect_p_value(tally: Tally) -> float | None:
     return min((p_value for p_value in holm(found) if p_value is not None), default=None)
 
 
-def effect_over_time(tally: Tally) -> Check:
-    """Whether people prefer the same ranker early and late, clustered by units."""
-    name, found, slices = "Same effect over time", Pairs.of(tally.about.rankers, None), tally.slices
-    total = slices.clicked.sum()
+@health_check(CheckCode.EFFECT_OVER_TIME, "Same effect over time", interleaved=True)
+def effect_over_time(data: CheckInput) -> Result:
+    """Do early and late lists prefer the same ranker? If not, look for a release, or for ranker names that changed
+    midway, and analyse each part by itself.
+    """
+    tally, slices = data.tally, data.tally.slices
+    pairs, total = Pairs.of(tally.about.rankers, None), slices.clicked.sum()
     if len(slices.clicked) < 2 or not total:
-        return Check(name, SKIPPED, "the log is too short to compare its parts")
+        return Result(SKIPPED, "the log is too short to compare its parts")
     ends = np.unique(np.searchsorted(np.cumsum(slices.clicked) / total, SPLITS) + 1)
     keys, values = slices.cells.unordered
     units, slice_of = unpack(keys)
     unit_of = np.unique(units, return_inverse=True)[1]
-    scores = found.scores(values[:, SUMS:], tally.about.linear)
+    scores = pairs.scores(values[:, SUMS:], tally.about.linear)
     cells = [(end, pair) for end in ends[ends < len(slices.clicked)].tolist() for pair in range(scores.shape[1])]
     parts = [_sums(unit_of, scores[:, pair], values[:, VISITS], slice_of < end) for end, pair in cells]
     later = [_sums(unit_of, scores[:, pair], values[:, VISITS], slice_of >= end) for end, pair in cells]
     gaps = [difference(*early, *late) for early, late in zip(parts, later, strict=True)]
-    known = [
-        (p_value, place) for place, p_value in enumerate(holm([gap.p_value for gap in gaps])) if p_value is not None
+    adjusted = holm([gap.p_value for gap in gaps])
+    is_turned = [
+        p is not None and p < FAIL_BELOW and _turns(*two) for p, *two in zip(adjusted, parts, later, strict=True)
     ]
-    if not known:
-        return Check(name, SKIPPED, gaps[0].reason if gaps else "all events are of one stretch of time")
-    turned = [
-        (p_value, place) for p_value, place in known if p_value < FAIL_BELOW and _turns(parts[place], later[place])
-    ]
-    p_value, place = min(turned or known)
-    early, late = (estimate(*part[place]) for part in (parts, later))
-    status = FAILED if turned else WARNING if p_value < WARN_BELOW else OK
-    first, second = found.names(cells[place][1])
-    until = moment(int(slices.ends[cells[place][0] - 1]))
-    return Check(
-        name,
-        status,
-        f"{first} over {second}: {early.value or 0.0:+.3f} up to {until}, "
-        f"{late.value or 0.0:+.3f} from then on, adjusted p = {p_value:.2g}",
-        "look for what changed then: a ranker, its name, the way teams are logged; compare each part on its own"
-        if status != OK
-        else "",
+    turned = smallest([p if is_one else None for p, is_one in zip(adjusted, is_turned, strict=True)])
+    worst = turned or smallest(adjusted)
+    if worst is None:
+        return Result(SKIPPED, gaps[0].reason if gaps else "all events fall into one stretch of time")
+    p_value, place = worst
+    before, after = (estimate(*part[place]) for part in (parts, later))
+    first, second = pairs.names(cells[place][1])
+    until = moment(time_of(int(slices.ends[cells[place][0] - 1])))
+    return Result(
+        FAILED if turned else WARNING if p_value < WARN_BELOW else OK,
+        f"{first} over {second}: {before.value or 0.0:+.3f} up to {until}, "
+        f"{after.value or 0.0:+.3f} from then on, adjusted p = {p_value:.2g}",
+        "find out what changed then: a ranker, its name, the way teams are logged; analyse each part by itself",
     )
 
 
@@ -174,35 +179,40 @@ def _turns(early: tuple[Array, Array], late: tuple[Array, Array]) -> bool:
     return max(one.p_value, other.p_value) < WARN_BELOW and (one.value or 0.0) * (other.value or 0.0) < 0
 
 
-def holds_without_query(tally: Tally, result: Compared, settings: Settings, find_text: FindText | None) -> Check:
-    """Whether each preference that is shown would be shown without the query that adds most to it."""
-    name, reason = "Holds without any one query", why_no_cells(tally)
+@health_check(CheckCode.HOLDS_WITHOUT_QUERY, "Holds without any one query", interleaved=True)
+def holds_without_query(data: CheckInput) -> Result | None:
+    """Is the preference still significant without the query that adds most to it? If not, look at what the rankers
+    show for this query.
+    """
+    tally, result, reason = data.tally, data.result, why_no_cells(data.tally)
+    if result is None:
+        return None
     shown = [place for place, one in enumerate(result.comparisons) if one.winner is not None][:MAX_PAIRS]
     if reason or not shown:
-        return Check(name, SKIPPED, reason or "no preference is shown")
+        return Result(SKIPPED, reason or "no preference is shown")
     cells = Cells.of(tally)
     scores = result.pairs.scores(cells.sums, tally.about.linear)
-    levels = holm_levels([one.p_value for one in result.comparisons], significance(settings.confidence))
-    found = []
+    levels = holm_levels([one.p_value for one in result.comparisons], significance(data.settings.confidence))
+    results = []
     for place in shown:
         one = result.comparisons[place]
         sign = 1 if one.winner == one.first else -1
         query, share = cells.influential(scores[:, place], sign)
         rest = _without(cells, query, tally, result, place)
-        interval = None if rest is None else interval_of(*rest, settings, levels[place])[0]
-        text = find_text(int(cells.numbers[query])) if find_text else None
+        interval = None if rest is None else interval_of(*rest, data.settings, levels[place])[0]
+        text = data.find_text(int(cells.numbers[query])) if data.find_text else None
         figure = (
             f"without {'one query' if text is None else f'the query {text!r}'} ({share:.1%} of impressions with an "
             f"event), {one.first} over {one.second} is "
         )
         if rest is None or interval is None:
-            found.append((False, figure + "unknown"))
+            results.append((False, figure + "unknown"))
             continue
-        figure += f"{signed(rest[0].value or 0.0)} ({signed(interval[0])} to {signed(interval[1])})"
-        found.append((min(sign * interval[0], sign * interval[1]) > 0, figure))
-    holds, figure = min(found, key=lambda one: one[0])
-    remedy = "look at what the rankers show for this query: the verdict may be about it more than about the others"
-    return Check(name, OK if holds else WARNING, figure, "" if holds else remedy)
+        figure += f"{signed(rest[0].value or 0.0)} ({span(interval)})"
+        results.append((min(sign * interval[0], sign * interval[1]) > 0, figure))
+    holds, figure = min(results, key=lambda one: one[0])
+    remedy = "look at what the rankers show for this query: the verdict may rest on it more than on all others"
+    return Result(OK if holds else WARNING, figure, remedy)
 
 
 def _without(cells: Cells, query: int, tally: Tally, result: Compared, place: int) -> tuple[Estimate, int] | None:
@@ -223,3 +233,17 @@ def _without(cells: Cells, query: int, tally: Tally, result: Compared, place: in
         rest, value=one.estimate + left - value, error=one.error * left_error / error, effective_units=effective
     )
     return changed, max(1, round((one.units or 0) * after / before))
+
+
+@health_check(CheckCode.AA, "A/A: {}", interleaved=True)
+def aa(data: CheckInput) -> Iterator[Result]:
+    """With `--aa`: does the A/A test find no difference? If it finds one, go through all checks above, and do not
+    trust other comparisons of this set-up.
+    """
+    for one in data.result.comparisons if data.result and data.settings.aa else ():
+        yield Result(
+            tested(one.adjusted_p_value),
+            "no estimate" if one.estimate is None else signed(one.estimate),
+            "rankers that are the same look different: do not trust other comparisons of this set-up",
+            f"{one.first} and {one.second}",
+        )

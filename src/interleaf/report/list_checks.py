@@ -1,160 +1,282 @@
-"""Checks of lists and the clicks on them: lists that no draw gives, clicks that a ranker or a rank has lost."""
+"""Health checks of lists and the clicks on them, and which methods may score which lists."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 
+from interleaf.decode import RELAXED
 from interleaf.kernels.arrays import Array
+from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import ResolvedMethod, resolve
-from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Check, graded, tested
+from interleaf.report.codes import CheckCode, CheckInput, Result, graded, health_check, smallest, tested
+from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Neutrality, Slot
 from interleaf.stats.compare import difference
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_tests
 from interleaf.tally import ALONE, Tally, page_sums
 from interleaf.tally.draws import ANY, CLICKED, CLICKS, COIN_CLICKS, COIN_SLOTS, SHOWN, SLOTS, rule_of
+from interleaf.tally.score_sums import ONE
 
-MIN_EXPECTED_CLICKS = 30  # a ranker must get hardly any where so many are expected
+MIN_EXPECTED_CLICKS = 30  # a ranker has lost its clicks if so many are expected and it has hardly any
 NEARLY_NONE = 0.02  # of what is expected
 MIN_COIN_CLICKS = 20
-MATERIAL_RATIO = 0.8  # of click-through rates: a smaller difference is no failure, however sure
+MATERIAL_RATIO = 0.8  # of click-through rates: a smaller difference is no failure, however significant
 MIN_CLICKS = 100  # that tell which ranks are clicked
 MIN_BUCKETS = 20  # with a click: fewer people may have odd habits
+MIN_DIFFERENT = 0.05  # of lists in which the rankings differ
+_NOT_DRAWN_SO = "lists do not have the method's probabilities: check the code that makes lists, caches and lost lists"
 
 
-def list_checks(tally: Tally) -> Iterator[Check]:
-    """All checks of this file."""
-    yield possible_lists(tally)
-    yield from fair_segments(tally)
-    yield clicks_by_ranker(tally)
+def slots(tally: Tally) -> tuple[Slot, ...]:
+    """Each ranker's share of the owned slots, by position; p-values are adjusted over all of them."""
+    owned, rankers = tally.lists.owned, tally.about.rankers
+    positions = np.flatnonzero(owned.any(axis=(0, 2)))
+    if not len(positions):
+        return ()
+    tested_rankers = range(1) if len(rankers) == 2 else range(len(rankers))
+    hits = np.stack([owned[:, place, ranker] for place in positions for ranker in tested_rankers], axis=1)
+    totals = np.stack([owned[:, place].sum(axis=1) for place in positions for _ in tested_rankers], axis=1)
+    tests = share_tests(hits, totals, 1 / len(rankers))
+    adjusted = holm([share.p_value for share in tests])
+    rows = []
+    for number, place in enumerate(positions.tolist()):
+        total = int(owned[:, place].sum())
+        for ranker, name in enumerate(rankers):
+            share = int(owned[:, place, ranker].sum()) / total
+            test = number * len(tested_rankers) + (ranker if len(tested_rankers) > 1 else 0)
+            rows.append(Slot(place + 1, name, share, 1 / len(rankers), adjusted[test], tests[test].reason))
+    return tuple(rows)
 
 
-def possible_lists(tally: Tally) -> Check:
-    """Whether the method can draw these lists, with these owners, from rankings with these ranks: exact, row by row."""
-    name, (decided, impossible) = "Possible lists", tally.evidence.draws.lists.tolist()
-    chosen = resolve(tally.about.composed)
-    if rule_of(chosen) == ANY:
-        return Check(name, SKIPPED, f"{chosen.method.name} can draw documents in any order")
-    if not decided:
-        return Check(name, SKIPPED, "no list has ranks")
-    return Check(
-        name,
-        graded(impossible / decided, 0.0, 0.01),
-        f"{impossible:,} of {decided:,} lists cannot be drawn by {chosen.text} from these rankings",
-        "documents, ranks or teams are logged in another order than they were drawn: log the list as it was composed"
-        if impossible
-        else "",
+def neutrality(tally: Tally) -> tuple[Neutrality, ...]:
+    """How much of each ranker the lists show, per list on average."""
+    seen = tally.lists.seen.sum(axis=0)
+    lists = int(tally.arms[INTERLEAVED].measures[:, page_sums.QUERIES].sum()) if INTERLEAVED in tally.arms else 0
+    if not lists or not seen.any():
+        return ()
+    return tuple(
+        Neutrality(name, int(shown) / lists, int(first) / lists, int(total) / ONE / int(shown) if shown else None)
+        for name, (shown, first, total) in zip(tally.about.rankers, seen, strict=True)
     )
 
 
-def clicks_by_ranker(tally: Tally) -> Check:
-    """Whether the clicks of one ranker are lost.
-
-    A ranker without clicks shows if all are lost. If some are, a worse ranker would look the same; but where a document
-    is the next one of every ranker, a coin says whose it is, and people cannot know.
+@health_check(CheckCode.FAIR_LISTS, "Fair lists", interleaved=True)
+def fair_lists(data: CheckInput) -> Result:
+    """Do lists have the probabilities of the method? Each ranker should own its share of each position, whoever is
+    better. If not, look for caches, for lost impressions, and at the code that makes lists.
     """
-    name, rankers, owners = "Clicks by ranker", tally.about.rankers, tally.evidence.draws.owners
-    slots, clicks = owners[:, :, SLOTS], owners[:, :, CLICKS]
-    remedy = "clicks on the documents of one ranker are lost: follow such a click from the page to the log"
-    for place, ranker in enumerate(rankers):
-        mine, others = int(slots[:, place].sum()), int(slots.sum() - slots[:, place].sum())
-        by_others = np.delete(clicks, place, axis=1).sum(axis=1)
-        expected = mine * int(by_others.sum()) / max(others, 1)
-        if expected < MIN_EXPECTED_CLICKS or (by_others > 0).sum() < MIN_BUCKETS:
-            continue
-        own = int(clicks[:, place].sum())
-        if own < NEARLY_NONE * expected:
-            figure = (
-                f"{own:,} clicks on {mine:,} documents of {ranker}; at the rate of the others it were {expected:,.0f}"
-            )
-            return Check(name, FAILED, figure, remedy)
-    tests = [_coin_test(owners, place) for place in range(len(rankers))]
-    known = [(p_value, place) for place, p_value in enumerate(holm([test[2] for test in tests])) if p_value is not None]
-    if not known:
-        reason = "the rankers rarely have the same next document, or the log lacks ranks, teams or lengths"
-        return Check(name, SKIPPED, f"{reason}: lost clicks of one ranker may go unnoticed")
-    p_value, place = min(known)
-    own_rate, rate, _ = tests[place]
-    low, high = sorted((own_rate, rate))
-    status = tested(p_value)
-    if status == FAILED and low > MATERIAL_RATIO * high:
-        status = WARNING
-    figure = (
-        f"of documents that fell to {rankers[place]} by a coin, {own_rate:.1%} were clicked, of those that fell to "
-        f"others {rate:.1%}, adjusted p = {p_value:.2g}"
-    )
-    return Check(name, status, figure, remedy if status in (WARNING, FAILED) else "")
+    tally = data.tally
+    if 2 * tally.facts.get(ALONE, 0) > max(int(tally.scores.impressions.sum()), 1):
+        return Result(SKIPPED, "most impressions have no unit, and repeat visits would bias this test")
+    if not resolve(tally.about.composed).method.has_teams:
+        return _fair_tops(tally)
+    if tally.scores.impressions.any() and not (tally.lists.owned.any() or tally.lists.seen.any()):
+        return Result(
+            WARNING,
+            "no list has the owners of all its documents, so it is unknown whether lists are mixed, and fairly",
+            "log the owner of every shown document, not of clicked ones only, or log the ranks",
+        )
+    return _fair_slots(data.slots)
 
 
-def _coin_test(owners: Array, place: int) -> tuple[float, float, float | None]:
-    """Click-through rates of one ranker and of the others where a coin says whose a document is, and the p-value."""
-    slots, clicks = owners[:, :, COIN_SLOTS], owners[:, :, COIN_CLICKS]
-    mine = clicks[:, place], slots[:, place]
-    others = clicks.sum(axis=1) - mine[0], slots.sum(axis=1) - mine[1]
-    rates = [float(hits.sum() / max(totals.sum(), 1)) for hits, totals in (mine, others)]
-    found = difference(*mine, *others) if clicks.sum() >= MIN_COIN_CLICKS else None
-    return rates[0], rates[1], found.p_value if found else None
-
-
-def clicks_by_rank(tally: Tally) -> Check:
-    """Whether the top rank is clicked at all, where others are: it is not if ranks are logged one too deep."""
-    name, ranks = "Clicks by rank", tally.evidence.draws.ranks
-    shown, clicked = ranks[:, SHOWN], ranks[:, CLICKED]
-    buckets = sum((arm.measures[:, page_sums.CLICKED] > 0 for arm in tally.arms.values()), np.zeros(1, np.bool_)).sum()
-    if clicked.sum() < MIN_CLICKS or buckets < MIN_BUCKETS:
-        return Check(name, SKIPPED, f"{clicked.sum():,} clicks are too few, or of too few people, to tell")
-    if not shown[1:].any():
-        return Check(name, SKIPPED, "all lists show one document")
-    rates = clicked / np.maximum(shown, 1)
-    most = 1 + int(np.argmax(np.where(2 * clicked[1:] >= clicked[1:].max(), rates[1:], 0)))
-    status = graded(1 - rates[0] / rates[most] if rates[most] else 0.0, 0.5, 1 - NEARLY_NONE)
-    return Check(
-        name,
-        status,
-        f"rank 1 was clicked in {rates[0]:.1%} of lists, rank {most + 1} in {rates[most]:.1%}",
-        "people click the top most: ranks of events may be one too deep, or counted from another list (1 is the top)"
-        if status != OK
-        else "",
+def _fair_slots(slots: Sequence[Slot]) -> Result:
+    worst = smallest([slot.p_value for slot in slots])
+    if worst is None:
+        return Result(SKIPPED, next((slot.reason for slot in slots), "no position has an owner"))
+    p_value, slot = worst[0], slots[worst[1]]
+    if p_value == 1:
+        return Result(OK, "every ranker owns its share of every position, as far as chance allows")
+    return Result(
+        tested(p_value),
+        f"at position {slot.position}, {slot.ranker} owns {slot.share:.1%} ({slot.expected:.1%} expected), "
+        f"adjusted p = {p_value:.2g}: the most unusual share",
+        _NOT_DRAWN_SO,
     )
 
 
-def fair_segments(tally: Tally) -> Iterator[Check]:
-    """Whether every ranker picks first as often in each segment of the report."""
-    name, firsts, rankers = "Fair lists by segment", tally.evidence.firsts, len(tally.about.rankers)
+def _fair_tops(tally: Tally) -> Result:
+    """For methods without teams: if top documents differ, each ranker's should be first equally often."""
+    method, rankers = resolve(tally.about.composed).method, len(tally.about.rankers)
+    tops = tally.lists.tops
+    shown_first = tops[:, 1:].sum(axis=1)
+    if not method.even_tops:
+        return Result(SKIPPED, f"{method.name} does not promise equal shares of positions")
+    if not shown_first.any():
+        return Result(SKIPPED, "no list has ranks and top documents that differ")
+    tests = share_tests(tops[:, 1:], np.repeat(shown_first[:, None], rankers, axis=1), 1 / rankers)
+    worst = smallest(holm([test.p_value for test in tests]))
+    if worst is None:
+        return Result(SKIPPED, tests[0].reason)
+    p_value, place = worst
+    return Result(
+        tested(p_value),
+        f"if top documents differ, that of {tally.about.rankers[place]} is first in {tests[place].share:.1%} "
+        f"({1 / rankers:.1%} expected), adjusted p = {p_value:.2g}",
+        _NOT_DRAWN_SO,
+    )
+
+
+@health_check(CheckCode.RANKINGS_DIFFER, "Rankings differ", interleaved=True)
+def rankings_differ(data: CheckInput) -> Result | None:
+    """Do the rankings differ at all? If they differ in less than 5 % of lists, most of the traffic gives no
+    information.
+    """
+    tally = data.tally
+    if not tally.lists.seen[:, 0, 0].any() or tally.about.sessions is not None:
+        return None
+    differ = int(tally.lists.differ[0])
+    if data.settings.aa and not differ:
+        return Result(SKIPPED, "a ranking is compared with itself, so nothing can differ")
+    share = differ / max(int(tally.scores.impressions.sum()), 1)
+    return Result(
+        WARNING if share < MIN_DIFFERENT else OK,
+        f"in {share:.1%} of lists",
+        "the rankers show nearly the same lists: most impressions give no information",
+    )
+
+
+@health_check(CheckCode.CONSTRAINTS_MET, "Constraints met", interleaved=True)
+def constraints_met(data: CheckInput) -> Result | None:
+    """Only if not: could `optimized` satisfy its constraints in all lists? If not, use another method for such
+    rankings.
+    """
+    relaxed, lists = data.tally.facts.get(RELAXED, 0), max(int(data.tally.scores.impressions.sum()), 1)
+    return Result(
+        graded(relaxed / lists, 0.01, 0.5),
+        f"{relaxed:,} of {lists:,} lists could not satisfy all constraints of {data.tally.about.composed}",
+        "credit on these lists may be biased: use team_draft or pairwise_preference for such rankings",
+    ) if relaxed else None  # fmt: skip
+
+
+@health_check(CheckCode.POSSIBLE_LISTS, "Possible lists", interleaved=True)
+def possible_lists(data: CheckInput) -> Result:
+    """Can the method make these lists, with these owners, from these rankings? If not, documents, ranks or teams are
+    logged in another order than they were drawn.
+    """
+    decided, impossible = data.tally.evidence.draws.lists.tolist()
+    composed = resolve(data.tally.about.composed)
+    if rule_of(composed) == ANY:
+        return Result(SKIPPED, f"{composed.method.name} can draw documents in any order")
+    if not decided:
+        return Result(SKIPPED, "no list has ranks")
+    return Result(
+        graded(impossible / decided, 0.0, 0.01),
+        f"{impossible:,} of {decided:,} lists cannot be drawn by {composed.text} from these rankings",
+        "documents, ranks or teams are logged in another order than they were drawn: log the list as it was made",
+    )
+
+
+@health_check(CheckCode.FAIR_SEGMENTS, "Fair lists by segment", interleaved=True)
+def fair_segments(data: CheckInput) -> Result | None:
+    """With `--by`: does each ranker pick first equally often in every segment? If not, look for a cache, or a client
+    with its own code, in that segment.
+    """
+    tally, firsts, rankers = data.tally, data.tally.evidence.firsts, len(data.tally.about.rankers)
     segments = [segment for segment, counted in sorted(firsts.items()) if counted.any()]
     if not segments or not resolve(tally.about.composed).method.has_teams:
-        return
+        return None
     if 2 * tally.facts.get(ALONE, 0) > tally.impressions:
-        yield Check(name, SKIPPED, "most impressions have no unit, so repeated lists of a person cannot be told")
-        return
+        return Result(SKIPPED, "most impressions have no unit, and repeat visits would bias this test")
     cells = [(segment, ranker) for segment in segments for ranker in range(1 if rankers == 2 else rankers)]
     hits = np.stack([firsts[segment][:, ranker] for segment, ranker in cells], axis=1)
     totals = np.stack([firsts[segment].sum(axis=1) for segment, _ in cells], axis=1)
     shares = share_tests(hits, totals, 1 / rankers)
-    known = [
-        (p_value, place) for place, p_value in enumerate(holm([one.p_value for one in shares])) if p_value is not None
-    ]
-    if not known:
-        yield Check(name, SKIPPED, shares[0].reason)
-        return
-    p_value, place = min(known)
+    worst = smallest(holm([one.p_value for one in shares]))
+    if worst is None:
+        return Result(SKIPPED, shares[0].reason)
+    p_value, place = worst
     (attribute, value), ranker = cells[place]
-    status = tested(p_value)
-    yield Check(
-        name,
-        status,
+    return Result(
+        tested(p_value),
         f"where {attribute} is {value}, {tally.about.rankers[ranker]} owns {shares[place].share:.1%} of first "
         f"positions ({1 / rankers:.1%} expected), adjusted p = {p_value:.2g}: the most unusual "
         f"of {len(segments)} segments",
-        "lists of this segment are drawn otherwise: look for a cache, another client, or lost impressions there"
-        if status in (WARNING, FAILED)
-        else "",
+        "lists of this segment are drawn differently: look for a cache, another client, or lost impressions there",
+    )
+
+
+@health_check(CheckCode.CLICKS_BY_RANKER, "Clicks by ranker", interleaved=True)
+def clicks_by_ranker(data: CheckInput) -> Result:
+    """Are clicks on the documents of one ranker lost? If it warns or fails, follow such a click from the page to the
+    log. Where a document is the next one of every ranker, chance decides who owns it and people cannot know, so both
+    owners should get equally many clicks.
+    """
+    rankers, owners = data.tally.about.rankers, data.tally.evidence.draws.owners
+    owned, clicks = owners[:, :, SLOTS], owners[:, :, CLICKS]
+    remedy = "clicks on the documents of one ranker are lost: follow such a click from the page to the log"
+    for place, ranker in enumerate(rankers):
+        mine, others = int(owned[:, place].sum()), int(owned.sum() - owned[:, place].sum())
+        by_others = np.delete(clicks, place, axis=1).sum(axis=1)
+        expected = mine * int(by_others.sum()) / max(others, 1)
+        own = int(clicks[:, place].sum())
+        is_enough = expected >= MIN_EXPECTED_CLICKS and (by_others > 0).sum() >= MIN_BUCKETS
+        if is_enough and own < NEARLY_NONE * expected:
+            figure = f"{own:,} clicks on {mine:,} documents of {ranker}; the others' rate would give {expected:,.0f}"
+            return Result(FAILED, figure, remedy)
+    tests = [_coin_test(owners, place) for place in range(len(rankers))]
+    worst = smallest(holm([test[2] for test in tests]))
+    if worst is None:
+        reason = "the rankers rarely have the same next document, or the log lacks ranks, teams or lengths"
+        return Result(SKIPPED, f"{reason}: lost clicks of one ranker may go unnoticed")
+    p_value, place = worst
+    own_rate, rate, _ = tests[place]
+    low, high = sorted((own_rate, rate))
+    status = tested(p_value)
+    return Result(
+        WARNING if status == FAILED and low > MATERIAL_RATIO * high else status,
+        f"of the documents that chance gave to {rankers[place]}, {own_rate:.1%} were clicked, of those that it gave to "
+        f"others {rate:.1%}, adjusted p = {p_value:.2g}",
+        remedy,
+    )
+
+
+def _coin_test(owners: Array, place: int) -> tuple[float, float, float | None]:
+    """Click-through rates of one ranker and of the others where chance decides the owner, and the p-value."""
+    owned, clicks = owners[:, :, COIN_SLOTS], owners[:, :, COIN_CLICKS]
+    mine = clicks[:, place], owned[:, place]
+    others = clicks.sum(axis=1) - mine[0], owned.sum(axis=1) - mine[1]
+    rates = [float(hits.sum() / max(totals.sum(), 1)) for hits, totals in (mine, others)]
+    p_value = difference(*mine, *others).p_value if clicks.sum() >= MIN_COIN_CLICKS else None
+    return rates[0], rates[1], p_value
+
+
+@health_check(CheckCode.CLICKS_BY_RANK, "Clicks by rank")
+def clicks_by_rank(data: CheckInput) -> Result:
+    """Is the top rank clicked, if others are? If not, ranks of events may start at 0 or be one too deep."""
+    ranks = data.tally.evidence.draws.ranks
+    shown, clicked = ranks[:, SHOWN], ranks[:, CLICKED]
+    arms = data.tally.arms.values()
+    buckets = sum((arm.measures[:, page_sums.CLICKED] > 0 for arm in arms), np.zeros(1, np.bool_)).sum()
+    if clicked.sum() < MIN_CLICKS or buckets < MIN_BUCKETS:
+        return Result(SKIPPED, f"{clicked.sum():,} clicks are too few, or come from too few people, for this test")
+    if not shown[1:].any():
+        return Result(SKIPPED, "all lists show one document")
+    rates = clicked / np.maximum(shown, 1)
+    highest = 1 + int(np.argmax(np.where(2 * clicked[1:] >= clicked[1:].max(), rates[1:], 0)))
+    return Result(
+        graded(1 - rates[0] / rates[highest] if rates[highest] else 0.0, 0.5, 1 - NEARLY_NONE),
+        f"rank 1 was clicked in {rates[0]:.1%} of lists, rank {highest + 1} in {rates[highest]:.1%}",
+        "people usually click the top most: ranks of events may be one too deep, or belong to another list (1 is the "
+        "top)",
+    )
+
+
+@health_check(CheckCode.UNBIASED_SCORING, "Unbiased scoring", interleaved=True)
+def unbiased_scoring(data: CheckInput) -> Result:
+    """Is the credit fair for these lists? If not, score lists with the method that made them."""
+    about = data.tally.about
+    problem = bias(about.composed, about.method, about.scheme, data.tally.facts.get(RELAXED, 0) > 0)
+    return Result(
+        WARNING if problem else OK,
+        problem or f"{about.method} by {about.scheme}",
+        "make and score lists with the same method, and with one that is proved unbiased (interleaf audit)",
     )
 
 
 def bias(composed: str, scored: str, scheme: str, relaxed: bool = False) -> str:
-    """Why lists of one method, scored by another (or the same), prefer somebody under rank-only clicks; '' if not.
+    """Why lists of one method, scored by another (or the same), prefer a ranker under rank-only clicks; '' if not.
 
     A method's credit is fair to the lists that it makes itself. Besides, plain credit for owners is fair wherever
     owners are drawn evenly. The tests enumerate all pairs of methods, and find a counterexample for each refused one.
@@ -164,25 +286,25 @@ def bias(composed: str, scored: str, scheme: str, relaxed: bool = False) -> str:
     >>> bias("team_draft", "probabilistic", "click").partition(":")[0]
     'lists of team_draft scored as probabilistic are biased'
     """
-    made, given = resolve(composed), resolve(scored)
-    fair = not set(made.parameters.values()) & set(made.method.unfair)
-    if _lists_of(made) == _lists_of(given):
-        constrained = given.method.kernels.prepare is not None  # unbiased by its constraints, where they could be met
-        if fair and (given.method.claims.unbiased or (constrained and not relaxed)):
+    maker, scorer = resolve(composed), resolve(scored)
+    fair = not set(maker.parameters.values()) & set(maker.method.unfair)
+    if _lists_of(maker) == _lists_of(scorer):
+        constrained = scorer.method.kernels.prepare is not None  # unbiased by its constraints, if they could be met
+        if fair and (scorer.method.claims.unbiased or (constrained and not relaxed)):
             return ""
         return (
-            f"{given} is biased: it prefers somebody even if clicks depend on the rank only "
-            f"({given.method.paper}; interleaf audit '{given}' shows the smallest case)"
+            f"{scorer} is biased: it prefers one ranker even if clicks depend on the rank only "
+            f"({scorer.method.paper}; interleaf audit '{scorer}' shows the smallest case)"
         )
-    if fair and made.method.even_owners and scheme in given.method.rankless_schemes:
+    if fair and maker.method.even_owners and scheme in scorer.method.rankless_schemes:
         return ""
     return (
-        f"lists of {made} scored as {given} are biased: that credit ({given.method.paper}) is fair to the lists of "
-        f"{given} alone, and on others prefers somebody even if clicks depend on the rank only"
+        f"lists of {maker} scored as {scorer} are biased: this credit ({scorer.method.paper}) is fair only to lists of "
+        f"{scorer}, and on others prefers one ranker even if clicks depend on the rank only"
     )
 
 
-def _lists_of(chosen: ResolvedMethod) -> tuple[str, ...]:
-    """What decides which lists are shown, and how often; parameters that another method has not are at its default."""
-    owner = resolve(chosen.method.composes_as) if chosen.method.composes_as else chosen
+def _lists_of(resolved: ResolvedMethod) -> tuple[str, ...]:
+    """What decides which lists are shown, and how often; a parameter that another method lacks has its default."""
+    owner = resolve(resolved.method.composes_as) if resolved.method.composes_as else resolved
     return owner.method.name, *(repr(owner.parameters[name]) for name in owner.method.composing)

@@ -1,83 +1,130 @@
-"""Checks on the rows of a log: how many cannot be used, are repeated, excluded, or left out of the report, and why."""
+"""Health checks of the rows and events of a log: what is not counted, and why."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from interleaf.decode import reasons
 from interleaf.decode.events import COUNTED, FATES, TIMELESS
 from interleaf.execution.collector import CONCURRENT, OTHER_EXPERIMENT, OTHER_METHOD, OTHER_RANKERS, OTHER_VERSION
 from interleaf.log.jsonl import OF_EVENT
 from interleaf.log.schema import TIME_EXAMPLE
-from interleaf.report.model import FAILED, OK, WARNING, Check, graded
+from interleaf.report.codes import CheckCode, CheckInput, Result, graded, health_check
+from interleaf.report.model import FAILED, SKIPPED
 from interleaf.tally import Tally
 from interleaf.tally.tally import SHARED
+from interleaf.tally.units import CLICKED
 
-WARN_ABOVE, FAIL_ABOVE = 0.01, 0.1  # shares of rows that cannot be used, or that are left out for one cause
-MAX_EXCLUDED = 0.5  # a larger share that the caller's rules exclude is a warning: they asked for it
+WARN_ABOVE, FAIL_ABOVE = 0.01, 0.1  # shares of rows or events that are not counted, for one cause
+MAX_EXCLUDED = 0.5  # a larger share excluded by the caller's rules is a warning, never a failure
 MAX_CAUSES = 5  # that a check names
+MIN_IMPRESSIONS = 100  # with fewer lists, it is too early to expect events that count
 EXCLUDED = "excluded"  # reasons that begin so are rules of the caller, or of the log's column
+UNMATCHED, UNPLACED = "unmatched", "of no experiment"  # fates of events that match no impression of the log
+UNMATCHED_CAUSE = f"{UNMATCHED}: "  # facts that begin so count unmatched events by cause
+IDLE = "of a kind that counts nowhere"  # a fact: how many events are so
+EARLY, LATE, REPEATED, ANOTHER_KIND = FATES[2], FATES[3], FATES[1], FATES[5]
+_NAME_IMPRESSION = (
+    "an event must name its impression, and a rank or document, as in the response that delivered the list; events "
+    "that name only a unit count only if the experiment's attribution allows it"
+)
 
 
-def row_checks(tally: Tally) -> Iterator[Check]:
-    """How many rows the report does not count, with a check for each cause."""
-    kept = tally.impressions
-    repeated = tally.dropped.get(reasons.REASONS[reasons.REPEATED], 0)
-    excluded = {reason: number for reason, number in tally.dropped.items() if reason.startswith(EXCLUDED)}
-    dropped = tally.dropped.total() - repeated - sum(excluded.values())
-    share = dropped / max(kept + dropped, 1)
-    yield Check(
-        "Rows used",
+@health_check(CheckCode.ROWS_USED, "Rows used")
+def rows_used(data: CheckInput) -> Result:
+    """Can all rows be used? If not, the table of dropped rows names the reasons: fix the code that writes the log."""
+    used, dropped = data.tally.impressions, data.tally.dropped
+    repeated = dropped.get(reasons.REASONS[reasons.REPEATED], 0)
+    number = dropped.total() - repeated - sum(_excluded(data.tally).values())
+    share = number / max(used + number, 1)
+    return Result(
         graded(share, WARN_ABOVE, FAIL_ABOVE),
-        f"{kept:,} of {kept + dropped:,} rows; {share:.2%} could not be used",
-        "see what was dropped below, and mend the log's writer" if dropped else "",
+        f"{used:,} of {used + number:,} rows; {share:.2%} could not be used",
+        "fix the code that writes the log; the report lists the reasons and numbers of dropped rows",
     )
-    yield from _left_out(tally)
-    if excluded:
-        yield _excluded(kept, excluded)
-    share = repeated / max(kept + repeated, 1)
-    yield Check(
-        "Repeated impressions",
-        graded(share, 0.001, 0.01),
-        f"{repeated:,} rows had the id of an earlier one, and were left out",
-        "write every impression once, or give each its own id" if repeated else "",
-    )
-    shared = tally.facts.get(SHARED, 0)
-    if shared:
-        yield Check(
-            "Tallies overlap",
-            FAILED,
-            f"about {shared:,} impressions are in two of the tallies that were added, and count twice",
-            "add each day once",
-        )
 
 
-def _left_out(tally: Tally) -> Iterator[Check]:
-    """A check for each cause for which usable rows are left out of the report."""
-    about = tally.about
-    remedies = {
-        OTHER_RANKERS: f"write the ranker names of all rows alike; this report compares {', '.join(about.rankers)}",
-        OTHER_METHOD: f"this report is of lists composed by {about.composed}: give lists of another method another "
-        "version or experiment",
-        OTHER_EXPERIMENT: f"write the name of the experiment {about.experiment!r} alike in all rows",
-        OTHER_VERSION: f"this report is of version {about.version}: ask for another one by its number, and write the "
-        "present version in all rows",
-    }
-    for cause, remedy in remedies.items():
-        counts = {fact.removeprefix(cause).strip(): n for fact, n in tally.facts.items() if fact.startswith(cause)}
-        number = sum(counts.values())
-        if not number:
-            continue
-        share = number / (tally.impressions + number)
-        status = graded(share, WARN_ABOVE, 1.0 if cause == OTHER_VERSION else FAIL_ABOVE)
-        figure = f"{number:,} of {tally.impressions + number:,} rows ({share:.2%}) are left out: {_causes(counts)}"
-        concurrent = tally.facts.get(CONCURRENT, 0) if cause == OTHER_VERSION else 0
-        if concurrent:
-            at_once = graded(concurrent / (tally.impressions + concurrent), WARN_ABOVE, FAIL_ABOVE)
-            status = FAILED if at_once == FAILED else status
-            figure += f"; about {concurrent:,} of them came after version {about.version} began"
-        yield Check(f"Rows of {cause.removeprefix('impressions of ')}", status, figure, "" if status == OK else remedy)
+def _left_out(tally: Tally, cause: str, remedy: str) -> Result | None:
+    """Usable rows that are not in this report, for one cause."""
+    counts = {fact.removeprefix(cause).strip(): n for fact, n in tally.facts.items() if fact.startswith(cause)}
+    number = sum(counts.values())
+    if not number:
+        return None
+    share = number / (tally.impressions + number)
+    status = graded(share, WARN_ABOVE, 1.0 if cause == OTHER_VERSION else FAIL_ABOVE)
+    figure = f"{number:,} of {tally.impressions + number:,} rows ({share:.2%}) are left out: {_causes(counts)}"
+    concurrent = tally.facts.get(CONCURRENT, 0) if cause == OTHER_VERSION else 0
+    if concurrent:
+        if graded(concurrent / (tally.impressions + concurrent), WARN_ABOVE, FAIL_ABOVE) == FAILED:
+            status = FAILED
+        figure += f"; about {concurrent:,} of them came after version {tally.about.version} began"
+    return Result(status, figure, remedy)
+
+
+@health_check(CheckCode.ROWS_OTHER_RANKERS, "Rows of another set of rankers")
+def rows_other_rankers(data: CheckInput) -> Result | None:
+    """Only if there are any: rows that compare other rankers are not in this report. Write ranker names the same way
+    in all rows, or give another comparison another experiment name.
+    """
+    rankers = ", ".join(data.tally.about.rankers)
+    return _left_out(
+        data.tally, OTHER_RANKERS, f"write ranker names the same way in all rows; this report compares {rankers}"
+    )
+
+
+@health_check(CheckCode.ROWS_OTHER_METHOD, "Rows of another method")
+def rows_other_method(data: CheckInput) -> Result | None:
+    """Only if there are any: lists made by another method are not in this report. Give them another version or
+    experiment name.
+    """
+    composed = data.tally.about.composed
+    remedy = f"this report covers lists made by {composed}: give lists of another method another version or experiment"
+    return _left_out(data.tally, OTHER_METHOD, remedy)
+
+
+@health_check(CheckCode.ROWS_OTHER_EXPERIMENT, "Rows of another experiment of nearly the same name")
+def rows_other_experiment(data: CheckInput) -> Result | None:
+    """Only if there are any: rows whose experiment has nearly the same name are not in this report. If they belong to
+    it, write the name the same way in all rows.
+    """
+    name = data.tally.about.experiment
+    return _left_out(
+        data.tally, OTHER_EXPERIMENT, f"write the name of the experiment as {name!r} in all rows that belong to it"
+    )
+
+
+@health_check(CheckCode.ROWS_OTHER_VERSION, "Rows of another version")
+def rows_other_version(data: CheckInput) -> Result | None:
+    """Only if there are any: rows of other versions are not in this report. It fails if another version still came
+    after this one began: then some servers or clients still use the old version.
+    """
+    version = data.tally.about.version
+    remedy = (
+        f"this report covers version {version}: select another one by its number, and make all writers use the "
+        "current version"
+    )
+    return _left_out(data.tally, OTHER_VERSION, remedy)
+
+
+@health_check(CheckCode.ROWS_EXCLUDED, "Rows excluded")
+def rows_excluded(data: CheckInput) -> Result | None:
+    """Only if there are any: rows that your rules exclude. Above 50 %, check the rules."""
+    excluded = _excluded(data.tally)
+    if not excluded:
+        return None
+    number = sum(excluded.values())
+    total = data.tally.impressions + number
+    rules = {reason.removeprefix(EXCLUDED).strip(": "): count for reason, count in excluded.items()}
+    return Result(
+        graded(number / total, MAX_EXCLUDED, 1.0),
+        f"{number:,} of {total:,} rows ({number / total:.2%}) are excluded by rules: {_causes(rules)}",
+        "most rows are excluded: check the rules",
+    )
+
+
+def _excluded(tally: Tally) -> dict[str, int]:
+    return {reason: number for reason, number in tally.dropped.items() if reason.startswith(EXCLUDED)}
 
 
 def _causes(counts: Mapping[str, int]) -> str:
@@ -86,109 +133,138 @@ def _causes(counts: Mapping[str, int]) -> str:
     return ", ".join(named) + (", ..." if len(counts) > MAX_CAUSES else "")
 
 
-def _excluded(kept: int, excluded: Mapping[str, int]) -> Check:
-    number = sum(excluded.values())
-    share = number / (kept + number)
-    status = graded(share, MAX_EXCLUDED, 1.0)
-    rules = {reason.removeprefix(EXCLUDED).strip(": "): count for reason, count in excluded.items()}
-    return Check(
-        "Rows excluded",
-        status,
-        f"{number:,} of {kept + number:,} rows ({share:.2%}) are excluded by rules: {_causes(rules)}",
-        "" if status == OK else "most rows are excluded: check that the rules are those that you mean",
+@health_check(CheckCode.REPEATED_IMPRESSIONS, "Repeated impressions")
+def repeated_impressions(data: CheckInput) -> Result:
+    """Does every impression have its own id? If not, look for retries, and for days that are read twice."""
+    repeated = data.tally.dropped.get(reasons.REASONS[reasons.REPEATED], 0)
+    return Result(
+        graded(repeated / max(data.tally.impressions + repeated, 1), 0.001, 0.01),
+        f"{repeated:,} rows had the id of an earlier row and were left out",
+        "write each impression once, with its own id",
     )
 
 
-UNMATCHED, UNPLACED = "unmatched", "of no experiment"  # fates of events that no impression of the log has
-UNTOLD = f"{UNMATCHED}: "  # facts that begin so count them by cause
-IDLE = "of a kind that counts nowhere"  # a fact: how many events are so
-ANOTHER_KIND = FATES[5]
-MIN_IMPRESSIONS = 100  # with fewer lists, it is too early to expect events that count
-# Shares above which a check warns, and fails. Late events were asked for by the window. A click that comes again with
-# its dwell is merged: half of all events may be copies.
-_LIMITS = {"past the window": (0.01, 1.0), "repeated": (0.5, 1.0)}
-_LOOK_AT = (
-    "events must name the impression, and a rank or document, as the answer with the list gave them; those that name a "
-    "unit count only where the experiment's attribution says so"
-)
-_LOST = {
-    UNMATCHED: "their impressions are not in the log: send both, or wait for late files",
-    "before its impression": "mend the clocks, or the order in which impressions and events are written",
-    "past the window": "they came too late to count; make the window longer if people take that long",
-    "repeated": "they were sent several times and counted once",
-}
+@health_check(CheckCode.TALLIES_OVERLAP, "Tallies overlap")
+def tallies_overlap(data: CheckInput) -> Result | None:
+    """Only if it happens: tallies that were added share impressions, which then count twice. Add each day once."""
+    shared = data.tally.facts.get(SHARED, 0)
+    figure = f"about {shared:,} impressions are in two of the added tallies and count twice"
+    return Result(FAILED, figure, "add each day once") if shared else None
 
 
-def event_checks(tally: Tally) -> Iterator[Check]:
-    """One for each way in which an event counts for nobody."""
-    yield from _nothing_counted(tally)
-    unplaced = tally.events.get(UNPLACED, 0)
-    total = tally.events.total() - unplaced
-    causes = [name for name in tally.facts if name.startswith(UNTOLD)]
-    for name, what in _LOST.items():
-        lost = tally.events.get(name, 0)
-        told = sorted(causes) if name == UNMATCHED else []
-        status = graded(lost / max(total, 1), *_LIMITS.get(name, (0.01, 0.1)))
-        yield Check(
-            f"Events {name}",
-            status,
-            f"{lost:,} of {total:,} events"
-            + "".join(f"; {cause.removeprefix(UNTOLD)}: {tally.facts[cause]:,}" for cause in told),
-            (_LOOK_AT if told else what) if status != OK else "",
-        )
-    if idle := tally.facts.get(IDLE, 0):
-        status = graded(idle / max(total, 1), 0.01, 1.0)
-        yield Check(
-            f"Events {IDLE}",
-            status,
-            f"{idle:,} of {total:,} events",
-            "send the kinds that the experiment's events name, letter by letter" if status == WARNING else "",
-        )
-    if timeless := tally.events.get(TIMELESS, 0):
-        yield Check(
-            f"Events {TIMELESS}",
-            graded(timeless / max(total, 1), 0.01, 0.1),
-            f"{timeless:,} of {total:,} events have no time that can be read",
-            f"write times in ISO 8601, such as {TIME_EXAMPLE}",
-        )
-    if unplaced:
-        status = graded(unplaced / (total + unplaced), 0.01, 1.0)
-        yield Check(
-            f"Events {UNPLACED}",
-            status,
-            f"{unplaced:,} events of the store match no impression in it; they may be of this experiment or of another",
-            _LOOK_AT if status == WARNING else "",
-        )
+@health_check(CheckCode.REPEATED_CONTENT, "Repeated content")
+def repeated_content(data: CheckInput) -> Result:
+    """Does the log contain the same rows again under other ids? Look for jobs that ran twice, and for ids that are
+    created when the log is written.
+    """
+    contents = data.tally.evidence.contents
+    rows, distinct = int(contents.rows[:, CLICKED].sum()), contents.size
+    if not rows:
+        return Result(SKIPPED, "no impression has an event")
+    return Result(
+        graded(max(1 - distinct / rows, 0.0), 0.001, 0.01),
+        f"{rows - distinct:,} of {rows:,} impressions with an event repeat another in unit, time, list and clicks"
+        + ("" if contents.level == 0 else " (in a sample)"),
+        "the log contains the same rows under other ids: write and read each row once",
+    )
+
+
+@health_check(CheckCode.EVENTS_COUNTED, "Events counted")
+def events_counted(data: CheckInput) -> Result | None:
+    """Only if it fails: many lists were shown and no event counts. Check that events reach the log, and that the
+    report counts their kind, dwell time and window.
+    """
+    tally = data.tally
+    came = tally.events.total() - tally.events[UNPLACED]
+    if tally.impressions < MIN_IMPRESSIONS:
+        return None
+    if counted := tally.events[COUNTED]:
+        lists = int(tally.scores.impressions.sum())
+        figure = f"none on {lists:,} interleaved lists, {counted:,} on other arms"
+        is_lost = lists >= MIN_IMPRESSIONS and not tally.scores.clicked.any()
+        return Result(FAILED, figure, "log the events on interleaved lists, too") if is_lost else None
+    if came:
+        fates = ", ".join(f"{number:,} {fate}" for fate, number in tally.events.most_common() if fate != UNPLACED)
+        counted_kinds = tally.about.events or "no events"
+        remedy = f"the report counts {counted_kinds}: name a kind that the log has, and check dwell time and window"
+        return Result(FAILED, f"none of {came:,} ({fates})", remedy)
+    if lost := unusable_events(tally.dropped):
+        return Result(FAILED, f"none: {lost}", "fix the lines of events; the notes show an example")
+    remedy = "log clicks and other events on the lists: without events, nothing can be compared"
+    return Result(FAILED, f"none: {tally.impressions:,} lists have no event at all", remedy)
 
 
 def unusable_events(dropped: Mapping[str, int]) -> str:
     """How many lines of events were dropped, and why; '' if none were."""
-    found = {reason: number for reason, number in dropped.items() if reason.startswith(OF_EVENT)}
-    causes = ", ".join(f"{reason}: {number:,}" for reason, number in found.items())
-    return f"{sum(found.values()):,} lines of events could not be used ({causes})" if found else ""
+    lines = {reason: number for reason, number in dropped.items() if reason.startswith(OF_EVENT)}
+    causes = ", ".join(f"{reason}: {number:,}" for reason, number in lines.items())
+    return f"{sum(lines.values()):,} lines of events could not be used ({causes})" if lines else ""
 
 
-def _nothing_counted(tally: Tally) -> Iterator[Check]:
-    """A failed check where many lists were shown and no event counts."""
-    name, came = "Events counted", tally.events.total() - tally.events[UNPLACED]
-    if tally.impressions < MIN_IMPRESSIONS:
-        return
-    if tally.events[COUNTED]:
-        lists = int(tally.scores.impressions.sum())
-        if lists >= MIN_IMPRESSIONS and not tally.scores.clicked.any():
-            figure = f"none on {lists:,} interleaved lists, {tally.events[COUNTED]:,} on other arms"
-            yield Check(name, FAILED, figure, "log what people do with interleaved lists, too")
-    elif came:
-        fates = ", ".join(f"{number:,} {fate}" for fate, number in tally.events.most_common() if fate != UNPLACED)
-        yield Check(
-            name,
-            FAILED,
-            f"none of {came:,} ({fates})",
-            f"the report counts {tally.about.events or 'no events'}: name a kind that the log has, and check dwell "
-            "time and window",
-        )
-    elif lost := unusable_events(tally.dropped):
-        yield Check(name, FAILED, f"none: {lost}", "mend the lines of events: the notes have an example")
-    else:
-        remedy = "log what people do with the lists: without events, nothing can be compared"
-        yield Check(name, FAILED, f"none: {tally.impressions:,} lists have no event at all", remedy)
+def _lost(tally: Tally, number: int, remedy: str, warn: float = WARN_ABOVE, fail: float = FAIL_ABOVE) -> Result:
+    """Events with one fate, as a share of all events but those of no experiment."""
+    total = tally.events.total() - tally.events[UNPLACED]
+    return Result(graded(number / max(total, 1), warn, fail), f"{number:,} of {total:,} events", remedy)
+
+
+@health_check(CheckCode.EVENTS_UNMATCHED, "Events unmatched")
+def events_unmatched(data: CheckInput) -> Result:
+    """Does each event match an impression? If not, look for impressions that are not logged, for late files, and for
+    events without the id of their impression.
+    """
+    facts = data.tally.facts
+    causes = sorted(name for name in facts if name.startswith(UNMATCHED_CAUSE))
+    remedy = _NAME_IMPRESSION if causes else "their impressions are not in the log: send both, or wait for late files"
+    found = _lost(data.tally, data.tally.events[UNMATCHED], remedy)
+    by_cause = "".join(f"; {cause.removeprefix(UNMATCHED_CAUSE)}: {facts[cause]:,}" for cause in causes)
+    return found._replace(figure=found.figure + by_cause)
+
+
+@health_check(CheckCode.EVENTS_EARLY, "Events before its impression")
+def events_early(data: CheckInput) -> Result:
+    """Does each event come after its impression? If not, look for clocks that differ between machines."""
+    remedy = "correct the clocks, or the order in which impressions and events are written"
+    return _lost(data.tally, data.tally.events[EARLY], remedy)
+
+
+@health_check(CheckCode.EVENTS_LATE, "Events past the window")
+def events_late(data: CheckInput) -> Result:
+    """Do events come within the window? If not, and people take that long, make the window longer."""
+    remedy = "they came too late to count; make the window longer if people take that long"
+    return _lost(data.tally, data.tally.events[LATE], remedy, fail=1.0)
+
+
+@health_check(CheckCode.EVENTS_REPEATED, "Events repeated")
+def events_repeated(data: CheckInput) -> Result:
+    """Is each event sent once? A click that is sent again with its dwell time is merged, so up to half may be copies.
+    Above that, look for code that sends events again and again.
+    """
+    remedy = "they were sent several times and counted once"
+    return _lost(data.tally, data.tally.events[REPEATED], remedy, warn=0.5, fail=1.0)
+
+
+@health_check(CheckCode.EVENTS_IDLE, f"Events {IDLE}")
+def events_idle(data: CheckInput) -> Result | None:
+    """Only if there are any: events of kinds that no metric of the experiment counts. Look for misspelt kinds."""
+    idle = data.tally.facts.get(IDLE, 0)
+    remedy = "send the kinds that the experiment counts, spelt exactly as in its settings"
+    return _lost(data.tally, idle, remedy, fail=1.0) if idle else None
+
+
+@health_check(CheckCode.EVENTS_WITHOUT_TIME, f"Events {TIMELESS}")
+def events_without_time(data: CheckInput) -> Result | None:
+    """Only if there are any: the times of events cannot be read. Fix the code that writes the log."""
+    number = data.tally.events[TIMELESS]
+    found = _lost(data.tally, number, f"write times in ISO 8601, such as {TIME_EXAMPLE}")
+    return found._replace(figure=f"{found.figure} have no time that can be read") if number else None
+
+
+@health_check(CheckCode.EVENTS_UNPLACED, f"Events {UNPLACED}")
+def events_unplaced(data: CheckInput) -> Result | None:
+    """Only for a service: events that match no impression of any experiment. Look for wrong ids and lost responses."""
+    unplaced = data.tally.events[UNPLACED]
+    return Result(
+        graded(unplaced / data.tally.events.total(), 0.01, 1.0),
+        f"{unplaced:,} events of the store match no impression in it; they may belong to this experiment or another",
+        _NAME_IMPRESSION,
+    ) if unplaced else None  # fmt: skip

@@ -13,19 +13,6 @@ Interval = tuple[float, float]
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 UNIT, UNIT_AND_QUERY = "unit", "unit_and_query"  # what errors are clustered by
 BROKEN, DISAGREE, PREFERRED, UNDECIDED = "broken", "disagree", "preferred", "undecided"  # codes of a verdict
-WARN_BELOW, FAIL_BELOW = 0.01, 0.001  # p-values of checks
-
-
-def graded(share: float, warn: float, fail: float) -> str:
-    """By how large a share is: from 0 up."""
-    return FAILED if share > fail else WARNING if share > warn else OK
-
-
-def tested(p_value: float | None) -> str:
-    """By how unlikely a figure is in a sound experiment."""
-    if p_value is None:
-        return SKIPPED
-    return FAILED if p_value < FAIL_BELOW else WARNING if p_value < WARN_BELOW else OK
 
 
 @dataclass(frozen=True)
@@ -279,5 +266,6 @@ class Findings:
     segments: tuple[Segment, ...] = ()
     activity: tuple[Activity, ...] = ()
     notes: tuple[str, ...] = ()
+    note_codes: tuple[str, ...] = ()
     cluster: str = UNIT
     population: str = ""

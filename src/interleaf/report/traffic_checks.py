@@ -1,110 +1,250 @@
-"""Checks of what came and when: shares of arms, the same rows twice, times without events."""
+"""Health checks of traffic: users, arms and their sizes, fallbacks and latency, times without events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator
 
 import numpy as np
 
+from interleaf.kernels.buckets import BUCKETS
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
-from interleaf.report.model import FAILED, OK, SKIPPED, Check, graded, tested
+from interleaf.metrics.absolute import METRICS
+from interleaf.report.arms import interleaved_against_holdout
+from interleaf.report.codes import WARN_BELOW, CheckCode, CheckInput, Result, graded, health_check, smallest, tested
+from interleaf.report.comparisons import time_of
+from interleaf.report.format import moment, signed
+from interleaf.report.model import FAILED, OK, SKIPPED, WARNING
+from interleaf.report.rule import UNIT
 from interleaf.stats.compare import jackknife
 from interleaf.stats.multiplicity import holm
-from interleaf.stats.shares import share_tests
-from interleaf.tally import Tally
-from interleaf.tally.evidence import CLICKED, HOUR, SHOWN
+from interleaf.stats.shares import share_test, share_tests
+from interleaf.tally import ALONE
+from interleaf.tally.evidence import CLICKED, DAY, HOUR, SHOWN
 from interleaf.tally.page_sums import CLICKED as ARM_CLICKED
-from interleaf.tally.page_sums import QUERIES, Arm
+from interleaf.tally.page_sums import QUERIES, Arm, quantile
 from interleaf.tally.units import ARMS
-from interleaf.tally.units import CLICKED as VISITS
 
+MIN_UNITS = 20  # effective ones
+MANY_VISITS, ONCE = 1000, 1.01  # impressions with a unit, and how few for each unit suggest that ids do not last
+MANY_IN_DAYS, DAYS = 200, 2  # as many are enough if they come from so many days
 MIN_RATE, MAX_CHANCE = 0.1, 1e-6  # events are missing: of the usual rate, and how likely that is by chance
 WINDOWS = (1, 6, 24)  # hours that are looked at together
 MIN_GROUPS = 10  # of 64: people who must have been there, so that it is not one of them who did not click
 
 
-def ab_split(tally: Tally, split: Mapping[str, float] | None) -> Iterator[Check]:
-    """Whether A/B buckets hold their planned shares of units, equal ones where no `split` is given."""
+@health_check(CheckCode.UNITS_KNOWN, "Units known")
+def units_known(data: CheckInput) -> Result:
+    """Does the log identify users? Without a unit, intervals are too narrow: log a user, client or session id."""
+    total, alone = data.tally.impressions, data.tally.facts.get(ALONE, 0)
+    return Result(
+        WARNING if alone else OK,
+        f"{total - alone:,} of {total:,} impressions have a unit",
+        "without a unit, repeat visits of one person count as many people: log a user, client or session id",
+    )
+
+
+@health_check(CheckCode.UNITS_COME_BACK, "Units come back")
+def units_come_back(data: CheckInput) -> Result | None:
+    """Only if it warns, from 1,000 impressions with a unit, or 200 on two days: do ids last? If nearly every impression
+    has a new unit, ids may change with each request. `interleaf.visitor_id` gives visitors a lasting id.
+    """
+    tally, alone = data.tally, data.tally.facts.get(ALONE, 0)
+    units, visits = tally.units.count() - alone, tally.impressions - alone
+    days = ((tally.until or 0) - (tally.since or 0)) / DAY
+    if not units or visits < (MANY_IN_DAYS if days >= DAYS else MANY_VISITS) or visits > ONCE * units:
+        return None
+    return Result(
+        WARNING,
+        f"{units:,} units made {visits:,} impressions: nearly every unit came once",
+        "ids may change with each request, so that one person gets different lists and arms: give visitors who are "
+        "not logged in a lasting id, as interleaf.visitor_id does",
+    )
+
+
+@health_check(CheckCode.ENOUGH_UNITS, "Enough units")
+def enough_units(data: CheckInput) -> Result | None:
+    """Does the result rest on enough people? Below 20 effective units, wait, or look for one unit with most visits."""
+    comparisons = data.result.comparisons if data.result else ()
+    effective = next((one.effective_units for one in comparisons if one.effective_units is not None), None)
+    if effective is None:
+        return None
+    plural, queries = "" if round(effective) == 1 else "s", "" if data.settings.cluster == UNIT else " or queries"
+    return Result(
+        WARNING if effective < MIN_UNITS else OK,
+        f"{effective:,.0f} effective unit{plural}{queries} (at most {BUCKETS:,}, because units are grouped into as "
+        "many buckets)",
+        f"below {MIN_UNITS}, intervals are rough: wait for more people, or look for one who makes most of the visits",
+    )
+
+
+@health_check(CheckCode.LIGHT_USERS_AGREE, "Light users agree")
+def light_users_agree(data: CheckInput) -> Result | None:
+    """Only if they do not: does the preference hold if each person counts once? If not, a few heavy users make the
+    difference.
+    """
+    for one in data.result.comparisons if data.result else ():
+        if one.winner and (one.estimate or 0.0) * (one.per_person_estimate or 0.0) < 0:
+            return Result(
+                WARNING,
+                f"{one.winner} is preferred, but if each person counts once, {one.first} over {one.second} is "
+                f"{signed(one.per_person_estimate or 0.0)}: heavy users make the difference",
+                "compare heavy and light users in the report's table of activity, and wait for more people",
+            )
+    return None
+
+
+@health_check(CheckCode.FALLBACKS, "Fallbacks")
+def fallbacks(data: CheckInput) -> Result:
+    """How often did a ranker fail, so that the control's list was shown? These requests are not compared. Look at
+    latency and errors of the rankers.
+    """
+    impressions = {name: int(arm.measures[:, QUERIES].sum()) for name, arm in data.tally.arms.items()}
+    total, number = max(sum(impressions.values()), 1), impressions.get(FALLBACK, 0)
+    causes = [name for name in data.tally.facts if name.startswith("fallback: ")]
+    return Result(
+        graded(number / total, 0.01, 0.1),
+        f"{number:,} of {total:,} lists were the control's, because a ranker failed"
+        + "".join(f"; {name.removeprefix('fallback: ')}: {data.tally.facts[name]:,}" for name in causes),
+        "requests in which a ranker is slow or fails are not compared: make it faster or more reliable",
+    )
+
+
+@health_check(CheckCode.LATENCY, "Latency of {}")
+def latency(data: CheckInput) -> Iterator[Result]:
+    """How long does each ranker take? Shown only if the log has latencies; it never warns."""
+    for ranker, bins in zip(data.tally.about.rankers, data.tally.lists.latency, strict=True):
+        if bins.any():
+            middle, slow = quantile(bins, 0.5), quantile(bins, 0.95)
+            yield Result(OK, f"median {middle:,.0f} ms, 95 % below {slow:,.0f} ms", subject=ranker)
+
+
+@health_check(CheckCode.UNITS_IN_ONE_ARM, "Units in one arm")
+def units_in_one_arm(data: CheckInput) -> Result | None:
+    """Do people stay in their arm? If not, look for ids that do not last."""
+    places = [place for place, name in enumerate(data.tally.arms) if name != FALLBACK]
+    if len(places) < 2:
+        return None
+    units = data.tally.units
+    arms = units.rows[:, ARMS]
+    several = sum((arms >> place & 1 for place in places), start=np.zeros(len(arms), np.int64)) > 1
+    return Result(
+        graded(float(several.mean()) if len(several) else 0.0, 0.001, 0.01),
+        f"{units.count(several):,} of {units.count():,} units were in several arms",
+        "a hash of the unit decides its arm, so a unit should keep it: check that ids last",
+    )
+
+
+def _against_holdout(data: CheckInput, name: str) -> Result | None:
+    """Never a failure: lists with documents of a worse ranker are worse, and the comparison is still sound."""
+    found = interleaved_against_holdout(data.tally, name, data.settings.confidence)
+    if found is None:
+        return None
+    if found.difference is None or found.p_value is None:
+        return Result(SKIPPED, found.reason or "there is nothing to compare")
+    is_worse = (found.difference > 0) == METRICS[name].rises
+    return Result(
+        WARNING if found.p_value < WARN_BELOW else OK,
+        f"{signed(found.difference)}, p = {found.p_value:.2g}",
+        f"expected if a candidate is {'worse' if is_worse else 'better'} than the control; otherwise check latency and "
+        "how lists are displayed",
+    )
+
+
+@health_check(CheckCode.HOLDOUT_CLICKS, "Interleaved against holdout, clicks per query")
+def holdout_clicks(data: CheckInput) -> Result | None:
+    """With a holdout: do people click interleaved lists as often as the lists of the holdout? A much better or worse
+    candidate explains a difference. Otherwise look at latency, and at how lists are displayed.
+    """
+    return _against_holdout(data, "clicks")
+
+
+@health_check(CheckCode.HOLDOUT_ABANDONMENT, "Interleaved against holdout, abandonment rate")
+def holdout_abandonment(data: CheckInput) -> Result | None:
+    """With a holdout: do people leave interleaved lists without a click as often as the lists of the holdout? Look at
+    the same causes as for clicks.
+    """
+    return _against_holdout(data, "abandonment")
+
+
+@health_check(CheckCode.HOLDOUT_SPLIT, "Holdout split")
+def holdout_split(data: CheckInput) -> Result | None:
+    """With a holdout: does it have the planned size? If not, look for redirects, bots and late joins."""
+    units, arms, planned = data.tally.units, list(data.tally.arms), data.settings.holdout
+    if HOLDOUT not in arms or INTERLEAVED not in arms:
+        if planned is None:
+            return None
+        status = tested((1 - planned) ** units.count())  # the probability that nobody is in it yet
+        return Result(status, f"no unit is in the holdout, {planned:.2%} were planned", "switch it on")
+    inside = units.rows[:, ARMS] >> arms.index(HOLDOUT) & 1
+    if planned is None:
+        share = units.count(inside) / units.count()
+        return Result(SKIPPED, f"{share:.2%} of units; the planned share is not given (holdout=0.05)")
+    test = share_test(inside, np.ones(len(inside), np.int64), planned)
+    return Result(
+        tested(test.p_value),
+        f"{test.share or 0:.2%} of units, {planned:.2%} planned",
+        "units are lost or added on one side: look for redirects, bots and late joins",
+    )
+
+
+@health_check(CheckCode.AB_SPLIT, "A/B split")
+def ab_split(data: CheckInput) -> Result | None:
+    """With A/B buckets: do they have the planned sizes (`--split`), or equal sizes? If not, look for redirects, bots
+    and late joins.
+    """
+    tally, split = data.tally, data.settings.split
     buckets = sorted(split or tally.arms.keys() - {INTERLEAVED, HOLDOUT, FALLBACK})
     if len(buckets) < 2:
-        return
-    seen, places = tally.units.rows[:, ARMS], [list(tally.arms).index(name) for name in buckets]
-    inside = np.stack([seen >> place & 1 for place in places], axis=1)
+        return None
+    arms, places = tally.units.rows[:, ARMS], [list(tally.arms).index(name) for name in buckets]
+    inside = np.stack([arms >> place & 1 for place in places], axis=1)
     inside = inside[inside.sum(axis=1) == 1]
     planned = np.array([split[name] if split else 1.0 for name in buckets])
     planned /= planned.sum()
-    found = share_tests(inside, np.ones_like(inside), planned) if len(inside) else ()
-    known = [(p_value, at) for at, p_value in enumerate(holm([one.p_value for one in found])) if p_value is not None]
-    if not known:
-        yield Check("A/B split", SKIPPED, found[0].reason if found else "no unit is in one bucket only")
-        return
-    p_value, at = min(known)
-    status = tested(p_value)
-    yield Check(
-        "A/B split",
-        status,
-        f"{found[at].share:.2%} of all units in buckets are in {buckets[at]} ({planned[at]:.2%} planned), "
+    tests = share_tests(inside, np.ones_like(inside), planned) if len(inside) else ()
+    worst = smallest(holm([test.p_value for test in tests]))
+    if worst is None:
+        return Result(SKIPPED, tests[0].reason if tests else "no unit is in one bucket only")
+    p_value, place = worst
+    return Result(
+        tested(p_value),
+        f"{tests[place].share:.2%} of all units in buckets are in {buckets[place]} ({planned[place]:.2%} planned), "
         f"adjusted p = {p_value:.2g}",
-        "units are lost or added in one bucket: look for redirects, bots, late joins; or give planned shares (split)"
-        if status != OK
-        else "",
+        "units are lost or added in one bucket: look for redirects, bots, late joins; or give planned shares (split)",
     )
 
 
-def repeated_content(tally: Tally) -> Check:
-    """Whether impressions with an event agree in unit, time, list and clicks, under different ids."""
-    contents = tally.evidence.contents
-    rows, distinct = int(contents.rows[:, VISITS].sum()), contents.size
-    name, share = "Repeated content", 1 - distinct / max(rows, 1)
-    if not rows:
-        return Check(name, SKIPPED, "no impression has an event")
-    return Check(
-        name,
-        graded(share if rows > distinct else 0.0, 0.001, 0.01),
-        f"{rows - distinct:,} of {rows:,} impressions with an event repeat another in unit, time, list and clicks"
-        + ("" if contents.level == 0 else " (in a sample)"),
-        "the same rows are in the log again under other ids: write and read every row once" if rows > distinct else "",
-    )
-
-
-def events_over_time(tally: Tally) -> Check:
-    """Whether there was a time with impressions and hardly an event, as when a click tracker is down."""
+@health_check(CheckCode.EVENTS_OVER_TIME, "Events over time")
+def events_over_time(data: CheckInput) -> Result:
+    """Was there an hour or a day with lists and hardly an event? If so, look for an outage of the click tracker."""
     from scipy.special import bdtr
 
-    name, timeline = "Events over time", tally.evidence.timeline
+    timeline = data.tally.evidence.timeline
     places, counts = timeline.places[:-1], timeline.counts[:-1]  # events of the last stretch may still come
     if len(places) < 3:
-        return Check(name, SKIPPED, "the log is too short to compare hours")
-    measures = sum((arm.measures for arm in tally.arms.values()), Arm.empty().measures)
-    found = jackknife(measures[:, ARM_CLICKED], measures[:, QUERIES])
-    rate, total = float(found.values[0]), int(measures[:, QUERIES].sum())
+        return Result(SKIPPED, "the log is too short to compare hours")
+    measures = sum((arm.measures for arm in data.tally.arms.values()), Arm.empty().measures)
+    estimate = jackknife(measures[:, ARM_CLICKED], measures[:, QUERIES])
+    rate, total = float(estimate.values[0]), int(measures[:, QUERIES].sum())
     if not 0 < rate < 1:
-        return Check(name, SKIPPED, "no list, or every list, has an event")
-    spread = max(1.0, float(found.errors[0]) ** 2 / (rate * (1 - rate) / total))  # by people who come back
+        return Result(SKIPPED, "no list, or every list, has an event")
+    spread = max(1.0, float(estimate.errors[0]) ** 2 / (rate * (1 - rate) / total))  # by people who come back
     sums = np.cumsum(np.concatenate([np.zeros_like(counts[:1]), counts]), axis=0)
-    worst: tuple[float, int, int, int, int] | None = None
+    rows = []
     for hours in WINDOWS:
-        width = max(1, hours * HOUR // timeline.width)
-        ends = np.searchsorted(places, places + width)
+        ends = np.searchsorted(places, places + max(1, hours * HOUR // timeline.width))
         windows = sums[ends] - sums[:-1]
         shown, events = windows[:, :, SHOWN].sum(axis=1), windows[:, :, CLICKED].sum(axis=1)
         groups = shown**2 / np.maximum((windows[:, :, SHOWN] ** 2).sum(axis=1), 1)
         for at in np.flatnonzero((events < MIN_RATE * rate * shown) & (groups >= MIN_GROUPS)).tolist():
             chance = float(bdtr(events[at] / spread, int(shown[at] / spread), rate))
-            row = chance, int(places[at]), int(places[ends[at] - 1]) + 1, int(shown[at]), int(events[at])
-            worst = row if worst is None or row < worst else worst
-    if worst is None or worst[0] >= MAX_CHANCE:
-        return Check(name, OK, f"{rate:.1%} of lists have an event, and at no time far fewer")
-    since, until = (moment(place * timeline.width) for place in worst[1:3])
-    return Check(
-        name,
+            rows.append((chance, int(places[at]), int(places[ends[at] - 1]) + 1, int(shown[at]), int(events[at])))
+    chance, since, until, lists, with_event = min(rows, default=(1.0, 0, 0, 0, 0))
+    if chance >= MAX_CHANCE:
+        return Result(OK, f"{rate:.1%} of lists have an event, and at no time far fewer")
+    begin, end = (moment(time_of(place * timeline.width)) for place in (since, until))
+    return Result(
         FAILED,
-        f"{worst[4]:,} of {worst[3]:,} lists have an event from {since} to {until} (UTC), {rate:.1%} of all",
-        "events of that time are lost: look for an outage, and leave the time out if they cannot be recovered",
+        f"{with_event:,} of {lists:,} lists have an event from {begin} to {end} (UTC), {rate:.1%} of all",
+        "events of that time are lost: look for an outage, and exclude the time if they cannot be recovered",
     )
-
-
-def moment(time: int) -> str:
-    """A time in words, to the minute."""
-    return f"{datetime.fromtimestamp(time / 1e6, UTC):%Y-%m-%d %H:%M}"

@@ -13,7 +13,7 @@ from interleaf.decode.attributes import query_text
 from interleaf.decode.events import FATES
 from interleaf.errors import InterleafError
 from interleaf.report.build import report
-from interleaf.report.log_checks import ANOTHER_KIND, IDLE, UNMATCHED, UNPLACED, UNTOLD
+from interleaf.report.log_checks import ANOTHER_KIND, IDLE, UNMATCHED, UNMATCHED_CAUSE, UNPLACED
 from interleaf.report.report import Report
 from interleaf.server.cache import Entry, TTLCache
 from interleaf.store import reasons
@@ -114,7 +114,7 @@ def with_lost(tally: Tally, apart: Mapping[str, int], elsewhere: int, idle: int)
         fate = _FATES.get(reason, UNMATCHED)
         events[fate] += number
         if fate == UNMATCHED:
-            facts[f"{UNTOLD}{reason}"] += number
+            facts[f"{UNMATCHED_CAUSE}{reason}"] += number
     if elsewhere:
         events[UNPLACED] += elsewhere
     if idle:

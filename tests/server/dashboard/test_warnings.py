@@ -69,7 +69,7 @@ def test_events_that_match_nothing_are_in_the_health_and_nobody_is_said_to_have_
         shown = visitor.service.show(unit=f"user-{number}").json()["impression"]
         visitor.service.tell({"impression": shown, "rank": 40}, {"impression": f"not {shown}", "rank": 1})
     (report,) = visitor.service.report().json()["reports"].values()
-    (check,) = [check for check in report["health"] if check["name"] == "Events unmatched"]
+    (check,) = [check for check in report["health"] if check["code"] == "events_unmatched"]
     assert (check["status"], check["figure"]) == (
         "failed", "40 of 40 events; rank not shown: 20; unknown impression: 20",
     )  # fmt: skip
@@ -85,5 +85,5 @@ def test_events_of_no_experiment_are_a_warning_where_they_may_be_of_another(visi
     traffic(visitor.service, 20)
     visitor.service.tell(*[{"impression": f"nowhere {number}", "rank": 1} for number in range(20)])
     (report,) = visitor.service.report().json()["reports"].values()
-    found = {check["name"]: check["status"] for check in report["health"]}
-    assert (found["Events unmatched"], found["Events of no experiment"]) == ("ok", "warning")
+    found = {check["code"]: check["status"] for check in report["health"]}
+    assert (found["events_unmatched"], found["events_unplaced"]) == ("ok", "warning")
