@@ -1,15 +1,15 @@
-"""A report's tables in Arrow, which data frames of every library are made from."""
+"""A report's tables in Arrow, which data frames of every library are made from. Each field of a record is a column."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cache
+from types import UnionType
 from typing import Any, get_origin, get_type_hints
 
 import pyarrow as pa
 
-from interleaf.report.json_format import without_none
 from interleaf.report.model import (
     Arm,
     Check,
@@ -19,7 +19,6 @@ from interleaf.report.model import (
     Metric,
     Neutrality,
     Point,
-    Segment,
     SegmentComparison,
     Slot,
     Strength,
@@ -31,39 +30,39 @@ _hints = cache(get_type_hints)
 
 
 def to_frame(report: Findings) -> pa.Table:
-    """A row a comparison, a column a field; an interval is two columns, `_low` and `_high`."""
-    return pa.table(_columns(Comparison, report.comparisons))
+    """A row per comparison, a column per field; an interval is two columns, `_low` and `_high`."""
+    return _table(Comparison, report.comparisons)
 
 
 def to_frames(report: Findings) -> dict[str, pa.Table]:
-    """All tables of a report by name, those that it has no rows for too."""
+    """All tables of a report by name, empty ones too."""
     metrics = [(arm.name, metric) for arm in report.arms for metric in arm.metrics]
     pairs = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
-    segments = [segment for segment, _ in pairs]
-    strengths = report.standing.strengths if report.standing is not None else ()
-    tables = {
-        "comparisons": _columns(Comparison, report.comparisons),
-        "health": _columns(Check, report.health),
-        "strengths": _columns(Strength, strengths),
-        "arms": _columns(Arm, report.arms),
-        "metrics": {"arm": pa.array([arm for arm, _ in metrics], pa.string())}
-        | _columns(Metric, [metric for _, metric in metrics]),
-        "slots": _columns(Slot, report.slots),
-        "neutrality": _columns(Neutrality, report.neutrality),
-        "over_time": _columns(Point, report.over_time),
-        "segments": _columns(Segment, segments, ("attribute", "value"))
-        | _columns(SegmentComparison, [pair for _, pair in pairs]),
+    return {
+        "comparisons": to_frame(report),
+        "health": _table(Check, report.health),
+        "strengths": _table(Strength, report.standing.strengths if report.standing is not None else ()),
+        "arms": _table(Arm, report.arms),
+        "metrics": _table(Metric, [metric for _, metric in metrics], arm=[arm for arm, _ in metrics]),
+        "slots": _table(Slot, report.slots),
+        "neutrality": _table(Neutrality, report.neutrality),
+        "over_time": _table(Point, report.over_time),
+        "segments": _table(
+            SegmentComparison,
+            [pair for _, pair in pairs],
+            attribute=[segment.attribute for segment, _ in pairs],
+            value=[segment.value for segment, _ in pairs],
+        ),
     }
-    return {name: pa.table(columns) for name, columns in tables.items()}
 
 
-def _columns(kind: type, rows: Sequence[Any], names: Sequence[str] = ()) -> dict[str, pa.Array]:
-    """A column a field of the record; fields that hold records have a table of their own."""
-    columns: dict[str, pa.Array] = {}
+def _table(kind: type, rows: Iterable[Any], **before: list[str]) -> pa.Table:
+    """Columns of text, then a column per field of the record; fields that hold records have a table of their own."""
+    columns = {name: pa.array(values, pa.string()) for name, values in before.items()}
     for name, hint in _hints(kind).items():
-        values, plain = [getattr(row, name) for row in rows], without_none(hint)
-        if names and name not in names:
-            continue
+        values, plain = [getattr(row, name) for row in rows], hint
+        if isinstance(hint, UnionType):
+            plain = hint.__args__[0]  # the other one is None
         if plain == Interval:
             for end, suffix in enumerate(("low", "high")):
                 columns[f"{name}_{suffix}"] = pa.array([v if v is None else v[end] for v in values], pa.float64())
@@ -71,4 +70,4 @@ def _columns(kind: type, rows: Sequence[Any], names: Sequence[str] = ()) -> dict
             columns[name] = pa.array([list(value.items()) for value in values], _REASONS)
         elif plain in _TYPES:
             columns[name] = pa.array(values, _TYPES[plain])
-    return columns
+    return pa.table(columns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,7 +15,7 @@ from interleaf.report.model import Findings
 class Report(Findings):
     """A log's answer: `verdict` first, then `health`, `comparisons` and the rest; `print` shows it.
 
-    Every figure that could not be computed is None, and the `reasons` beside it say why.
+    A number that could not be computed is None, and the `reasons` beside it say why.
     """
 
     def __str__(self) -> str:
@@ -44,9 +43,8 @@ class Report(Findings):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Report:
-        """A report from its plain data, everything checked."""
-        found = json_format.from_dict(data)
-        return cls(**{field.name: getattr(found, field.name) for field in fields(found)})
+        """A report from its plain data; what is wrong in it raises a DataError, unknown fields are ignored."""
+        return json_format.from_dict(data, cls)
 
     def to_frame(self) -> pa.Table:
         """The comparisons as an Arrow table, which data frames of every library are made from."""
