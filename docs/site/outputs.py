@@ -18,6 +18,8 @@ from mkdocs.exceptions import PluginError
 from interleaf import schema
 from interleaf.cli import main
 from interleaf.decode.reasons import REASONS
+from interleaf.report.codes import CheckCode
+from interleaf.report.health import CHECKS
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COMMAND = re.compile(r"^<!-- \$ interleaf (.+) -->$", re.MULTILINE)
@@ -61,10 +63,19 @@ def _benchmarks() -> str:
     return "\n".join(lines)
 
 
+def _checks() -> str:
+    lines = ["| check | code | what it asks, and what to do |", "| --- | --- | --- |"]
+    for code in CheckCode:
+        title = CHECKS[code].title.format("...")
+        lines.append(f"| {title} | `{code}` | {CHECKS[code].documentation} |")
+    return "\n".join(lines)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "columns": lambda: _columns(schema.COLUMNS),
     "fields of an event": lambda: _columns(schema.EVENT),
     "fields of a caption": lambda: _columns(schema.CAPTION),
     "benchmarks": _benchmarks,
+    "checks": _checks,
     "reasons": lambda: "\n".join(f"- {reason}" for reason in REASONS.values()),
 }

@@ -220,6 +220,8 @@ def test_the_latest_version_is_analysed_and_the_others_are_noted() -> None:
         "Impressions of another version (1), left out: 14.",
         "Impressions of another version (2), left out: 13.",
     )
+    assert report.note_codes == ("rows_left_out", "rows_left_out")
+    assert report.to_dict()["note_codes"] == list(report.note_codes)
     first = analyze(table_of(rows), version=1)
     own = [row for row in rows if row["version"] == 1]
     assert first.to_dict() == analyze(table_of(own)).to_dict()

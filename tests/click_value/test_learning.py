@@ -248,7 +248,8 @@ def test_the_command_learns_and_analyze_uses_what_it_wrote(
     report = analyze("fr-a.parquet", credit="credit.json")
     assert report.scheme.startswith("learned ")
     assert report.scheme.endswith(" on normalized_deduped")
-    assert any("had no part in it" in note for note in report.notes)
+    assert "learned_credit" in report.note_codes
+    assert any("had no part in that" in note for note in report.notes)
     assert report.comparisons[0].estimate == pytest.approx(
         analyze("fr-a.parquet", credit=Learned.load("credit.json")).comparisons[0].estimate
     )

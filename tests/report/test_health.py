@@ -266,7 +266,7 @@ def test_a_verdict_says_who_wins_and_how_sure_one_may_be() -> None:
     assert "60 favoured A, 40 B and 0 neither" in found.sentence
     assert verdict([replace(ONE, interval=(-0.01, 0.4), units=30)], [], Settings()).winner is None
     assert verdict([replace(ONE, interval=(-0.4, -0.1), estimate=-0.2)], [], Settings()).winner == "B"
-    assert "Nobody has clicked" in verdict([Comparison("A", "B")], [], Settings()).sentence
+    assert "There are no clicks" in verdict([Comparison("A", "B")], [], Settings()).sentence
     assert "no interleaved lists" in verdict([], [], Settings()).sentence
 
 
@@ -287,7 +287,8 @@ def test_small_scores_do_not_round_to_nothing() -> None:
     small = replace(ONE, clicked=9, estimate=0.0004, interval=(0.00012, 0.0014))
     assert "its score is +0.00040, between +0.00012 and +0.0014" in verdict([small], [], Settings()).sentence
     none = replace(small, interval=(-0.0002, 0.0014), units=30)
-    assert "is +0.00040, and anything from -0.00020 to +0.0014 fits" in verdict([none], [], Settings()).sentence
+    sentence = verdict([none], [], Settings()).sentence
+    assert "is +0.00040, and the data of 30 units allow anything from -0.00020 to +0.0014" in sentence
 
 
 def test_when_all_agree_it_is_said_plainly_and_nobody_wins() -> None:
@@ -352,7 +353,7 @@ def test_events_that_came_and_do_not_count_fail_a_check_and_the_verdict_says_so(
     assert (check.status, report.verdict.trusted) == ("failed", False)
     assert figure in check.figure
     assert sentence in report.verdict.sentence
-    assert "Nobody has clicked" not in report.verdict.sentence
+    assert "There are no clicks" not in report.verdict.sentence
 
 
 def test_clicks_on_other_arms_only_are_not_called_nobody() -> None:
@@ -366,7 +367,7 @@ def test_clicks_on_other_arms_only_are_not_called_nobody() -> None:
 def test_an_experiment_that_has_just_begun_fails_no_check_for_want_of_events() -> None:
     young = analyze(table_of([row | {"events": []} for row in many_rows(99)]))
     assert "events_counted" not in [check.code for check in young.health]
-    assert "Nobody has clicked yet" in young.verdict.sentence
+    assert "There are no clicks yet" in young.verdict.sentence
     assert status_of(analyze(table_of([row | {"events": []} for row in many_rows(100)])), "events_counted") == "failed"
 
 
@@ -385,7 +386,7 @@ def test_fair_lists_is_skipped_for_few_units_with_that_reason() -> None:
     assert check.figure.startswith("too few units: this test needs 10 effective units, and there are 7")
     one = [row | {"unit": "u"} for row in made_rows(300)]
     (check,) = [check for check in analyze(table_of(one)).health if check.code == "fair_lists"]
-    assert check.figure.startswith("all impressions are of one unit")
+    assert check.figure.startswith("all impressions come from one unit")
 
 
 def test_a_time_that_no_experiment_has_is_dropped_and_lengthens_no_report() -> None:

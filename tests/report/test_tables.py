@@ -126,7 +126,7 @@ def test_the_table_over_time_has_the_last_times_of_every_pair_that_is_followed()
     assert len({row[1] for row in table.rows}) == 6
     assert [row[0] for row in table.rows] == sorted(str(row[0]) for row in table.rows)
     assert table.rows[-1][0] == "2026-11-14 00:00"
-    assert "Followed are the first 6 of 10 comparisons." in section.words
+    assert "The first 6 of 10 comparisons are shown." in section.words
 
 
 def test_a_column_that_holds_nothing_is_left_out_of_the_side_tables_and_says_why() -> None:

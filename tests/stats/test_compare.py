@@ -167,11 +167,11 @@ def test_arms_that_are_the_same_people_do_not_differ() -> None:
         (([1, 2], [3, 3], [1, 0], [3, 0]), "the second arm has fewer than two effective units"),
         (
             ([1, 2], [3, 3], [3, 3], [3, 3]),
-            "all units of the second arm are alike, which says nothing of chance",
+            "all units of the second arm are alike, so chance cannot be estimated",
         ),
         (
             ([0, 0], [3, 3], [1, 2], [3, 3]),
-            "all units of the first arm are alike, which says nothing of chance",
+            "all units of the first arm are alike, so chance cannot be estimated",
         ),
     ],
 )

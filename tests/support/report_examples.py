@@ -135,7 +135,7 @@ def healthy() -> Findings:
         look=None,
         verdict=Verdict(
             "People prefer candidate to production: of the impressions that decide, 55 % go to candidate, and this "
-            "holds however often one looks.",
+            "is valid even if you check repeatedly.",
             "candidate",
             True,
         ),

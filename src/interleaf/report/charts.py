@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from interleaf import plots
-from interleaf.report.columns import Labelled, followed, furthest, interval_name, pair_label, shown
+from interleaf.report.comparison_tables import Labelled, followed, furthest, interval_name, pair_label, shown
 from interleaf.report.format import MOST_LETTERS, Names, count, share, signed
 from interleaf.report.model import Comparison, Findings, Point
 
@@ -163,7 +163,7 @@ def slot_rows(report: Findings, names: Names) -> list[Row]:
 def _forest(rows: list[Row], report: Findings, title: str) -> list[Chart]:
     if not rows:
         return []
-    described = f"The line is the {interval_name(report)}: where it leaves out 0, one ranker is preferred."
+    described = f"The line is the {interval_name(report)}: if it excludes 0, people prefer one ranker."
     spec = plots.intervals(
         rows, "label", "estimate", ("low", "high"),
         colour="preferred", shapes={name: SHAPES[sign] for name, (_, sign) in FOREST.items()},
@@ -180,7 +180,7 @@ def _over_time(rows: list[Row], report: Findings) -> list[Chart]:
     times = [datetime.fromisoformat(row["time"]) for row in rows]
     span = max(times) - min(times) if times else timedelta()
     shape = next(shape for most, shape in _TIMES if span <= most)
-    described = f"The estimate, and around it the {interval_name(report)}, by time."
+    described = f"The estimate over time, with its {interval_name(report)}."
     panels: dict[str, list[Row]] = {}
     for row in rows:
         cut = {end: _within(row[end], limits) for end in ("low", "high", "estimate")}
@@ -233,9 +233,9 @@ def _matrix(rows: list[Row], report: Findings) -> list[Chart]:
     spec = plots.heat(
         rows, "row", "column", "strength", "written", colour="better", colours=_colours(MATRIX), cell=(side, side)
     )  # fmt: skip
-    marked = f"with {100 * report.confidence:g} % confidence, held against all pairs, as in the verdict"
+    marked = f"with {100 * report.confidence:g} % confidence, corrected for all pairs, as in the verdict"
     key = {**MATRIX, f"the row's ranker is preferred {marked}": (INK, "▲"), "the column's is": (INK, "▼")}
-    return [Chart("Each ranker against each other", "The fuller the colour, the further apart.", spec, key)]
+    return [Chart("Each ranker against each other", "The stronger the colour, the larger the difference.", spec, key)]
 
 
 def _strengths(rows: list[Row]) -> list[Chart]:
@@ -248,7 +248,10 @@ def _strengths(rows: list[Row]) -> list[Chart]:
 def _slots(rows: list[Row]) -> list[Chart]:
     if not rows:
         return []
-    title, described = "Share of each ranker by position", "Each bar should end at its tick, the expected share."
+    title, described = (
+        "Share of each ranker by position",
+        "Each bar should end at its tick, which is the expected share.",
+    )
     rankers = list(dict.fromkeys(row["ranker"] for row in rows))
     if len(rankers) <= len(plots.SERIES):
         spec = plots.shares(rows, "position", "share", "expected", "ranker")
@@ -256,7 +259,7 @@ def _slots(rows: list[Row]) -> list[Chart]:
         return [Chart(title, described, spec, key)]
     written = [{**row, "position": str(row["position"]), "written": share(row["share"])} for row in rows]
     spec = plots.heat(written, "ranker", "position", "share", "written", cell=(48, 20))
-    return [Chart(title, "The fuller the colour, the larger the share; a column should be of one colour.", spec)]
+    return [Chart(title, "The stronger the colour, the larger the share; each column should have one colour.", spec)]
 
 
 def _colours(key: Mapping[str, tuple[str, str]]) -> dict[str, str]:

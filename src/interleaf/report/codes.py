@@ -106,7 +106,7 @@ class Result(NamedTuple):
 class HealthCheck:
     """A health check as declared. Its documentation is the docstring of its function."""
 
-    code: CheckCode
+    code: str
     title: str
     find: Callable[[CheckInput], Result | Iterable[Result] | None]
     interleaved: bool
@@ -121,15 +121,15 @@ class HealthCheck:
         results = self.find(data) if data.tally.about.method or not self.interleaved else None
         for one in [results] if isinstance(results, Result) else results or ():
             remedy = one.remedy if one.status in (WARNING, FAILED) else ""
-            yield Check(self.title.format(one.subject), one.status, one.figure, remedy, self.code.value)
+            yield Check(self.title.format(one.subject), one.status, one.figure, remedy, str(self.code))
 
 
 def health_check(
-    code: CheckCode, title: str, interleaved: bool = False
+    code: str, title: str, interleaved: bool = False
 ) -> Callable[[Callable[[CheckInput], Result | Iterable[Result] | None]], HealthCheck]:
-    """Declare a function as the health check with this code; `interleaved` skips logs without interleaved lists.
+    """Declare a function as the health check with this code, one of `CheckCode` in this package.
 
-    `{}` in the title stands for the subject of a result.
+    `{}` in the title stands for the subject of a result. `interleaved` checks do not run without interleaved lists.
     """
     return lambda find: HealthCheck(code, title, find, interleaved)
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from interleaf.report.model import Interval
+from interleaf.stats.sums import Interval
 from interleaf.tables import one_line
 
 MOST_LETTERS = 32  # of a name: enough to know it by, few enough for the margin of a chart
@@ -121,6 +121,24 @@ def count(value: float) -> str:
     ('1,234,567', '88')
     """
     return f"{value:,.0f}"
+
+
+def slashed(*counts: int) -> str:
+    """Several numbers of things.
+
+    >>> slashed(1200, 7)
+    '1,200 / 7'
+    """
+    return " / ".join(map(count, counts))
+
+
+def digits(value: float) -> str:
+    """Any number, with three digits.
+
+    >>> digits(0.012345)
+    '0.0123'
+    """
+    return f"{value:.3g}"
 
 
 def moment(time: datetime) -> str:

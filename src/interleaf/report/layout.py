@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from interleaf.report import sections
-from interleaf.report.columns import Grid
+from interleaf.report.comparison_tables import Grid
 from interleaf.report.format import Names, count, several, share
 from interleaf.report.model import (
     DISAGREE,
@@ -31,19 +31,19 @@ HEADLINES = {
 # The worst first. The mark and the word say it without the colour.
 MARKS = {FAILED: "✗ failed", WARNING: "! warning", OK: "✓ ok", SKIPPED: "○ skipped"}
 READING = (
-    "An estimate is the mean score of people: the mean score of each unit's impressions with an event, weighed by how "
-    "many these are, so that no heavy user decides alone: at most by the square root of the number of units with an "
-    "event, and that from 5 to 40. Above 0 people prefer the first ranker of a pair, below 0 the second. Per person "
-    "counts each unit once, per search each impression once.",
-    "An interval holds the values that the data allow. An anytime interval holds however often one looks: it is safe "
-    "to watch, and to stop once it leaves out 0. With planned looks, intervals hold at these looks only. With several "
-    "comparisons, intervals and adjusted p-values hold for all of them together.",
-    "The verdict holds for people like these and the queries that they asked, in these shares. With another mix of "
-    "queries, another ranker may be preferred. To say something about queries like these, cluster errors by unit and "
-    "query (--cluster unit_and_query): intervals become wider.",
-    "Health comes first because a broken experiment gives confident wrong numbers: after a failed check, nothing below "
-    "it can be relied on.",
-    "A dash is a figure that could not be computed; the reason stands below its table.",
+    "An estimate is the mean score of people. The score of a unit is the mean over its impressions with an event. Its "
+    "weight is the number of these impressions, up to a limit, so that no heavy user decides alone. The limit is the "
+    "square root of the number of units with an event, but at least 5 and at most 40. Above 0 people prefer the first "
+    "ranker of a pair, below 0 the second. Per person counts each unit once, per search counts each impression once.",
+    "An interval is the range of values that the data allow. An anytime interval is valid even if you check "
+    "repeatedly: you may watch it, and stop once it excludes 0. With planned looks, intervals are valid at these looks "
+    "only. With several comparisons, intervals and adjusted p-values hold for all of them together.",
+    "The verdict holds for similar people and for the queries of this log, in their shares. With another mix of "
+    "queries, people may prefer another ranker. For a statement about similar queries, cluster errors by unit and query "
+    "(--cluster unit_and_query): intervals become wider.",
+    "Health comes first because a broken experiment gives confident wrong numbers: after a failed check, do not rely "
+    "on anything below it.",
+    "A dash is a number that could not be computed; the reason is below its table.",
 )
 NUMBERS = (
     sections.standing,
@@ -176,7 +176,7 @@ def _check_table(checks: Sequence[Check], names: Names) -> Table:
     rows = tuple(
         (MARKS[check.status], *map(names.within, (check.name, check.figure, check.remedy))) for check in checks
     )
-    return Table("health", "", ("status", "check", "figure", "what to do"), rows)
+    return Table("health", "", ("status", "check", "result", "what to do"), rows)
 
 
 def _input(report: Findings, names: Names) -> Section:
@@ -194,7 +194,7 @@ def _input(report: Findings, names: Names) -> Section:
         ("errors clustered by", report.cluster.replace("_", " ")),
     ):
         settings.add(setting, setting, names.within(value))
-    counted = Grid("events", "Events, and what became of them", ["event"], ["how many"])
+    counted = Grid("events", "What happened to the events", ["event"], ["how many"])
     for kind, number in report.totals.events.items():
         counted.add(kind, names[kind], count(number))
     dropped = Grid("dropped", "What was dropped", ["what"], ["how many"])

@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime
+from typing import Any, NamedTuple
 
+from interleaf.report.format import count, digits, probability, signed, slashed, span
 from interleaf.stats.compare import ALIKE
+from interleaf.stats.sums import Interval
 
-Interval = tuple[float, float]
+BRIEF, MAIN, OTHER, BY_SEGMENT = "brief", "main", "other tests", "segments"  # tables of comparisons
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 UNIT, UNIT_AND_QUERY = "unit", "unit_and_query"  # what errors are clustered by
 BROKEN, DISAGREE, PREFERRED, UNDECIDED = "broken", "disagree", "preferred", "undecided"  # codes of a verdict
+
+
+class Column(NamedTuple):
+    """How tables show a field: the title, how it is written, in which tables, and the fields in the same cell.
+
+    `{interval}` in a title is the name of the report's intervals, `{units}` is `units` or `buckets`.
+    """
+
+    title: str
+    write: Callable[..., str]
+    tables: tuple[str, ...]
+    names: tuple[str, ...]
+
+    def cell(self, comparison: Comparison) -> str | None:
+        """The text of a cell; None where a field is None."""
+        values = [getattr(comparison, name) for name in self.names]
+        return None if None in values else self.write(*values)
+
+
+def column(
+    title: str, write: Callable[..., str], *tables: str, beside: tuple[str, ...] = (), default: Any = None
+) -> Any:
+    """Declare a field of a comparison, with its column in these tables; JSON and Arrow have every field."""
+    return field(default=default, metadata={"column": (title, write, tables, beside)})
+
+
+def columns_of(kind: type[Comparison], table: str) -> list[Column]:
+    """The columns of a table, in the order of the fields.
+
+    >>> [column.title for column in columns_of(Comparison, BRIEF)]
+    ['estimate', '{interval}', 'adjusted p', 'wins / ties / losses', 'units']
+    """
+    every = [(one.name, one.metadata["column"]) for one in fields(kind) if "column" in one.metadata]
+    columns = [Column(title, write, tables, (name, *beside)) for name, (title, write, tables, beside) in every]
+    return [column for column in columns if table in column.tables]
 
 
 @dataclass(frozen=True)
@@ -42,33 +80,33 @@ class Comparison:
 
     first: str
     second: str
-    estimate: float | None = None
-    error: float | None = None
-    interval: Interval | None = None
-    p_value: float | None = None
-    adjusted_p_value: float | None = None
-    per_person_estimate: float | None = None
-    per_person_interval: Interval | None = None
-    per_search_estimate: float | None = None
-    per_search_interval: Interval | None = None
+    estimate: float | None = column("estimate", signed, BRIEF, MAIN, BY_SEGMENT)
+    error: float | None = column("standard error", digits, OTHER)
+    interval: Interval | None = column("{interval}", span, BRIEF, MAIN, BY_SEGMENT)
+    p_value: float | None = column("p", probability, MAIN)
+    adjusted_p_value: float | None = column("adjusted p", probability, BRIEF, MAIN, BY_SEGMENT)
+    per_person_estimate: float | None = column("per person", signed, MAIN)
+    per_person_interval: Interval | None = column("interval per person", span, OTHER)
+    per_search_estimate: float | None = column("per search", signed, MAIN)
+    per_search_interval: Interval | None = column("interval per search", span, OTHER)
     people_and_visits_disagree: bool = False
-    bootstrap_interval: Interval | None = None
-    sign_flip_p_value: float | None = None
-    delta: float | None = None
-    wins: int | None = None
+    bootstrap_interval: Interval | None = column("bootstrap interval", span, OTHER)
+    sign_flip_p_value: float | None = column("sign-flip p", probability, OTHER)
+    delta: float | None = column("Delta", signed, OTHER)
+    wins: int | None = column("wins / ties / losses", slashed, BRIEF, MAIN, beside=("ties", "losses"))
     losses: int | None = None
     ties: int | None = None
-    sign_test_p_value: float | None = None
-    unit_wins: int | None = None
+    sign_test_p_value: float | None = column("sign test p", probability, OTHER)
+    unit_wins: int | None = column("{units} won / lost", slashed, OTHER, beside=("unit_losses",))
     unit_losses: int | None = None
-    unit_sign_test_p_value: float | None = None
+    unit_sign_test_p_value: float | None = column("sign test of {units}, p", probability, OTHER)
     unit_sign_test_of: str = "units"
-    z_score: float | None = None
-    z_score_per_query: float | None = None
-    impressions: int = 0
-    clicked: int = 0
-    units: int | None = None
-    effective_units: float | None = None
+    z_score: float | None = column("z", digits, OTHER)
+    z_score_per_query: float | None = column("z per query", digits, OTHER)
+    impressions: int = column("impressions", count, OTHER, default=0)
+    clicked: int = column("with an event", count, MAIN, BY_SEGMENT, default=0)
+    units: int | None = column("units", count, BRIEF, MAIN)
+    effective_units: float | None = column("effective units", count, OTHER)
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -96,9 +134,9 @@ class SegmentComparison(Comparison):
     segments, is that of a difference to the other segments of the attribute.
     """
 
-    shrunken_estimate: float | None = None
-    smallest_effect: float | None = None
-    differs_p_value: float | None = None
+    shrunken_estimate: float | None = column("shrunken", signed, BY_SEGMENT)
+    smallest_effect: float | None = column("smallest effect", signed, BY_SEGMENT)
+    differs_p_value: float | None = column("differs, adjusted p", probability, BY_SEGMENT)
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,14 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from interleaf.methods.registry import DRAFTED, resolve
-from interleaf.report.columns import (
+from interleaf.report.comparison_tables import (
     MOST_ROWS,
-    Figure,
     Grid,
-    brief_figures,
     comparison_grid,
     followed,
     furthest,
     interval_name,
     left_out,
-    main_figures,
-    other_figures,
     pair_label,
     shown,
     shown_in_brief,
@@ -26,7 +22,7 @@ from interleaf.report.columns import (
     written,
 )
 from interleaf.report.format import Names, count, moment, probability, share, signed, span
-from interleaf.report.model import Findings, Segment
+from interleaf.report.model import BRIEF, BY_SEGMENT, MAIN, OTHER, Findings, Segment
 from interleaf.tables import Table
 
 
@@ -58,7 +54,7 @@ def comparisons(report: Findings, names: Names, brief: bool = False) -> Section:
     if not rows:
         return Section("comparisons", "Comparisons", ("Nothing was compared.",))
     words = left_out("Shown are", len(rows), len(report.comparisons), "comparisons")
-    grid = comparison_grid("comparisons", "", rows, brief_figures(report) if brief else main_figures(report))
+    grid = comparison_grid(report, BRIEF if brief else MAIN, "comparisons", "", rows)
     return _section("comparisons", "Comparisons", words, [grid], names, folded=False)
 
 
@@ -67,7 +63,7 @@ def other_tests(report: Findings, names: Names) -> Section | None:
     rows = [(pair_label(pair, names), pair) for pair in shown(report)]
     if not rows:
         return None
-    grid = comparison_grid("tests", "", rows, other_figures(report), drop_empty=True)
+    grid = comparison_grid(report, OTHER, "tests", "", rows, drop_empty=True)
     return _section("tests", "Other tests of the same pairs", (), [grid], names, folded=True)
 
 
@@ -83,10 +79,10 @@ def over_time(report: Findings, names: Names) -> Section | None:
         figures = written(signed, point.estimate), written(span, point.interval)
         grid.add(f"{pair} at {time}", time, pair, *figures, count(point.impressions))
     words = (
-        "The estimate as it stood at each time, with its anytime interval: safe to watch, however often."
+        "The estimate at each time, with its anytime interval, which is valid even if you check repeatedly."
         if report.look is None
-        else "The estimate as it stood at each time. Only the look that was planned has an interval.",
-        *([f"Followed are the first {pairs:,} of {every:,} comparisons."] if pairs < every else []),
+        else "The estimate at each time. Only the planned look has an interval.",
+        *([f"The first {pairs:,} of {every:,} comparisons are shown."] if pairs < every else []),
     )
     made = _section("over_time", "Over time", words, [grid], names, folded=True)
     return replace(
@@ -107,16 +103,16 @@ def standing(report: Findings, names: Names) -> Section | None:
     if found is None:
         return None
     words = [
-        "Beats, loses to and undecided count the other rankers, with the correction for all pairs together. "
-        "Strength compares all rankers on one scale, on which their mean is 0."
+        "Beats, loses to and undecided count the other rankers, corrected for all pairs together. "
+        "Strength puts all rankers on one scale, on which their mean is 0."
     ]
     for cycle in found.cycles:
         steps = zip(cycle, (*cycle[1:], cycle[0]), strict=True)
         words.append(f"A cycle: {', '.join(f'{names[one]} over {names[other]}' for one, other in steps)}.")
     if resolve(report.method).method.owners_given_list == DRAFTED:
         words.append(
-            f"The lists were drawn by {report.method}. With many rankers, pairwise_preference made fewer errors (O17, "
-            "and our own run of that study): consider it for the next experiment."
+            f"The lists were drawn by {report.method}. With many rankers, pairwise_preference made fewer errors in a "
+            "study (O17) and in our own run of it: consider it for the next experiment."
         )
     grid = Grid("standing", "", ["ranker"], ("beats", "loses to", "undecided", "strength", "interval"))
     strength = found.reasons.get("strength", "")  # without which there is no interval either
@@ -175,7 +171,7 @@ def arms(report: Findings, names: Names) -> Section | None:
 def _arm_reason(base: str | None, name: str) -> str:
     if base is None:
         return "there is no arm to compare with"
-    return f"{base} is the arm that others are held against" if name == base else ""
+    return f"{base} is the arm that others are compared with" if name == base else ""
 
 
 def slots(report: Findings, names: Names) -> Section | None:
@@ -187,7 +183,7 @@ def slots(report: Findings, names: Names) -> Section | None:
         figures = share(slot.share), share(slot.expected), written(probability, slot.p_value)
         grid.add(f"{names[slot.ranker]} at {slot.position}", str(slot.position), names[slot.ranker], *figures)
     words = (
-        "Whose documents stood where, before any click: each ranker's share should be the expected one.",
+        "Each ranker's share of each position, before any click. It should be close to the expected share.",
         *left_out("The table has the first", len(grid.rows), len(report.slots), "slots"),
     )
     return _section("slots", "Team share by position", words, [grid], names, folded=True)
@@ -202,13 +198,13 @@ def neutrality(report: Findings, names: Names) -> Section | None:
         mean = written(lambda value: f"{value:.3f}", row.mean_reciprocal_rank)
         grid.add(names[row.ranker], names[row.ranker], f"{row.documents_shown:,.2f}", share(row.shown_first), mean)
     words = (
-        "How each ranker fared in the lists, before any click. Documents shown: how many of its own first page are on "
-        "a list, whoever brought them. Shown first: how many lists begin with its top document. Mean reciprocal rank: "
-        "how high its documents stand, on average.",
-        "Of two rankers, each figure should be about the same; how even the draw was, the check Fair lists tells."
+        "How much of each ranker the lists show, before any click. Documents shown: how many documents of its own "
+        "first page a list has, whichever ranker they were picked for. Shown first: the share of lists that begin with "
+        "its top document. Mean reciprocal rank: how high its documents are, on average.",
+        "The numbers of two rankers should be about the same. The check Fair lists tests whether the draw was fair."
         if len(report.neutrality) == 2
-        else "Rankers that agree with others share documents with them, so their figures are higher, and nothing is "
-        "wrong with that. What must be even, whoever agrees, is what the check Fair lists tests.",
+        else "Rankers that agree with others share documents with them, so their numbers are higher. That is no fault. "
+        "The check Fair lists tests what must be equal.",
     )
     return _section("neutrality", "Neutrality", words, [grid], names, folded=False)
 
@@ -226,12 +222,9 @@ def _heterogeneity(attribute: str, rows: list[Segment], report: Findings) -> str
     if min(known) > 1 - report.confidence:
         return (
             f"Segments by {attribute} do not differ more than chance explains (adjusted p: {probability(min(known))}), "
-            "so read the estimate of all, not that of one segment."
+            "so use the estimate of all, not that of one segment."
         )
     return f"Segments by {attribute} differ from each other (adjusted p: {probability(min(known))})."
-
-
-SEGMENT_FIGURES = ("estimate", "interval", "adjusted_p_value", "clicked")
 
 
 def segments(report: Findings, names: Names) -> Section | None:
@@ -240,22 +233,16 @@ def segments(report: Findings, names: Names) -> Section | None:
         return None
     every = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
     some = furthest(every, lambda row: row[1])
-    figures = [figure for figure in main_figures(report) if figure.fields[0] in SEGMENT_FIGURES]
-    figures += [
-        Figure("shrunken", ("shrunken_estimate",), signed),
-        Figure("smallest effect", ("smallest_effect",), signed),
-        Figure("differs, adjusted p", ("differs_p_value",), probability),
-    ]
     grids = []
     for attribute, rows in groupby(some, key=lambda row: row[0].attribute):
         labelled = [(f"{names[segment.value]}: {pair_label(pair, names)}", pair) for segment, pair in rows]
-        grids.append(comparison_grid("segments", f"By {names[attribute]}", labelled, figures))
+        grids.append(comparison_grid(report, BY_SEGMENT, "segments", f"By {names[attribute]}", labelled))
     words = (
-        f"Comparisons made here: {count(len(every))}. Among many, some look different by chance alone: go by the "
-        "adjusted p, which is held against all of them, and take a surprise for a question to the next experiment.",
+        f"Comparisons made here: {count(len(every))}. Among many, some look different by chance alone: use the "
+        "adjusted p, which is corrected for all of them, and test a surprise in the next experiment.",
         *(_heterogeneity(names[name], list(rows), report) for name, rows in groupby(report.segments, _attribute)),
-        "Shrunken: the estimate drawn towards the mean of the attribute's segments; the best guess for a segment. "
-        "Smallest effect: what a segment of its size shows in 80 % of experiments.",
+        "Shrunken: the estimate moved towards the mean of the attribute's segments; the best guess for a segment. "
+        "Smallest effect: the effect that a segment of its size detects in 80 % of experiments.",
         *left_out("Shown are", len(some), len(every), "comparisons"),
     )
     return _section("segments", "Segments", words, grids, names, folded=True)

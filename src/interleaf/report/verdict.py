@@ -1,4 +1,4 @@
-"""The answer in a sentence: who wins, by how much, how sure; or that it is too early; or that it cannot be trusted."""
+"""The verdict in a sentence: the winner, by how much, how sure; or that it is too early; or that it cannot be trusted."""
 
 from __future__ import annotations
 
@@ -31,10 +31,7 @@ def verdict(
     totals: Totals = NOTHING,
     activity: Sequence[Activity] = (),
 ) -> Verdict:
-    """A failed check takes the trust away.
-
-    It follows the rule of the report: intervals that hold however often one looks, or planned looks.
-    """
+    """The verdict by the rule of the report. After a failed check, it is not trusted."""
     failed = tuple(f"{check.name}: {check.figure}" for check in checks if check.status == FAILED)
     sentence, winner = _answer(comparisons, settings, totals)
     code = UNDECIDED if winner is None else PREFERRED
@@ -53,20 +50,20 @@ def _next_step(
 ) -> str:
     """What to do now."""
     if code == BROKEN:
-        return "Mend what the failed checks name, then start the experiment again as a new version."
+        return "Fix what the failed checks report, then restart the experiment as a new version."
     if code == DISAGREE:
-        return "Compare heavy and light users below, and decide whom the ranker is for before you choose one."
+        return "Compare heavy and light users below, and decide which of them matter more before you choose a ranker."
     if winner is not None and winner == settings.control:
         return f"Keep {winner}, and try another candidate."
     if winner is not None:
         return f"Make {winner} live, and compare the next candidate with it."
     if not comparisons or not any(one.clicked for one in comparisons):
-        return "Check that lists and clicks reach the log, and look again when people have clicked."
+        return "Check that lists and clicks reach the log, and look again after the first clicks."
     if settings.planned_units is not None and totals.units < settings.planned_units:
         return f"Let it run: {totals.units:,} of {settings.planned_units:,} planned units have come."
     return "The planned units have come. " * (settings.planned_units is not None) + (
-        "Let it run on to find a smaller difference, or take the rankers for alike if all that the interval allows is "
-        "too small to matter to you."
+        "Let it run to detect a smaller difference, or treat the rankers as equal if every difference within the "
+        "interval is too small to matter."
     )
 
 
@@ -82,9 +79,9 @@ def _answer(comparisons: Sequence[Comparison], settings: Settings, totals: Total
 
 
 def _without_events(totals: Totals) -> str:
-    """What became of the events, where none counts on an interleaved list and yet some came."""
+    """Why no event counts on an interleaved list, if some came."""
     if lost := totals.events.get(UNMATCHED, 0):
-        return f"No event has reached a list: {lost:,} came, and match nothing that was shown."
+        return f"No event has reached a list: {lost:,} events came, and none matches a list that was shown."
     if counted := totals.events.get(COUNTED, 0):
         return f"No event has reached an interleaved list: all {counted:,} counted events are on other arms."
     fates = {fate: number for fate, number in totals.events.items() if number and fate != UNPLACED}
@@ -92,7 +89,7 @@ def _without_events(totals: Totals) -> str:
         others = "1 event is" if number == 1 else f"{number:,} events are"
         return f"No event of the kinds that count has come: {others} of another kind."
     if fates:
-        return f"Events came, and none counts: {', '.join(f'{number:,} {fate}' for fate, number in fates.items())}."
+        return f"Events came, but none counts: {', '.join(f'{number:,} {fate}' for fate, number in fates.items())}."
     if unusable := unusable_events(totals.dropped):
         return f"No event has reached a list: {unusable}."
     lost = totals.events.get(UNPLACED, 0)
@@ -104,27 +101,27 @@ def _unanimity(one: Comparison) -> str:
     number = one.clicked if one.wins is None or one.losses is None else one.wins + one.losses
     return (
         f"All {number:,} lists where clicks favoured one of the two favoured {one.unanimous}. That is too uniform to "
-        "compute an interval from: check that these are real people's clicks, or wait for the first that differs."
+        "compute an interval: check that real people clicked, or wait for a list that differs."
     )
 
 
 def _of_two(one: Comparison, settings: Settings) -> tuple[str, str | None]:
     if one.clicked == 0:
-        return "Nobody has clicked yet: there is nothing to compare.", None
+        return "There are no clicks yet, so there is nothing to compare.", None
     if one.estimate == 0 and one.error is None:
         if one.wins or one.losses:
-            return f"Clicks favour {one.first} and {one.second} alike: every person's score is 0.", None
+            return f"Clicks favour {one.first} and {one.second} equally: every person's score is 0.", None
         return f"No click favours {one.first} or {one.second}: every list scores 0.", None
     if one.unanimous is not None:
         return _unanimity(one), None
     if one.estimate is None or one.interval is None:
         reason = one.reasons.get("interval", "")
-        return f"It is too early to say whom people prefer: {reason}.", None
+        return f"It is too early to say which ranker people prefer: {reason}.", None
     winner = one.winner
     if winner is None:
         return (
             f"No difference between {one.first} and {one.second} is shown yet: the score is {signed(one.estimate)}, "
-            f"and anything from {span(one.interval)} fits what {one.units:,} units did.",
+            f"and the data of {one.units:,} units allow anything from {span(one.interval)}.",
             None,
         )
     loser = one.second if winner == one.first else one.first
@@ -137,8 +134,8 @@ def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
     person, search = one.per_person_estimate or 0.0, one.per_search_estimate or 0.0
     people = one.first if person > 0 else one.second
     sentence = (
-        f"People and visits disagree, so neither ranker wins: counted once per person, people prefer {people} "
-        f"(score of {one.first} over {one.second}: {signed(person)}); counted once per search, that score is "
+        f"People and visits disagree, so neither ranker wins: if each person counts once, people prefer {people} "
+        f"(score of {one.first} over {one.second}: {signed(person)}); if each search counts once, that score is "
         f"{signed(search)}."
     )
     if activity and activity[-1].estimate is not None:
@@ -151,7 +148,7 @@ def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
 
 
 def _shares(one: Comparison, winner: str) -> str:
-    """What one can picture: how many lists, and how many people, favoured each of the two."""
+    """How many lists, and how many people, favoured each of the two."""
     if one.wins is None or one.losses is None or not one.wins + one.losses:
         return ""
     is_first = winner == one.first
@@ -170,7 +167,7 @@ def _sure(one: Comparison, settings: Settings, winner: str) -> str:
     whose = "its score" if winner == one.first else f"the score of {one.first} over {one.second}"
     score = signed(one.estimate or 0.0)
     low, high = one.interval or (0.0, 0.0)
-    when = "however often one looks"
+    when = "valid even if you check repeatedly"
     if settings.look is not None:
         which, of = settings.look
         when = "at this one look" if of == 1 else f"at look {which} of {of}"
@@ -179,7 +176,7 @@ def _sure(one: Comparison, settings: Settings, winner: str) -> str:
 
 
 def _of_many(comparisons: Sequence[Comparison], settings: Settings) -> tuple[str, str | None]:
-    """The ranker that surely beats all others, if there is one; else who beats the control, or how many are decided."""
+    """The ranker that beats all others, if there is one; else those that beat the control, or how many pairs differ."""
     beats: dict[str, set[str]] = {}
     for one in comparisons:
         for ranker in (one.first, one.second):
@@ -194,13 +191,12 @@ def _of_many(comparisons: Sequence[Comparison], settings: Settings) -> tuple[str
         better = [ranker for ranker, beaten in beats.items() if settings.control in beaten]
         if better:
             return (
-                f"People prefer {_listed(better)} to the control {settings.control}; "
-                "among all rankers, none beats every other one.",
+                f"People prefer {_listed(better)} to the control {settings.control}; no ranker beats all others.",
                 None,
             )
     return (
         f"No ranker beats all others yet: {decided} of {len(comparisons)} pairs show a difference, "
-        f"held against all of them together.{_uniform(comparisons)}",
+        f"corrected for all pairs together.{_uniform(comparisons)}",
         None,
     )
 
@@ -210,7 +206,7 @@ def _uniform(comparisons: Sequence[Comparison]) -> str:
     if not number:
         return ""
     of = "1 of them is" if number == 1 else f"{number} of them are"
-    return f" {of} too uniform to compute an interval from: check that these are real people's clicks."
+    return f" {of} too uniform to compute an interval: check that real people clicked."
 
 
 def _listed(names: Sequence[str]) -> str:

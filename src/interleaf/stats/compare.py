@@ -20,8 +20,8 @@ from interleaf.kernels.arrays import Array
 from interleaf.stats.sums import ROUNDING, Interval, columns, deviate, quotient, significance
 
 EMPTY = "no impression with an event"
-ONE_BUCKET = "all impressions are of one unit, or of units in one bucket, so chance cannot be estimated"
-ALIKE = "all lists say the same, so that all buckets have the same mean: there is no variance to tell chance by"
+ONE_BUCKET = "all impressions come from one unit, or from units in one bucket, so chance cannot be estimated"
+ALIKE = "all lists have the same preference, so there is no variance to estimate chance from"
 FEW = "fewer than two effective units: one bucket holds nearly all impressions"
 
 
@@ -79,7 +79,7 @@ def estimate(sums: Array, counts: Array, confidence: float = 0.95) -> Estimate:
     >>> found.interval
     (-0.47, 1.10)
     >>> estimate(np.array([3]), np.array([4])).reason
-    'all impressions are of one unit, or of units in one bucket, so chance cannot be estimated'
+    'all impressions come from one unit, or from units in one bucket, so chance cannot be estimated'
     """
     return estimates(np.asarray(sums).reshape(-1, 1), np.asarray(counts).reshape(-1, 1), confidence)[0]
 
@@ -125,7 +125,7 @@ def difference(
     few = [f"the {name} arm has fewer than two effective units" for name, arm in arms.items() if arm.effective[0] < 2]
     # A few who did alike do not show that all do.
     alike = [
-        f"all units of the {name} arm are alike, which says nothing of chance"
+        f"all units of the {name} arm are alike, so chance cannot be estimated"
         for name, arm in arms.items()
         if values[0] and not arm.errors[0]
     ]

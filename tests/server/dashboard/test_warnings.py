@@ -76,7 +76,7 @@ def test_events_that_match_nothing_are_in_the_health_and_nobody_is_said_to_have_
     assert report["verdict"]["sentence"].endswith("40 came, and match nothing that was shown.")
     page = Elements(visitor.open("/experiments/shoes").text).text
     assert "DO NOT TRUST THIS" in page
-    assert "Nobody has clicked" not in page
+    assert "There are no clicks" not in page
 
 
 def test_events_of_no_experiment_are_a_warning_where_they_may_be_of_another(visitor: Visitor) -> None:

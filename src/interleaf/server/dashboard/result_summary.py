@@ -10,7 +10,7 @@ from itertools import combinations
 
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, COMPARE, LOSER, RELABELLED, WEIGHTED
-from interleaf.report.columns import MOST_ROWS, pair_label, shown
+from interleaf.report.comparison_tables import MOST_ROWS, pair_label, shown
 from interleaf.report.format import Names, count, share, signed, span
 from interleaf.report.model import FAILED, WARNING, Comparison
 from interleaf.report.report import Report

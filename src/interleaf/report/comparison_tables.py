@@ -1,4 +1,4 @@
-"""Comparisons as tables: which pairs are shown, and which figures of each."""
+"""Tables of comparisons: which pairs and columns are shown, and the reasons for empty cells."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from interleaf.report.format import Names, count, probability, several, signed, span
-from interleaf.report.model import Comparison, Findings, Point
+from interleaf.report.format import Names, several
+from interleaf.report.model import BY_SEGMENT, Comparison, Findings, Point, SegmentComparison, columns_of
 from interleaf.tables import Table
 
 MOST_ROWS = 40
@@ -17,23 +17,6 @@ Thing = TypeVar("Thing")
 Labelled = tuple[str, Comparison]
 
 
-class Figure(NamedTuple):
-    """A column: its title, the fields that it is made of, and how they are written."""
-
-    title: str
-    fields: tuple[str, ...]
-    write: Callable[..., str]
-
-    def cell(self, comparison: Comparison) -> str | None:
-        """None where a field is None."""
-        values = [getattr(comparison, field) for field in self.fields]
-        return None if None in values else self.write(*values)
-
-    def reason(self, comparison: Comparison) -> str:
-        """What the comparison says on the fields, if anything."""
-        return next((comparison.reasons[field] for field in self.fields if field in comparison.reasons), "")
-
-
 def interval_name(report: Findings) -> str:
     """What the intervals of the report are called, by its rule."""
     level = f"{100 * report.confidence:g} %"
@@ -41,47 +24,6 @@ def interval_name(report: Findings) -> str:
         return f"{level} anytime interval"
     which, of = report.look
     return f"{level} interval" if of == 1 else f"{level} interval at look {which} of {of}"
-
-
-def main_figures(report: Findings) -> list[Figure]:
-    """What everyone should see."""
-    return [
-        Figure("estimate", ("estimate",), signed),
-        Figure(interval_name(report), ("interval",), span),
-        Figure("p", ("p_value",), probability),
-        Figure("adjusted p", ("adjusted_p_value",), probability),
-        Figure("per person", ("per_person_estimate",), signed),
-        Figure("per search", ("per_search_estimate",), signed),
-        Figure("wins / ties / losses", ("wins", "ties", "losses"), _slashed),
-        Figure("with an event", ("clicked",), count),
-        Figure("units", ("units",), count),
-    ]
-
-
-def brief_figures(report: Findings) -> list[Figure]:
-    """As many of them as fit a terminal: what holds however often one looks."""
-    left = {"p_value", "clicked", "per_person_estimate", "per_search_estimate"}
-    return [figure for figure in main_figures(report) if not left & set(figure.fields)]
-
-
-def other_figures(report: Findings) -> list[Figure]:
-    """Other answers to the same question."""
-    units = report.comparisons[0].unit_sign_test_of if report.comparisons else "units"
-    return [
-        Figure("standard error", ("error",), _digits),
-        Figure("interval per person", ("per_person_interval",), span),
-        Figure("interval per search", ("per_search_interval",), span),
-        Figure("bootstrap interval", ("bootstrap_interval",), span),
-        Figure("sign-flip p", ("sign_flip_p_value",), probability),
-        Figure("Delta", ("delta",), signed),
-        Figure("sign test p", ("sign_test_p_value",), probability),
-        Figure(f"{units} won / lost", ("unit_wins", "unit_losses"), _slashed),
-        Figure(f"sign test of {units}, p", ("unit_sign_test_p_value",), probability),
-        Figure("z", ("z_score",), _digits),
-        Figure("z per query", ("z_score_per_query",), _digits),
-        Figure("effective units", ("effective_units",), count),
-        Figure("impressions", ("impressions",), count),
-    ]
 
 
 def shown(report: Findings) -> tuple[Comparison, ...]:
@@ -132,19 +74,23 @@ def left_out(where: str, some: int, every: int, what: str) -> tuple[str, ...]:
     """A sentence on what is not shown, if there is any."""
     if some == every:
         return ()
-    return (
-        f"{where} {some:,} of {every:,} {what}, and {every - some:,} are left out; the JSON form holds all of them.",
-    )
+    return (f"{where} {some:,} of {every:,} {what}; the other {every - some:,} are in the JSON form.",)
 
 
 def comparison_grid(
-    name: str, title: str, rows: Sequence[Labelled], figures: Sequence[Figure], drop_empty: bool = False
+    report: Findings, table: str, name: str, title: str, rows: Sequence[Labelled], drop_empty: bool = False
 ) -> Grid:
-    """A row a comparison, under its label."""
-    grid = Grid(name, title, ["comparison"], [figure.title for figure in figures], drop_empty)
+    """The columns of one table, a row per comparison under its label."""
+    units = report.comparisons[0].unit_sign_test_of if report.comparisons else "units"
+    columns = columns_of(SegmentComparison if table == BY_SEGMENT else Comparison, table)
+    titles = [column.title.format(interval=interval_name(report), units=units) for column in columns]
+    grid = Grid(name, title, ["comparison"], titles, drop_empty)
     for label, pair in rows:
-        reasons = {figure.title: figure.reason(pair) for figure in figures}
-        grid.add(label, label, *[figure.cell(pair) for figure in figures], reasons=reasons)
+        reasons = {
+            text: next((pair.reasons[name] for name in column.names if name in pair.reasons), "")
+            for text, column in zip(titles, columns, strict=True)
+        }
+        grid.add(label, label, *[column.cell(pair) for column in columns], reasons=reasons)
     return grid
 
 
@@ -153,15 +99,7 @@ def pair_label(pair: Comparison | Point, names: Names) -> str:
     return f"{names[pair.first]} over {names[pair.second]}"
 
 
-def _slashed(*counts: int) -> str:
-    return " / ".join(map(count, counts))
-
-
-def _digits(value: float) -> str:
-    return f"{value:.3g}"
-
-
-UNKNOWN = "could not be computed from these data"
+UNKNOWN = "it could not be computed from this data"
 
 Value = TypeVar("Value")
 
