@@ -155,7 +155,7 @@ def test_every_dash_stands_above_a_reason(name: str) -> None:
 
 def test_many_rankers_are_shown_in_part_and_it_is_said() -> None:
     page = page_of("very_many")
-    assert "Shown are 40 of 780 comparisons, and 740 are left out" in page
+    assert "Shown are 40 of 780 comparisons; the other 740 are in the JSON form" in page
     assert 'class="wide"' in page
     assert len(page) < 1_000_000
 

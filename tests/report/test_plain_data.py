@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from interleaf.errors import DataError
 from interleaf.report.frames import to_frame
 from interleaf.report.json_format import FORMAT, from_dict, to_dict, to_json
-from interleaf.report.model import Comparison, Findings, Interval, Point
+from interleaf.report.model import Comparison, Findings, Point
 from interleaf.report.report import Report
+from interleaf.stats.sums import Interval
 from tests.support.report_examples import EXAMPLES, healthy, nothing_computed, with_cycle
 
 numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)

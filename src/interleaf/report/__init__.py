@@ -8,6 +8,7 @@ weights.py         weights of users, and errors clustered by user and query
 comparisons.py     every pair of rankers, and how it developed over time
 segments.py        the comparisons by segment
 arms.py            interleaved lists, holdout and A/B buckets side by side
+codes.py           codes of checks and notes; how a health check is declared
 health.py          runs the health checks
 log_checks.py      checks of rows and events
 list_checks.py     checks of lists and their clicks, and of unbiased scoring
@@ -15,7 +16,7 @@ traffic_checks.py  checks of arms, repeated rows, and times without events
 effect_checks.py   checks that no period, bot or single query makes the effect
 verdict.py         the answer in a sentence
 format.py          how numbers, times and names are written
-columns.py         the columns of the comparison tables
+comparison_tables.py  tables of comparisons: which pairs and columns are shown
 sections.py        the parts of a page, as words and tables
 layout.py          the whole page
 text.py markdown.py html.py charts.py json_format.py frames.py    one file per output format

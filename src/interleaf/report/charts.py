@@ -250,7 +250,7 @@ def _slots(rows: list[Row]) -> list[Chart]:
         return []
     title, described = (
         "Share of each ranker by position",
-        "Each bar should end at its tick, which is the expected share.",
+        "Each bar should end at its tick, the expected share.",
     )
     rankers = list(dict.fromkeys(row["ranker"] for row in rows))
     if len(rankers) <= len(plots.SERIES):

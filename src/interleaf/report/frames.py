@@ -15,7 +15,6 @@ from interleaf.report.model import (
     Check,
     Comparison,
     Findings,
-    Interval,
     Metric,
     Neutrality,
     Point,
@@ -23,6 +22,7 @@ from interleaf.report.model import (
     Slot,
     Strength,
 )
+from interleaf.stats.sums import Interval
 
 _TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), datetime: pa.timestamp("us", "UTC")}
 _REASONS = pa.map_(pa.string(), pa.string())

@@ -39,8 +39,8 @@ READING = (
     "repeatedly: you may watch it, and stop once it excludes 0. With planned looks, intervals are valid at these looks "
     "only. With several comparisons, intervals and adjusted p-values hold for all of them together.",
     "The verdict holds for similar people and for the queries of this log, in their shares. With another mix of "
-    "queries, people may prefer another ranker. For a statement about similar queries, cluster errors by unit and query "
-    "(--cluster unit_and_query): intervals become wider.",
+    "queries, people may prefer another ranker. For a statement about similar queries, cluster errors by unit and "
+    "query (--cluster unit_and_query): intervals become wider.",
     "Health comes first because a broken experiment gives confident wrong numbers: after a failed check, do not rely "
     "on anything below it.",
     "A dash is a number that could not be computed; the reason is below its table.",

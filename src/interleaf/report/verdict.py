@@ -1,4 +1,4 @@
-"""The verdict in a sentence: the winner, by how much, how sure; or that it is too early; or that it cannot be trusted."""
+"""The verdict in a sentence: the winner, by how much, how sure; or too early to say; or not to be trusted."""
 
 from __future__ import annotations
 
