@@ -69,7 +69,7 @@ release: $(READY) ## build the source archive and the wheel into dist/, and try 
 	$(PYTHON) -m venv --clear $(TRIAL)
 	$(TRIAL)/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
 	cd $(TRIAL) && bin/interleaf --version \
-		&& bin/interleaf simulate --impressions 2000 --log log.parquet && bin/interleaf analyze log.parquet
+		&& bin/interleaf simulate --impressions 2000 --out log.parquet && bin/interleaf analyze log.parquet
 	@echo 'dist/ is ready; this publishes it: $(BIN)/twine upload dist/*'
 
 clean: ## remove all that make made, .venv too

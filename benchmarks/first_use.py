@@ -20,10 +20,10 @@ import interleaf
 shown = interleaf.interleave({"production": ["d4", "d1", "d7"], "candidate": ["d1", "d9", "d4"]}, key="user-0")
 interleaf.credit(shown, clicks=[1, 3])
 """
-LOG = ("--log", "world.parquet")
+LOG = ("--out", "world.parquet")
 VERBS: dict[str, Sequence[str]] = {
     "simulate": ("--rankers", "1", "5", "--impressions", "20000", *LOG),
-    "analyze": ("world.parquet", "--html", "report.html"),
+    "analyze": ("world.parquet", "--out", "report.html"),
     "audit": ("team_draft",),
     "plan": ("--effect", "0.02", "--impressions-per-unit", "3", "--correlation", "0.1"),
     "reproduce": ("hofmann2011",),

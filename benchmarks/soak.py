@@ -25,7 +25,7 @@ STEP = 30.0  # seconds between two lines
 PAUSE = 2.0  # seconds between two reports
 WATCHED = ("/v1/experiments/bench/report", "/", "/metrics")
 SERVE = ("-c", "import sys; from interleaf.cli import main; sys.exit(main(sys.argv[1:]))", "serve")
-UNLIMITED = ("--most-requests", "1e9", "--max-browser-requests", "1e9")
+UNLIMITED = ("--max-requests", "1e9", "--max-browser-requests", "1e9")
 
 
 def soak(seconds: float) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Pages say what the code says: commands in them become what they print, and tables come from the code's own data.
 
-A line `<!-- $ interleaf methods --markdown -->` becomes that output in the site, and `<!-- table: columns -->` one of
+A line `<!-- $ interleaf methods --format markdown -->` becomes that output, and `<!-- table: columns -->` one of
 `TABLES`.
 """
 

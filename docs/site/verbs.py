@@ -17,7 +17,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     if MARK not in markdown:
         return markdown
     with _wide():
-        parser = cli._parser()
+        parser = cli.build_parser()
         sections = [_section(parser, 2), *(_section(found, level) for found, level in _below(parser, 2))]
     return markdown.replace(MARK, "\n\n".join(sections))
 

@@ -4,10 +4,12 @@
                  ▲                                   (methods/ again)
               chance                ──log──▶ decode ──▶ score ──▶ tally ──▶ stats ──▶ report
 
-`interleave` mixes rankings into one list, fairly; people click; `credit` says whom the clicks prefer. `LogWriter` keeps
-both, and `analyze` makes of a log a report with a verdict; `plan` says how many people that takes. `Client` asks the
-live service, `interleaf serve`, for lists; `assign` says who takes part in an `Experiment`. `audit` proves what each
-method claims, by enumerating the very code that serves; `simulate` makes worlds whose truth is known.
+`interleave` mixes rankings into one list, and `credit` says which ranker the clicks on it prefer; `interleave_batch`
+and `credit_batch` do this for many lists. `LogWriter` logs lists and clicks. `analyze` makes a report from a log,
+`plan` says how many people an experiment needs, `learn` what a click is worth, `caption` whether captions explain a
+preference, and `reuse` how new rankers would compare. `Client` asks the live service (`interleaf serve`) for lists, and
+`assign` says who takes part in an `Experiment`. `audit` proves what each method claims; `simulate` makes logs of
+simulated people.
 """
 
 from importlib import import_module
@@ -35,9 +37,13 @@ if TYPE_CHECKING:
     from interleaf import audit, clicks, simulate
     from interleaf.analysis.analyze import analyze, tally_log
     from interleaf.analysis.plan import plan
+    from interleaf.caption_bias.caption import caption
+    from interleaf.click_value.learn import learn
     from interleaf.client import AsyncClient, Client, visitor_id
+    from interleaf.counterfactual.reuse import reuse
     from interleaf.decode.attributes import Exclusion
     from interleaf.experiment import Experiment, assign
+    from interleaf.interleaving.batch import credit_batch, interleave_batch
     from interleaf.log import LogWriter
     from interleaf.report.report import Report
     from interleaf.tally import Tally
@@ -69,11 +75,16 @@ __all__ = [
     "analyze",
     "assign",
     "audit",
+    "caption",
     "clicks",
     "credit",
+    "credit_batch",
     "interleave",
+    "interleave_batch",
+    "learn",
     "methods",
     "plan",
+    "reuse",
     "simulate",
     "tally_log",
     "visitor_id",
@@ -82,25 +93,26 @@ __all__ = [
 
 
 _LATER = {
-    "AsyncClient": "interleaf.client",
-    "Client": "interleaf.client",
-    "Exclusion": "interleaf.decode.attributes",
-    "Experiment": "interleaf.experiment",
-    "LogWriter": "interleaf.log",
-    "Report": "interleaf.report.report",
-    "Tally": "interleaf.tally",
-    "analyze": "interleaf.analysis.analyze",
-    "assign": "interleaf.experiment",
-    "plan": "interleaf.analysis.plan",
-    "tally_log": "interleaf.analysis.analyze",
-    "visitor_id": "interleaf.client",
+    "analysis.analyze": ("analyze", "tally_log"),
+    "analysis.plan": ("plan",),
+    "caption_bias": ("caption",),
+    "click_value": ("learn",),
+    "client": ("AsyncClient", "Client", "visitor_id"),
+    "counterfactual": ("reuse",),
+    "decode.attributes": ("Exclusion",),
+    "experiment": ("Experiment", "assign"),
+    "interleaving.batch": ("credit_batch", "interleave_batch"),
+    "log": ("LogWriter",),
+    "report.report": ("Report",),
+    "tally": ("Tally",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """What brings the compiler or Arrow along is imported when it is asked for."""
+    """Import on first use what needs the compiler or Arrow."""
     if name in ("audit", "clicks", "simulate"):
         return import_module(f"interleaf.{name}")
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(f"interleaf.{module}"), name)
     raise AttributeError(f"module 'interleaf' has no attribute {name!r}")

@@ -1,41 +1,30 @@
-"""Every error interleaf raises on purpose; each message names the thing, the value and the remedy.
+"""The errors that interleaf raises on purpose. Each message names the thing, the value and the remedy.
 
-    InterleafError
-    ├── MethodError     a spec string: unknown method, unknown parameter, a value out of range
-    ├── SchemeError     a scoring scheme that is unknown, or that this method does not offer
-    ├── RankingError    input rankings: a duplicate, nothing to show, too few or too many rankers, k below 1
-    ├── ListError       a shown list that does not fit its rankings, its teams, or its stored form
-    ├── ClickError      a click at a rank that was not shown, or a click model that cannot be
-    ├── RandomnessError a key part or a number of choices that chance cannot be keyed by
-    ├── DataError       judged queries and logs: a file that is not what it should be, a bad row, too few queries
-    ├── ExperimentError a setting of a live experiment, or a request to one, that cannot be; it knows its `field`
-    ├── StateError      what a live experiment is asked to do, and cannot in its present state
-    ├── ClientError     a request that the live service refused, or a client of it that is used wrongly
-    ├── StoreError      a store that cannot be reached or written; nothing was acknowledged, trying again is fine
-    └── MissingExtraError  an optional extra is not installed; the message has the command that installs it
-
-All of them are `ValueError`s too, so that `except ValueError` keeps its meaning. `MissingExtraError` is also an
-`ImportError`.
+All of them are `ValueError`s, too, so that `except ValueError` keeps its meaning.
 """
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 
 class InterleafError(ValueError):
-    """The root of every error that interleaf raises on purpose."""
+    """The root of all errors of interleaf; `problems` are its parts if it lists several."""
+
+    problems: tuple[InterleafError, ...] = ()
 
 
 class MethodError(InterleafError):
-    """A spec string names something that does not exist, or sets it to a value it cannot take."""
+    """A spec string names an unknown method or parameter, or sets a value that is out of range."""
 
 
 class SchemeError(InterleafError):
-    """A scoring scheme is unknown, or the method does not offer it."""
+    """A scoring scheme is unknown, or this method does not offer it."""
 
 
 class RankingError(InterleafError):
-    """The input rankings cannot be interleaved."""
+    """Rankings cannot be interleaved: a duplicate, nothing to show, too few or too many rankers, or k below 1."""
 
 
 class ListError(InterleafError):
@@ -43,19 +32,19 @@ class ListError(InterleafError):
 
 
 class ClickError(InterleafError):
-    """A click, or a model of clicks, is impossible."""
+    """A click at a rank that was not shown, or an impossible click model."""
 
 
 class RandomnessError(InterleafError):
-    """A key or a number of choices is not one that chance can work with."""
+    """A key or a number of choices that randomness cannot be keyed by."""
 
 
 class DataError(InterleafError):
-    """Judged queries or a log cannot be read, or do not fit together; with file and line where there are such."""
+    """Judged queries or a log cannot be read, or an option does not fit them; with file and line where known."""
 
 
 class ExperimentError(InterleafError):
-    """A setting of an experiment, or a field of a request to one, is wrong: which, its value, and the remedy."""
+    """A setting of an experiment, or the field of a request, is wrong: its name, its value, and the remedy."""
 
     def __init__(self, field: str, value: object, remedy: str) -> None:
         shown = "" if value is None else f" is {repr(value)[:200]}"
@@ -64,11 +53,11 @@ class ExperimentError(InterleafError):
 
 
 class StateError(InterleafError):
-    """An experiment is not in the state for that; the message says what it is in, and what is possible."""
+    """The state of an experiment does not allow an action; the message has the state and the possible actions."""
 
 
 class ClientError(InterleafError):
-    """The service refused a request, or a client is used wrongly; with the status, code and field that it gave."""
+    """The service rejected a request, or a client is used wrongly; with status, code and field of the response."""
 
     def __init__(
         self, message: str, status: int | None = None, code: str | None = None, field: str | None = None
@@ -78,11 +67,33 @@ class ClientError(InterleafError):
 
 
 class StoreError(InterleafError):
-    """The store cannot be reached, or cannot write; nothing was acknowledged, and it is worth trying again."""
+    """The store cannot be reached, or cannot write. Nothing was acknowledged, so that you can try again."""
 
 
 class MissingExtraError(InterleafError, ImportError):
     """An optional extra of interleaf is not installed; the message has the command that installs it."""
+
+
+def collect_errors(*calls: Callable[[], object]) -> list[InterleafError]:
+    """The errors that these calls raise."""
+    errors = []
+    for call in calls:
+        try:
+            call()
+        except InterleafError as error:
+            errors.append(error)
+    return errors
+
+
+def raise_errors(errors: Iterable[InterleafError]) -> None:
+    """Raise one error that lists all of these; a single one is raised as it is, and none is no error."""
+    problems = [problem for error in errors for problem in error.problems or (error,)]
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        summary = DataError("\n  - ".join([f"{len(problems)} problems:", *map(str, problems)]))
+        summary.problems = tuple(problems)
+        raise summary
 
 
 def listed(names: Iterable[object]) -> str:

@@ -287,7 +287,7 @@ def test_a_log_without_a_row_says_why() -> None:
 
 def test_units_that_come_too_often_are_left_out_of_any_source() -> None:
     rows = made_rows(40) + [made_row(number, (1,), unit="crawler") for number in range(50, 70)]
-    rule = Exclusion(most_impressions=15)
+    rule = Exclusion(max_impressions=15)
     expected = analyze(table_of(made_rows(40))).comparisons
     assert analyze(table_of(rows), exclude=rule).comparisons == expected
     assert analyze(table_of(rows).to_batches(), exclude=rule).comparisons == expected

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from interleaf import cli
-from interleaf.caption_bias import Model, caption, diagnose
+from interleaf.caption_bias import Model, caption, make_caption
 from interleaf.errors import DataError
 from interleaf.log import write_batches
 from tests.oracles.captions import captioned_rows
@@ -35,7 +35,7 @@ def linked_rows() -> list[dict[str, Any]]:
     chance, rows = Random(1), []
     for row in ROWS:
         links = [chance.randrange(3) // 2 for _ in row["documents"]]
-        shown = [caption("Old maps", "maps.org", "Maps of the world", deep_links=number) for number in links]
+        shown = [make_caption("Old maps", "maps.org", "Maps of the world", deep_links=number) for number in links]
         rows.append(clicked(row, [rank for rank, number in enumerate(links, 1) if number]) | {"captions": shown})
     return rows
 
@@ -64,7 +64,7 @@ def test_what_teaches_nothing_is_refused_in_one_line(
 def test_one_page_is_answered_without_a_number_that_is_none(judged: bool, tmp_path: Path, capsys: Said) -> None:
     page = next(row for row in ROWS if 0 < len(row["events"]) < len(row["documents"]))
     page = page if judged else page | {"grades": None}
-    assert ask([page], tmp_path, "--held-out", "0", "--json") == 0
+    assert ask([page], tmp_path, "--held-out", "0", "--format", "json") == 0
     said = json.loads(capsys.readouterr().out)
     assert said["verdicts"][0]["kind"] == "cannot be told"
     assert any(note.startswith("No unit is held out") for note in said["notes"])
@@ -74,27 +74,27 @@ def test_one_page_is_answered_without_a_number_that_is_none(judged: bool, tmp_pa
 
 def test_captions_that_tell_all_clicks_are_not_called_harmless(tmp_path: Path, capsys: Said) -> None:
     page = tmp_path / "report.md"
-    assert ask(linked_rows(), tmp_path, "--markdown", str(page), "--chart", str(tmp_path / "chart.svg")) == 0
+    assert ask(linked_rows(), tmp_path, "--out", str(page), "--out", str(tmp_path / "chart.svg")) == 0
     said = capsys.readouterr().out
     assert "deep links at least 1" in said
     assert "No feature of captions" not in said
     assert "so their best weights are infinite" in said
     assert "nan" not in said
     assert "| deep links | deep links at least 1 |" in page.read_text()
-    model = diagnose(table_of(linked_rows())).model
+    model = caption(table_of(linked_rows())).model
     assert [(one.name, one.error) for one in model.weights] == [("deep links", None)]
     assert 3 < model.weights[0].weight < 20
 
 
 def test_names_of_rankers_do_not_command_a_terminal_or_become_markup(tmp_path: Path, capsys: Said) -> None:
     rows = [row | {"rankers": ["old\x1b[31m", "*new*"]} for row in ROWS]
-    assert ask(rows, tmp_path, "--markdown", str(tmp_path / "report.md")) == 0
+    assert ask(rows, tmp_path, "--out", str(tmp_path / "report.md")) == 0
     assert "\x1b" not in capsys.readouterr().out
     assert "\\*new\\*" in (tmp_path / "report.md").read_text().partition("\n")[0]
 
 
 def test_files_that_hold_no_model_are_named(tmp_path: Path) -> None:
-    kept = diagnose(table_of(linked_rows())).model.to_dict()
+    kept = caption(table_of(linked_rows())).model.to_dict()
     for wrong, message in (
         ([], "is no caption model"),
         ({}, "is no caption model"),
@@ -112,7 +112,7 @@ def test_files_that_hold_no_model_are_named(tmp_path: Path) -> None:
 @cache
 def kept_model() -> dict[str, Any]:
     """A model as its file has it."""
-    found: dict[str, Any] = json.loads(json.dumps(diagnose(table_of(linked_rows())).model.to_dict()))
+    found: dict[str, Any] = json.loads(json.dumps(caption(table_of(linked_rows())).model.to_dict()))
     return found
 
 
@@ -152,21 +152,21 @@ def test_a_model_that_was_kept_is_taken() -> None:
 
 def test_few_judgments_are_told() -> None:
     rows = [row if number % 10 == 0 else row | {"grades": None} for number, row in enumerate(ROWS)]
-    told = [note for note in diagnose(table_of(rows)).notes if "judged" in note]
+    told = [note for note in caption(table_of(rows)).notes if "judged" in note]
     assert len(told) == 1
     assert told[0].startswith("Only 10% of the results are judged.")
-    assert not any("judged" in note for note in diagnose(table_of(ROWS)).notes)
+    assert not any("judged" in note for note in caption(table_of(ROWS)).notes)
 
 
 def test_a_log_without_owners_says_that_it_has_none() -> None:
-    report = diagnose(table_of([row | {"teams": None} for row in ROWS]), page="i-3")
+    report = caption(table_of([row | {"teams": None} for row in ROWS]), page="i-3")
     assert report.sentences[0].endswith("no impression can be scored by team_draft (no owners of results are logged).")
     assert report.page is not None
     assert report.page.outcome is None
 
 
 def test_one_model_alone_has_no_columns_of_differences() -> None:
-    alone = diagnose(table_of(ROWS), Model.from_dict(kept_model()))
+    alone = caption(table_of(ROWS), Model.from_dict(kept_model()))
     assert list(alone.perplexity_table().columns)[:3] == ["model", "features", "perplexity"]
     for table in (alone.perplexity_table(), alone.segment_table()):
         assert not any(column.startswith("p, ") or column.startswith("p of") for column in table.columns)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf.caption_bias import FEATURES, Feature, caption
+from interleaf.caption_bias import FEATURES, Feature, make_caption
 from interleaf.caption_bias.features import (
     DOCUMENT_FEATURES,
     FIRST,
@@ -104,14 +104,14 @@ def test_all_features_of_the_paper_are_in_the_table() -> None:
     ],
 )
 def test_markup_becomes_text_and_offsets(text: str, plain: str, sections: list[tuple[int, int]]) -> None:
-    made = caption(title=text)
+    made = make_caption(title=text)
     assert made["title"] == plain
     assert [(mark["start"], mark["end"]) for mark in made["highlights"]] == sections
     assert pa.array([made], KIND).to_pylist()[0]["title"] == plain
 
 
 def test_markup_of_each_text_is_kept_apart() -> None:
-    made = caption("<b>t</b>", "u/<b>v</b>", None, 4)
+    made = make_caption("<b>t</b>", "u/<b>v</b>", None, 4)
     assert made["highlights"] == [
         {"field": "title", "start": 0, "end": 1},
         {"field": "url", "start": 2, "end": 3},
@@ -127,4 +127,4 @@ def test_wrong_features_and_captions_are_refused() -> None:
     with pytest.raises(DataError, match="two features are named 'short'"):
         Encoder([Feature("short", "url length", most=5), Feature("short", "url length", most=6)])
     with pytest.raises(DataError, match="the title of a caption is 7; give a text"):
-        caption(title=7)  # type: ignore[arg-type]
+        make_caption(title=7)  # type: ignore[arg-type]

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from interleaf.caption_bias import CaptionReport, Feature, Model, caption, diagnose
+from interleaf.caption_bias import CaptionReport, Feature, Model, caption, make_caption
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, Weight
 from interleaf.caption_bias.shown_results import SEGMENTS
-from interleaf.cli.refine_commands import caption_options, run_caption
+from interleaf.cli.log_commands import caption_options, run_caption
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError
 from interleaf.kernels import buckets
@@ -30,7 +30,7 @@ HELD_OUT = 0.25
 @pytest.fixture(scope="module")
 def report() -> CaptionReport:
     flagged = [row | {"attributes": {"layout": "wide" if row["query"] == "q3" else "plain"}} for row in ROWS]
-    return diagnose(table_of(flagged), held_out=HELD_OUT, page="i-7", flag=("layout", "wide"))
+    return caption(table_of(flagged), held_out=HELD_OUT, page="i-7", flag=("layout", "wide"))
 
 
 def held_out(row: Mapping[str, Any]) -> bool:
@@ -134,14 +134,14 @@ def test_a_page_is_explained_result_by_result(report: CaptionReport) -> None:
     assert [line.ranker for line in page.lines] == owners
     assert [line.rank - 1 for line in page.lines if line.clicked] == clicked
     with pytest.raises(DataError, match="has no impression 'i-0815'"):
-        diagnose(table_of(ROWS[:50]), page="i-0815")
+        caption(table_of(ROWS[:50]), page="i-0815")
 
 
 @pytest.mark.parametrize("number", [7, *range(20, 25)])
 def test_the_outcome_of_a_page_is_what_its_score_counts(number: int, report: CaptionReport) -> None:
     """By the kind of weights that was asked for; clicks on what both rankers begin with count for nobody."""
     row = ROWS[number]
-    page = diagnose(table_of(ROWS), report.model, weights=ODDS, page=row["impression"]).page
+    page = caption(table_of(ROWS), report.model, weights=ODDS, page=row["impression"]).page
     assert page is not None
     assert [line.weight for line in page.lines] == pytest.approx(
         [math.exp(-sum(line.parts.values())) for line in page.lines]
@@ -190,7 +190,7 @@ def test_reports_hold_no_number_that_is_none(report: CaptionReport) -> None:
 
 
 def test_without_judgments_there_are_no_grades_and_the_report_says_what_that_costs() -> None:
-    blind = diagnose(table_of(captioned_rows(500, seed=11, judged=False)))
+    blind = caption(table_of(captioned_rows(500, seed=11, judged=False)))
     assert not blind.model.is_judged
     assert blind.model.grades == {"unjudged": 0.0}
     assert (blind.judged, blind.unjudged_perplexities, blind.preferences[0].none) == (0, (), 0)
@@ -205,10 +205,10 @@ def test_a_feature_must_hold_between_queries(seed: int) -> None:
     rows = []
     for number in range(800):
         query = chance.randrange(24)
-        shown = [caption("Old maps", "maps.org", deep_links=int(query < 12))] * 4
+        shown = [make_caption("Old maps", "maps.org", deep_links=int(query < 12))] * 4
         clicks = [rank for rank in range(1, 5) if chance.random() < measures[query]]
         rows.append(made_row(number, clicks, query=f"q{query}", unit=f"u{number}", captions=shown))
-    model = diagnose(table_of(rows), features=[links], tune="none").model
+    model = caption(table_of(rows), features=[links], tune="none").model
     assert not model.weights
     assert model.dropped["deep links"].startswith("not significant between queries: p = 0.")
 
@@ -216,16 +216,16 @@ def test_a_feature_must_hold_between_queries(seed: int) -> None:
 def test_logs_that_teach_nothing_get_an_answer_or_a_reason() -> None:
     bare = [made_row(number) for number in range(30)]
     with pytest.raises(DataError, match=r"no impression with captions that can be used \(no captions: 30\)"):
-        diagnose(table_of(bare))
+        caption(table_of(bare))
     quiet = [row | {"events": []} for row in ROWS[:40]]
     with pytest.raises(DataError, match="clicks cannot be learned from"):
-        diagnose(table_of(quiet))
-    alone = diagnose(table_of([row | {"unit": "one"} for row in ROWS[:60]]), held_out=0)
+        caption(table_of(quiet))
+    alone = caption(table_of([row | {"unit": "one"} for row in ROWS[:60]]), held_out=0)
     assert alone.verdicts[0].kind == "cannot be told"
     assert "one bucket" in alone.verdicts[0].sentence
     json.dumps(alone.to_dict(), allow_nan=False)
-    same = caption("Old maps", "maps.org", "Old maps of the world")
-    plain = diagnose(table_of([row | {"captions": [same] * len(row["documents"])} for row in ROWS]))
+    same = make_caption("Old maps", "maps.org", "Old maps of the world")
+    plain = caption(table_of([row | {"captions": [same] * len(row["documents"])} for row in ROWS]))
     assert not plain.model.weights
     assert set(plain.model.dropped.values()) <= {"no result has it", "all results have it"}
     assert plain.rescored[0].weighted[ODDS].value == plain.rescored[0].plain.value
@@ -234,7 +234,7 @@ def test_logs_that_teach_nothing_get_an_answer_or_a_reason() -> None:
 
 
 def test_logs_without_queries_are_diagnosed_all_the_same() -> None:
-    report = diagnose(table_of([row | {"query": None} for row in ROWS]))
+    report = caption(table_of([row | {"query": None} for row in ROWS]))
     assert report.model.weights
     assert not any("between queries" in reason for reason in report.model.dropped.values())
     json.dumps(report.to_dict(), allow_nan=False)
@@ -244,14 +244,14 @@ def test_rows_that_cannot_be_used_are_counted() -> None:
     uneven = ROWS[1] | {"captions": ROWS[1]["captions"][:-1]}
     rows = [ROWS[0] | {"captions": None}, uneven, *ROWS[2:90], ROWS[5]]
     phones = Exclusion({"device": ["phone"]})
-    report = diagnose(table_of(rows))
+    report = caption(table_of(rows))
     assert report.dropped == {
         "no captions": 1,
         "more or fewer captions than documents": 1,
         "an impression that came before": 1,
     }
     assert report.impressions == 88
-    left = diagnose(table_of(rows), exclude=phones)
+    left = caption(table_of(rows), exclude=phones)
     assert left.dropped["excluded: device = phone"] + left.impressions + 3 >= 91
 
 
@@ -259,10 +259,10 @@ def test_files_tables_and_streams_say_the_same(tmp_path: Path) -> None:
     table = table_of(ROWS[:200])
     write_batches(tmp_path / "log.parquet", iter(table.to_batches()))
     write_batches(tmp_path / "log.jsonl", iter(table.to_batches()))
-    wanted = diagnose(table).to_dict()
+    wanted = caption(table).to_dict()
     for source in (str(tmp_path / "log.parquet"), tmp_path / "log.jsonl", iter(table.to_batches(7)), table.to_reader()):
-        assert_alike(diagnose(source).to_dict(), wanted)
-    assert_alike(diagnose(pa.concat_tables([table.slice(0, 77), table.slice(77)])).to_dict(), wanted)
+        assert_alike(caption(source).to_dict(), wanted)
+    assert_alike(caption(pa.concat_tables([table.slice(0, 77), table.slice(77)])).to_dict(), wanted)
 
 
 def assert_alike(found: Any, wanted: Any) -> None:
@@ -289,16 +289,14 @@ def run(arguments: list[str]) -> int:
 def test_the_command_learns_keeps_and_uses_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, kept = str(tmp_path / "log.parquet"), str(tmp_path / "model.json")
     write_batches(path, iter(table_of(ROWS).to_batches()))
-    assert run([path, "--save", kept, "--chart", str(tmp_path / "weights.svg")]) == 0
-    assert capsys.readouterr().out == f"{diagnose(path)}\n"
+    assert run([path, "--out", kept, "--out", str(tmp_path / "weights.svg")]) == 0
+    assert capsys.readouterr().out == f"{caption(path)}\n"
     assert (tmp_path / "weights.svg").read_text().startswith("<svg")
-    assert run([path, "--model", kept, "--json", "--weights", "odds", "--navigational", "layout=wide"]) == 0
+    assert run([path, "--model", kept, "--format", "json", "--weights", "odds", "--navigational", "layout=wide"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["main"], list(said["models"]), said["weights"]) == ("combined", ["combined"], "odds")
-    assert Model.load(kept) == diagnose(path).model
+    assert Model.load(kept) == caption(path).model
     for wrong, message in (
-        (["--scheme", "click"], "clicks are weighted one by one"),
-        (["--navigational", "layout"], "give ATTRIBUTE=VALUE"),
         (["--held-out", "1"], "held_out is 1.0"),
         (["--weights", "luck"], "weighted by 'luck'"),
         (["--tune", "luck"], "tuned by 'luck'"),
@@ -306,4 +304,7 @@ def test_the_command_learns_keeps_and_uses_a_model(tmp_path: Path, capsys: pytes
         (["--model", path], "is no caption model"),
     ):
         with pytest.raises(DataError, match=message):
+            run([path, *wrong])
+    for wrong in (["--scheme", "click"], ["--navigational", "layout"]):
+        with pytest.raises(SystemExit):
             run([path, *wrong])

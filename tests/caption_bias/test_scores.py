@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from interleaf import Interleaving, credit, interleave
-from interleaf.caption_bias import CaptionReport, Model, diagnose
+from interleaf.caption_bias import CaptionReport, Model, caption
 from interleaf.caption_bias import diagnosis_report as verdicts
 from interleaf.caption_bias.diagnosis_report import verdict
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
@@ -28,7 +28,7 @@ ROWS = captioned_rows(600, seed=3)
 
 @pytest.fixture(scope="module")
 def report() -> CaptionReport:
-    return diagnose(table_of(ROWS), held_out=0.2)
+    return caption(table_of(ROWS), held_out=0.2)
 
 
 def plain_scores(rows: Sequence[Mapping[str, Any]], method: str, model: Model, kind: str) -> tuple[float, int]:
@@ -95,13 +95,13 @@ def test_errors_count_what_the_weights_do_not_know(report: CaptionReport) -> Non
     features = [feature for feature in model.features if feature.name in {one.name for one in model.weights}]
     fixed: dict[str, Any] = {"features": features, "tune": "none", "held_out": 0.0}
     rows = [row | {"unit": row["unit"][:3]} for row in ROWS]  # ten units
-    whole = diagnose(table_of(rows), **fixed).rescored[0]
+    whole = caption(table_of(rows), **fixed).rescored[0]
     groups = {buckets.bucket_of(row["unit"]) for row in rows}
     for kind in (ODDS, PROBABILITY):
         shifts = []
         for bucket in groups:
             rest = [row for row in rows if buckets.bucket_of(row["unit"]) != bucket]
-            left = diagnose(table_of(rest), **fixed)
+            left = caption(table_of(rest), **fixed)
             assert {one.name for one in left.model.weights} == {one.name for one in features}
             shifts.append(left.rescored[0].weighted[kind].value - whole.weighted[kind].value)  # type: ignore[operator]
         error = math.sqrt(sum(shift**2 for shift in shifts))
@@ -110,9 +110,9 @@ def test_errors_count_what_the_weights_do_not_know(report: CaptionReport) -> Non
 
 def test_a_model_from_elsewhere_brings_its_uncertainty_along(report: CaptionReport) -> None:
     other = table_of(captioned_rows(300, seed=8))
-    known = diagnose(other, report.model).rescored[0]
-    sure = diagnose(other, _with(report.model, covariance=np.zeros_like(report.model.covariance).tolist())).rescored[0]
-    doubtful = diagnose(other, _with(report.model, covariance=(100 * np.array(report.model.covariance)).tolist()))
+    known = caption(other, report.model).rescored[0]
+    sure = caption(other, _with(report.model, covariance=np.zeros_like(report.model.covariance).tolist())).rescored[0]
+    doubtful = caption(other, _with(report.model, covariance=(100 * np.array(report.model.covariance)).tolist()))
     errors = [one.weighted[ODDS].error for one in (sure, known, doubtful.rescored[0])]
     assert errors[0] < errors[1] < errors[2]  # type: ignore[operator]
     extra = [error**2 - errors[0] ** 2 for error in errors[1:]]  # type: ignore[operator]
@@ -147,7 +147,7 @@ def test_rankers_in_another_order_are_the_same_experiment() -> None:
         for row in rows
     ]
     mixed = [(row, other)[place % 2] for place, (row, other) in enumerate(zip(rows, turned, strict=True))]
-    for one, other in zip(diagnose(table_of(mixed)).rescored, diagnose(table_of(rows)).rescored, strict=True):
+    for one, other in zip(caption(table_of(mixed)).rescored, caption(table_of(rows)).rescored, strict=True):
         assert (one.first, one.method, one.clicks) == (other.first, other.method, other.clicks)
         for found, wanted in ((one.plain, other.plain), (one.weighted[ODDS], other.weighted[ODDS])):
             assert [found.value, found.error] == pytest.approx([wanted.value, wanted.error])
@@ -156,19 +156,19 @@ def test_rankers_in_another_order_are_the_same_experiment() -> None:
 def test_other_versions_are_counted_and_other_experiments_refused() -> None:
     old, new = captioned_rows(80, seed=1), [row | {"version": 2} for row in captioned_rows(90, seed=2)]
     both = table_of(old + [row | {"impression": row["impression"] + "-2"} for row in new])
-    report = diagnose(both)
+    report = caption(both)
     assert (report.others, report.rescored[0].impressions) == (80, 90)
-    assert diagnose(both, version=1).rescored[0].impressions == 80
+    assert caption(both, version=1).rescored[0].impressions == 80
     other = [row | {"experiment": "other"} for row in old]
     with pytest.raises(DataError, match="holds 2 experiments; name one of them: 'other' or 'shop'"):
-        diagnose(pa.concat_tables([table_of(old), table_of(other)]))
+        caption(pa.concat_tables([table_of(old), table_of(other)]))
 
 
 def test_methods_whose_credit_is_not_a_sum_over_clicks_are_refused() -> None:
     rows = captioned_rows(60, method="balanced")
     with pytest.raises(MethodError, match="clicks cannot be weighted one by one where balanced gives credit; score by"):
-        diagnose(table_of(rows))
-    assert [one.method for one in diagnose(table_of(rows), method="probabilistic").rescored] == ["probabilistic"]
+        caption(table_of(rows))
+    assert [one.method for one in caption(table_of(rows), method="probabilistic").rescored] == ["probabilistic"]
 
 
 def made(value: float, p_value: float) -> Estimate:

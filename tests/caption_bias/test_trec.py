@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from interleaf.caption_bias import diagnose
+from interleaf.caption_bias import caption
 from interleaf.errors import DataError
 from interleaf.importers.trec_session import query_sections, read_judgments, read_trec_session
 from interleaf.log import rows_to_batch
@@ -97,7 +97,7 @@ def test_real_logs_are_read_whole(year: int) -> None:
 
 def test_real_clicks_follow_position_relevance_and_highlights() -> None:
     table = pa.Table.from_batches([real(2012), real(2013)])
-    report = diagnose(table)
+    report = caption(table)
     assert (report.impressions, report.results) == (590, 6606)
     assert report.judged == 2151 + 4250
     assert report.rescored == ()  # nothing was interleaved

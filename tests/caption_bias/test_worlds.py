@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from interleaf.caption_bias import diagnose
+from interleaf.caption_bias import caption
 from interleaf.caption_bias.diagnosis_report import CAUSES, EXPLAINED, verdict
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
 from interleaf.simulate.data import synthetic
@@ -33,20 +33,20 @@ def test_a_mirrored_world_has_rankers_that_are_exactly_as_good() -> None:
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_diagnosis_is_right(case: Case, seed: int) -> None:
-    report = diagnose(case.log(seed, IMPRESSIONS))
+    report = caption(case.log(seed, IMPRESSIONS))
     assert report.verdicts[0].kind in case.right
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_the_diagnosis_is_right_in_95_of_100_worlds(case: Case) -> None:
-    kinds = [diagnose(case.log(seed, IMPRESSIONS)).verdicts[0].kind for seed in SEEDS]
+    kinds = [caption(case.log(seed, IMPRESSIONS)).verdicts[0].kind for seed in SEEDS]
     assert sum(kind in case.right for kind in kinds) >= 95, kinds
 
 
 def test_a_ranker_that_only_finds_prettier_captions_wins_before_and_not_after() -> None:
     """Of five worlds, A wins every one as clicked, and none by more than the level once captions are alike."""
-    found = [diagnose(PRETTIER.log(seed, IMPRESSIONS)).rescored[0] for seed in range(50, 55)]
+    found = [caption(PRETTIER.log(seed, IMPRESSIONS)).rescored[0] for seed in range(50, 55)]
     assert all(one.plain.value > 0 and one.plain.p_value < 1e-6 for one in found)  # type: ignore[operator]
     after = [one.weighted[PROBABILITY] for one in found]
     assert sum(one.value > 0 and one.p_value <= 0.05 for one in after) <= 2  # type: ignore[operator]
@@ -55,13 +55,13 @@ def test_a_ranker_that_only_finds_prettier_captions_wins_before_and_not_after() 
 
 def test_weights_by_odds_take_too_much_away_where_clicks_are_likely() -> None:
     """The paper's weights prefer B in worlds where both are as good: the reason for the other kind."""
-    found = [diagnose(PRETTIER.log(seed, IMPRESSIONS, "navigational")).rescored[0] for seed in range(2)]
+    found = [caption(PRETTIER.log(seed, IMPRESSIONS, "navigational")).rescored[0] for seed in range(2)]
     assert all(one.weighted[ODDS].value < -0.03 for one in found)  # type: ignore[operator]
     assert all(verdict(one, PROBABILITY).kind == EXPLAINED for one in found)
 
 
 def test_without_judgments_planted_bias_is_still_found() -> None:
-    report = diagnose(PRETTIER.log(5, IMPRESSIONS, judged=False))
+    report = caption(PRETTIER.log(5, IMPRESSIONS, judged=False))
     assert report.verdicts[0].kind == EXPLAINED
     assert not report.model.is_judged
 
@@ -73,13 +73,13 @@ WORSE = replace(UNHEEDED, strengths=UNHEEDED.strengths[::-1])
 @pytest.mark.parametrize("seed", [2009, 2019])
 def test_without_judgments_captions_that_nobody_heeds_are_not_named(case: Case, seed: int) -> None:
     """A better ranker was called partly explained at both seeds."""
-    assert diagnose(case.log(seed, IMPRESSIONS, judged=False)).verdicts[0].kind not in CAUSES
+    assert caption(case.log(seed, IMPRESSIONS, judged=False)).verdicts[0].kind not in CAUSES
 
 
 @pytest.mark.slow
 def test_without_judgments_a_cause_is_named_where_it_is_planted_and_else_in_less_than_5_of_100_worlds() -> None:
     named = {
-        case.name: sum(diagnose(case.log(seed, IMPRESSIONS, judged=False)).verdicts[0].kind in CAUSES for seed in SEEDS)
+        case.name: sum(caption(case.log(seed, IMPRESSIONS, judged=False)).verdicts[0].kind in CAUSES for seed in SEEDS)
         for case in (UNHEEDED, NOTHING, PRETTIER)
     }
     assert named[UNHEEDED.name] < 5
@@ -89,7 +89,7 @@ def test_without_judgments_a_cause_is_named_where_it_is_planted_and_else_in_less
 
 def test_planted_weights_are_found() -> None:
     """Each level of a caption adds half a unit to the logit where it is read; unread results make it less."""
-    model = diagnose(PRETTIER.log(3, 8000)).model
+    model = caption(PRETTIER.log(3, 8000)).model
     weights = {one.name: one.weight for one in model.weights}
     wanted = {"short title": -0.5, "long title": 0.5, "short snippet": -0.5, "long snippet": 0.5}
     for name, weight in wanted.items():

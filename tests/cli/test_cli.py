@@ -91,7 +91,7 @@ def test_the_help_of_a_verb_ends_with_an_example_that_runs(
         commands = [shlex.split(command) for command in example.split(" && ")]
         assert {words[0] for words in commands} == {"interleaf"}
         out = "".join(ask(words[1:], capsys) for words in commands)
-    if verb in ("interleave", "credit") or "--json" in example:
+    if verb in ("interleave", "credit") or "--format json" in example:
         json.loads(out)
     assert out.strip() or ">" in example
 
@@ -237,7 +237,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
 
 
 def test_every_argument_has_a_help_text_and_shows_its_default() -> None:
-    for parser in parsers(cli._parser()):
+    for parser in parsers(cli.build_parser()):
         text = " ".join(parser.format_help().split())
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):
@@ -284,12 +284,12 @@ def test_a_document_that_cannot_be_written_in_utf_8_is_escaped_or_refused() -> N
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
-    done = shell("interleaf methods | true; interleaf methods --json | head -c 9")
+    done = shell("interleaf methods | true; interleaf methods --format json | head -c 9")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["methods"], ["methods", "--json"], ["audit", "--help"]]
+    "arguments", [["--help"], ["--version"], ["methods"], ["methods", "--format", "json"], ["audit", "--help"]]
 )
 def test_help_and_the_table_need_no_compiler(arguments: list[str]) -> None:
     code = (
@@ -309,17 +309,18 @@ def test_importing_interleaf_brings_no_heavy_package() -> None:
 
 
 def test_the_table_lists_every_method_once(capsys: Said) -> None:
-    assert [row["name"] for row in json.loads(ask(["methods", "--json"], capsys))] == list(METHODS)
+    assert [row["name"] for row in json.loads(ask(["methods", "--format", "json"], capsys))] == list(METHODS)
     headings = [line.partition(":")[0] for line in ask(["methods"], capsys).splitlines() if not line.startswith(" ")]
     assert headings == list(METHODS)
-    rows = [line.split(" | ")[0].removeprefix("| ") for line in ask(["methods", "--markdown"], capsys).splitlines()]
+    lines = ask(["methods", "--format", "markdown"], capsys).splitlines()
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in lines]
     assert rows == ["name", "---", *METHODS]
 
 
 def test_an_audit_prints_verdicts_or_nothing_but_json_and_no_bar_in_a_pipe(capsys: Said) -> None:
     text = ask(["audit", "single"], capsys)
     assert text.startswith("single\n  considerate: proved in all ")
-    (found,) = json.loads(ask(["audit", "single", "--json"], capsys))["methods"]
+    (found,) = json.loads(ask(["audit", "single", "--format", "json"], capsys))["methods"]
     assert found["claims"] == {"considerate": True, "unbiased": None, "pareto": None, "reusable": False}
 
 

@@ -34,7 +34,7 @@ def asked(arguments: list[str], said: Said) -> str:
 
 
 def as_json(arguments: list[str], said: Said) -> Any:
-    return json.loads(asked([*arguments, "--json"], said))
+    return json.loads(asked([*arguments, "--format", "json"], said))
 
 
 def refused(arguments: list[str], said: Said) -> str:
@@ -73,7 +73,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--experiment shop --version 1": {"experiment": "shop", "version": 1},
     "--exclude device=phone": {"exclude": Exclusion({"device": ["phone"]})},
     "--exclude device=phone device=watch": {"exclude": Exclusion({"device": ["phone", "watch"]})},
-    "--most-impressions 3": {"exclude": Exclusion(most_impressions=3)},
+    "--max-impressions 3": {"exclude": Exclusion(max_impressions=3)},
     "--control A": {"control": "A"},
     "--confidence 0.9 --planned-units 500": {"confidence": 0.9, "planned_units": 500},
     "--look 2/5": {"look": (2, 5)},
@@ -90,7 +90,7 @@ def test_options_are_those_of_the_function(source: str, options: str, capsys: Sa
 
 def test_files_are_written_beside_what_is_printed(source: str, tmp_path: Path, capsys: Said) -> None:
     names = {ending: tmp_path / f"report.{ending}" for ending in ("html", "md", "tally")}
-    arguments = ["--html", str(names["html"]), "--markdown", str(names["md"]), "--tally", str(names["tally"])]
+    arguments = ["--out", str(names["html"]), "--out", str(names["md"]), "--out", str(names["tally"])]
     asked(["analyze", source, *arguments], capsys)
     report = analyze(source)
     assert names["md"].read_text(encoding="utf-8") == report.to_markdown()
@@ -98,12 +98,31 @@ def test_files_are_written_beside_what_is_printed(source: str, tmp_path: Path, c
     assert analyze(Tally.load(names["tally"])).to_dict() == report.to_dict()
 
 
+def test_a_file_has_the_format_of_its_suffix_or_of_the_option(source: str, tmp_path: Path, capsys: Said) -> None:
+    names = [str(tmp_path / name) for name in ("report.json", "report.txt", "report.data")]
+    text = asked(["analyze", source, "--out", names[0], "--out", names[1]], capsys)
+    assert asked(["analyze", source, "--out", names[2], "--format", "json"], capsys) == text
+    found, printed, other = (Path(name).read_text(encoding="utf-8") for name in names)
+    assert json.loads(found) == as_json(["analyze", source], capsys)
+    assert (printed, other) == (text, found)
+    assert asked(["analyze", source, "--format", "markdown"], capsys).strip() == analyze(source).to_markdown().strip()
+
+
+def test_invalid_options_are_listed_at_once(source: str, capsys: Said) -> None:
+    assert cli.main(["analyze", source, "--dwell", "-1", "--events", "click=0", "--max-impressions", "5"]) == 2
+    assert capsys.readouterr().err == (
+        "interleaf analyze: 2 problems:\n"
+        "  - the weight of 'click' is 0.0; give a number other than 0\n"
+        "  - dwell is -1.0; give seconds above 0, or leave it out\n"
+    )
+
+
 def test_kept_tallies_add_up_to_the_report_of_the_whole(tmp_path: Path, capsys: Said) -> None:
     kept = []
     for day, rows in enumerate((ROWS[:120], ROWS[120:])):
         log.write_batches(tmp_path / f"{day}.jsonl", table_of(rows).to_batches())
         kept.append(str(tmp_path / f"{day}.tally"))
-        asked(["analyze", str(tmp_path / f"{day}.jsonl"), "--scheme", "click", "--tally", kept[-1]], capsys)
+        asked(["analyze", str(tmp_path / f"{day}.jsonl"), "--scheme", "click", "--out", kept[-1]], capsys)
     whole = json.loads(json.dumps(analyze(table_of(ROWS), "click").to_dict()))
     assert as_json(["analyze", *kept], capsys) == whole
     both = [str(tmp_path / "0.jsonl"), str(tmp_path / "1.jsonl")]
@@ -118,7 +137,7 @@ def test_what_a_kept_tally_cannot_do_any_more_is_refused_and_not_ignored(
     source: str, tmp_path: Path, options: str, capsys: Said
 ) -> None:
     kept = str(tmp_path / "kept.tally")
-    asked(["analyze", source, "--tally", kept], capsys)
+    asked(["analyze", source, "--out", kept], capsys)
     assert "tally" in refused(["analyze", kept, *options.split()], capsys)
 
 
@@ -128,7 +147,7 @@ def test_a_failed_check_is_the_status_only_where_strict(tmp_path: Path, capsys: 
     log.write_batches(tmp_path / "good.parquet", table_of(ROWS).to_batches())
     assert cli.main(["analyze", str(tmp_path / "bad.parquet")]) == 0
     assert cli.main(["analyze", str(tmp_path / "bad.parquet"), "--strict"]) == 1
-    assert cli.main(["analyze", str(tmp_path / "bad.parquet"), "--strict", "--json"]) == 1
+    assert cli.main(["analyze", str(tmp_path / "bad.parquet"), "--strict", "--format", "json"]) == 1
     assert cli.main(["analyze", str(tmp_path / "good.parquet"), "--strict"]) == 0
     capsys.readouterr()
 
@@ -140,12 +159,12 @@ def test_a_failed_check_is_the_status_only_where_strict(tmp_path: Path, capsys: 
         ("LOG --scheme best", "unknown scheme 'best'"),
         ("LOG --method best", "unknown method 'best'"),
         ("LOG --control Z", "no ranker 'Z'"),
-        ("LOG --look 2", "--look is '2'"),
+        ("LOG --look 2", "--look: '2' is no look"),
         ("LOG --look 7/5", "there is no look 7 of 5"),
-        ("LOG --events click=many", "the weight of 'click' is 'many'"),
+        ("LOG --events click=many", "--events: 'click=many' has another form than KIND=WEIGHT"),
         ("LOG --events click=0", "the weight of 'click' is 0.0"),
-        ("LOG --exclude device", "give ATTRIBUTE=VALUE"),
-        ("LOG --most-impressions 0", "most_impressions is 0"),
+        ("LOG --exclude device", "--exclude: 'device' has another form than ATTRIBUTE=VALUE"),
+        ("LOG --max-impressions 0", "max_impressions is 0"),
         ("LOG --confidence 1", "confidence is 1.0"),
         ("LOG --planned-units 0", "planned_units is 0"),
         ("LOG --correction none", "unknown correction 'none'"),
@@ -156,11 +175,16 @@ def test_a_failed_check_is_the_status_only_where_strict(tmp_path: Path, capsys: 
         ("LOG --experiment other", "experiment 'other'"),
         ("LOG --version 2", "version 2"),
         ("LOG --holdout 2", "2.0"),
-        ("LOG --split A", "'A' is no arm with its share"),
+        ("LOG --split A", "--split: 'A' has another form than ARM=SHARE"),
         ("LOG --split Z=0.5 A=1", "split names the bucket 'Z'"),
-        ("LOG --html no/folder/x.html", "no/folder"),
-        ("LOG --markdown no/folder/x.md", "no/folder"),
-        ("LOG --tally no/folder/x.tally", "no/folder"),
+        ("LOG --out no/folder/x.html", "no/folder"),
+        ("LOG --out no/folder/x.md", "no/folder"),
+        ("LOG --out no/folder/x.tally", "no/folder"),
+        ("LOG --out report.pdf", "--out is 'report.pdf'; end it in one of .txt, .json, .md, .html, .tally"),
+        ("LOG --format tally", "--format tally cannot be printed"),
+        ("LOG --format json --out a.json --out b.html", "--format is for one file"),
+        ("LOG --dwell many --look 2", "--look: '2' is no look"),
+        ("LOG --look 2 --dwell many --enginee", "invalid float value: 'many'; there is no option --enginee"),
         ("broken.tally", "broken.tally is no tally"),
         ("", "required"),
     ],
@@ -185,7 +209,7 @@ def test_a_plan_is_printed_for_numbers_and_for_a_pilot(source: str, tmp_path: Pa
     found = as_json(["plan", source, "--effect", "0.02", "--scheme", "click"], capsys)
     assert found == plan(0.02, source, scheme="click").to_dict()
     assert as_json(["plan", source, "--units", "1000"], capsys) == plan(pilot=source, units=1000).to_dict()
-    asked(["analyze", source, "--tally", str(tmp_path / "x.tally")], capsys)
+    asked(["analyze", source, "--out", str(tmp_path / "x.tally")], capsys)
     kept = as_json(["plan", str(tmp_path / "x.tally"), "--effect", "0.02"], capsys)
     assert kept == as_json(["plan", source, "--effect", "0.02"], capsys)
 
@@ -200,9 +224,10 @@ def test_a_plan_that_cannot_be_made_is_refused(arguments: str, capsys: Said) -> 
 def test_a_simulated_world_is_told_as_it_is(tmp_path: Path, capsys: Said) -> None:
     """The two commands of the first page, one after the other."""
     path = str(tmp_path / "world.parquet")
-    made = ["simulate", "--rankers", "1", "18", "--impressions", "1500", "--taste", "1", "--log", path]
+    made = ["simulate", "--rankers", "1", "18", "--impressions", "1500", "--taste", "1", "--out", path]
     assert "the truth: " in asked(made, capsys)
-    found = as_json(["analyze", path, "--html", str(tmp_path / "report.html"), "--strict"], capsys)
+    asked(["analyze", path, "--out", str(tmp_path / "report.html"), "--out", str(tmp_path / "report.json")], capsys)
+    found = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert found["verdict"]["winner"] == "A"
     assert "People prefer A" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
@@ -211,7 +236,7 @@ def test_a_simulated_ranker_does_not_depend_on_the_other_ids(tmp_path: Path, cap
     rankings = []
     for name, rankers in (("two", ["1", "5"]), ("three", ["1", "5", "99"])):
         path = str(tmp_path / f"{name}.parquet")
-        asked(["simulate", "--rankers", *rankers, "--impressions", "40", "--rankings", "--log", path], capsys)
+        asked(["simulate", "--rankers", *rankers, "--impressions", "40", "--rankings", "--out", path], capsys)
         rankings.append({row["query"]: row["rankings"][:2] for row in pq.read_table(path).to_pylist()})
     common = rankings[0].keys() & rankings[1].keys()
     assert len(common) > 20

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from interleaf import DataError, SchemeError, analyze
-from interleaf.cli.refine_commands import learn_options, run_learn
+from interleaf.cli.log_commands import learn_options, run_learn
 from interleaf.click_value import FEATURES, Feature, Learned, Training, gather, learn
 from interleaf.click_value.click_features import PUBLISHED
 from interleaf.simulate import People, World, synthetic
@@ -196,7 +196,7 @@ def test_sums_come_back_from_a_file_add_up_and_are_learned_from(training: Traini
         other + training
     with pytest.raises(DataError, match="sums and logs cannot be mixed"):
         learn([paths[0], tmp_path / "log.parquet"])
-    with pytest.raises(DataError, match="counted already, without 'scheme'"):
+    with pytest.raises(DataError, match="counted already; leave out 'scheme'"):
         learn(paths, scheme="normalized")
     (tmp_path / "bad.sums").write_bytes(b"nothing")
     with pytest.raises(DataError, match="holds no sums of clicks"):
@@ -240,7 +240,7 @@ def test_the_command_learns_and_analyze_uses_what_it_wrote(
     parser = ArgumentParser()
     learn_options(parser)
     files = ["us-a.parquet", "us-b.parquet", "de-a.parquet"]
-    options = "--group / --better us/a=good --out credit.json --sums all.sums --markdown learned.md --chart worth.svg"
+    options = "--group / --better us/a=good --out credit.json --out all.sums --out learned.md --out worth.svg"
     assert run_learn(parser.parse_args([*files, *options.split()])) == 0
     assert "times the z-score of equal credit" in capsys.readouterr().out
     assert Path("learned.md").read_text().startswith("On experiments")
@@ -253,7 +253,8 @@ def test_the_command_learns_and_analyze_uses_what_it_wrote(
     assert report.comparisons[0].estimate == pytest.approx(
         analyze("fr-a.parquet", credit=Learned.load("credit.json")).comparisons[0].estimate
     )
-    assert run_learn(parser.parse_args(["all.sums", "--json", "--ridge", "0.1"])) == 0
+    assert run_learn(parser.parse_args(["all.sums", "--format", "json", "--ridge", "0.1"])) == 0
     assert json.loads(capsys.readouterr().out)["credit"]["ridge"] == 0.1
-    with pytest.raises(DataError, match="give EXPERIMENT=RANKER"):
-        run_learn(parser.parse_args(["all.sums", "--better", "good"]))
+    with pytest.raises(SystemExit):
+        parser.parse_args(["all.sums", "--better", "good"])
+    assert "--better: 'good' has another form than EXPERIMENT=RANKER" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from interleaf import DataError, MethodError, RankingError, interleave
-from interleaf.cli.refine_commands import reuse_options, run_reuse
+from interleaf.cli.log_commands import reuse_options, run_reuse
 from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual import reuse
 from interleaf.simulate import People, World, synthetic
@@ -131,14 +131,15 @@ def test_the_command_prints_writes_and_refuses(tmp_path: Path, capsys: Any, monk
     monkeypatch.chdir(tmp_path)
     pa.parquet.write_table(table_of(old_log()), "old.parquet")
     Path("new.run").write_text("".join(f"q Q0 {d} 0 {-rank} t\n" for rank, d in enumerate("cbade")))
-    text = ran(capsys, "old.parquet", "--rankings", "A", "new=new.run", "--markdown", "out.md")
+    text = ran(capsys, "old.parquet", "--rankings", "A", "new=new.run", "--out", "out.md")
     assert "A over new" in text
     assert "A over new" in Path("out.md").read_text()
-    data = json.loads(ran(capsys, "old.parquet", "--rankings", "A", "new=new.run", "--json", "--seed", "3"))
+    data = json.loads(ran(capsys, "old.parquet", "--rankings", "A", "new=new.run", "--format", "json", "--seed", "3"))
     assert data["rankers"] == ["A", "new"]
     for wrong in ("new.run", "=new.run", "new=", "A"):
-        with pytest.raises(DataError, match=r"--rankings (has|names)"):
+        with pytest.raises((DataError, SystemExit), match=r"--rankings names a ranker twice|2"):
             ran(capsys, "old.parquet", "--rankings", "A", wrong)
+        assert wrong == "A" or f"--rankings: {wrong!r}" in capsys.readouterr().err
 
 
 def test_nothing_depends_on_the_order_of_batches_or_threads(monkeypatch: pytest.MonkeyPatch) -> None:

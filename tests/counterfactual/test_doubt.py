@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from interleaf import DataError
-from interleaf.cli.refine_commands import reuse_options
+from interleaf.cli.log_commands import reuse_options
 from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual import reuse
 from interleaf.counterfactual.old_log import BROKEN, NO_LOGARITHM
@@ -141,8 +141,8 @@ def test_the_help_is_of_this_command() -> None:
     reuse_options(parser)
     text = " ".join(parser.format_help().split())
     for told in (
-        "--version VERSION which one; all of them if left out",
-        "compare the new rankers by; the method of most",
+        "--version VERSION version of the experiment to read (default: all)",
+        "compare the new rankers by (default: the method of most",
         "all with the same weight",
     ):
         assert told in text

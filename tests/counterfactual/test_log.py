@@ -77,7 +77,7 @@ def test_lists_of_other_methods_are_used_where_support_allows(method: str) -> No
 
 
 def test_probabilistic_lists_say_what_a_draft_of_new_rankers_would() -> None:
-    found = reuse(table_of(old_log()), NEW, "team_draft")
+    found = reuse(table_of(old_log()), NEW, method="team_draft")
     usable = found.weights["TD"].usable
     assert usable is not None
     assert 0 < usable < 1
@@ -139,7 +139,7 @@ def test_what_cannot_be_used_is_counted_with_its_reason() -> None:
 
 def test_units_that_come_too_often_are_left_out() -> None:
     rows = [*old_log(20), *[old_row(number, unit="crawler") for number in range(20, 30)]]
-    found = reuse(table_of(rows), NEW, exclude=Exclusion(most_impressions=5))
+    found = reuse(table_of(rows), NEW, exclude=Exclusion(max_impressions=5))
     assert found.impressions == 20
     assert found.dropped == {"excluded: units of more than 5 impressions": 10}
 

@@ -221,7 +221,7 @@ def test_every_reason_has_been_provoked() -> None:
 def test_rows_are_left_out_by_rule_and_counted_by_rule() -> None:
     rows = made_rows(28)
     rows[5]["attributes"] = {}
-    rules = Exclusion({"device": ["phone", "watch"]}, units=["u-1"], most_impressions=3)
+    rules = Exclusion({"device": ["phone", "watch"]}, units=["u-1"], max_impressions=3)
     rows = rows[:22]  # four of unit 0, three of the others
     found = tally_log(table_of(rows), exclude=rules)
     dropped: Counter[str] = Counter()

@@ -51,7 +51,7 @@ def table() -> Any:
 WAYS: dict[str, Task] = {
     "plainly": Task(),
     "split, weighted, without crawlers": Task(
-        Scoring("click", counting=Counting({"click": 1, "purchase": 2.5})), ("device",), Exclusion(most_impressions=9)
+        Scoring("click", counting=Counting({"click": 1, "purchase": 2.5})), ("device",), Exclusion(max_impressions=9)
     ),
     "by another method": Task(Scoring(method="probabilistic(tau=1)")),
     "by session": Task(Scoring(sessions=1800.0)),
@@ -124,7 +124,7 @@ def test_pages_of_an_impression_are_joined_as_the_local_engine_does(session: Any
     contradictory = made[0][1][1] | {"documents": ["z", "a", "b", "c", "d"], "page": 4}
     rows = [row for _, rows in made for row in rows] + [contradictory, made[1][1][0], *made_rows(30)[5:]]
     path = written(tmp_path / "log", table_of(rows[::2] + rows[1::2]))
-    for task in (Task(), Task(exclusion=Exclusion(most_impressions=4)), Task(Scoring(sessions=1800.0))):
+    for task in (Task(), Task(exclusion=Exclusion(max_impressions=4)), Task(Scoring(sessions=1800.0))):
         expected = local.tally_log(path, task, threads=1)
         assert expected.dropped[CONTRADICTION] == expected.dropped[REASONS[REPEATED]] == 1
         check_same(spark.tally_log(path, task, parts), expected)
@@ -151,7 +151,7 @@ def test_one_log_has_one_verdict_from_the_command_line_and_from_python(
     monkeypatch.chdir(tmp_path)  # executors work in another folder
     printed = []
     for engine in ("local", "spark"):
-        assert main(["analyze", "log", "--engine", engine, "--json"]) == 0
+        assert main(["analyze", "log", "--engine", engine, "--format", "json"]) == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
     assert analyze("log", engine="spark").to_dict() == analyze("log").to_dict()
@@ -176,7 +176,7 @@ def test_what_goes_wrong_is_said_as_the_local_engine_says_it(session: Any, table
 
 
 @pytest.mark.parametrize("condition", ["1 = 0", "impression = 'none'"], ids=["known beforehand", "found out"])
-@pytest.mark.parametrize("options", [{}, {"sessions": 1800.0}, {"exclude": Exclusion(most_impressions=9)}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"sessions": 1800.0}, {"exclude": Exclusion(max_impressions=9)}], ids=str)
 def test_a_data_frame_without_rows_is_an_empty_log(session: Any, condition: str, options: dict[str, Any]) -> None:
     """Whether it has no partition, or only such without rows."""
     rows = table_of(made_rows(9))

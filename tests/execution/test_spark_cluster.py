@@ -77,7 +77,7 @@ def test_a_submitted_analysis_prints_the_report_of_the_local_engine(home: Path, 
         *(str(home / "bin" / "spark-submit"), "--master", master, "--executor-memory", "512m"),
         *("--conf", "spark.ui.enabled=false", "--conf", "spark.cores.max=2", "--conf", f"spark.driver.host={ALONE}"),
         *("--conf", f"spark.executorEnv.NUMBA_CACHE_DIR={os.environ['NUMBA_CACHE_DIR']}"),
-        *(str(script), "analyze", "--engine", "spark", "--json", str(path)),
+        *(str(script), "analyze", "--engine", "spark", "--format", "json", str(path)),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, env=environment(home))
     assert done.returncode == 0, done.stderr[-3000:]

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from interleaf import tally_log
-from interleaf.caption_bias import diagnose
+from interleaf.caption_bias import caption
 from interleaf.click_value import learn
 from interleaf.click_value.learn import gather
 from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual import reuse
+from interleaf.execution.options import LogOptions
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World
@@ -59,7 +60,7 @@ def check_close(there: Any, here: Any, where: str = "") -> None:
 
 def test_learned_credit_comes_from_the_same_moments_and_scores_alike(session: Any, tmp_path: Path) -> None:
     path = written(tmp_path / "log", rows_of(), 200)
-    here, there = gather(path), gather(path, engine="spark")
+    here, there = gather(path), gather(path, options=LogOptions(engine="spark"))
     assert here.pairs.keys() == there.pairs.keys()
     assert here.dropped == there.dropped
     for pair, moments in here.pairs.items():
@@ -71,7 +72,7 @@ def test_learned_credit_comes_from_the_same_moments_and_scores_alike(session: An
 
 def test_a_diagnosis_of_captions_is_the_one_made_here_and_its_models_to_the_bit(session: Any, tmp_path: Path) -> None:
     path = written(tmp_path / "log", rows_of(captions=True), 200)
-    here, there = diagnose(path), diagnose(path, engine="spark")
+    here, there = caption(path), caption(path, engine="spark")
     assert here.dropped["an impression that came before"] == 9
     assert there.models == here.models
     check_close(there.to_dict(), here.to_dict())

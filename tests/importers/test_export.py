@@ -133,7 +133,7 @@ def test_parquet_and_json_lines_go_out_by_the_command(
     monkeypatch.chdir(tmp_path)
     stored(tmp_path / "log.parquet", made_rows(5))
     assert cli.main(["export", "jsonl", "log.parquet", "--out", "log.jsonl.gz"]) == 0
-    assert cli.main(["export", "parquet", "log.jsonl.gz", "--out", "back.parquet", "--json"]) == 0
+    assert cli.main(["export", "parquet", "log.jsonl.gz", "--out", "back.parquet", "--format", "json"]) == 0
     assert capsys.readouterr().out == 'log.jsonl.gz: 5 impressions\n{"out": "back.parquet", "impressions": 5}\n'
     assert rows_of(pq.read_table("back.parquet")) == rows_of(pq.read_table("log.parquet"))
     assert cli.main(["export", "trec", "log.parquet", "--out", "runs"]) == 2

@@ -71,9 +71,8 @@ def test_runs_are_composed_query_by_query_and_can_be_credited(
     monkeypatch.chdir(tmp_path)
     for name, text in RUNS.items():
         Path(f"{name}.run").write_text(text)
-    assert (
-        cli.main(["import", "trec", "production=a.run", "b.run", "--out", "lists.jsonl", "--seed", "3", "--json"]) == 0
-    )
+    command = "import trec production=a.run b.run --out lists.jsonl --seed 3 --format json"
+    assert cli.main(command.split()) == 0
     assert json.loads(capsys.readouterr().out) == {
         "log": "lists.jsonl",
         "query that a ranker lacks": 1,
@@ -158,7 +157,7 @@ def test_the_command_tells_the_join_rate_first_and_takes_options(
     assert (row["experiment"], row["events"][0]["rank"]) == ("shop", 2)
     for name in ("solr", "opensearch"):
         files = sorted(str(path) for path in VECTORS.glob(f"{name}*"))
-        assert cli.main(["import", name, *files, "--out", f"{name}.parquet", "--json"]) == 0
+        assert cli.main(["import", name, *files, "--out", f"{name}.parquet", "--format", "json"]) == 0
         assert json.loads(capsys.readouterr().out)["rankers"]
 
 

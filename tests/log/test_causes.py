@@ -12,7 +12,7 @@ import pytest
 
 from interleaf import DataError, analyze, log, plan, tally_log
 from interleaf.cli import main
-from interleaf.click_value.learn import gather
+from interleaf.click_value import learn
 from interleaf.decode import reasons
 from interleaf.decode.attributes import Exclusion
 from tests.support.log_rows import Row, made_rows, table_of
@@ -126,7 +126,7 @@ def test_to_exclude_by_an_attribute_that_no_row_has_is_refused(take: Callable[..
 
 def test_learning_refuses_such_an_exclusion_too() -> None:
     with pytest.raises(DataError, match="did you mean 'device'"):
-        gather(table_of(made_rows(120)), exclude=Exclusion({"devcie": ["bot"]}))
+        learn(table_of(made_rows(120)), exclude=Exclusion({"devcie": ["bot"]}))
 
 
 def test_a_value_to_exclude_that_no_row_has_is_noted_also_in_sums_of_tallies() -> None:

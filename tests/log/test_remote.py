@@ -96,7 +96,7 @@ def told(arguments: list[str], variables: dict[str, str]) -> subprocess.Complete
 
 def test_a_bucket_is_read_like_the_folder_that_was_copied_there(folder: Path, bucket: dict[str, str]) -> None:
     for given in ("s3a://logs/", "s3://logs/day=*/*.parquet"):
-        done = told(["--json", given], bucket)
+        done = told(["--format", "json", given], bucket)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout) == analyze(folder).to_dict()
     for wrong in ("s3://logs/none", "s3a://nowhere/"):
@@ -108,6 +108,6 @@ def test_a_bucket_is_read_like_the_folder_that_was_copied_there(folder: Path, bu
 @NEEDS
 @pytest.mark.slow
 def test_executors_read_a_bucket_by_themselves(folder: Path, bucket: dict[str, str]) -> None:
-    done = told(["--json", "--engine", "spark", "s3a://logs/"], bucket)
+    done = told(["--format", "json", "--engine", "spark", "s3a://logs/"], bucket)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == analyze(folder).to_dict()

@@ -113,10 +113,10 @@ def asked(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_is_in_the_table_for_people_programs_and_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
     assert ROW in interleaf.methods()
     assert "toy: A toy of the tests [T26]" in run(capsys, "methods").splitlines()
-    (told,) = [row for row in json.loads(run(capsys, "methods", "--json")) if row["name"] == "toy"]
+    (told,) = [row for row in json.loads(run(capsys, "methods", "--format", "json")) if row["name"] == "toy"]
     assert [(parameter["name"], parameter["default"]) for parameter in told["parameters"]] == [("worth", 1)]
     assert told["claims"] == {"considerate": True, "unbiased": True, "pareto": False, "reusable": False}
-    lines = run(capsys, "methods", "--markdown").splitlines()
+    lines = run(capsys, "methods", "--format", "markdown").splitlines()
     assert (
         "| toy | A toy of the tests | 2 or more | worth=1 | click, binary, normalized | considerate, unbiased | T26 |"
         in lines
@@ -142,7 +142,7 @@ def test_it_is_audited_and_keeps_its_claims(capsys: pytest.CaptureFixture[str]) 
     assert audit.check("toy").claims == ROW.claims
     assert complaints("toy") == []
     assert run(capsys, "audit", "toy").startswith("toy\n  considerate: proved in all ")
-    assert json.loads(run(capsys, "audit", "toy", "--json"))["contradictions"] == []
+    assert json.loads(run(capsys, "audit", "toy", "--format", "json"))["contradictions"] == []
 
 
 def test_a_row_that_promises_more_is_contradicted_by_the_command_line(

@@ -63,7 +63,7 @@ def test_it_does_not_run_as_root_and_writes_to_its_volume_only() -> None:
 @pytest.mark.parametrize("command", [json.loads(lines("CMD")[0]), COMPOSE["services"]["interleaf"]["command"]])
 def test_the_commands_are_ones_that_the_command_line_understands(command: list[str]) -> None:
     assert command[0] == "interleaf"
-    options = cli._parser().parse_args(command[1:])
+    options = cli.build_parser().parse_args(command[1:])
     assert (options.verb, options.host, options.port) == ("serve", "0.0.0.0", 8080)
 
 
@@ -80,7 +80,7 @@ def test_compose_wires_the_service_to_its_database() -> None:
 
 
 def test_compose_trusts_a_proxy_on_the_host() -> None:
-    options = cli._parser().parse_args(COMPOSE["services"]["interleaf"]["command"][1:])
+    options = cli.build_parser().parse_args(COMPOSE["services"]["interleaf"]["command"][1:])
     networks = [network["subnet"] for network in COMPOSE["networks"]["default"]["ipam"]["config"]]
     assert options.trusted_proxies == networks
     assert all(ipaddress.ip_network(network).is_private for network in networks)

@@ -166,7 +166,7 @@ def test_every_internal_link_resolves(page: Path) -> None:
 
 def verbs() -> list[str]:
     """The verbs of the command line, from its parser."""
-    actions = cli._parser()._actions
+    actions = cli.build_parser()._actions
     (commands,) = [action for action in actions if isinstance(action, argparse._SubParsersAction)]
     return list(commands.choices)
 

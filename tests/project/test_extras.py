@@ -113,7 +113,7 @@ def test_no_message_or_page_installs_from_a_package_index() -> None:
 VERBS = {
     "serve": ("serve", "uvicorn"),
     "postgres": ("keys list --store postgresql://localhost/x", "psycopg"),
-    "report": ("analyze world.parquet --html report.html", "jinja2"),
+    "report": ("analyze world.parquet --out report.html", "jinja2"),
     "spark": ("analyze world.parquet --engine spark", "pyspark"),
     "plots": ("reproduce fidelity --out study", "altair"),
     "judged": ("reproduce chapelle2012", "ir_measures"),
@@ -144,7 +144,7 @@ def test_without_extras_every_verb_says_which_command_helps_and_it_does(tmp_path
     install = run(f"{shlex.quote(str(commands / 'python'))} -m pip install -q {shlex.quote(str(clone))}")
     assert install.returncode == 0, install.stderr
     program = shlex.quote(str(commands / "interleaf"))
-    assert run(f"{program} simulate --impressions 500 --log world.parquet").returncode == 0
+    assert run(f"{program} simulate --impressions 500 --out world.parquet").returncode == 0
     for extra, (command, module) in VERBS.items():
         done = run(f"{program} {command}")
         assert (done.returncode, done.stdout) == (2, ""), (command, done.stderr)

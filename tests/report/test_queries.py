@@ -178,10 +178,10 @@ def test_an_unknown_cluster_is_refused() -> None:
 def test_the_command_clusters_by_query_and_names_the_query(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "log.parquet"
     pq.write_table(table_of(rows_of(one_query_decides())), path)
-    assert main(["analyze", str(path), "--json"]) == 0
+    assert main(["analyze", str(path), "--format", "json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert any("'q 0'" in check["figure"] for check in said["health"])
-    assert main(["analyze", str(path), "--json", "--cluster", "unit_and_query"]) == 0
+    assert main(["analyze", str(path), "--format", "json", "--cluster", "unit_and_query"]) == 0
     assert json.loads(capsys.readouterr().out)["cluster"] == "unit_and_query"
 
 

@@ -190,11 +190,8 @@ def test_page_log_and_tallies_agree_before_and_after_folding(service: Live) -> N
     assert service.store.fold(service.clock.now) == 200
     after = reports(service)
     log = exported(service)
-    for metric, weights in {
-        "click": "click",
-        "purchase": "purchase",
-        "weighted": {"click": 1.0, "purchase": 5.0},
-    }.items():
+    events = {"click": {"click": 1.0}, "purchase": {"purchase": 1.0}, "weighted": {"click": 1.0, "purchase": 5.0}}
+    for metric, weights in events.items():
         ours = interleaf.analyze(log, control="production", events=weights, planned_units=300, holdout=0.1)
         assert before[metric] == after[metric] == plain(ours)
     assert service.ask("GET", "/v1/experiments/shoes/report").json()["folded"] == 200

@@ -86,7 +86,7 @@ def test_a_store_that_others_can_open_is_named_with_the_remedy(
 
 
 def test_a_secret_or_a_key_that_others_can_open_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from interleaf.cli.serve import read_secret
+    from interleaf.cli.service_commands import read_secret
 
     secret = tmp_path / "unit.secret"
     secret.write_bytes(b"0123456789abcdef\n")

@@ -91,7 +91,7 @@ def test_rotation_says_what_it_means_and_a_unit_can_be_deleted_under_both_names(
         service.make()
         assert service.show().status_code == 201
         assert main(rotate) == 1
-        assert "a person who returns counts as somebody new" in capsys.readouterr().out
+        assert "a returning user counts as a new user" in capsys.readouterr().out
         assert service.show().status_code == 201
         assert main([*rotate, "--yes"]) == 0
         assert "Running experiments: shoes" in capsys.readouterr().out

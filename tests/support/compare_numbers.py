@@ -20,7 +20,7 @@ from typing import Any
 
 import interleaf
 from interleaf import simulate
-from interleaf.caption_bias import diagnose
+from interleaf.caption_bias import caption
 from interleaf.cli import main as interleaf_command
 from interleaf.click_value import learn
 from interleaf.counterfactual import reuse
@@ -67,7 +67,7 @@ def reports() -> Iterator[tuple[str, dict[str, Any]]]:
     lesson = learn(log_of("team_draft", 2, 4), {"simulated": "A"}, resamples=20)
     yield "learned credit", json.loads(json.dumps(lesson.to_dict(), default=str))
     captions = log_of("team_draft", 2, 5, attraction=1.0)
-    yield "captions", json.loads(json.dumps(diagnose(captions).to_dict(), default=str))
+    yield "captions", json.loads(json.dumps(caption(captions).to_dict(), default=str))
     old = log_of("probabilistic", 2, 6)
     yield "an old log", json.loads(json.dumps(reuse(old, {"A": None, "B": None}).to_dict(), default=str))
 

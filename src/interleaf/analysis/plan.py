@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from interleaf.errors import DataError, listed
+from interleaf.execution.options import LogOptions
 from interleaf.kernels.arrays import Array
 from interleaf.stats import power as powers
 from interleaf.stats.power import MIN_EFFECTIVE, Pilot, Plan
+
+if TYPE_CHECKING:
+    from interleaf.click_value.learned_credit import Learned
+    from interleaf.decode.attributes import Exclusion
+    from interleaf.log import Progress
 
 MAX_COUNTED = 100_000  # visits up to which a law of activity is summed
 MIN_PILOT = 6  # effective units of a pilot
@@ -77,7 +84,20 @@ def plan(
     impressions_per_unit: float = 1.0,
     share_with_event: float = 1.0,
     even_activity: bool = False,
-    **options: Any,
+    scheme: str | None = None,
+    method: str | None = None,
+    events: str | Mapping[str, float] = "click",
+    dwell: float | None = None,
+    first: bool = False,
+    window: float | None = None,
+    sessions: float | None = None,
+    experiment: str | None = None,
+    version: int | None = None,
+    exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
+    credit: Learned | str | PathLike[str] | None = None,
+    engine: str | None = None,
+    threads: int = 0,
+    progress: Progress | None = None,
 ) -> Planned:
     """How many units show an effect (a mean score, such as 0.02); or, with `units`, which effect so many show.
 
@@ -90,15 +110,22 @@ def plan(
     >>> print(plan(0.05).fixed.units, plan(0.05, impressions_per_unit=4, correlation=0.1).fixed.units)
     1576 1073
     """
-    from interleaf.report.weights import max_weight
-
-    if pilot is None and options:
-        raise DataError(f"without a pilot log there is nothing to score by {listed(options)}; leave that out")
+    options = LogOptions.of_arguments(locals())
+    if pilot is None and options.changed:
+        raise DataError(f"without a pilot log, nothing is scored; leave out {listed(options.changed)}")
     if pilot is None:
         known = _given(effect, variance, correlation, impressions_per_unit, share_with_event, even_activity)
         source = "given numbers"
     else:
         known, source = _of_log(pilot, options)
+    return _planned(effect, units, known, source, power, confidence)
+
+
+def _planned(
+    effect: float | None, units: int | None, known: Known, source: str, power: float, confidence: float
+) -> Planned:
+    from interleaf.report.weights import max_weight
+
     if units is None:
         if effect is None:
             raise DataError(
@@ -173,8 +200,8 @@ def _pareto(mean: float) -> tuple[Array, Array]:
     return visits, reached[:-1] - reached[1:]
 
 
-def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Known, str]:
-    from interleaf.analysis.analyze import analyzed_tally
+def _of_log(pilot: Any, options: LogOptions) -> tuple[Known, str]:
+    from interleaf.analysis.analyze import read_tally
     from interleaf.log.schema import INTERLEAVED
     from interleaf.report.build import report
     from interleaf.report.comparisons import Pairs, max_score
@@ -182,7 +209,7 @@ def _of_log(pilot: Any, options: dict[str, Any]) -> tuple[Known, str]:
     from interleaf.report.verdict import verdict
     from interleaf.tally.units import ARMS, CLICKED, SUMS
 
-    tally = analyzed_tally(pilot, **options)
+    tally = read_tally(pilot, options)
     if len(tally.about.rankers) != 2:
         raise DataError(f"a plan is made for two rankers; the pilot compares {len(tally.about.rankers)}")
     if not tally.scores.clicked.any():

@@ -9,13 +9,13 @@ click_patterns.py    results with the same features, counted together; the desig
 training.py          thresholds from data, the five models, and how well they predict clicks
 weighted_scores.py   the scores of an experiment with and without weights, with standard errors
 diagnosis_report.py  the verdict on each pair of rankers, one page explained, and all tables
-diagnose.py          `diagnose`: all passes over the log, on this machine or on Spark
+caption.py           `caption`: all passes over the log, on this machine or on Spark
 """
 
-from interleaf.caption_bias.diagnose import diagnose as diagnose
+from interleaf.caption_bias.caption import caption as caption
 from interleaf.caption_bias.diagnosis_report import CaptionReport as CaptionReport
 from interleaf.caption_bias.features import FEATURES as FEATURES
 from interleaf.caption_bias.features import Feature as Feature
-from interleaf.caption_bias.features import caption as caption
+from interleaf.caption_bias.features import make_caption as make_caption
 from interleaf.caption_bias.logistic_model import Model as Model
 from interleaf.caption_bias.training import Settings as Settings

@@ -55,12 +55,12 @@ class _Marked(HTMLParser):
         self.text += data
 
 
-def caption(
+def make_caption(
     title: str | None = None, url: str | None = None, snippet: str | None = None, deep_links: int | None = None
 ) -> dict[str, Any]:
     """A caption as the log holds it, from texts with HTML in them.
 
-    >>> caption("<b>Old</b> maps &amp; atlases", "maps.org/<em>old</em>")["highlights"]
+    >>> make_caption("<b>Old</b> maps &amp; atlases", "maps.org/<em>old</em>")["highlights"]
     [{'field': 'title', 'start': 0, 'end': 3}, {'field': 'url', 'start': 9, 'end': 12}]
     """
     marked: dict[str, _Marked | None] = {}

@@ -168,7 +168,7 @@ class Model:
             check(made)
             return made
         except (AttributeError, KeyError, TypeError, ValueError) as problem:
-            raise DataError(f"this is no caption model: {problem}; give a file that --save wrote") from None
+            raise DataError(f"this is no caption model: {problem}; interleaf caption --out writes such files") from None
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it as JSON."""
@@ -179,9 +179,10 @@ class Model:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Model:
-        """Read what `save` wrote."""
+        """Read a file that `save` or `interleaf caption --out` wrote."""
         try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls.from_dict(data["models"][data["main"]] if isinstance(data, dict) and "models" in data else data)
         except OSError as error:
             raise DataError(f"cannot read {path}: {error.strerror}") from None
         except DataError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 SHELLS = ("bash", "zsh", "fish")
@@ -48,32 +48,31 @@ class Command(NamedTuple):
 
 def completion_options(parser: argparse.ArgumentParser) -> None:
     """Which shell."""
-    parser.add_argument("shell", choices=SHELLS, help="the shell that reads the script: bash, zsh or fish")
+    parser.add_argument("shell", choices=SHELLS, help="shell that reads the script")
 
 
-def run_completion(options: argparse.Namespace, parser: Callable[[], argparse.ArgumentParser]) -> int:
+def run_completion(options: argparse.Namespace) -> int:
     """Print the script."""
-    known = list(commands(parser()))
-    print(fish(known) if options.shell == "fish" else (_ZSH if options.shell == "zsh" else "") + bash(known), end="")
+    verbs = list(commands(options.parser))
+    print(fish(verbs) if options.shell == "fish" else (_ZSH if options.shell == "zsh" else "") + bash(verbs), end="")
     return 0
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[Command]:
-    """Every verb of the parser; the options of its own verbs count as its own."""
-    for name, made in _verbs(parser).items():
-        inner = _verbs(made)
-        parsers = [made, *inner.values()]
+    """Every verb of the parser; it has the options of its actions, too."""
+    for name, verb in _verbs(parser).items():
+        parsers = [verb, *_verbs(verb).values()]
         options = {
             action.option_strings[0]: action for one in parsers for action in one._actions if action.option_strings
         }
-        choices = [action.choices for action in made._actions if not action.option_strings and action.choices]
+        choices = [action.choices for action in verb._actions if not action.option_strings and action.choices]
         first = tuple(map(str, choices[0] or ())) if choices else ()
-        yield Command(name, (made.description or "").rstrip("."), first, tuple(map(_option, options.values())))
+        yield Command(name, (verb.description or "").rstrip("."), first, tuple(map(_option, options.values())))
 
 
 def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return dict(found[0].choices) if found else {}
+    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(actions[0].choices) if actions else {}
 
 
 def _option(action: argparse.Action) -> Option:
@@ -83,30 +82,30 @@ def _option(action: argparse.Action) -> Option:
     )
 
 
-def bash(known: list[Command]) -> str:
+def bash(verbs: list[Command]) -> str:
     """The script for bash; zsh reads it, too."""
     values = [
         f"            {shlex.quote(f'{command.name} {name}')}) words={shlex.quote(' '.join(option.values))} ;;"
-        for command in known
+        for command in verbs
         for option in command.options
         for name in option.names
         if option.values
     ]
     values += [
         f"            {shlex.quote(f'{command.name} {command.name}')}) words={shlex.quote(' '.join(command.first))} ;;"
-        for command in known
+        for command in verbs
         if command.first
     ]
-    names = {command.name: " ".join(name for option in command.options for name in option.names) for command in known}
+    names = {command.name: " ".join(name for option in command.options for name in option.names) for command in verbs}
     options = [f"            {name}' -'*) words={shlex.quote(words)} ;;" for name, words in names.items()]
-    verbs = shlex.quote(" ".join(command.name for command in known))
-    return _BASH.format(verbs=verbs, values="\n".join(values), options="\n".join(options))
+    all_names = shlex.quote(" ".join(names))
+    return _BASH.format(verbs=all_names, values="\n".join(values), options="\n".join(options))
 
 
-def fish(known: list[Command]) -> str:
+def fish(verbs: list[Command]) -> str:
     """The script for fish."""
     lines = []
-    for command in known:
+    for command in verbs:
         lines.append(f"complete -c interleaf -n __fish_use_subcommand -f -a {command.name} -d {_quoted(command.does)}")
         inside = f"complete -c interleaf -n '__fish_seen_subcommand_from {command.name}'"
         if command.first:

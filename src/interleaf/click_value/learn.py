@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from io import BytesIO
@@ -43,8 +43,8 @@ from interleaf.click_value.credit_fitting import (
 from interleaf.click_value.learned_credit import Learned, Lesson, Trained, Weight, Worth, counting_to_dict, needs
 from interleaf.decode import Counting, Decoded
 from interleaf.decode.attributes import Exclusion
-from interleaf.decode.scoring import Scoring
 from interleaf.errors import DataError, listed
+from interleaf.execution.options import LogOptions
 from interleaf.execution.passes import Passes
 from interleaf.execution.task import Part, Task, work
 from interleaf.kernels import buckets
@@ -158,30 +158,21 @@ class Differences:
 def gather(
     source: Any,
     features: Sequence[str] | None = None,
-    *,
-    scheme: str | None = None,
-    method: str | None = None,
-    counting: Counting | None = None,
     captions: Model | None = None,
-    experiment: str | None = None,
-    version: int | None = None,
-    exclude: Exclusion | None = None,
-    engine: str | None = None,
-    progress: log.Progress | None = None,
+    options: LogOptions = LogOptions(),  # noqa: B008, it is frozen
 ) -> Training:
-    """The moments of a log; `features` by name, C12's if left out. Equal credit is always the first of them.
+    """The moments of a log; `features` by name (default: those of C12). Equal credit is always the first of them.
 
-    With a caption model (H12c), the weight that it gives a click is a feature, too.
+    With a caption model (H12c), the weight that it gives a click is also a feature.
     """
-    counting = counting or Counting()
+    counting = options.counting
     kinds = tuple(counting.weights)
     wanted = default_features(kinds, captions is not None) if features is None else features
     names = tuple(dict.fromkeys((EQUAL, *wanted)))
-    training = Training(names, counting, scheme, captions)
+    training = Training(names, counting, options.scheme, captions)
     differences = Differences(names, kinds, None if captions is None else CaptionWeights(captions))
-    scoring = Scoring(scheme, method, counting, credit=differences)
-    task = Task(scoring, (), exclude or Exclusion(), experiment, version)
-    return Passes(source, task, engine, progress, once=True).summed(training, _count_batch)
+    task = replace(options, credit=differences).task(Task)
+    return Passes(source, task, options, once=True).summed(training, _count_batch)
 
 
 def _count_batch(training: Training, batch: pa.RecordBatch, task: Task, repeated: Array) -> None:
@@ -231,6 +222,7 @@ def learn(
     better: Mapping[str, str] | None = None,
     *,
     features: Sequence[str] | None = None,
+    captions: Model | None = None,
     ridge: float | None = None,
     ridge_on: Sequence[str] | None = None,
     examples: str = POOLED,
@@ -239,7 +231,17 @@ def learn(
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
     seed: int = 0,
-    **options: Any,
+    scheme: str | None = None,
+    method: str | None = None,
+    events: str | Mapping[str, float] = "click",
+    dwell: float | None = None,
+    first: bool = False,
+    window: float | None = None,
+    experiment: str | None = None,
+    version: int | None = None,
+    exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
+    engine: str | None = None,
+    progress: log.Progress | None = None,
 ) -> Lesson:
     """Learn what clicks are worth from experiments whose better ranker is known (C12, section 10).
 
@@ -247,13 +249,29 @@ def learn(
     names the better ranker by experiment; where it does not, equal credit decides, or the experiment is left out.
     `features` by name, C12's if left out; `ridge` a number, cross-validated if left out; `ridge_on` the features that
     have it, all but equal credit if left out. `groups` says which experiments are left out together, such as those of
-    one market. `folds` of users make the credit honest on its own experiments; 0: it refuses them. Options as for
-    `analyze`: scheme, method, events, dwell, first, window, experiment, version, exclude, progress; and `captions`, a
-    caption model whose click weight becomes a feature.
+    one market. `folds` of users make the credit honest on its own experiments; 0: it refuses them. `captions` is a
+    caption model, whose click weight becomes a feature. All other options are those of `analyze`.
     """
+    options = LogOptions.of_arguments(locals())
+    training = training_of(log, features, captions, options)
+    return fit(training, better, ridge, ridge_on, examples, groups, folds, confidence, resamples, seed)
+
+
+def fit(
+    training: Training,
+    better: Mapping[str, str] | None = None,
+    ridge: float | None = None,
+    ridge_on: Sequence[str] | None = None,
+    examples: str = POOLED,
+    groups: Mapping[str, str] | Callable[[str], str] | None = None,
+    folds: int = FOLDS,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Lesson:
+    """Learn from the sums of logs; the options are those of `learn`."""
     if ridge is not None and not ridge >= 0:
         raise DataError(f"ridge is {ridge!r}; give a number from 0 up, or leave it out to have it chosen")
-    training = training_of(log, features, **options)
     fitting = Fitting(_penalized(training.features, ridge_on), examples)
     named = {pair.experiment for pair in training.pairs}
     if callable(groups):
@@ -288,34 +306,21 @@ def learn(
     )
 
 
-def training_of(log: Any, features: Sequence[str] | None = None, **options: Any) -> Training:
-    """The sums of a log, or those that were kept, whose options are as they were then."""
+def training_of(log: Any, features: Sequence[str] | None, captions: Model | None, options: LogOptions) -> Training:
+    """The sums of a log, or saved sums, which have been counted with the options of then."""
     paths = [log] if isinstance(log, (str, PathLike, Training)) else log
     if not isinstance(paths, list | tuple) or not any(map(_is_kept, paths)):
-        return _gathered(log, features, **options)
+        return gather(log, features, captions, options)
     if not all(map(_is_kept, paths)):
-        raise DataError("sums and logs cannot be mixed; keep the sums of the logs first, then give sums alone")
-    given = [name for name, value in {"features": features, **options}.items() if value and name != "progress"]
-    if given:
-        raise DataError(f"kept sums have been counted already, without {listed(given)}; leave that out")
-    kept = [path if isinstance(path, Training) else Training.load(Path(path)) for path in paths]
-    return reduce(Training.__add__, kept)
+        raise DataError("sums and logs cannot be mixed; save the sums of the logs first, then give sums alone")
+    others = {"features": features, "captions": captions}
+    if changed := [*(name for name, value in others.items() if value), *options.changed]:
+        raise DataError(f"saved sums have been counted already; leave out {listed(changed)}")
+    return reduce(Training.__add__, (one if isinstance(one, Training) else Training.load(Path(one)) for one in paths))
 
 
 def _is_kept(given: Any) -> bool:
     return isinstance(given, Training) or (isinstance(given, (str, PathLike)) and str(given).endswith(SUMS))
-
-
-def _gathered(
-    log: Any,
-    features: Sequence[str] | None,
-    events: str | Mapping[str, float] = "click",
-    dwell: float | None = None,
-    first: bool = False,
-    window: float | None = None,
-    **options: Any,
-) -> Training:
-    return gather(log, features, counting=Counting(events, dwell, first, window), **options)
 
 
 def _penalized(features: Sequence[str], ridge_on: Sequence[str] | None) -> Array:

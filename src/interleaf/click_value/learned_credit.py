@@ -28,6 +28,7 @@ from interleaf.click_value.click_features import COLUMN, CaptionWeights, credite
 from interleaf.click_value.credit_fitting import HeldOut, fold_of, group_of
 from interleaf.decode import Counting, Decoded
 from interleaf.errors import DataError
+from interleaf.execution.options import LogOptions
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import ResolvedMethod, Scheme
@@ -118,6 +119,25 @@ class Learned:
         found: Array = np.array(self.folds)[folds]
         return found
 
+    def apply_to(self, options: LogOptions) -> LogOptions:
+        """The options with this credit, and with the events and the scheme that it was learned on."""
+        if options.sessions is not None:
+            raise DataError("learned credit scores impressions one by one; leave out sessions")
+        if str(options.counting) not in (str(Counting()), str(self.counting)):
+            raise DataError(f"this credit was learned of events that count as {self.counting}, not {options.counting}")
+        if self.scheme is not None and options.scheme not in (None, self.scheme):
+            raise DataError(f"this credit was learned on scheme {self.scheme!r}, not {options.scheme!r}; leave it out")
+        counting = self.counting
+        return replace(
+            options,
+            scheme=options.scheme or self.scheme,
+            events=counting.kinds,
+            dwell=counting.dwell,
+            first=counting.first,
+            window=counting.window,
+            credit=self,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The content of the file, as plain data."""
         counting = self.counting
@@ -144,14 +164,14 @@ class Learned:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Learned:
-        """Read a file that `save` wrote."""
+        """Read a file that `save` or `interleaf learn --out` wrote."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise DataError(f"cannot read the learned credit {path}: {error.strerror}") from None
         except ValueError as error:
             raise DataError(f"{path} is no learned credit: {error}") from None
-        return cls.from_dict(data, str(path))
+        return cls.from_dict(data.get("credit", data) if isinstance(data, dict) else data, str(path))
 
     @classmethod
     def from_dict(cls, data: Any, name: str = "this") -> Learned:

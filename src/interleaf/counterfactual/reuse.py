@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -28,10 +28,9 @@ from interleaf.counterfactual.list_outcomes import CLIP, Scorer, scorer_of
 from interleaf.counterfactual.new_rankings import Kept, Looks, Reread, Source, View, by_query, ranked
 from interleaf.counterfactual.old_log import NOT_RANKED, Borrowed, OldTask, Survey, nothing_left
 from interleaf.counterfactual.reuse_result import Estimated, Reused
-from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
-from interleaf.decode.scoring import Scoring
 from interleaf.errors import DataError, MethodError, RankingError
+from interleaf.execution.options import LogOptions
 from interleaf.execution.passes import Passes
 from interleaf.kernels.arrays import pairs
 from interleaf.methods.registry import METHODS, resolve
@@ -285,20 +284,20 @@ def _plan(found: Found, scorer: Scorer, pair: int, answer: Estimated, confidence
 def reuse(
     log: Any,
     rankings: Mapping[str, Source | None],
-    method: str | None = None,
-    scheme: str | None = None,
     *,
+    clip: float = CLIP,
+    confidence: float = 0.95,
+    seed: int = 0,
+    scheme: str | None = None,
+    method: str | None = None,
     events: str | Mapping[str, float] = "click",
     dwell: float | None = None,
     first: bool = False,
     window: float | None = None,
     experiment: str | None = None,
     version: int | None = None,
-    exclude: Exclusion | None = None,
+    exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
     engine: str | None = None,
-    clip: float = CLIP,
-    confidence: float = 0.95,
-    seed: int = 0,
     progress: log.Progress | None = None,
 ) -> Reused:
     """What an old log says of new rankers, which it never showed (H12h, and a doubly robust estimate).
@@ -306,20 +305,21 @@ def reuse(
     `log` is whatever `analyze` takes, of lists drawn by a method that knows how likely they were, with queries and
     documents. `rankings` are those of the new rankers by name: the path of a TREC run, a mapping from queries to
     documents, a function of a query; None stands for the log's own ranker of that name, where rankings are logged.
-    `method` is what the new rankers would be compared by, as the old ones if left out; `events` are the kinds of events
-    that count as a click. `clip` bounds the weights of the clipped estimate, `seed` draws the new rankers' lists. The
-    log is held in memory; with `engine="spark"` executors read it three times instead.
+    `clip` is the maximum weight of the clipped estimate, and `seed` the random seed of the new rankers' lists. All
+    other options are those of `analyze`, but events have no weights here; the new rankers are compared by `method`
+    (default: the method of most old lists). The log is held in memory; with `engine="spark"` executors read it three
+    times instead.
     """
+    options = LogOptions.of_arguments(locals())
     if len(rankings) < 2:
         raise RankingError(f"{len(rankings)} new rankers cannot be compared; give at least 2")
     if not clip > 0:
         raise MethodError(f"weights cannot be clipped at {clip!r}; give a number above 0, such as {CLIP:g}")
-    counting = Counting(events, dwell, first, window)
-    if set(counting.weights.values()) != {1.0}:
-        raise DataError(f"old impressions are scored by clicks alike, not by {counting}; give kinds without weights")
+    if set(options.counting.weights.values()) != {1.0}:
+        raise DataError(f"the weights of events in {options.counting} cannot be used here; give kinds without weights")
     borrowed = tuple(name for name, source in rankings.items() if source is None)
-    task = OldTask(Scoring(counting=counting), (), exclude or Exclusion(), experiment, version, rankers=borrowed)
-    passes = Passes(log, task, engine, progress)
+    task = replace(options, scheme=None, method=None).task(OldTask, rankers=borrowed)
+    passes = Passes(log, task, options)
     survey = passes.summed(Survey(borrowed, keep=not passes.on_spark), Survey.read)
     if not survey.longest:
         raise nothing_left(survey.dropped)

@@ -22,22 +22,22 @@ ABSENT = "(none)"
 class Exclusion:
     """Rows to leave out, and count: by attribute values, by unit, or of units that come more often than people do.
 
-    `most_impressions` is how many a unit may have in the whole log, of all experiments; one with more is a crawler.
+    `max_impressions` is how many a unit may have in the whole log, of all experiments; one with more is a crawler.
     """
 
     attributes: Mapping[str, Collection[str]] = field(default_factory=dict)
     units: Collection[str] = ()
-    most_impressions: int | None = None
+    max_impressions: int | None = None
 
     def __post_init__(self) -> None:
         for name, values in self.attributes.items():
             if isinstance(values, str):
                 raise DataError(f"exclude {name!r} by a collection of values, such as [{values!r}], not by one text")
-        if self.most_impressions is not None and self.most_impressions < 1:
-            raise DataError(f"most_impressions is {self.most_impressions!r}; give a whole number from 1 up")
+        if self.max_impressions is not None and self.max_impressions < 1:
+            raise DataError(f"max_impressions is {self.max_impressions!r}; give a whole number from 1 up")
 
     def __bool__(self) -> bool:
-        return bool(self.attributes or self.units or self.most_impressions is not None)
+        return bool(self.attributes or self.units or self.max_impressions is not None)
 
 
 def attribute(batch: pa.RecordBatch, name: str) -> tuple[Array, list[str]]:
@@ -98,7 +98,7 @@ def excluded(batch: pa.RecordBatch, unit: Array, exclusion: Exclusion, crawlers:
     if units:
         found["excluded: listed units"] = np.isin(unit, np.array(units, np.uint64))
     if len(crawlers):
-        found[f"excluded: units of more than {exclusion.most_impressions:,} impressions"] = np.isin(unit, crawlers)
+        found[f"excluded: units of more than {exclusion.max_impressions:,} impressions"] = np.isin(unit, crawlers)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from interleaf.decode import reasons
 from interleaf.decode.columns import codes, lists, microseconds, numbers, texts, there
-from interleaf.errors import DataError
+from interleaf.errors import DataError, raise_errors
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.log import schema
@@ -38,16 +38,19 @@ class Counting:
     window: float | None = None
 
     def __post_init__(self) -> None:
+        raise_errors(map(DataError, self._problems()))
+
+    def _problems(self) -> Iterator[str]:
         for kind, weight in self.weights.items():
             if not isinstance(kind, str) or not kind:
-                raise DataError(f"a kind of event is a word such as 'click', not {kind!r}")
-            if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < abs(weight) < math.inf:
-                raise DataError(f"the weight of {kind!r} is {weight!r}; give a number other than 0")
+                yield f"a kind of event is a word such as 'click', not {kind!r}"
+            elif isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < abs(weight) < math.inf:
+                yield f"the weight of {kind!r} is {weight!r}; give a number other than 0"
         if not self.weights:
-            raise DataError("no kind of event is named; name at least one, such as 'click'")
+            yield "no kind of event is named; name at least one, such as 'click'"
         for name, seconds in (("dwell", self.dwell), ("window", self.window)):
             if seconds is not None and not 0 < seconds < math.inf:
-                raise DataError(f"{name} is {seconds!r}; give seconds above 0, or leave it out")
+                yield f"{name} is {seconds!r}; give seconds above 0, or leave it out"
 
     @cached_property
     def weights(self) -> dict[str, float]:

@@ -57,8 +57,8 @@ def opened(
     source: Any, task: T, sample: Sample, progress: log.Progress | None = None
 ) -> tuple[T, log.Reading, Iterator[Batch]]:
     """The task with what only the log can tell, the reading, and its batches, whose impressions the sample counts."""
-    if task.exclusion.most_impressions is not None:
-        task = replace(task, crawlers=_crawlers(source, task.exclusion.most_impressions))
+    if task.exclusion.max_impressions is not None:
+        task = replace(task, crawlers=_crawlers(source, task.exclusion.max_impressions))
     reading = log.read(source, task.columns, spare=task.spare_columns, batch_size=BATCH, progress=progress)
     return task, reading, _marked(reading, sample, task.exclusion.attributes)
 
@@ -125,5 +125,5 @@ def _put(queue: Queue[Batch | None], item: Batch | None, running: list[Future[No
 def _crawlers(source: Any, most: int) -> Array:
     """The hashes of units with more impressions than that, in order: a pass over the units alone."""
     if isinstance(source, Iterator | pa.RecordBatchReader):
-        raise DataError("most_impressions reads the log twice; give paths or a table, not a stream")
+        raise DataError("max_impressions reads the log twice; give paths or a table, not a stream")
     return frequent(visits(log.read(source, ("unit",))), most)

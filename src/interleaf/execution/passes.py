@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from interleaf import log
 from interleaf.execution import local, spark
+from interleaf.execution.options import LogOptions
 from interleaf.execution.spark.partitions import of_bytes
-from interleaf.execution.task import SPARK, Task, chosen, repeats
+from interleaf.execution.task import Task, repeats
 from interleaf.kernels.arrays import Array
 from interleaf.tally.units import Sample, Seen
 
@@ -78,11 +79,9 @@ T = TypeVar("T", bound=Task)
 class Passes(Generic[T]):
     """A log and what to read of it. A stream can be read only once, so it is held in memory, unless `once` is set."""
 
-    def __init__(
-        self, source: Any, task: T, engine: str | None = None, progress: log.Progress | None = None, once: bool = False
-    ) -> None:
-        self._task, self._progress = task, progress
-        self.on_spark = chosen(engine, source) == SPARK
+    def __init__(self, source: Any, task: T, options: LogOptions, once: bool = False) -> None:
+        self._task, self._progress = task, options.progress
+        self.on_spark = options.uses_spark(source)
         if self.on_spark:
             self._source = spark.opened(source)
         else:

@@ -1,4 +1,4 @@
-"""What to do with a log, on which engine, and how one record batch becomes scored parts on any thread or machine."""
+"""What to do with a log, and how one record batch becomes scored parts on any thread or machine."""
 
 from __future__ import annotations
 
@@ -15,28 +15,13 @@ from interleaf.decode import COLUMNS, LARGE, RELAXED, Decoded, Decoding, Design,
 from interleaf.decode.attributes import Exclusion, attribute, attribute_names, excluded, query_numbers
 from interleaf.decode.columns import codes, column, milliseconds, numbers, texts
 from interleaf.decode.scoring import Scored, Scoring, score
-from interleaf.errors import DataError, MethodError, listed
+from interleaf.errors import MethodError
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import resolve
 from interleaf.tally import Coded
 from interleaf.tally.units import Seen
-
-LOCAL, SPARK = ENGINES = ("local", "spark")
-
-
-def chosen(engine: str | None, log: Any) -> str:
-    """Where the flow runs.
-
-    >>> chosen(None, "log.parquet"), chosen("spark", "log.parquet")
-    ('local', 'spark')
-    """
-    if engine not in (None, *ENGINES):
-        raise DataError(f"there is no engine {engine!r}; use {listed(ENGINES)}")
-    if engine == LOCAL and is_frame(log):
-        raise DataError("a data frame of Spark is counted where it is; leave engine out, or give toArrow() of it")
-    return engine or (SPARK if is_frame(log) else LOCAL)
 
 
 def is_frame(log: Any) -> bool:

@@ -7,15 +7,21 @@ fork. Rows do not know of each other, so results depend on neither threads nor c
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from interleaf.errors import ClickError, MethodError, RandomnessError, RankingError, raise_errors
+from interleaf.interleaving.rankings import check_k, check_rankers
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression
+from interleaf.kernels.jit import kernel
+from interleaf.kernels.randomness import Key, bytes_of, key_of
 from interleaf.methods import schemes
-from interleaf.methods.registry import ResolvedMethod, Scheme
+from interleaf.methods.registry import ResolvedMethod, Scheme, resolve
 
 CHUNK = 4096
 
@@ -98,3 +104,211 @@ def _in_threads(run: Callable[[slice], None], rows: int, threads: int) -> None:
         return
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
         list(pool.map(run, parts))
+
+
+@dataclass(frozen=True, eq=False)
+class InterleavedBatch:
+    """Many shown lists as arrays. Below the end of a list, `documents` and `teams` are -1, and `ranks` are 0.
+
+    `documents[row, position]` are the shown documents and `counts[row]` their number. `teams[row, position]` is the
+    ranker that owns a document, -1 for nobody; None if the method has no teams. `ranks[row, ranker, position]` is the
+    rank of a shown document in each ranking, 1 at the top and 0 if it is not there. `lengths[row, ranker]`,
+    `union[row]` and `choices[row, position]` describe the rankings: their lengths, the number of different documents,
+    and how many of these some ranker has at that rank or above. `keys[row]` names the key of each list.
+    """
+
+    method: str
+    documents: Array
+    counts: Array
+    teams: Array | None
+    ranks: Array
+    lengths: Array
+    union: Array
+    choices: Array
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class BatchOutcome:
+    """What clicks on many lists say: `credit[row, ranker]`, and `preference[row, ranker, ranker]` as in `Outcome`."""
+
+    credit: Array
+    preference: Array
+    scheme: str
+
+    @property
+    def score(self) -> Array | None:
+        """The preference of the first over the second of two rankers, by row; None for more rankers."""
+        return self.preference[:, 0, 1] if self.credit.shape[1] == 2 else None
+
+
+def interleave_batch(
+    rankings: ArrayLike,
+    method: str = "team_draft",
+    k: int = 10,
+    keys: Sequence[Key] | None = None,
+    *,
+    queries: ArrayLike | None = None,
+    threads: int = 0,
+) -> InterleavedBatch:
+    """Compose many lists at once; each is the list that `interleave` composes from the same rankings and key.
+
+    `rankings[query, ranker, rank]` are documents as whole numbers from 0; -1 fills up rankings that are shorter than
+    others. Row i of the result is a list for query `queries[i]` (default: one list for each query) with `keys[i]`, a
+    key as `interleave` takes it (default: random keys). `threads` is 0 for one per core.
+
+    >>> shown = interleave_batch([[[4, 1, -1], [1, 9, 7]]], k=3, keys=["user-7", "user-8"], queries=[0, 0])
+    >>> shown.documents.tolist(), shown.teams.tolist()
+    ([[1, 4, 9], [4, 1, 9]], [[1, 0, -1], [0, 1, -1]])
+    """
+    chosen, size = resolve(method), check_k(k)
+    if not chosen.method.schemes:
+        raise MethodError(f"{chosen} shows one ranking and composes no list; take that ranking instead")
+    whole = _check_rankings(rankings, chosen)
+    rows = _check_queries(queries, len(whole))
+    names = tuple(map(key_of, [None] * len(rows) if keys is None else keys))
+    if len(names) != len(rows):
+        raise RandomnessError(f"there are {len(names)} keys for {len(rows)} lists; give one key for each list")
+    words = np.frombuffer(b"".join(map(bytes_of, names)), "<u8").reshape(-1, 2).astype(np.uint64)
+    encoded, numbers = _encode(whole if chosen.method.whole_rankings else whole[:, :, :size])
+    lengths, union, choices = (whole >= 0).sum(axis=2).astype(np.int32), *_count_documents(whole, size)
+    kernels = chosen.method.kernels
+    if kernels.prepare_batch is not None:
+        ranks = _ranks_or_next(whole, numbers, lengths)
+        settings = kernels.prepare_batch(encoded, ranks, np.unique(rows), size, chosen.parameters)
+    else:
+        settings = kernels.settings((int(lengths.max()),), chosen.parameters, False)
+    lists = compose(chosen, encoded, settings, rows, words, size, threads)
+    documents = np.where(lists.shown >= 0, np.take_along_axis(numbers[rows], np.maximum(lists.shown, 0), axis=1), -1)
+    teams = lists.teams if chosen.method.has_teams else None
+    of_shown = _ranks_of(whole, rows, documents)
+    return InterleavedBatch(
+        str(chosen), documents, lists.counts, teams, of_shown, lengths[rows], union[rows], choices[rows], names
+    )
+
+
+def credit_batch(
+    shown: InterleavedBatch, clicks: ArrayLike, scheme: str | None = None, *, threads: int = 0
+) -> BatchOutcome:
+    """Credit the clicks on many lists at once, each as `credit` does.
+
+    `clicks[row, position]` says whether a document was clicked, and has the shape of `shown.documents`.
+
+    >>> shown = interleave_batch([[[4, 1, -1], [1, 9, 7]]], k=3, keys=["user-7", "user-8"], queries=[0, 0])
+    >>> outcome = credit_batch(shown, [[True, False, False], [False, False, False]])
+    >>> outcome.credit.tolist(), outcome.score.tolist()
+    ([[0.0, 1.0], [0.0, 0.0]], [-1.0, 0.0])
+    """
+    clicked = np.asarray(clicks)
+    if clicked.shape != shown.documents.shape or clicked.dtype != np.bool_:
+        raise ClickError(
+            f"clicks are {clicked.dtype} of shape {clicked.shape}; give booleans of shape {shown.documents.shape}"
+        )
+    if outside := np.argwhere(clicked & (shown.documents < 0)).tolist():
+        row, position = outside[0]
+        raise ClickError(f"row {row} has a click at rank {position + 1}, but only {shown.counts[row]} documents")
+    chosen, rankers = resolve(shown.method), shown.ranks.shape[1]
+    named = chosen.scheme(scheme, rankers)
+    teams = np.full(shown.documents.shape, -1, np.int8) if shown.teams is None else shown.teams
+    impressions = Impression(shown.ranks, teams, shown.lengths, shown.union, shown.choices)
+    credits, credited = credit(chosen, named, impressions, shown.counts, clicked, threads)
+    if named.name.startswith("normalized"):
+        credits /= np.maximum(credited, 1)[:, None]
+    preference = preferences(chosen, named, impressions, shown.counts, clicked, threads)
+    return BatchOutcome(credits, preference, named.name)
+
+
+def _check_rankings(rankings: ArrayLike, chosen: ResolvedMethod) -> Array:
+    """Rankings as an array of 32-bit integers; one error lists all that is wrong with them."""
+    array = np.asarray(rankings)
+    if array.ndim != 3 or not np.issubdtype(array.dtype, np.integer) or not array.size:
+        raise RankingError(
+            f"rankings are {array.dtype} of shape {array.shape}; give whole numbers of shape [query, ranker, rank]"
+        )
+    check_rankers(tuple(map(str, range(array.shape[1]))), chosen)
+    problems = []
+    if array.min() < -1 or array.max() > np.iinfo(np.int32).max or array.shape[2] > np.iinfo(np.int16).max:
+        problems.append("documents are numbers from 0 to 2,147,483,647, and a ranking has at most 32,767 of them")
+    there = array >= 0
+    gaps = (there[:, :, 1:] & ~there[:, :, :-1]).any(axis=2)
+    ordered = np.sort(array, axis=2)
+    repeats = ((ordered[:, :, 1:] == ordered[:, :, :-1]) & (ordered[:, :, 1:] >= 0)).any(axis=2)
+    faults = {"has -1 above a document; only the end may be filled up": gaps, "repeats a document": repeats}
+    for problem, marks in faults.items():
+        if marks.any():
+            query, ranker = np.argwhere(marks)[0].tolist()
+            problems.append(f"the ranking of ranker {ranker} for query {query} {problem} ({marks.sum()} such rankings)")
+    if (empty := np.flatnonzero(~there.any(axis=(1, 2)))).size:
+        problems.append(f"query {empty[0]} has no document ({empty.size} such queries)")
+    raise_errors(map(RankingError, problems))
+    return array.astype(np.int32)
+
+
+def _check_queries(queries: ArrayLike | None, count: int) -> Array:
+    rows = np.arange(count) if queries is None else np.asarray(queries)
+    if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or not len(rows):
+        raise RankingError(f"queries are {rows.dtype} of shape {rows.shape}; give a row of whole numbers")
+    if rows.min() < 0 or rows.max() >= count:
+        raise RankingError(f"queries are from {rows.min()} to {rows.max()}; there are rankings for 0 to {count - 1}")
+    return rows.astype(np.int64)
+
+
+def _encode(rankings: Array) -> tuple[EncodedRankings, Array]:
+    """Rankings with documents numbered by query in the order of first appearance; and `[query, number]`: documents."""
+    queries, rankers, depth = rankings.shape
+    encoded, numbers = np.full(rankings.shape, -1, np.int32), np.full((queries, rankers * depth), -1, np.int32)
+    counts = np.zeros(queries, np.int64)
+    _number(rankings, encoded, numbers, counts)
+    depths = (rankings >= 0).sum(axis=2).astype(np.int32)
+    return EncodedRankings(encoded, depths, counts), np.ascontiguousarray(numbers[:, : counts.max()])
+
+
+@kernel
+def _number(rankings: Array, encoded: Array, numbers: Array, counts: Array) -> None:
+    for query in range(len(rankings)):
+        for ranker in range(rankings.shape[1]):
+            for place in range(rankings.shape[2]):
+                document = rankings[query, ranker, place]
+                number = 0
+                while number < counts[query] and numbers[query, number] != document:
+                    number += 1
+                if document >= 0:
+                    if number == counts[query]:
+                        numbers[query, number] = document
+                        counts[query] += 1
+                    encoded[query, ranker, place] = number
+
+
+def _count_documents(rankings: Array, k: int) -> tuple[Array, Array]:
+    """The number of different documents by query, and `[query, rank]`: how many some ranker has in its top ranks."""
+    columns = np.ascontiguousarray(rankings.transpose(0, 2, 1))  # documents in the order of ranks
+    queries, depth, rankers = columns.shape
+    encoded, numbers = np.full(columns.shape, -1, np.int32), np.full((queries, depth * rankers), -1, np.int32)
+    union = np.zeros(queries, np.int64)
+    _number(columns, encoded, numbers, union)
+    seen = np.maximum.accumulate(encoded.max(axis=2) + 1, axis=1).astype(np.int16)
+    return union, np.pad(seen[:, :k], ((0, 0), (0, max(0, k - depth))), mode="edge")
+
+
+def _ranks_of(rankings: Array, rows: Array, documents: Array) -> Array:
+    """`[row, ranker, position]`: the rank of each shown document, 0 if it is not ranked."""
+    ranks = np.zeros((len(rows), rankings.shape[1], documents.shape[1]), np.int16)
+    _find_ranks(rankings, rows, documents, ranks)
+    return ranks
+
+
+def _ranks_or_next(rankings: Array, numbers: Array, lengths: Array) -> Array:
+    """`[query, ranker, number]`: the rank of each document, or the next after the last if it is not ranked."""
+    ranks = _ranks_of(rankings, np.arange(len(rankings)), numbers).astype(np.int32)
+    return np.where(ranks > 0, ranks, lengths[:, :, None] + 1).astype(np.int32)
+
+
+@kernel
+def _find_ranks(rankings: Array, rows: Array, documents: Array, ranks: Array) -> None:
+    for row in range(len(rows)):
+        for ranker in range(rankings.shape[1]):
+            for place in range(rankings.shape[2]):
+                document = rankings[rows[row], ranker, place]
+                for position in range(documents.shape[1]):
+                    if document >= 0 and documents[row, position] == document:
+                        ranks[row, ranker, position] = place + 1

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import plots
-from interleaf.caption_bias import CaptionReport, diagnose
+from interleaf.caption_bias import CaptionReport, caption
 from interleaf.caption_bias.diagnosis_report import EXPLAINED, HIDDEN, NONE, REVERSED, STANDS, verdict
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
 from interleaf.caption_bias.weighted_scores import centred
@@ -154,7 +154,7 @@ def study(
     size = SCALES[scale]
     kinds = [(case, judged) for case in CASES for judged in (True, False)]
     reports = [(*kind, _reports(*kind, size, seed, progress, kept)) for kind in kinds]
-    detailed = diagnose(CASES[0].log(seed, size.detailed))
+    detailed = caption(CASES[0].log(seed, size.detailed))
     real = list(_real(folder)) if folder is not None else []
     return Study(
         name=NAME,
@@ -175,7 +175,7 @@ def _reports(
     case: Case, judged: bool, size: Scale, seed: int, progress: Progress | None, kept: Cells
 ) -> list[CaptionReport]:
     def report(number: int) -> CaptionReport:
-        return diagnose(case.log(seed + number, size.impressions, judged=judged))
+        return caption(case.log(seed + number, size.impressions, judged=judged))
 
     found = []
     for number in range(size.seeds):
@@ -251,9 +251,9 @@ def _real(folder: Path) -> Iterator[tuple[str, CaptionReport]]:
         year = "".join(letter for letter in path.name.partition(".")[0] if letter.isdecimal())
         judgments = next(iter(sorted(folder.glob(f"*rel*{year}*.txt"))), None)
         batches.append(rows_to_batch(read_trec_session(path, judgments, highlight=True)))
-        yield f"TREC {year}", diagnose(batches[-1])
+        yield f"TREC {year}", caption(batches[-1])
     if len(batches) > 1:
-        yield "TREC all years", diagnose(pa.Table.from_batches(batches))
+        yield "TREC all years", caption(pa.Table.from_batches(batches))
 
 
 def _chart(reports: Reports) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from interleaf.click_value.credit_fitting import (
 from interleaf.click_value.learn import RESAMPLES, Differences
 from interleaf.clicks import Cascade
 from interleaf.decode.scoring import Scoring
+from interleaf.execution.options import LogOptions
 from interleaf.execution.task import Task, work
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import buckets
@@ -163,7 +164,7 @@ def training_of(
 
     def run(number: int) -> Training:
         world = found[number].world(method, units, 1000 * seed + number)
-        return gather(pa.Table.from_batches(list(world.batches(threads=1))), scheme=scheme)
+        return gather(pa.Table.from_batches(list(world.batches(threads=1))), options=LogOptions(scheme=scheme))
 
     def cell(number: int) -> Training:
         return kept.keep((method, scheme, number), lambda: run(number))

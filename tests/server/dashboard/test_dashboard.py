@@ -201,7 +201,7 @@ def test_the_command_on_the_page_gives_the_numbers_of_the_page(
     for metric in ("click", "purchase", "weighted"):
         command = analysis(settings, 1, metric)
         assert command in page
-        assert main([*shlex.split(command)[1:], "--json"]) == 0
+        assert main([*shlex.split(command)[1:], "--format", "json"]) == 0
         assert json.loads(capsys.readouterr().out) == shown[metric]
 
 

@@ -183,8 +183,8 @@ def _items(rows: Files | Frame, task: Task, make: Make) -> RDD[Packed]:
     The partitions of a data frame have no order and may be other ones when it is computed again: so where impressions
     came twice, it is shuffled by impression, and of each the earliest is kept.
     """
-    if task.exclusion.most_impressions is not None:
-        task = replace(task, crawlers=_crawlers(rows, task.exclusion.most_impressions))
+    if task.exclusion.max_impressions is not None:
+        task = replace(task, crawlers=_crawlers(rows, task.exclusion.max_impressions))
     projection = Projection(task.columns, task.spare_columns)
     if isinstance(rows, Files):
         return rows.with_notes(of_log.notes_of(rows), projection, partial(_of_part, make, task))

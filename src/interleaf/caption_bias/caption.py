@@ -7,7 +7,7 @@ for all that needs the models. What is held in memory are sums, patterns, and th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from interleaf.caption_bias.click_patterns import Patterns
 from interleaf.caption_bias.diagnosis_report import FEWEST_JUDGED, CaptionReport, Page, explained, verdict
-from interleaf.caption_bias.features import FIRST, GRADE, Encoder, Feature
-from interleaf.caption_bias.logistic_model import Model
+from interleaf.caption_bias.features import FEATURES, FIRST, GRADE, Encoder, Feature
+from interleaf.caption_bias.logistic_model import PROBABILITY, Model
 from interleaf.caption_bias.shown_results import CaptionTask, Kinds, Queries, Results, results_of
 from interleaf.caption_bias.training import (
+    BEST,
     COMBINED,
     Losses,
     Preferences,
@@ -30,10 +31,10 @@ from interleaf.caption_bias.training import (
     tuned,
 )
 from interleaf.caption_bias.weighted_scores import Gradients, Scores
-from interleaf.decode import Counting
 from interleaf.decode.attributes import Exclusion
 from interleaf.decode.scoring import Scoring
 from interleaf.errors import DataError
+from interleaf.execution.options import LogOptions
 from interleaf.execution.passes import Passes, S
 from interleaf.execution.task import Task
 from interleaf.kernels.arrays import Array
@@ -177,10 +178,17 @@ class Findings:
         )
 
 
-def diagnose(
+def caption(
     log: Any,
     model: Model | None = None,
     *,
+    features: Sequence[Feature] = FEATURES,
+    tune: str = BEST,
+    held_out: float = 0.3,
+    weights: str = PROBABILITY,
+    flag: tuple[str, str] | None = None,
+    page: str | None = None,
+    confidence: float = 0.95,
     method: str | None = None,
     events: str | Mapping[str, float] = "click",
     dwell: float | None = None,
@@ -188,28 +196,31 @@ def diagnose(
     window: float | None = None,
     experiment: str | None = None,
     version: int | None = None,
-    exclude: Exclusion | None = None,
+    exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
     engine: str | None = None,
     progress: Progress | None = None,
-    **settings: Any,
 ) -> CaptionReport:
-    """Whether caption bias explains what a log prefers; `log` and its options as `analyze` takes them.
+    """Whether captions explain the preference in a log.
 
-    Without a `model` of earlier clicks, the log's own are learned from. More settings are those of `Settings`.
+    Without a `model`, click models are learned from the log: `features` are what they know of a caption, `tune` says
+    how thresholds of features are chosen ("best", "quartiles" or "none"), and `held_out` is the share of units that
+    the models are tested on. Clicks are weighted by "probability" or by "odds" (`weights`). `flag` is the attribute and
+    value of enhanced navigational pages. `page` is the id of an impression to explain. All other options are those of
+    `analyze`.
 
     >>> from interleaf.simulate import People, World, synthetic
     >>> people = People(clicks="realistic", captions=1.5, captions_lean=1)
     >>> world = World(synthetic(queries=200, features=2, strengths=[0.5, 0.5], seed=1), [1, 2], people)
-    >>> diagnose(world.batches(3000, captions=True)).verdicts[0].kind
+    >>> caption(world.batches(3000, captions=True)).verdicts[0].kind
     'explained'
     """
-    chosen, counting = Settings(**settings), Counting(events, dwell, first, window)
-    scoring = Scoring(method=method, counting=counting)
-    task = CaptionTask(scoring, (), exclude or Exclusion(), experiment, version)
-    passes = Passes(log, task, engine, progress)
-    features, kinds = _surveyed(passes, chosen)
-    models = {model.name: model} if model else _trained(passes, features, chosen)
-    findings = Findings(models, model or models[COMBINED], scoring, chosen, model is None)
+    options = LogOptions.of_arguments(locals())
+    settings = Settings(features, tune, held_out, weights, confidence, flag, page)
+    task = options.task(CaptionTask)
+    passes = Passes(log, task, options)
+    tuned_features, kinds = _surveyed(passes, settings)
+    models = {model.name: model} if model else _trained(passes, tuned_features, settings)
+    findings = Findings(models, model or models[COMBINED], task.scoring, settings, model is None)
     return _over(passes, findings, partial(Findings.add, kinds=kinds)).report()
 
 

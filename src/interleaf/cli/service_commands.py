@@ -1,16 +1,19 @@
-"""Commands of the live service: serve, keys."""
+"""Commands of the live service: serve, keys, store, demo."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import stat
 import sys
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from interleaf.demo.engine import RANKERS
 from interleaf.errors import InterleafError
 
 if TYPE_CHECKING:
@@ -18,6 +21,15 @@ if TYPE_CHECKING:
     from interleaf.store.sql import SqlStore
 
 STORE = "interleaf.sqlite"
+ROTATION = """\
+Rotating the unit secret gives every unit a new hash in the store:
+- In a running experiment, a returning user counts as a new user. The report then has more units than there are users,
+  and its intervals are a little too narrow. Stop the experiment, and start another one.
+- DELETE /v1/units finds only rows that are stored from now on. Delete older rows with
+  interleaf store forget UNIT --unit-secret-file OLD, as long as you have the old secret, or let --retention-days delete
+  them by age.
+- Stop the service before, and start it with the new secret. A service that still runs stops writing.\
+"""
 
 
 def store_option(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +39,7 @@ def store_option(parser: argparse.ArgumentParser) -> None:
         "--store",
         default=default,
         metavar="PATH or postgresql://...",
-        help=f"the store (default: $INTERLEAF_STORE, else {STORE})",
+        help=f"store of the service (default: $INTERLEAF_STORE, else {STORE})",
     )
 
 
@@ -35,9 +47,9 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf serve`."""
     store_option(parser)
     parser.add_argument(
-        "--host", default="127.0.0.1", help="the address to listen on; other than loopback addresses need keys"
+        "--host", default="127.0.0.1", help="address to listen on; any other than a loopback address needs keys"
     )
-    parser.add_argument("--port", type=int, default=8080, help="the port to listen on")
+    parser.add_argument("--port", type=int, default=8080, help="port to listen on")
     parser.add_argument(
         "--workers", type=int, default=1, help="number of worker processes; more than one needs PostgreSQL"
     )
@@ -53,10 +65,8 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--retention-days", type=float, help="delete the rows of closed impressions after this number of days"
     )
-    parser.add_argument(
-        "--most-requests", type=float, default=10_000, help="rate limit of one key, in requests per second"
-    )
-    parser.add_argument("--max-connections", type=int, default=2000, help="maximum open connections of one worker")
+    parser.add_argument("--max-requests", type=float, default=10_000, help="rate limit, in requests per second and key")
+    parser.add_argument("--max-connections", type=int, default=2000, help="maximum number of connections per worker")
     parser.add_argument(
         "--trusted-proxies",
         nargs="+",
@@ -68,17 +78,17 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
         "--max-browser-requests",
         type=float,
         default=50,
-        help="rate limit of one address without a key, in requests per second",
+        help="rate limit without a key, in requests per second and address",
     )
 
 
 def run_serve(options: argparse.Namespace) -> int:
-    """Run the service until it is told to stop."""
+    """Run the service until it is stopped."""
     from interleaf.server.launch import Place, serve
     from interleaf.server.service import Settings
 
     settings = Settings(
-        requests_per_second=options.most_requests,
+        requests_per_second=options.max_requests,
         browser_requests_per_second=options.max_browser_requests,
         max_connections=options.max_connections,
         unit_secret=None if options.unit_secret_file is None else read_secret(options.unit_secret_file),
@@ -91,7 +101,7 @@ def run_serve(options: argparse.Namespace) -> int:
 
 
 def read_secret(path: Path) -> bytes:
-    """The secret in a file; a warning if other users can open it."""
+    """Read a secret from a file, and warn if other users can open it."""
     from interleaf.store.sqlite import exposure
 
     try:
@@ -111,11 +121,11 @@ def warn(warning: str | None) -> None:
 
 
 def open_store(address: str, create: bool = False) -> SqlStore:
-    """The store at an address, with its warnings; one that is not there is refused, unless it may be made."""
+    """Open the store at an address, and print its warnings; it must exist unless `create` is set."""
     from interleaf.store import opened
 
     if not create and "://" not in address and not Path(address).exists():
-        raise InterleafError(f"there is no store {address}; give the one that the service has, as --store PATH")
+        raise InterleafError(f"there is no store {address}; give the store of the service, as --store PATH")
     store = opened(address)
     for warning in store.warnings():
         warn(warning)
@@ -129,25 +139,19 @@ def keys_options(parser: argparse.ArgumentParser) -> None:
     add.add_argument("role", choices=("ingest", "read", "admin"), help="what the key allows")
     add.add_argument("--label", default="", help="what the key is for")
     add.add_argument("--out", type=Path, metavar="FILE", help="write the secret to a new file that only you can read")
-    add.add_argument("--experiment", help="the only experiment that the key can read and change (default: all)")
+    add.add_argument("--experiment", help="only experiment that the key can read and change (default: all)")
     add.add_argument("--days", type=float, help="number of days that the key is valid (default: until it is revoked)")
     every = actions.add_parser("list", help="list all keys, without their secrets")
     revoke = actions.add_parser("revoke", help="revoke a key")
-    revoke.add_argument("id", help="the id of the key, as `interleaf keys list` shows it")
+    revoke.add_argument("id", help="id of the key, as `interleaf keys list` shows it")
     sign_out = actions.add_parser("sign-out", help="end sessions of the dashboard; their keys stay valid")
-    sign_out.add_argument("id", nargs="?", help="the id of the key whose sessions end; all sessions if left out")
+    sign_out.add_argument("id", nargs="?", help="id of the key whose sessions end (default: all keys)")
     rotate = actions.add_parser("rotate-secret", help="sign the tokens of impressions with a new secret")
     rotate.add_argument(
         "--grace-hours", type=float, default=24, help="number of hours that tokens of the old secret are still accepted"
     )
     for action in (add, every, revoke, sign_out, rotate):
         store_option(action)
-
-
-def _days(days: float) -> float:
-    if not 0 < days <= 3650:
-        raise InterleafError(f"--days is {days:g}; give a number above 0, up to 3,650")
-    return days
 
 
 def _key_row(key: AccessKey, now: int) -> tuple[str, ...]:
@@ -171,12 +175,12 @@ def run_keys(options: argparse.Namespace) -> int:
             _add_key(store, options, now)
         elif options.action == "revoke":
             if not store.revoke(options.id, now):
-                raise InterleafError(f"there is no key {options.id!r} that is not revoked; see interleaf keys list")
+                raise InterleafError(f"there is no valid key {options.id!r}; interleaf keys list shows all")
             print(f"revoked {options.id}")
         elif options.action == "sign-out":
             known = store.keys()
             if options.id is not None and options.id not in {key.id for key in known}:
-                raise InterleafError(f"there is no key {options.id!r}; see interleaf keys list for the ids")
+                raise InterleafError(f"there is no key {options.id!r}; interleaf keys list shows all")
             print(f"ended {store.end_sessions(options.id):,} sessions")
         elif options.action == "rotate-secret":
             if not 0 <= options.grace_hours <= 8760:
@@ -195,10 +199,12 @@ def run_keys(options: argparse.Namespace) -> int:
 def _add_key(store: SqlStore, options: argparse.Namespace, now: int) -> None:
     from interleaf.store.sqlite import create_private
 
-    expires = None if options.days is None else now + round(_days(options.days) * 86_400e6)
+    if options.days is not None and not 0 < options.days <= 3650:
+        raise InterleafError(f"--days is {options.days:g}; give a number above 0, up to 3,650")
+    expires = None if options.days is None else now + round(options.days * 86_400e6)
     if options.out is not None:
         try:
-            create_private(options.out)  # before there is a key, whose secret is shown once
+            create_private(options.out)  # before the key exists, because its secret is shown only once
         except FileExistsError:
             raise InterleafError(f"there is a file {options.out} already; give another --out") from None
     try:
@@ -215,14 +221,110 @@ def _add_key(store: SqlStore, options: argparse.Namespace, now: int) -> None:
         return
     print(secret, flush=True)
     if sys.stdout.isatty():  # a pipe or a file gets the secret alone
-        print(f"key {key.id}, role {key.role}; the line above is shown this once")
+        print(f"key {key.id}, role {key.role}; the line above is shown only once")
     elif _is_exposed_file(sys.stdout):
-        warn("other users of this machine can open the file that the key went to; chmod 600 it, or use --out FILE")
+        warn("other users of this machine can open the file with the key; run chmod 600 on it, or use --out FILE")
 
 
 def _is_exposed_file(stream: TextIO) -> bool:
     try:
         mode = os.fstat(stream.fileno()).st_mode
-    except OSError:  # no file of the system
+    except OSError:  # no real file, as in a test
         return False
     return stat.S_ISREG(mode) and bool(mode & 0o077)
+
+
+def store_options(parser: argparse.ArgumentParser) -> None:
+    """Options of `interleaf store`."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    backup = actions.add_parser("backup", help="copy a SQLite store to a new file, while the service runs")
+    backup.add_argument("file", type=Path, help="file of the copy, which only you can read")
+    backup.set_defaults(act=_back_up)
+    rotate = actions.add_parser("rotate-unit-secret", help="hash units with another secret from now on")
+    rotate.add_argument(
+        "--unit-secret-file", type=Path, help="file with the new secret (default: store units without hashing)"
+    )
+    rotate.add_argument("--yes", action="store_true", help="do it; otherwise only the consequences are printed")
+    rotate.set_defaults(act=_rotate)
+    forget = actions.add_parser("forget", help="delete all rows of a unit, also those hashed with an earlier secret")
+    forget.add_argument("unit", help="id of the unit, as your program sends it")
+    forget.add_argument("--unit-secret-file", type=Path, help="file with the secret that the rows were hashed with")
+    forget.set_defaults(act=_forget)
+    trust = actions.add_parser(
+        "trust-clock", help="confirm that the clock of this machine is right, after a long pause"
+    )
+    trust.set_defaults(act=_trust_clock)
+    for action in (backup, rotate, forget, trust):
+        store_option(action)
+
+
+def run_store(options: argparse.Namespace) -> int:
+    """Run one action on a store."""
+    return int(options.act(options))
+
+
+def _back_up(options: argparse.Namespace) -> int:
+    with closing(open_store(options.store)) as store:
+        store.back_up(options.file)
+    print(f"backed up to {options.file}")
+    return 0
+
+
+def _secret(options: argparse.Namespace) -> bytes | None:
+    return None if options.unit_secret_file is None else read_secret(options.unit_secret_file)
+
+
+def _rotate(options: argparse.Namespace) -> int:
+    secret = _secret(options)
+    with closing(open_store(options.store)) as store:
+        print(ROTATION)
+        if not options.yes:
+            print("Nothing was changed. Give --yes to do it.")
+            return 1
+        running = store.rotate_unit_secret(secret, time.time_ns() // 1000)
+    how = "without hashing" if secret is None else f"as hashes with the secret in {options.unit_secret_file}"
+    print(f"Done: units are stored {how} from now on. Running experiments: {', '.join(running) or 'none'}.")
+    return 0
+
+
+def _forget(options: argparse.Namespace) -> int:
+    from interleaf.store.privacy import hash_unit
+
+    secret = _secret(options)
+    with closing(open_store(options.store)) as store:
+        store.check_known_secret(secret)
+        print(f"deleted {store.forget(hash_unit(options.unit, secret)):,} impressions")
+    return 0
+
+
+def _trust_clock(options: argparse.Namespace) -> int:
+    with closing(open_store(options.store)) as store:
+        problem = store.trust_clock(time.time_ns() // 1000)
+    print("the clock was not in doubt" if problem is None else "from now on rows are deleted by the clock again")
+    return 0
+
+
+def demo_options(parser: argparse.ArgumentParser) -> None:
+    """Who searches, which rankers they compare, and where."""
+    parser.add_argument("--people", type=int, default=1000, help="number of simulated people; 0: only you")
+    parser.add_argument(
+        "--until-decided", action="store_true", help="stop and print the report as soon as there is a verdict"
+    )
+    parser.add_argument(
+        "--rankers",
+        nargs="+",
+        default=["equal", "exact"],
+        help=f"rankers to compare, the control first: {', '.join(RANKERS)}",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="random seed of the people")
+    parser.add_argument("--port", type=int, default=0, help="port of the service; 0: any free port")
+    parser.add_argument("--store", metavar="PATH", help="store of the service (default: a temporary file)")
+
+
+def run_demo(options: argparse.Namespace) -> int:
+    """Run a search engine, the service, simulated people and the dashboard."""
+    import interleaf.server  # noqa: F401, it raises the error if the extra of the service is not installed
+    from interleaf.demo.live_demo import Demo, run
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # remove temporary files then, too
+    return run(Demo(options.rankers, options.people, options.seed, options.port, options.store, options.until_decided))

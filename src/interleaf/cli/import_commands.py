@@ -1,0 +1,247 @@
+"""Commands that convert logs from and to formats of other systems: import, export."""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from interleaf.cli.output import print_json
+from interleaf.errors import DataError, listed
+
+DEFAULT_OUT = "log.parquet"
+
+
+def import_options(parser: argparse.ArgumentParser) -> None:
+    """Which kind of log, and what its files do not say."""
+    parser.add_argument("kind", choices=list(IMPORTS), metavar="KIND", help=_kinds(IMPORTS))
+    parser.add_argument(
+        "source",
+        nargs="+",
+        metavar="FILE",
+        help="files, globs or folders; trec and letor: NAME=FILE for each ranker",
+    )
+    parser.add_argument(
+        "--out", metavar="FILE", help=f"log to write: .parquet, .jsonl or .jsonl.gz (default: a new {DEFAULT_OUT})"
+    )
+    parser.add_argument("--experiment", default="imported", help="experiment of lists that name none")
+    parser.add_argument("--method", help="method that composed lists with owners, or that composes them (trec, letor)")
+    parser.add_argument(
+        "--unit", choices=["user", "client", "session"], help="what identifies a unit (default: detected)"
+    )
+    parser.add_argument("--ordinals", type=int, choices=[0, 1], help="number of the first position (default: detected)")
+    parser.add_argument("--id-field", default="id", metavar="FIELD", help="solr: unique key field of documents")
+    parser.add_argument(
+        "--time-unit", type=float, default=1e-3, metavar="SECONDS", help="yandex: unit of times, in seconds"
+    )
+    parser.add_argument("--judged", metavar="FILE", help="letor: learning-to-rank file that the scores belong to")
+    parser.add_argument("-k", type=int, default=10, help="trec, letor: number of documents in a list")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="trec, letor: random seed of lists, and of the order of equal scores"
+    )
+    _add_format(parser)
+
+
+def _add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="format of the printed counts")
+
+
+def run_import(options: argparse.Namespace) -> int:
+    """Convert the log of another system, and say what became of every record."""
+    if options.out is None:
+        options.out = DEFAULT_OUT
+        if Path(DEFAULT_OUT).exists():
+            raise DataError(f"{DEFAULT_OUT} is there already; give --out FILE, or --out {DEFAULT_OUT} to replace it")
+    _refuse_replacing([*options.source, *([options.judged] if options.judged else [])], options.out)
+    counts = IMPORTS[options.kind][0](options)
+    if options.format == "json":
+        print_json({"log": options.out} | (counts if isinstance(counts, dict) else counts.to_dict()))
+    else:
+        print(f"{options.out}: {_counts_text(counts) if isinstance(counts, dict) else counts}")
+    return 0
+
+
+def export_options(parser: argparse.ArgumentParser) -> None:
+    """Which kind of file, and its names."""
+    parser.add_argument("kind", choices=list(EXPORTS), metavar="KIND", help=_kinds(EXPORTS))
+    parser.add_argument("log", nargs="+", metavar="LOG", help="files, globs or folders: Parquet, JSON lines or CSV")
+    parser.add_argument("--out", required=True, metavar="FILE", help="file to write; trec: folder")
+    parser.add_argument("--application", default="interleaf", help="ubi: name of the application")
+    parser.add_argument(
+        "--id-field", default="id", metavar="FIELD", help="ubi: field of the index that holds document ids"
+    )
+    _add_format(parser)
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """Convert a log to a format of other systems."""
+    _refuse_replacing(options.log, options.out)
+    counts = EXPORTS[options.kind][0](options)
+    if options.format == "json":
+        print_json({"out": options.out} | counts)
+    else:
+        print(f"{options.out}: {_counts_text(counts)}")
+    return 0
+
+
+def _refuse_replacing(sources: Sequence[str], out: str) -> None:
+    """Never overwrite a file that is read."""
+    file = Path(out)
+    if not file.is_file():
+        return
+    for source in sources:
+        is_pattern = not Path(source).exists()
+        places = [*glob.glob(source, recursive=True), source.partition("=")[2]] if is_pattern else [source]
+        for place in map(Path, filter(None, places)):
+            is_inside = place.is_dir() and file.resolve().is_relative_to(place.resolve())
+            if is_inside or (place.is_file() and place.samefile(file)):
+                raise DataError(f"--out is {out!r}, which is read as {source}; give another file")
+
+
+def _counts_text(counts: Mapping[str, Any]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+
+
+def _settings(options: argparse.Namespace, **more: Any) -> Any:
+    from interleaf.importers.foreign_lists import Options
+
+    method = {"method": options.method} if options.method else {}
+    return Options(experiment=options.experiment, unit=options.unit, ordinals=options.ordinals, **method, **more)
+
+
+def _ubi(options: argparse.Namespace) -> Any:
+    from interleaf.importers.ubi import import_ubi
+
+    return import_ubi(options.source, options.out, _settings(options))
+
+
+def _solr(options: argparse.Namespace) -> Any:
+    from interleaf.importers.ubi import import_solr
+
+    return import_solr(options.source, options.out, _settings(options, only_interleaved=True), options.id_field)
+
+
+def _opensearch(options: argparse.Namespace) -> Any:
+    from interleaf.importers.ubi import import_opensearch
+
+    return import_opensearch(options.source, options.out, _settings(options, only_interleaved=True))
+
+
+def _yandex(options: argparse.Namespace) -> Any:
+    from interleaf.importers.yandex import import_yandex
+
+    if len(options.source) != 1:
+        raise DataError(f"{len(options.source)} files are given; a yandex log is one file")
+    return import_yandex(options.source[0], options.out, options.experiment, unit=options.time_unit)
+
+
+def _trec(options: argparse.Namespace) -> dict[str, Any]:
+    from interleaf.counterfactual.new_rankings import read_run
+
+    return _compose({name: read_run(path) for name, path in _ranker_files(options.source).items()}, options)
+
+
+def _letor(options: argparse.Namespace) -> dict[str, Any]:
+    from interleaf.simulate import read_letor
+    from interleaf.simulate.rankers import rank, read_scores
+
+    if options.judged is None:
+        raise DataError("scores belong to the rows of a learning-to-rank file; give it with --judged")
+    data = read_letor(options.judged)
+    files = _ranker_files(options.source)
+    orders = rank(data, [read_scores(path, data) for path in files.values()], ("letor", options.seed))
+    rankings = {
+        name: {
+            query: [f"q{query}-d{row + 1}" for row in orders[at, number].tolist() if row >= 0]
+            for at, query in enumerate(data.queries)
+        }
+        for number, name in enumerate(files)
+    }
+    return _compose(rankings, options)
+
+
+def _compose(rankings: dict[str, dict[str, list[str]]], options: argparse.Namespace) -> dict[str, Any]:
+    from interleaf.importers.trec import compose
+
+    method = {"method": options.method} if options.method else {}
+    return dict(compose(rankings, options.out, k=options.k, experiment=options.experiment, seed=options.seed, **method))
+
+
+def _ranker_files(sources: list[str]) -> dict[str, str]:
+    """Rankers' names and files; a file alone is named by its stem."""
+    pairs = [source.partition("=") for source in sources]
+    files = {name if path else Path(name).stem: path or name for name, _, path in pairs}
+    if len(files) < max(2, len(sources)):
+        raise DataError(
+            f"{' '.join(sources)} name {len(files)} rankers; give NAME=FILE for two or more, with different names"
+        )
+    return files
+
+
+def _convert(source: list[str], out: str) -> dict[str, Any]:
+    from interleaf.log import convert
+
+    return _counts(convert(source, out))
+
+
+def _counts(reading: Any) -> dict[str, Any]:
+    """How many rows and events were read, and why others were not."""
+    events = {f"events {what}": count for what, count in reading.events.items()}
+    return {"impressions": reading.rows} | {f"× {reason}": count for reason, count in reading.dropped.items()} | events
+
+
+def _to_parquet(options: argparse.Namespace) -> dict[str, Any]:
+    _check_suffix(options.out, ".parquet")
+    return _convert(options.log, options.out)
+
+
+def _to_lines(options: argparse.Namespace) -> dict[str, Any]:
+    _check_suffix(options.out, ".jsonl", ".jsonl.gz")
+    return _convert(options.log, options.out)
+
+
+def _to_trec(options: argparse.Namespace) -> dict[str, Any]:
+    from interleaf.importers.trec import LOG_RANKINGS, export_trec
+
+    counts = dict(export_trec(options.log, options.out))
+    if "runs" not in counts:
+        print(f"interleaf export: no run is written, since the log holds no rankings; {LOG_RANKINGS}", file=sys.stderr)
+    return counts
+
+
+def _to_ubi(options: argparse.Namespace) -> dict[str, Any]:
+    from interleaf.importers.ubi_export import export_ubi
+
+    _check_suffix(options.out, ".ndjson", ".ndjson.gz")
+    return _counts(
+        export_ubi(options.log, options.out, application=options.application, object_id_field=options.id_field)
+    )
+
+
+def _check_suffix(out: str, *endings: str) -> None:
+    if not out.endswith(endings):
+        raise DataError(f"--out is {out!r}; end it in {listed(endings)}")
+
+
+def _kinds(table: Mapping[str, tuple[Any, str]]) -> str:
+    return "; ".join(f"{name}: {does}" for name, (_, does) in table.items())
+
+
+IMPORTS: dict[str, tuple[Callable[[argparse.Namespace], Any], str]] = {
+    "ubi": (_ubi, "User Behavior Insights 1.3, queries and events"),
+    "solr": (_solr, "responses with [interleaving], and clicks"),
+    "opensearch": (_opensearch, "responses with _search_configuration_id, and UBI events"),
+    "yandex": (_yandex, "text format of the Yandex challenge and of PyClick"),
+    "trec": (_trec, "runs, to compose lists from"),
+    "letor": (_letor, "scores of a learning-to-rank file's rows, to compose lists from"),
+    "jsonl": (lambda options: _convert(options.source, options.out), "JSON lines with the columns of an interleaf log"),
+}
+EXPORTS: dict[str, tuple[Callable[[argparse.Namespace], dict[str, Any]], str]] = {
+    "ubi": (_to_ubi, "bulk file of queries and events, which import reads back unchanged"),
+    "parquet": (_to_parquet, "one file, with events joined"),
+    "jsonl": (_to_lines, "one file, one impression per line"),
+    "trec": (_to_trec, "one run per ranker, and qrels"),
+}

@@ -1,0 +1,186 @@
+"""Commands about methods and single lists: methods, interleave, credit, audit."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+from interleaf.cli.output import add_output_options, print_json, show_progress, write_output
+from interleaf.cli.parser import add_method_options, pair
+from interleaf.errors import InterleafError, ListError, RankingError
+from interleaf.interleaving.api import Interleaving, credit, interleave
+from interleaf.interleaving.rankings import check_k
+from interleaf.methods.registry import Method, methods, resolve
+from interleaf.spec import Parameter
+
+
+def methods_options(parser: argparse.ArgumentParser) -> None:
+    """How the table is printed."""
+    add_output_options(parser, "text", "json", "markdown")
+
+
+def run_methods(options: argparse.Namespace) -> int:
+    """Print the table of methods."""
+    write_output(
+        options,
+        {
+            "text": lambda: "\n".join(map(_method_text, methods())),
+            "json": lambda: list(map(_method_data, methods())),
+            "markdown": _methods_markdown,
+        },
+    )
+    return 0
+
+
+def _method_data(row: Method) -> dict[str, Any]:
+    parameters = [
+        {"name": p.name, "default": p.default, "choices": list(p.choices), "meaning": p.meaning} for p in row.parameters
+    ]
+    return {
+        "name": row.name,
+        "title": row.title,
+        "paper": row.paper,
+        "rankers": list(row.rankers),
+        "parameters": parameters,
+        "schemes": {"two": list(row.schemes), "many": list(row.schemes_for(3)) if row.rankers[1] is None else []},
+        "claims": asdict(row.claims),
+        "needs": list(row.needs),
+    }
+
+
+def _method_cells(row: Method) -> dict[str, str]:
+    low, high = row.rankers
+    claims = [name for name, holds in asdict(row.claims).items() if holds]
+    return {
+        "name": row.name,
+        "title": row.title,
+        "rankers": f"{low}" if low == high else f"{low} to {high}" if high else f"{low} or more",
+        "parameters": ", ".join(f"{one.name}={_range(one)}" for one in row.parameters) or "none",
+        "schemes": ", ".join(row.schemes) or "none",
+        "claims": ", ".join(claims) or "none",
+        "paper": row.paper,
+    }
+
+
+def _method_text(row: Method) -> str:
+    cells = _method_cells(row)
+    lines = [f"{row.name}: {row.title} [{row.paper}]"]
+    lines += [f"    {column:<11} {cells[column]}" for column in ("rankers", "schemes", "claims")]
+    lines += [f"    of many     {', '.join(row.many_schemes)}"] if row.many_schemes else []
+    lines += [f"    {one.name}={_range(one)}: {one.meaning}" for one in row.parameters]
+    return "\n".join(lines)
+
+
+def _methods_markdown() -> str:
+    rows = [_method_cells(row) for row in methods()]
+    cells = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)
+
+
+def _range(parameter: Parameter) -> str:
+    others = [choice for choice in parameter.choices if choice != parameter.default]
+    return "|".join(str(choice) for choice in (parameter.default, *others))
+
+
+def interleave_options(parser: argparse.ArgumentParser) -> None:
+    """A method, a key."""
+    add_method_options(parser)
+    parser.add_argument(
+        "--key",
+        nargs="+",
+        metavar="PART",
+        help="the same key gives the same list; a key that was printed ('k1:...') can be given again (default: random)",
+    )
+    parser.add_argument(
+        "--fixed",
+        nargs="+",
+        default=[],
+        type=pair("RANK=DOCUMENT, such as 1=ad-7", name=int),
+        metavar="RANK=DOCUMENT",
+        help="documents at fixed ranks that belong to no ranker, such as 1=ad-7; the list to show is then whole_list",
+    )
+    parser.add_argument("--rankings", action="store_true", help="print the input rankings, too")
+
+
+def run_interleave(options: argparse.Namespace) -> int:
+    """Compose one list; options are checked before standard input is read."""
+    resolve(options.method)
+    check_k(options.k)
+    fixed = dict(options.fixed)
+    if len(fixed) < len(options.fixed):
+        raise RankingError("--fixed names a rank twice; give each rank one document")
+    rankings = _read_json(RankingError)
+    parts = options.key or [None]
+    key = tuple(parts) if len(parts) > 1 else parts[0]
+    shown = interleave(rankings, options.method, options.k, key, fixed=fixed or None)
+    print_json(shown.to_dict(options.rankings) | ({"whole_list": list(shown.whole_list)} if fixed else {}))
+    return 0
+
+
+def credit_options(parser: argparse.ArgumentParser) -> None:
+    """Clicks and a scheme."""
+    parser.add_argument("--clicks", nargs="*", type=int, default=[], metavar="RANK", help="clicked ranks; 1 is the top")
+    parser.add_argument("--scheme", help="how clicks become a score (default: the method's)")
+
+
+def run_credit(options: argparse.Namespace) -> int:
+    """Credit clicks on one list."""
+    data = _read_json(ListError)
+    if not isinstance(data, dict):
+        raise ListError(
+            f"standard input holds {type(data).__name__}; give the object that 'interleaf interleave' prints"
+        )
+    print_json(credit(Interleaving.from_dict(data), options.clicks, options.scheme).to_dict())
+    return 0
+
+
+def _read_json(error: type[InterleafError]) -> Any:
+    """What standard input holds; this error if it is not JSON."""
+    if sys.stdin is None:
+        raise error("standard input is closed; give JSON there")
+    try:
+        return json.load(
+            sys.stdin, parse_constant=_reject_constant, parse_float=_finite, object_pairs_hook=_without_repeats
+        )
+    except (ValueError, RecursionError) as broken:
+        raise error(f"standard input is not JSON: {broken}") from None
+
+
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _reject_constant(text)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names differ: the second of two rankings of one name would silently replace the first."""
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        raise ValueError(f"an object holds a name twice: {[name for name, _ in pairs]}")
+    return data
+
+
+def audit_options(parser: argparse.ArgumentParser) -> None:
+    """Which method, and how the result is printed."""
+    parser.add_argument("method", nargs="?", metavar="METHOD", help="method to audit (default: a table of all methods)")
+    add_output_options(parser, "text", "json")
+
+
+def run_audit(options: argparse.Namespace) -> int:
+    """Prove or refute; status 1 if the table of methods claims otherwise."""
+    from interleaf.audit import check
+    from interleaf.audit.overview import Overview, overview
+
+    result = Overview((check(options.method, show_progress),)) if options.method else overview(show_progress)
+    text = str(result.checks[0] if options.method else result)
+    write_output(options, {"text": lambda: text, "json": result.to_dict})
+    for method in result.contradictions:
+        print(f"interleaf audit: {method} does not have all properties that are claimed", file=sys.stderr)
+    return 1 if result.contradictions else 0

@@ -1,0 +1,101 @@
+"""What commands print and write: the options --out and --format, JSON, and the progress bar."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from interleaf.errors import DataError
+
+SUFFIXES = {
+    **{"text": ".txt", "json": ".json", "markdown": ".md", "html": ".html", "svg": ".svg"},
+    **{"tally": ".tally", "sums": ".sums", "parquet": ".parquet", "jsonl": ".jsonl"},
+}
+Formats = Mapping[str, Callable[..., Any]]
+FILES = ("tally", "sums", "parquet", "jsonl")  # formats that are written to files only
+
+
+def add_output_options(parser: argparse.ArgumentParser, *formats: str) -> None:
+    """The options --out and --format of a command that offers these formats, `text` first."""
+    suffixes = ", ".join(SUFFIXES[name] for name in formats)
+    parser.add_argument(
+        "--out",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help=f"also write the result to FILE, in the format of its suffix ({suffixes}); can be repeated",
+    )
+    parser.add_argument(
+        "--format", choices=formats, help="format of the printed result, or of FILE if --out is given (default: text)"
+    )
+    parser.set_defaults(formats=formats)
+
+
+def output_files(options: argparse.Namespace) -> dict[str, str]:
+    """The format of each file of --out; an error if there is none."""
+    if options.format in FILES and not options.out:
+        raise DataError(f"--format {options.format} cannot be printed; give --out FILE")
+    if options.format and len(options.out) > 1:
+        raise DataError("--format is for one file; with several --out, the suffix of each file says its format")
+    chosen = {}
+    for path in options.out:
+        names = [name for name in options.formats if path.removesuffix(".gz").endswith(SUFFIXES[name])]
+        if not (names or options.format):
+            suffixes = ", ".join(SUFFIXES[name] for name in options.formats)
+            raise DataError(f"--out is {path!r}; end it in one of {suffixes}, or give --format")
+        chosen[path] = options.format or names[0]
+        if not Path(path).absolute().parent.is_dir():
+            raise DataError(f"cannot write {path}: there is no folder {Path(path).parent}")
+    return chosen
+
+
+def write_output(options: argparse.Namespace, formats: Formats, show: Callable[[], None] | None = None) -> None:
+    """Write the files of --out, and print the result: as text beside files, else in the format of --format.
+
+    `formats` has a function for each format: it returns text, or for `json` plain data. Functions of formats that are
+    files only take the path. `show` prints text better than `print` does.
+    """
+    for path, name in output_files(options).items():
+        if name in FILES:
+            formats[name](path)
+        else:
+            content = formats[name]()
+            text = json.dumps(content, ensure_ascii=False, indent=1) if name == "json" else content
+            write_text(path, text if text.endswith("\n") else f"{text}\n")
+    printed = "text" if options.out else options.format or "text"
+    if printed == "json":
+        print_json(formats["json"]())
+    elif printed == "text" and show is not None:
+        show()
+    else:
+        print(formats[printed]())
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a text file, or say why that is not possible."""
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}") from None
+
+
+def print_json(data: Any) -> None:
+    """One line of JSON; characters that the terminal cannot show are escaped."""
+    text = json.dumps(data, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(data)
+    print(text)
+
+
+def show_progress(done: int, total: int | None) -> None:
+    """A progress bar on a terminal, nothing in a pipe."""
+    if total and total > 0 and sys.stderr.isatty():
+        filled = 30 * done // total
+        end = "\r" + " " * 50 + "\r" if done == total else ""
+        print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {done}/{total}{end}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,151 @@
+"""The argument parser, and the options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any, NoReturn
+
+from interleaf.cli.output import show_progress
+from interleaf.errors import did_you_mean
+from interleaf.execution.options import LogOptions
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Help that ends each option with its default, unless the text already says it."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        text, default = action.help, action.default
+        if not text or "default" in text or default is argparse.SUPPRESS or default is None or default is False:
+            return text
+        shown = " ".join(map(str, default)) if isinstance(default, list | tuple) else str(default)
+        return f"{text} (default: {shown})".replace("(default: %", "(default: %%") if shown else text
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that reports all invalid arguments at once, in one line that names the verb."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**({"formatter_class": Help} | settings))
+        self._problems: list[str] = []
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2 and one line, without the usage block."""
+        self.exit(2, f"{self.prog}: {'; '.join([*self._problems, message])} (see {self.prog} --help)\n")
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """Note an invalid value, and continue with the other arguments."""
+        try:
+            return super()._get_values(action, arg_strings)
+        except argparse.ArgumentError as error:
+            if isinstance(action, argparse._SubParsersAction):
+                raise
+            self._problems.append(str(error))
+            return None
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Reject unknown arguments here and not in the parser above, which does not know the options of this verb."""
+        self._problems = []
+        words = sys.argv[1:] if args is None else args
+        option = words[0].partition("=")[0] if words else ""
+        is_known = any(known.startswith(option) for known in self._option_string_actions)
+        if self._subparsers is not None and option.startswith("--") and not is_known:
+            self.error("; ".join(self._unknown(words[:1])))  # argparse would only say that the verb is missing
+        parsed, unknown = super().parse_known_args(args, namespace)
+        problems = [*self._problems, *(self._unknown(unknown) if unknown else ())]
+        if problems:
+            self._problems = []
+            self.error("; ".join(problems))
+        return parsed, unknown
+
+    def _unknown(self, words: Sequence[str]) -> Iterator[str]:
+        options = [word.partition("=")[0] for word in words if word.startswith("-")]
+        for option in options:
+            yield f"there is no option {option}{did_you_mean(option, self._option_string_actions)}"
+        if not options:
+            yield f"unexpected arguments: {' '.join(words)}"
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            hint = did_you_mean(str(value), known)
+            raise argparse.ArgumentError(action, f"invalid choice {value!r}; choose from {', '.join(known)}{hint}")
+
+
+def pair(
+    example: str, value: Callable[[str], Any] = str, name: Callable[[str], Any] = str, at_last: bool = False
+) -> Callable[[str], tuple[Any, Any]]:
+    """A type of arguments such as `device=bot`: name and value, split at the first or the last equals sign.
+
+    >>> pair("A=0.6", float)("B=0.4")
+    ('B', 0.4)
+    """
+
+    def parse(text: str) -> tuple[Any, Any]:
+        left, separator, right = text.rpartition("=") if at_last else text.partition("=")
+        try:
+            if not (left and separator and right):
+                raise ValueError
+            return name(left), value(right)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} has another form than {example}") from None
+
+    return parse
+
+
+def _kind_and_weight(text: str) -> tuple[str, float]:
+    return pair("KIND=WEIGHT, such as purchase=5", float)(text) if "=" in text else (text, 1.0)
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [line.strip() for line in file if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"cannot read {path}: {error}") from None
+
+
+def add_log_options(parser: argparse.ArgumentParser, verb: str) -> None:
+    """The options by which a verb reads a log; what is not given is None."""
+    types = {"events": _kind_and_weight, "exclude": pair("ATTRIBUTE=VALUE, such as device=bot")}
+    for option in fields(LogOptions):
+        if argument := option.metadata.get("arguments", {}).get(verb):
+            kind = {"type": types[option.name]} if option.name in types else {}
+            parser.add_argument(f"--{option.name}", **argument, **kind, default=None)
+    parser.add_argument(
+        "--exclude-units",
+        type=_lines,
+        metavar="FILE",
+        help="exclude the units in this file, one per line, such as internal traffic",
+    )
+    parser.add_argument(
+        "--max-impressions", type=int, metavar="N", help="exclude units with more impressions, such as crawlers"
+    )
+
+
+def given_log_options(options: argparse.Namespace) -> dict[str, Any]:
+    """The options of `add_log_options` that were given, as keyword arguments of the verb's function."""
+    from interleaf.decode.attributes import Exclusion
+
+    values = {option.name: getattr(options, option.name, None) for option in fields(LogOptions)}
+    attributes: dict[str, list[str]] = {}
+    for name, value in values.pop("exclude") or []:
+        attributes.setdefault(name, []).append(value)
+    exclusion = Exclusion(attributes, options.exclude_units or (), options.max_impressions)
+    values |= {"events": dict(values["events"] or ()) or None, "exclude": exclusion or None, "progress": show_progress}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def add_confidence(parser: argparse.ArgumentParser) -> None:
+    """The option for the confidence of intervals."""
+    parser.add_argument("--confidence", type=float, default=0.95, help="confidence level of intervals")
+
+
+def add_method_options(parser: argparse.ArgumentParser) -> None:
+    """A method, and how many documents it shows."""
+    parser.add_argument("--method", default="team_draft", metavar="SPEC", help="method, such as 'probabilistic(tau=3)'")
+    parser.add_argument("-k", type=int, default=10, help="number of documents to show")

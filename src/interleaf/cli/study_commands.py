@@ -1,0 +1,130 @@
+"""Commands that simulate: simulate, reproduce."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from interleaf.cli.output import add_output_options, output_files, show_progress, write_output
+from interleaf.cli.parser import add_method_options
+from interleaf.errors import DataError
+from interleaf.studies import STUDIES
+
+LOGS = ("parquet", "jsonl")
+
+
+def simulate_options(parser: argparse.ArgumentParser) -> None:
+    """Data, rankers, method, clicks, size."""
+    parser.add_argument(
+        "data", nargs="*", metavar="FILE", help="judged queries, as LETOR or SVMlight text (default: synthetic queries)"
+    )
+    parser.add_argument(
+        "--rankers",
+        nargs="+",
+        type=int,
+        default=[1, 2],
+        metavar="FEATURE",
+        help="a ranker for each number: the feature to rank by",
+    )
+    add_method_options(parser)
+    parser.add_argument("--clicks", default="navigational", metavar="MODEL", help="click model, such as informational")
+    parser.add_argument("--scheme", help="how clicks become a score (default: the method's)")
+    parser.add_argument("--impressions", type=int, default=10_000, help="number of impressions per run, or of the log")
+    parser.add_argument("--runs", type=int, default=25, help="number of simulated runs")
+    parser.add_argument("--seed", type=int, default=1, help="random seed")
+    parser.add_argument("--rankings", action="store_true", help="in a log: write the input rankings, too")
+    parser.add_argument("--taste", type=float, default=0.0, help="in a log: how much people prefer the first ranker")
+    parser.add_argument(
+        "--captions", type=float, help="in a log: write captions, and how much they attract people; 0: not at all"
+    )
+    parser.add_argument(
+        "--captions-lean",
+        type=float,
+        default=0.0,
+        help="with --captions: 1 if the attractive captions are the first ranker's",
+    )
+    add_output_options(parser, "text", "json", *LOGS)
+
+
+def run_simulate(options: argparse.Namespace) -> int:
+    """Run a study, or write a log of simulated people."""
+    from interleaf.simulate import People, World, read_letor, run
+    from interleaf.simulate.data import with_features
+
+    writes_log = set(output_files(options).values()) & set(LOGS)
+    if writes_log and (options.scheme or len(options.out) > 1):
+        raise DataError("a log has no scheme and no result; leave out --scheme, and give one --out")
+    data = (
+        read_letor(options.data, progress=show_progress)
+        if options.data
+        else with_features(max(options.rankers), seed=options.seed)
+    )
+    if writes_log:
+        people = People(
+            clicks=options.clicks,
+            taste=options.taste,
+            captions=options.captions or 0.0,
+            captions_lean=options.captions_lean,
+        )
+        world = World(data, options.rankers, people, options.method, options.k, options.seed)
+        columns = {"captions": options.captions is not None, "rankings": options.rankings}
+        rows = world.write(options.out[0], impressions=options.impressions, **columns)
+        print(f"{options.out[0]}: {rows:,} impressions; the truth: {world.truth.reason}")
+        return 0
+    result = run(
+        data, options.rankers, options.method, options.clicks, options.impressions, options.runs, options.seed,
+        k=options.k, scheme=options.scheme, progress=show_progress,
+    )  # fmt: skip
+    write_output(options, {"text": lambda: str(result), "json": result.to_dict})
+    return 130 if result.interrupted else 0
+
+
+def reproduce_options(parser: argparse.ArgumentParser) -> None:
+    """Which study, on what, how large."""
+    parser.add_argument("study", metavar="STUDY", help=f"one of {', '.join(STUDIES)}")
+    parser.add_argument("--data", metavar="DIR", help="folder of a learning-to-rank set (default: synthetic queries)")
+    parser.add_argument("--scale", default="quick", help="quick, or paper for the published size")
+    parser.add_argument("--seed", type=int, default=1, help="random seed")
+    parser.add_argument("--out", metavar="DIR", help="write tables (CSV, Markdown) and charts (PNG, SVG) to a folder")
+    parser.add_argument("--fresh", action="store_true", help="start anew, and do not continue an interrupted run")
+
+
+def run_reproduce(options: argparse.Namespace) -> int:
+    """Run a published study again."""
+    from interleaf.studies import check_study, reproduce
+    from interleaf.studies.study import Cells
+
+    check_study(options.study, options.scale)
+    folder = Path(options.data) if options.data else None
+    if options.out:
+        _check_writable(Path(options.out))
+    cells = Cells.of(options.study, folder, options.scale, options.seed)
+    if options.fresh:
+        cells.remove()
+    elif cells.count():
+        print(
+            f"continuing with {cells.count()} finished cells of an interrupted run; --fresh starts anew",
+            file=sys.stderr,
+        )
+    study = reproduce(options.study, folder, options.scale, options.seed, show_progress, cells)
+    print(study)
+    for path in study.write(Path(options.out)) if options.out else []:
+        print(path, file=sys.stderr)
+    cells.remove()
+    return 0
+
+
+def _check_writable(folder: Path) -> None:
+    """Check before the study runs that files can be written and charts can be drawn."""
+    from interleaf import plots
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".interleaf").touch()
+        (folder / ".interleaf").unlink()
+    except OSError as error:
+        raise DataError(
+            f"cannot write to {folder}: {error.strerror}; give --out a folder that can be written"
+        ) from None
+    plots.check_drawing()
