@@ -42,9 +42,9 @@ def world(method: str, rankers: int, documents: int, rows: int, k: int = 10, que
         chosen,
         problems,
         EncodedRankings(
-            np.stack([work.given.rankings for work in works]),
-            np.stack([work.given.depths for work in works]),
-            np.array([work.given.documents for work in works]),
+            np.stack([work.encoded.rankings for work in works]),
+            np.stack([work.encoded.depths for work in works]),
+            np.array([work.encoded.documents for work in works]),
         ),
         _stacked([work.settings for work in works]),
         generator.integers(0, queries, rows),

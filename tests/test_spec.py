@@ -55,7 +55,7 @@ def values(parameter: Parameter) -> st.SearchStrategy[str]:
         return words.map(lambda value: quoted(value) if isinstance(value, str) and len(value) % 2 else str(value))
     if parameter.default is None:
         return st.text().map(quoted)
-    whole = st.integers(1, int(min(parameter.most, 10**6))).map(str)
+    whole = st.integers(1, int(min(parameter.max_value, 10**6))).map(str)
     return whole if parameter.whole else whole | st.floats(1e-3, 50).map(repr)
 
 

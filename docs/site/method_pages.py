@@ -10,7 +10,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
-from interleaf.audit import Check, Verdict, check
+from interleaf.audit import MethodAudit, PropertyVerdict, check
 from interleaf.methods.registry import METHODS, Method
 
 SECTION = "Methods"
@@ -75,8 +75,8 @@ def _credit(row: Method) -> Iterator[str]:
         return
     listed = ", ".join(f"`{scheme}`" for scheme in row.schemes)
     yield f"[Schemes](../first-comparison.md#schemes), the default first: {listed}."
-    if row.many_schemes:
-        yield f"For more than two rankers: {', '.join(f'`{scheme}`' for scheme in row.many_schemes)}."
+    if row.schemes_for_many:
+        yield f"For more than two rankers: {', '.join(f'`{scheme}`' for scheme in row.schemes_for_many)}."
     if row.needs:
         needs = ", ".join(f"`{need}`" for need in row.needs)
         yield f"Besides ranks, the [log](../log-format.md) must hold {needs}."
@@ -91,7 +91,9 @@ def _properties(row: Method) -> Iterator[str]:
     )
     rows = [f"| {NAMES.get(key, key)} | {answers[holds]} |" for key, holds in claims.items()]
     yield "\n".join(["| property | answer |", "| --- | --- |", *rows])
-    unfair = [f"{row.name}({p.name}={value})" for p in row.parameters for value in p.choices if value in row.unfair]
+    unfair = [
+        f"{row.name}({p.name}={value})" for p in row.parameters for value in p.choices if value in row.unfair_values
+    ]
     if unfair:
         commands = " and ".join(f"`interleaf audit '{text}'`" for text in unfair)
         yield f"Less holds with some options: {commands} say what."
@@ -101,20 +103,20 @@ def _properties(row: Method) -> Iterator[str]:
             yield from _refuted(f"Not {NAMES.get(key, key)}", getattr(found, key))
     if claims["pareto"]:
         yield from _refuted("Not Pareto-faithful if people may click on the last shown rank", found.pareto_at_cut)
-    if claims["unbiased"]:
+    if claims["fair"]:
         yield from _refuted("The sign of the score is biased, so there is no binary scheme", found.sign)
 
 
-def _audited(row: Method) -> Check:
+def _audited(row: Method) -> MethodAudit:
     """The claims are proved in the tests; here it is enough to walk until what is not claimed is refuted."""
-    found = check(row.name, most=FEW_WORLDS)
-    is_enough = found.claims == row.claims and not any(verdict.note for verdict in found.unbiased.values())
+    found = check(row.name, max_worlds=FEW_WORLDS)
+    is_enough = found.claims == row.claims and not any(verdict.note for verdict in found.fair.values())
     return found if is_enough else check(row.name)
 
 
-def _refuted(title: str, found: Verdict | Mapping[str, Verdict]) -> Iterator[str]:
+def _refuted(title: str, found: PropertyVerdict | Mapping[str, PropertyVerdict]) -> Iterator[str]:
     """The smallest counterexample; where schemes have one each, that of the first scheme that fails."""
-    verdicts = [found] if isinstance(found, Verdict) else found.values()
+    verdicts = [found] if isinstance(found, PropertyVerdict) else found.values()
     for verdict in [one for one in verdicts if one.counterexample is not None][:1]:
         yield f"### {title}"
         yield f"```text\n{verdict.counterexample}\n```"

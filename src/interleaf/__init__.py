@@ -2,7 +2,7 @@
 
     rankings ──compose──▶ shown ──people──▶ clicks ──credit──▶ outcome
                  ▲                                   (methods/ again)
-              chance                ──log──▶ decode ──▶ score ──▶ tally ──▶ stats ──▶ report
+               key                  ──log──▶ decode ──▶ score ──▶ tally ──▶ stats ──▶ report
 
 `interleave` mixes rankings into one list, and `credit` says which ranker the clicks on it prefer; `interleave_batch`
 and `credit_batch` do this for many lists. `LogWriter` logs lists and clicks. `analyze` makes a report from a log,

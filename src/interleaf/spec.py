@@ -37,7 +37,7 @@ class Parameter:
     choices: tuple[Value, ...] = ()
     for_two: tuple[Value, ...] = ()
     whole: bool = False
-    most: float = sys.float_info.max
+    max_value: float = sys.float_info.max
 
     def check(self, value: Value, method: str) -> Value:
         """The value, or an error that says what would be right."""
@@ -54,8 +54,8 @@ class Parameter:
             raise self._refused(value, method, "a finite number")
         if self.whole and (value != int(value) or value < 1):
             raise self._refused(value, method, "a whole number from 1 up")
-        if not 0 < value <= self.most:
-            raise self._refused(value, method, f"a number above 0, at most {self.most:g}")
+        if not 0 < value <= self.max_value:
+            raise self._refused(value, method, f"a number above 0, at most {self.max_value:g}")
         return int(value) if value == int(value) else value
 
     def _refused(self, value: Value, method: str, remedy: str) -> MethodError:

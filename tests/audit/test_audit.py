@@ -12,7 +12,7 @@ import pytest
 
 from interleaf import audit, interleave
 from interleaf.audit.overview import Overview, variants
-from interleaf.audit.properties import World, dominated, worlds
+from interleaf.audit.properties import SmallWorld, dominating_rankers, worlds
 from interleaf.clicks import Cascade, Intents, OneClick, PositionBased
 from interleaf.methods.registry import METHODS, resolve
 from tests.oracles import clicks as oracle_clicks
@@ -33,11 +33,11 @@ def spell(text: str) -> tuple[tuple[str, ...], ...]:
 # Distributions and expectations
 
 WORLDS = [
-    World(spell("abc bca"), 3),
-    World(spell("abcd bad"), 2),
-    World(spell("a bc"), 3),
-    World(spell("ab -"), 2),
-    World(spell("ab ba cb"), 2),
+    SmallWorld(spell("abc bca"), 3),
+    SmallWorld(spell("abcd bad"), 2),
+    SmallWorld(spell("a bc"), 3),
+    SmallWorld(spell("ab -"), 2),
+    SmallWorld(spell("ab ba cb"), 2),
 ]
 SPECS = [text for row in METHODS.values() if row.schemes for text in variants(row)]
 WITH_ORACLE = [text for text in SPECS if resolve(text).method.name != "optimized"]
@@ -73,7 +73,7 @@ PEOPLE: dict[str, tuple[Any, Callable[[Ranking], Patterns]]] = {
 }  # fmt: skip
 
 
-def worlds_for(spec: str) -> list[World]:
+def worlds_for(spec: str) -> list[SmallWorld]:
     most = resolve(spec).rankers[1]
     return [world for world in WORLDS if most is None or len(world.rankings) <= most]
 
@@ -158,9 +158,9 @@ def test_an_empty_list_prefers_nobody(spec: str, people: str) -> None:
 
 @pytest.mark.parametrize("spec", ["balanced", "document_constraint"])
 def test_it_finds_the_bias_of_balanced_lists_on_shifted_rankings(spec: str) -> None:
-    for verdict in checked(spec).unbiased.values():
+    for verdict in checked(spec).fair.values():
         assert verdict.holds is False
-        assert World(SHIFTED, 4) in verdict.refuted
+        assert SmallWorld(SHIFTED, 4) in verdict.refuted
 
 
 def test_it_finds_that_team_draft_does_not_see_a_better_ranker() -> None:
@@ -169,7 +169,7 @@ def test_it_finds_that_team_draft_does_not_see_a_better_ranker() -> None:
         example = verdict.counterexample
         assert example is not None
         assert verdict.holds is False
-        assert World(SHIFTED, 4) in verdict.refuted
+        assert SmallWorld(SHIFTED, 4) in verdict.refuted
         assert example.conclusion == "expected preference of B over A: 0, should be above 0"
         assert sum(line.probability * (line.preference or 0) for line in example.lines) == 0
         assert {line.preference for line in example.lines} == {-1, 1}
@@ -179,20 +179,20 @@ def test_it_finds_that_team_draft_does_not_see_a_better_ranker() -> None:
 @pytest.mark.slow
 def test_it_finds_that_owned_filling_is_biased_on_ragged_worlds_only_and_fair_filling_nowhere() -> None:
     for scheme in METHODS["team_draft"].schemes:
-        owned, stop = (checked(f"team_draft(fill={fill})").unbiased[scheme] for fill in ("owned", "stop"))
+        owned, stop = (checked(f"team_draft(fill={fill})").fair[scheme] for fill in ("owned", "stop"))
         assert owned.refuted
         assert stop.refuted
         assert all(world.is_ragged for world in owned.refuted + stop.refuted)
-        assert World(spell("a ab"), 2) in owned.refuted
+        assert SmallWorld(spell("a ab"), 2) in owned.refuted
         for fair in ("team_draft", "team_draft(prefix=True)"):
-            assert checked(fair).unbiased[scheme].holds
-            assert checked(fair).unbiased[scheme].refuted == ()
+            assert checked(fair).fair[scheme].holds
+            assert checked(fair).fair[scheme].refuted == ()
 
 
 def test_it_finds_the_bias_of_sample_scored_only() -> None:
     """O17 section 4.4: AB, BA, BA; two of three rankers put B first, so a click on the top is one for them."""
-    example = World(spell("ab ba ba"), 2)
-    for verdict in checked("sample_scored_only").unbiased.values():
+    example = SmallWorld(spell("ab ba ba"), 2)
+    for verdict in checked("sample_scored_only").fair.values():
         assert example in verdict.refuted
     assert audit.expectation(example.rankings, "sample_scored_only", 2, OneClick((1, 0)))[0, 1] == Fraction(-1, 3)
 
@@ -202,32 +202,32 @@ def test_it_finds_that_probabilistic_is_inconsiderate_and_all_else() -> None:
     found = checked("probabilistic")
     assert found.considerate.holds is False
     assert all(len(world.documents) > 1 for world in found.considerate.refuted)
-    assert [found.reusable.holds, *(v.holds for v in (*found.unbiased.values(), *found.pareto.values()))] == [True] * 7
+    assert [found.reusable.holds, *(v.holds for v in (*found.fair.values(), *found.pareto.values()))] == [True] * 7
 
 
 @pytest.mark.parametrize("spec", variants(METHODS["pairwise_preference"]))
 def test_it_finds_what_pairwise_preference_can_and_cannot(spec: str) -> None:
     """METHODS section 8: Pareto-faithful with a document below each click, not at the cut; the sign is biased."""
     found = checked(spec)
-    for verdict in (*found.unbiased.values(), *found.pareto.values()):
+    for verdict in (*found.fair.values(), *found.pareto.values()):
         assert verdict.holds
-    assert {verdict.worlds for verdict in found.unbiased.values()} == {len(worlds(2, None))}
+    assert {verdict.worlds for verdict in found.fair.values()} == {len(worlds(2, None))}
     dominating = [world for world in worlds(2, None) if not world.is_ragged and is_dominated(world)]
     assert {verdict.worlds for verdict in found.pareto.values()} == {len(dominating)}
     assert found.pareto_at_cut.holds is False
-    assert World(spell("ab ba"), 1) in found.pareto_at_cut.refuted
+    assert SmallWorld(spell("ab ba"), 1) in found.pareto_at_cut.refuted
     assert found.sign.holds is False
 
 
-def is_dominated(world: World) -> bool:
+def is_dominated(world: SmallWorld) -> bool:
     """Whether there is anything to be faithful to: a ranker that dominates, of documents that people look at."""
     last = world.k if world.k >= len(world.documents) else world.k - 1
-    return next(dominated(world, last), None) is not None
+    return next(dominating_rankers(world, last), None) is not None
 
 
 @pytest.mark.parametrize("spec", variants(METHODS["optimized"]))
-def test_it_finds_optimized_unbiased_wherever_fairness_was_not_relaxed(spec: str) -> None:
-    for verdict in checked(spec).unbiased.values():
+def test_it_finds_optimized_fair_wherever_fairness_was_not_relaxed(spec: str) -> None:
+    for verdict in checked(spec).fair.values():
         relaxed = [world for world in verdict.refuted if interleave(world.rankings, spec, world.k).relaxed]
         assert list(verdict.refuted) == relaxed
         assert "was not relaxed" in verdict.note
@@ -236,7 +236,7 @@ def test_it_finds_optimized_unbiased_wherever_fairness_was_not_relaxed(spec: str
 def test_the_overview_is_a_table_with_every_no_explained_below_it() -> None:
     found = Overview(tuple(map(checked, ("balanced", "pairwise_preference", "single"))))
     header, _, *rows = (line.split() for line in str(found).split("\n\n")[0].splitlines())
-    assert header == ["method", "considerate", "unbiased", "Pareto", "fidelity", "reusable", "source"]
+    assert header == ["method", "considerate", "fair", "Pareto", "fidelity", "reusable", "source"]
     assert rows == [
         ["balanced", "yes", "no", "[1]", "no", "[2]", "no", "no", "C12"],
         ["pairwise_preference", "yes", "yes", "[3]", "yes", "[4]", "yes", "no", "O17"],
@@ -244,8 +244,8 @@ def test_the_overview_is_a_table_with_every_no_explained_below_it() -> None:
     ]
     notes = [line for line in str(found).splitlines() if re.match(r"\[\d\]", line)]
     about = [note.partition(": ")[0] for note in notes]
-    assert about[:2] == ["[1] balanced, unbiased (binary)", "[2] balanced, Pareto-faithful (binary)"]
-    assert about[2].startswith("[3] pairwise_preference, unbiased sign of the score")
+    assert about[:2] == ["[1] balanced, fair (binary)", "[2] balanced, Pareto-faithful (binary)"]
+    assert about[2].startswith("[3] pairwise_preference, fair sign of the score")
     assert about[3].startswith("[4] pairwise_preference, Pareto-faithful if people may click on the last shown rank")
     assert found.contradictions == []
     assert [row["method"] for row in json.loads(json.dumps(found.to_dict()))["methods"]] == [row[0] for row in rows]

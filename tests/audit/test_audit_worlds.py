@@ -3,7 +3,7 @@
 from itertools import permutations, product
 from math import comb, factorial, perm
 
-from interleaf.audit.properties import World, worlds
+from interleaf.audit.properties import SmallWorld, worlds
 
 
 def ways(rankers: int, documents: int) -> int:
@@ -29,10 +29,10 @@ def test_the_worlds_are_as_many_as_there_are_rankings_up_to_renaming() -> None:
     assert len(worlds(2, None)) == len(worlds(1, None)) == two + three
 
 
-def renamed(world: World) -> list[World]:
+def renamed(world: SmallWorld) -> list[SmallWorld]:
     names = world.documents
     swaps = (dict(zip(names, order, strict=True)) for order in permutations(names))
-    return [World(tuple(tuple(swap[d] for d in ranking) for ranking in world.rankings), world.k) for swap in swaps]
+    return [SmallWorld(tuple(tuple(swap[d] for d in ranking) for ranking in world.rankings), world.k) for swap in swaps]
 
 
 def test_no_two_worlds_are_equal_up_to_renaming_and_none_is_missing() -> None:
@@ -47,7 +47,7 @@ def test_no_two_worlds_are_equal_up_to_renaming_and_none_is_missing() -> None:
         size = len(set().union(*rankings))
         names = dict(zip(dict.fromkeys(d for ranking in rankings for d in ranking), "abcd", strict=False))
         first_met = tuple(tuple(names[d] for d in ranking) for ranking in rankings)
-        assert {World(first_met, k) for k in range(1, size + 1)} <= every
+        assert {SmallWorld(first_met, k) for k in range(1, size + 1)} <= every
 
 
 def test_every_cut_from_one_to_all_documents_is_a_world_and_small_worlds_come_first() -> None:

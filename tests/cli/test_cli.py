@@ -321,7 +321,7 @@ def test_an_audit_prints_verdicts_or_nothing_but_json_and_no_bar_in_a_pipe(capsy
     text = ask(["audit", "single"], capsys)
     assert text.startswith("single\n  considerate: proved in all ")
     (found,) = json.loads(ask(["audit", "single", "--format", "json"], capsys))["methods"]
-    assert found["claims"] == {"considerate": True, "unbiased": None, "pareto": None, "reusable": False}
+    assert found["claims"] == {"considerate": True, "fair": None, "pareto": None, "reusable": False}
 
 
 def test_on_a_terminal_an_audit_shows_a_bar_and_takes_it_away(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:

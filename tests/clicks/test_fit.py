@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from interleaf.clicks.fit import Fitted, FittedCascade, fit_cascade, fit_position_based, rank_only
-from interleaf.clicks.result_pages import Pages, parse_yandex
+from interleaf.clicks.result_pages import ResultPages, parse_yandex
 from interleaf.errors import ClickError, DataError
 from interleaf.importers.yandex import read_yandex
 from interleaf.kernels.arrays import Array
@@ -25,7 +25,7 @@ needs_naver = pytest.mark.skipif(not NAVER.exists(), reason="the Naver click log
 QUERIES, DOCUMENTS, RANKS, PAGES = 20, 12, 6, 40_000
 EXAMINATION = np.array([1, 0.8, 0.55, 0.4, 0.3, 0.25])
 CONTINUATION = np.array([0.85, 0.7, 0.6, 0.5, 0.4])
-FITS: dict[str, Callable[[Pages], Fitted]] = {
+FITS: dict[str, Callable[[ResultPages], Fitted]] = {
     "rank only": rank_only,
     "position based": lambda pages: fit_position_based(pages, 2),
     "cascade": lambda pages: fit_cascade(pages, True, 2),
@@ -43,17 +43,17 @@ def shuffled_lists(seed: int) -> tuple[np.random.Generator, Array, Array, Array]
     return chance, queries, documents, chance.beta(1.5, 4, size=(QUERIES, DOCUMENTS))
 
 
-def pages_of(queries: Array, documents: Array, clicks: Array) -> Pages:
-    return Pages(queries, documents, clicks, np.arange(len(queries)), QUERIES, DOCUMENTS)
+def pages_of(queries: Array, documents: Array, clicks: Array) -> ResultPages:
+    return ResultPages(queries, documents, clicks, np.arange(len(queries)), QUERIES, DOCUMENTS)
 
 
-def position_based_pages(seed: int) -> tuple[Pages, Array]:
+def position_based_pages(seed: int) -> tuple[ResultPages, Array]:
     chance, queries, documents, attraction = shuffled_lists(seed)
     odds = EXAMINATION * attraction[queries[:, None], documents]
     return pages_of(queries, documents, chance.random(odds.shape) < odds), attraction
 
 
-def cascade_pages(seed: int, stop_needs_click: bool) -> tuple[Pages, Array]:
+def cascade_pages(seed: int, stop_needs_click: bool) -> tuple[ResultPages, Array]:
     chance, queries, documents, attraction = shuffled_lists(seed)
     clicks, reading = np.zeros(documents.shape, np.bool_), np.ones(PAGES, np.bool_)
     for rank in range(RANKS):
@@ -63,13 +63,13 @@ def cascade_pages(seed: int, stop_needs_click: bool) -> tuple[Pages, Array]:
     return pages_of(queries, documents, clicks), attraction
 
 
-def small_pages(clicks: list[list[int]], lengths: list[int]) -> Pages:
+def small_pages(clicks: list[list[int]], lengths: list[int]) -> ResultPages:
     """One query with documents 0, 1, 2, ... in this order, so many of them a page."""
     clicked = np.array(clicks, np.bool_)
     ranks = np.arange(clicked.shape[1])
     documents = np.where(ranks < np.array(lengths)[:, None], ranks, -1)
     queries = np.zeros(len(clicked), np.int64)
-    return Pages(queries, documents, clicked, np.arange(len(clicked)), 1, clicked.shape[1])
+    return ResultPages(queries, documents, clicked, np.arange(len(clicked)), 1, clicked.shape[1])
 
 
 RAGGED = small_pages(
@@ -139,7 +139,7 @@ def test_each_model_foretells_its_own_world_best() -> None:
     ids=["position based", "cascade", "cascade that stops anywhere"],
 )
 @pytest.mark.parametrize("pages", [RAGGED, cascade_pages(3, True)[0]], ids=["ragged", "cascade"])
-def test_em_never_lowers_its_objective(fit: Callable[[Pages], FittedCascade], pages: Pages) -> None:
+def test_em_never_lowers_its_objective(fit: Callable[[ResultPages], FittedCascade], pages: ResultPages) -> None:
     report = fit(pages).report
     assert report.rounds == 60
     assert not report.converged
@@ -149,7 +149,7 @@ def test_em_never_lowers_its_objective(fit: Callable[[Pages], FittedCascade], pa
 
 
 @EVERY_FIT
-def test_fitting_is_deterministic(fit: Callable[[Pages], Fitted]) -> None:
+def test_fitting_is_deterministic(fit: Callable[[ResultPages], Fitted]) -> None:
     assert np.array_equal(fit(RAGGED).click_probabilities(RAGGED), fit(RAGGED).click_probabilities(RAGGED))
 
 
@@ -157,11 +157,11 @@ def test_the_strength_is_chosen_on_held_out_sessions_of_the_training_pages() -> 
     pages = position_based_pages(4)[0].take(np.arange(2000))
     report = fit_position_based(pages).report
     training, held = pages.split(0.2, 0)
-    again = {s: fit_position_based(training, s).log_likelihood(held) / len(held) for s, _ in report.tried}
-    assert dict(report.tried) == again
+    again = {s: fit_position_based(training, s).log_likelihood(held) / len(held) for s, _ in report.trials}
+    assert dict(report.trials) == again
     assert again[report.strength] == max(again.values())
-    assert fit_position_based(pages, 8).report.tried == ()
-    assert fit_cascade(pages).report.strength in dict(report.tried)
+    assert fit_position_based(pages, 8).report.trials == ()
+    assert fit_cascade(pages).report.strength in dict(report.trials)
 
 
 def test_an_unseen_pair_falls_back_to_the_mean() -> None:
@@ -180,7 +180,7 @@ def test_an_unseen_pair_falls_back_to_the_mean() -> None:
 
 
 @EVERY_FIT
-def test_the_probabilities_of_all_patterns_of_a_page_sum_to_one(fit: Callable[[Pages], Fitted]) -> None:
+def test_the_probabilities_of_all_patterns_of_a_page_sum_to_one(fit: Callable[[ResultPages], Fitted]) -> None:
     fitted = fit(RAGGED)
     patterns = np.array(list(product((False, True), repeat=3)))
     every = small_pages(patterns.tolist(), [3] * 8)
@@ -228,7 +228,7 @@ class Oracle(Fitted):
     def __init__(self, certainty: float) -> None:
         self.certainty = certainty
 
-    def click_probabilities(self, pages: Pages) -> Array:
+    def click_probabilities(self, pages: ResultPages) -> Array:
         return np.where(pages.shown, np.where(pages.clicks, self.certainty, 1 - self.certainty), 0.0)
 
 
@@ -278,13 +278,13 @@ def test_equal_attractions_share_a_grade_and_an_unseen_pair_has_the_grade_of_the
     assert len(model.attraction) == 2
     assert grade_of(0, 0) == 1
     assert fitted.to_click_model(1)[0].attraction == pytest.approx([fitted.attraction.mean()])
-    wide = Pages(*pages_parts(pages), 2, 2)
+    wide = ResultPages(*pages_parts(pages), 2, 2)
     fitted = fit_position_based(wide, 1)
     unseen = fitted.to_click_model(50)[1](1, 0)
     assert unseen == int(fitted.mean >= fitted.attraction.max())
 
 
-def pages_parts(pages: Pages) -> tuple[Array, Array, Array, Array]:
+def pages_parts(pages: ResultPages) -> tuple[Array, Array, Array, Array]:
     return pages.queries, pages.documents, pages.clicks, pages.sessions
 
 
@@ -328,7 +328,7 @@ def test_fits_that_cannot_be_are_refused() -> None:
 
 def test_a_split_keeps_sessions_whole_and_hangs_on_the_seed_alone() -> None:
     pages = position_based_pages(8)[0].take(np.arange(1000))
-    pages = Pages(*pages_parts(pages)[:3], np.arange(1000) // 4, QUERIES, DOCUMENTS)
+    pages = ResultPages(*pages_parts(pages)[:3], np.arange(1000) // 4, QUERIES, DOCUMENTS)
     training, held = pages.split(0.3, 5)
     assert not set(training.sessions) & set(held.sessions)
     assert len(set(held.sessions)) == 75
@@ -360,7 +360,7 @@ def tabbed(text: str) -> str:
     return text.replace(" ", "\t")
 
 
-def check_log(pages: Pages) -> None:
+def check_log(pages: ResultPages) -> None:
     assert pages.documents.tolist() == [[0, 1, 2], [1, 0, -1], [2, 3, 2], [4, -1, -1]]
     assert pages.queries.tolist() == [0, 0, 1, 1]
     assert pages.sessions.tolist() == [0, 1, 0, 1]
@@ -428,7 +428,7 @@ def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
 
 
 @cache
-def naver() -> Pages:
+def naver() -> ResultPages:
     return read_yandex(NAVER)
 
 

@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
-from interleaf.clicks import TABLES, Cascade, Table, named
-from interleaf.clicks.model import numbers
+from interleaf.clicks import TABLES, Cascade, ClickTable, named
+from interleaf.clicks.click_models import numbers
 from interleaf.errors import ClickError
 from tests.oracles import clicks as oracle
 
@@ -92,7 +92,7 @@ def test_what_is_not_known_for_sure_is_said_so() -> None:
 
 
 def test_a_row_is_plain_data() -> None:
-    table = Table("mine", None, (0.1, 0.4), (0, 0), "nowhere")
+    table = ClickTable("mine", None, (0.1, 0.4), (0, 0), "nowhere")
     assert table.by_grade(4) == ((Fraction(1, 10), Fraction(1, 5), Fraction(3, 10), Fraction(2, 5)), (0, 0, 0, 0))
 
 

@@ -163,7 +163,7 @@ def test_the_list_is_that_of_the_documented_key(method: str) -> None:
     assert Interleaving.from_dict(shown.row) == expected
 
 
-@pytest.mark.parametrize("method", [row.name for row in methods() if row.schemes and not row.drawn_whole])
+@pytest.mark.parametrize("method", [row.name for row in methods() if row.schemes and not row.depends_on_k])
 def test_a_second_page_goes_on_in_the_same_list(method: str) -> None:
     experiment = shoes(method=method)
     first = show(experiment, 1, asked(query="trail shoes"))

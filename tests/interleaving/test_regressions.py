@@ -119,7 +119,7 @@ def test_every_method_can_be_warmed(method: str) -> None:
 def test_batches_do_not_depend_on_threads_or_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = resolve("probabilistic")
     work = Composing(chosen, CheckedRankings.of([list("abcdef"), list("fedcba")], chosen), 5, exact=False)
-    given = EncodedRankings(work.given.rankings[None], work.given.depths[None], np.array([work.given.documents]))
+    given = EncodedRankings(work.encoded.rankings[None], work.encoded.depths[None], np.array([work.encoded.documents]))
     words = [np.frombuffer(bytes_of(key_of(("row", row))), "<u8") for row in range(3000)]
     queries, keys = np.zeros(3000, np.int64), np.array(words)
     whole = batch.compose(chosen, given, work.settings, queries, keys, 5, threads=1)

@@ -16,14 +16,15 @@ from scipy.stats import chisquare
 
 from interleaf import Interleaving, credit, interleave
 from interleaf.audit import distribution
+from interleaf.interleaving import batch
 from interleaf.interleaving.call import Composing
 from interleaf.interleaving.rankings import CheckedRankings
 from interleaf.kernels import jit
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression
 from interleaf.kernels.jit import plain
 from interleaf.kernels.randomness import Keyed, bytes_of, key_of
-from interleaf.methods import schemes
-from interleaf.methods.registry import ResolvedMethod, Scheme, resolve
+from interleaf.methods.registry import ResolvedMethod, resolve
+from interleaf.methods.schemes import Scheme
 from tests.support.paths import ROOT, VECTORS
 from tests.support.worlds import COMPARING, EVERY_SPEC, TAUS, World, spec_and_world, specs_of, world
 
@@ -96,18 +97,18 @@ class Queries(NamedTuple):
 
 def stacked(chosen: ResolvedMethod, worlds: list[World]) -> Queries:
     works = [Composing(chosen, CheckedRankings.of(small.rankings, chosen), small.k, exact=False) for small in worlds]
-    rankers, widest = len(worlds[0].rankings), max(work.given.rankings.shape[1] for work in works)
+    rankers, widest = len(worlds[0].rankings), max(work.encoded.rankings.shape[1] for work in works)
     rankings = np.full((len(works), rankers, widest), -1, np.int32)
     for query, work in enumerate(works):
-        rankings[query, :, : work.given.rankings.shape[1]] = work.given.rankings
-    depths = np.array([work.given.depths for work in works])
-    documents = np.array([work.given.documents for work in works], np.int64)
+        rankings[query, :, : work.encoded.rankings.shape[1]] = work.encoded.rankings
+    depths = np.array([work.encoded.depths for work in works])
+    documents = np.array([work.encoded.documents for work in works], np.int64)
     given, kernels = EncodedRankings(rankings, depths, documents), chosen.method.kernels
     if kernels.prepare_batch is not None:
         ranks = np.zeros((len(works), rankers, documents.max()), np.int32)
         for query, (small, work) in enumerate(zip(worlds, works, strict=True)):
             problem = CheckedRankings.of(small.rankings, chosen)
-            ranks[query, :, : work.given.documents] = problem.ranks_or_next(work.names)
+            ranks[query, :, : work.encoded.documents] = problem.ranks_or_next(work.names)
         settings = kernels.prepare_batch(given, ranks, np.arange(len(works)), worlds[0].k, chosen.parameters)
     elif kernels.prepare is not None:
         settings = works[0].settings
@@ -169,14 +170,12 @@ def credit_batch(
 ) -> tuple[Array, Array]:
     """The credit and the preferences of each row, from one call of each batch loop."""
     rows, rankers, _ = impressions.ranks.shape
-    credits, preferences = np.zeros((rows, rankers)), np.zeros((rows, rankers, rankers))
-    credited, kernels = np.zeros(rows, np.int64), chosen.method.kernels
+    credits, credited, kernels = np.zeros((rows, rankers)), np.zeros(rows, np.int64), chosen.method.kernels
     settings = kernels.settings((int(impressions.lengths.max()),), chosen.parameters, False)
     kernels.credit_batch(impressions, counts, clicks, scheme.variant, credits, credited, settings)
-    schemes.prefer_batch(credits, credited, scheme.form, schemes.TOLERANCE, preferences)
-    if scheme.form == schemes.BINARY and kernels.expected_sign_batch is not None:
-        kernels.expected_sign_batch(impressions, counts, clicks, preferences, settings)
-    return credits, preferences
+    if scheme.form.divides:
+        credits /= np.maximum(credited, 1)[:, None]
+    return credits, batch.preferences(chosen, scheme, impressions, counts, clicks)
 
 
 @pytest.mark.parametrize("spec", EVERY_SPEC)

@@ -10,28 +10,28 @@ import pytest
 from interleaf.methods.registry import METHODS, Claims, Method
 from tests.support.conformance import checked, complaints, faults
 
-TEAM_DRAFT = Claims(considerate=True, unbiased=True, pareto=False, reusable=False)
-PAIRWISE = Claims(considerate=True, unbiased=True, pareto=True, reusable=False)
-EVERYTHING = Claims(considerate=True, unbiased=True, pareto=True, reusable=True)
+TEAM_DRAFT = Claims(considerate=True, fair=True, pareto=False, reusable=False)
+PAIRWISE = Claims(considerate=True, fair=True, pareto=True, reusable=False)
+EVERYTHING = Claims(considerate=True, fair=True, pareto=True, reusable=True)
 
 # Team draft for two as a stranger might write it: correct, until a line of it is replaced.
 DRAFT = """
 import numpy as np
 from interleaf.kernels.randomness import pick
 from interleaf.kernels.jit import kernel
-from interleaf.methods.team_draft import compose_batch, credit_batch, settings
+from interleaf.methods.team_draft import settings
 
 @kernel
-def compose(given, k, chance, shown, teams, settings):
-    taken = np.zeros(given.documents, np.bool_)
-    owned = min(k, given.depths.min())
+def compose(encoded, k, randomness, shown, teams, settings):
+    taken = np.zeros(encoded.documents, np.bool_)
+    owned = min(k, encoded.depths.min())
     count = 0
     while count < k:
-        leader = pick(chance, 2)
+        leader = pick(randomness, 2)
         for turn in range(2):
             ranker = leader if turn == 0 else 1 - leader
-            for rank in range(given.depths[ranker]):
-                document = given.rankings[ranker, rank]
+            for rank in range(encoded.depths[ranker]):
+                document = encoded.rankings[ranker, rank]
                 if count < k and not taken[document]:
                     taken[document] = True
                     shown[count] = document
@@ -53,17 +53,17 @@ def credit(impression, clicks, variant, credit, settings):
 BACKWARDS = "shown[:count], teams[:count] = shown[:count][::-1].copy(), teams[:count][::-1].copy()\n    return count"
 SABOTAGE = {
     "honest": ("", "", set()),
-    "coin_of_two_to_one": ("leader = pick(chance, 2)", "leader = 0 if pick(chance, 3) < 2 else 1", {"unbiased"}),
-    "first_picks_first": ("leader = pick(chance, 2)", "leader = 0", {"unbiased"}),
-    "owns_what_only_the_longer_can_fill": ("ranker if count < owned else -1", "ranker", {"unbiased"}),
+    "coin_of_two_to_one": ("pick(randomness, 2)", "pick(randomness, 3) // 2", {"fair"}),
+    "first_picks_first": ("leader = pick(randomness, 2)", "leader = 0", {"fair"}),
+    "owns_what_only_the_longer_can_fill": ("ranker if count < owned else -1", "ranker", {"fair"}),
     "upside_down": ("return count", BACKWARDS, {"considerate"}),
     "credits_the_other": ("credit[owner]", "credit[1 - owner]", {"direction"}),
-    "first_click_counts_double_for_one": ("+= settings.one", "+= settings.one * (2 - owner)", {"unbiased"}),
+    "first_click_counts_double_for_one": ("+= settings.one", "+= settings.one * (2 - owner)", {"fair"}),
 }  # fmt: skip
 
 PAIRS = """
 from interleaf.kernels.jit import kernel, plain
-from interleaf.methods.pairwise_preference import compose, compose_batch, credit_batch, settings
+from interleaf.methods.pairwise_preference import compose, settings
 from interleaf.methods.pairwise_preference import credit as right_credit
 
 @kernel
@@ -127,8 +127,8 @@ def test_a_sign_error_in_credit_is_caught(sign: str, caught: set[str], registry:
 
 
 def test_a_row_that_claims_too_little_is_caught(registry: Registry) -> None:
-    registry.add("shy", DRAFT, "team_draft", replace(TEAM_DRAFT, unbiased=False), ("click",))
-    assert complaints("shy") == ["unbiased: claimed False, found True"]
+    registry.add("shy", DRAFT, "team_draft", replace(TEAM_DRAFT, fair=False), ("click",))
+    assert complaints("shy") == ["fair: claimed False, found True"]
 
 
 def test_a_method_that_no_world_of_the_audit_has_room_for_is_not_taken_as_proved(registry: Registry) -> None:
@@ -142,15 +142,15 @@ def test_a_method_that_no_world_of_the_audit_has_room_for_is_not_taken_as_proved
 
 
 def test_evidence_that_was_tampered_with_is_noticed() -> None:
-    verdict = checked("balanced").unbiased["binary"]
+    verdict = checked("balanced").fair["binary"]
     example = verdict.counterexample
     assert example is not None
-    assert faults(verdict, "balanced", "unbiased") == []
+    assert faults(verdict, "balanced", "fair") == []
     first, *others = example.lines
     unlikely = replace(example, lines=(replace(first, probability=first.probability / 2), *others))
     fewer = replace(example, lines=tuple(others))
     tied = replace(example, lines=tuple(replace(line, preference=line.probability * 0) for line in example.lines))
     for changed in (unlikely, fewer, tied):
-        assert faults(replace(verdict, counterexample=changed), "balanced", "unbiased") != []
-    assert faults(replace(verdict, counterexample=None), "balanced", "unbiased") != []
-    assert faults(replace(verdict, holds=True), "balanced", "unbiased") != []
+        assert faults(replace(verdict, counterexample=changed), "balanced", "fair") != []
+    assert faults(replace(verdict, counterexample=None), "balanced", "fair") != []
+    assert faults(replace(verdict, holds=True), "balanced", "fair") != []

@@ -25,36 +25,26 @@ TOY = '''"""A coin shows the list of one ranker, cut where the shortest ends; a 
 from typing import Any, NamedTuple
 from fractions import Fraction
 
-import numpy as np
-
 from interleaf.kernels.randomness import pick
-from interleaf.kernels.jit import rankings_at, impression_at, kernel, reseed
+from interleaf.kernels.jit import kernel
 
 
-class Settings(NamedTuple):
+class ToySettings(NamedTuple):
     worth: Any
 
 
 def settings(lengths, parameters, exact):
-    return Settings(Fraction(parameters["worth"]) if exact else float(parameters["worth"]))
+    return ToySettings(Fraction(parameters["worth"]) if exact else float(parameters["worth"]))
 
 
 @kernel
-def compose(given, k, chance, shown, teams, settings):
-    ranker = pick(chance, len(given.depths))
-    count = min(k, given.depths.min())
+def compose(encoded, k, randomness, shown, teams, settings):
+    ranker = pick(randomness, len(encoded.depths))
+    count = min(k, encoded.depths.min())
     for position in range(count):
-        shown[position] = given.rankings[ranker, position]
+        shown[position] = encoded.rankings[ranker, position]
         teams[position] = ranker
     return count
-
-
-@kernel
-def compose_batch(given, queries, keys, k, shown, teams, counts, settings):
-    chance = np.zeros(3, np.uint64)
-    for row in range(len(queries)):
-        reseed(chance, keys, row)
-        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
 
 
 @kernel
@@ -65,13 +55,6 @@ def credit(impression, clicks, variant, credit, settings):
             credit[impression.teams[position]] += settings.worth
             credited += 1
     return credited
-
-
-@kernel
-def credit_batch(impressions, counts, clicks, variant, credits, credited, settings):
-    for row in range(len(counts)):
-        impression = impression_at(impressions, row, counts[row])
-        credited[row] = credit(impression, clicks[row, : counts[row]], variant, credits[row], settings)
 '''
 ROW = Method(
     name="toy",
@@ -80,7 +63,7 @@ ROW = Method(
     rankers=(2, None),
     parameters=(Parameter("worth", 1, "what a click is worth"),),
     schemes=("click", "binary", "normalized"),
-    claims=Claims(considerate=True, unbiased=True, pareto=False, reusable=False),
+    claims=Claims(considerate=True, fair=True, pareto=False, reusable=False),
     needs=("teams",),
     has_teams=True,
     module_name="toy_of_the_tests",
@@ -115,10 +98,10 @@ def test_it_is_in_the_table_for_people_programs_and_the_documentation(capsys: py
     assert "toy: A toy of the tests [T26]" in run(capsys, "methods").splitlines()
     (told,) = [row for row in json.loads(run(capsys, "methods", "--format", "json")) if row["name"] == "toy"]
     assert [(parameter["name"], parameter["default"]) for parameter in told["parameters"]] == [("worth", 1)]
-    assert told["claims"] == {"considerate": True, "unbiased": True, "pareto": False, "reusable": False}
+    assert told["claims"] == {"considerate": True, "fair": True, "pareto": False, "reusable": False}
     lines = run(capsys, "methods", "--format", "markdown").splitlines()
     assert (
-        "| toy | A toy of the tests | 2 or more | worth=1 | click, binary, normalized | considerate, unbiased | T26 |"
+        "| toy | A toy of the tests | 2 or more | worth=1 | click, binary, normalized | considerate, fair | T26 |"
         in lines
     )
     assert len(lines) == len(METHODS) + 2
@@ -148,7 +131,7 @@ def test_it_is_audited_and_keeps_its_claims(capsys: pytest.CaptureFixture[str]) 
 def test_a_row_that_promises_more_is_contradicted_by_the_command_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    promises = Claims(considerate=True, unbiased=True, pareto=True, reusable=False)
+    promises = Claims(considerate=True, fair=True, pareto=True, reusable=False)
     monkeypatch.setitem(METHODS, "toy", replace(ROW, claims=promises))
     assert cli.main(["audit", "toy"]) == 1
     assert capsys.readouterr().err == "interleaf audit: toy does not keep what the table of methods claims\n"
@@ -156,9 +139,9 @@ def test_a_row_that_promises_more_is_contradicted_by_the_command_line(
 
 def test_schemes_that_only_more_rankers_have_are_audited_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The row says which schemes two rankers have, and which more: each is looked at where it is offered."""
-    few = replace(ROW, schemes=("click", "normalized"), many_schemes=("normalized", "binary"))
+    few = replace(ROW, schemes=("click", "normalized"), schemes_for_many=("normalized", "binary"))
     monkeypatch.setitem(METHODS, "toy", few)
-    assert audit.check("toy").unbiased.keys() == {"click", "normalized", "binary"}
+    assert audit.check("toy").fair.keys() == {"click", "normalized", "binary"}
 
 
 def test_an_unknown_method_is_told_of_it() -> None:

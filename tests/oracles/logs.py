@@ -19,12 +19,12 @@ import numpy as np
 
 from interleaf import Interleaving, credit
 from interleaf.kernels.buckets import UNIT, bucket_of, hash_of
-from interleaf.methods.registry import resolve, scheme_of
+from interleaf.methods.registry import resolve
+from interleaf.methods.schemes import scheme_of
 from tests.support.log_rows import Row
 
 ONE = 2**24
 SHOWN = ("method", "rankers", "documents", "ranks", "lengths", "union", "teams", "choices")  # what credit asks for
-FORMS = ("binary", "click", "normalized")
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _shared_prefix(shown: Interleaving) -> int:
 
 def preferences(gained: Sequence[float], credited: float, scheme: str) -> dict[tuple[int, int], float]:
     """By the form of the scheme: sign, difference, or difference of shares."""
-    form = FORMS[scheme_of(scheme).form]
+    form = scheme_of(scheme).form.name
     values = [one / credited if form == "normalized" and credited else one for one in gained]
     found = {}
     for one, other in combinations(range(len(values)), 2):

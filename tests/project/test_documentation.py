@@ -24,6 +24,7 @@ import pytest
 import interleaf
 from interleaf import cli, errors
 from interleaf.methods.registry import METHODS
+from interleaf.methods.schemes import FORMS
 from tests.support.paths import ROOT
 
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
@@ -72,7 +73,7 @@ def name_of(page: Path) -> str:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty working folder; what a page adds to the table of methods and to the loaded modules goes again."""
-    rows, modules = dict(METHODS), set(sys.modules)
+    rows, forms, modules = dict(METHODS), dict(FORMS), set(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"])
@@ -83,6 +84,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             os.kill(int(file.read_text()), signal.SIGKILL)
     METHODS.clear()
     METHODS.update(rows)
+    FORMS.clear()
+    FORMS.update(forms)
     for path in tmp_path.glob("*.py"):
         if path.stem not in modules:
             sys.modules.pop(path.stem, None)

@@ -14,7 +14,8 @@ import pytest
 
 from interleaf.audit.enumerate import Enumeration, Shown
 from interleaf.interleaving.rankings import CheckedRankings
-from interleaf.methods.registry import METHODS, resolve, scheme_of
+from interleaf.methods.registry import METHODS, resolve
+from interleaf.methods.schemes import scheme_of
 from interleaf.report.list_checks import bias
 from tests.support.worlds import World, specs_of, world
 

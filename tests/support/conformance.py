@@ -11,7 +11,7 @@ from functools import cache
 from itertools import permutations
 
 from interleaf import audit
-from interleaf.audit import Check, Counterexample, Verdict
+from interleaf.audit import Counterexample, MethodAudit, PropertyVerdict
 from interleaf.audit.enumerate import Shown
 from interleaf.methods.registry import METHODS, Claims, Method
 
@@ -19,11 +19,11 @@ SWAPPED = (("a", "b"), ("b", "a"))
 
 
 @cache
-def _checked(spec: str, row: Method) -> Check:
+def _checked(spec: str, row: Method) -> MethodAudit:
     return audit.check(spec)
 
 
-def checked(spec: str) -> Check:
+def checked(spec: str) -> MethodAudit:
     """What the audit finds, once a process."""
     return _checked(spec, METHODS[spec.partition("(")[0]])
 
@@ -41,17 +41,17 @@ def complaints(name: str) -> list[str]:
     return [*wrong, *_misdirected(name)]
 
 
-def verdicts(found: Check) -> Iterator[tuple[str, Verdict]]:
+def verdicts(found: MethodAudit) -> Iterator[tuple[str, PropertyVerdict]]:
     """Every verdict of a check, by property and scheme."""
     yield "considerate", found.considerate
     yield "reusable", found.reusable
-    yield from ((f"unbiased {scheme}", verdict) for scheme, verdict in found.unbiased.items())
+    yield from ((f"fair {scheme}", verdict) for scheme, verdict in found.fair.items())
     yield from ((f"pareto {scheme}", verdict) for scheme, verdict in found.pareto.items())
     yield "pareto at the cut", found.pareto_at_cut
-    yield "unbiased sign", found.sign
+    yield "fair sign", found.sign
 
 
-def faults(verdict: Verdict, name: str, about: str) -> list[str]:
+def faults(verdict: PropertyVerdict, name: str, about: str) -> list[str]:
     """Why a verdict proves nothing: it looked at nothing, or its evidence is not what the kernels do."""
     if verdict.holds is None:
         return [] if verdict.note and not verdict.refuted else ["without meaning, and without a reason"]
@@ -95,7 +95,7 @@ def _refutes(example: Counterexample, about: str) -> bool:
     total = sum((p * preference for p, preference in said if preference is not None), Fraction(0))
     if not all(preference is not None for _, preference in said) or f": {total}," not in example.conclusion:
         return False
-    return total != 0 if about == "unbiased" else total <= 0
+    return total != 0 if about == "fair" else total <= 0
 
 
 def _misdirected(name: str) -> Iterator[str]:

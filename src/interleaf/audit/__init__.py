@@ -5,6 +5,6 @@ and clicks and either proves a property there, or hands back the smallest counte
 """
 
 from interleaf.audit.enumerate import distribution, expectation
-from interleaf.audit.properties import Check, Counterexample, Verdict, check
+from interleaf.audit.properties import Counterexample, MethodAudit, PropertyVerdict, check
 
-__all__ = ["Check", "Counterexample", "Verdict", "check", "distribution", "expectation"]
+__all__ = ["Counterexample", "MethodAudit", "PropertyVerdict", "check", "distribution", "expectation"]

@@ -1,4 +1,4 @@
-"""Everything a method can show for some rankings, and everything clicks on it can say, exactly."""
+"""All lists that a method can show for some rankings, and the exact preferences after all clicks on them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import numpy as np
 from interleaf.clicks import ClickModel, Independent
 from interleaf.errors import ClickError
 from interleaf.interleaving import call
+from interleaf.interleaving.api import DrawnList
 from interleaf.interleaving.rankings import CheckedRankings, Document, Rankings, check_k
 from interleaf.kernels.arrays import Array, Impression, exactly
 from interleaf.kernels.jit import plain
 from interleaf.kernels.randomness import Tree
-from interleaf.methods import schemes
-from interleaf.methods.registry import ResolvedMethod, Scheme, resolve
+from interleaf.methods.loops import prefer
+from interleaf.methods.registry import ResolvedMethod, resolve
+from interleaf.methods.schemes import Scheme
 
 Shown = tuple[tuple[Document, ...], tuple[int, ...] | None]
 Ranks = tuple[int, ...]
@@ -56,7 +58,7 @@ def expectation(
 
 
 class Enumeration:
-    """One method on one problem, enumerated: its lists with probabilities, and what each click pattern says."""
+    """All lists of one method for some rankings, with probabilities, and the preferences after each click pattern."""
 
     def __init__(self, chosen: ResolvedMethod, problem: CheckedRankings, k: int) -> None:
         self.chosen, self.problem, self.k = chosen, problem, k
@@ -65,20 +67,22 @@ class Enumeration:
         self._settings = chosen.method.kernels.settings(problem.lengths, chosen.parameters, True)
         self._impressions: dict[Shown, Impression] = {}
         self._credits: dict[tuple[Shown, Ranks, int], tuple[Array, int]] = {}
-        self._preferences: dict[tuple[Shown, Ranks, Scheme], Array] = {}
+        self._preferences: dict[tuple[Shown, Ranks, str], Array] = {}
 
     @cached_property
     def shown(self) -> Mapping[Shown, Fraction]:
         """Each list with its teams and its probability."""
         kernel = plain(self.chosen.method.kernels.compose)
         lists: defaultdict[Shown, Fraction] = defaultdict(Fraction)
-        for probability, (documents, teams, _) in Tree().branches(lambda chance: self._work.run(kernel, chance)):
+        for probability, (documents, teams, _) in Tree().branches(
+            lambda randomness: self._work.run(kernel, randomness)
+        ):
             lists[documents, teams] += probability
         return lists
 
     @cached_property
     def credited(self) -> Mapping[Shown, Fraction]:
-        """The same, told apart only as far as credit does: teams that it does not look at are left out."""
+        """The same lists, without their teams if credit does not depend on them."""
         if "teams" in self.chosen.method.needs:
             return self.shown
         lists: defaultdict[Shown, Fraction] = defaultdict(Fraction)
@@ -87,8 +91,8 @@ class Enumeration:
         return lists
 
     def preference(self, shown: Shown, clicks: Ranks, scheme: Scheme) -> Array:
-        """What these clicks on this list say under a scheme, in fractions."""
-        key = (shown, clicks, scheme)
+        """The preferences after these clicks on this list under a scheme, in fractions."""
+        key = (shown, clicks, scheme.name)
         if key not in self._preferences:
             self._preferences[key] = self._preference(shown, clicks, scheme)
         return self._preferences[key]
@@ -96,11 +100,11 @@ class Enumeration:
     def _preference(self, shown: Shown, clicks: Ranks, scheme: Scheme) -> Array:
         kernels = self.chosen.method.kernels
         preference = np.full((len(self.problem.rankers),) * 2, Fraction(0))
-        if scheme.form == schemes.BINARY and kernels.expected_sign is not None:
+        if scheme.form.takes_expected_sign and kernels.expected_sign is not None:
             plain(kernels.expected_sign)(self._impression(shown), _clicked(clicks, shown), preference, self._settings)
         else:
             credit, credited = self._credit(shown, clicks, scheme.variant)
-            plain(schemes.prefer)(credit.copy(), credited, scheme.form, 0, preference)
+            plain(prefer(scheme.form))(credit.copy(), credited, 0, preference)
         return preference
 
     def _credit(self, shown: Shown, clicks: Ranks, variant: int) -> tuple[Array, int]:
@@ -115,7 +119,8 @@ class Enumeration:
 
     def _impression(self, shown: Shown) -> Impression:
         if shown not in self._impressions:
-            self._impressions[shown] = exactly(self.problem.impression(*shown))
+            interleaving = DrawnList(self.chosen, self.problem, None, *shown).interleaving()
+            self._impressions[shown] = exactly(interleaving.impression())
         return self._impressions[shown]
 
     def expectation(
@@ -124,9 +129,9 @@ class Enumeration:
         """The expected preference matrix when `patterns(documents)` is the distribution of clicks on a list."""
         total = np.full((len(self.problem.rankers),) * 2, Fraction(0))
         for shown, probability in self.credited.items():
-            for clicks, chance in patterns(shown[0]).items():
+            for clicks, weight in patterns(shown[0]).items():
                 if clicks:
-                    total += probability * chance * self.preference(shown, clicks, scheme)
+                    total += probability * weight * self.preference(shown, clicks, scheme)
         return total
 
     def on_list(
@@ -134,9 +139,9 @@ class Enumeration:
     ) -> Fraction:
         """The expected preference of one ranker over another on one list, whose clicks have this distribution."""
         total = Fraction(0)
-        for clicks, chance in patterns.items():
+        for clicks, weight in patterns.items():
             if clicks and (preference := self.preference(shown, clicks, scheme)[one, other]):
-                total += chance * preference
+                total += weight * preference
         return total
 
 

@@ -11,8 +11,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from interleaf.audit.properties import Check, Progress, Verdict, check
-from interleaf.methods.registry import METHODS, Claims, Method, resolve
+from interleaf.audit.properties import MethodAudit, Progress, PropertyVerdict, check
+from interleaf.methods.registry import METHODS, Method, resolve
 
 MARKS = {True: "yes", False: "no", None: "-"}
 
@@ -21,7 +21,7 @@ MARKS = {True: "yes", False: "no", None: "-"}
 class Overview:
     """What the audit found, method by method, and where that contradicts what the method table claims."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[MethodAudit, ...]
 
     @property
     def contradictions(self) -> list[str]:
@@ -35,7 +35,7 @@ class Overview:
 
     def __str__(self) -> str:
         notes: list[str] = []
-        header = ("method", "considerate", "unbiased", "Pareto", "fidelity", "reusable", "source")
+        header = ("method", "considerate", "fair", "Pareto", "fidelity", "reusable", "source")
         rows = [header, *(tuple(_row(check, notes)) for check in self.checks)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -45,9 +45,9 @@ class Overview:
 
 _LEGEND = """\
 considerate: no document is shown above the best rank any ranker gave it
-unbiased:    clicks that depend on the rank only prefer nobody in expectation, whatever their pattern
+fair:        clicks that depend on the rank only prefer nobody, on average over the lists that the method draws
 Pareto:      a ranker with every relevant document at least as high as all others, and one higher, is preferred
-fidelity:    unbiased and Pareto (O17);  reusable: every list can be shown, so old logs can be reweighted
+fidelity:    fair and Pareto (O17);  reusable: every list can be shown, so old logs can be reweighted
 Proved by enumerating the serving kernels on all small worlds of rankings (Pareto: for several ways to click);
 [n]: the smallest counterexample, below."""
 
@@ -55,15 +55,16 @@ Proved by enumerating the serving kernels on all small worlds of rankings (Paret
 def overview(progress: Progress | None = None) -> Overview:
     """Audit every method, and every parameter choice that changes an answer, on all cores."""
     texts = [text for row in METHODS.values() for text in variants(row)]
-    found: dict[str, Check] = {}
+    texts.sort(key=lambda text: resolve(text).method.whole_rankings, reverse=True)  # the slow ones first
+    audits: dict[str, MethodAudit] = {}
     with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
-        waiting = {pool.submit(check, text): text for text in sorted(texts, key=_is_slow, reverse=True)}
-        for done in as_completed(waiting):
-            found[waiting[done]] = done.result()
+        tasks = {pool.submit(check, text): text for text in texts}
+        for task in as_completed(tasks):
+            audits[tasks[task]] = task.result()
             if progress is not None:
-                progress(len(found), len(texts))
-    checks = [found[text] for row in METHODS.values() for text in variants(row) if _is_telling(found, text, row)]
-    return Overview(tuple(checks))
+                progress(len(audits), len(texts))
+    rows = [(row.name, text) for row in METHODS.values() for text in variants(row)]
+    return Overview(tuple(audits[t] for name, t in rows if t == name or audits[t].claims != audits[name].claims))
 
 
 def variants(row: Method) -> list[str]:
@@ -72,38 +73,26 @@ def variants(row: Method) -> list[str]:
     return [row.name, *(resolve(text).text for text in changed)]
 
 
-def _is_slow(text: str) -> bool:
-    return resolve(text).method.whole_rankings
-
-
-def _is_telling(found: dict[str, Check], text: str, row: Method) -> bool:
-    return text == row.name or found[text].claims != found[row.name].claims
-
-
-def _row(check: Check, notes: list[str]) -> Iterator[str]:
+def _row(check: MethodAudit, notes: list[str]) -> Iterator[str]:
     claims = check.claims
     yield check.method
     yield _mark(claims.considerate, "considerate", check, {"": check.considerate}, notes)
-    sign = "unbiased sign of the score (so no binary scheme is offered)"
-    yield _mark(claims.unbiased, "unbiased", check, check.unbiased, notes, {sign: check.sign})
+    sign = "fair sign of the score (so no binary scheme is offered)"
+    yield _mark(claims.fair, "fair", check, check.fair, notes, {sign: check.sign})
     at_cut = "Pareto-faithful if people may click on the last shown rank"
     yield _mark(claims.pareto, "Pareto-faithful", check, check.pareto, notes, {at_cut: check.pareto_at_cut})
-    yield _fidelity(claims)
+    yield MARKS[None if claims.fair is None or claims.pareto is None else claims.fair and claims.pareto]
     yield MARKS[claims.reusable]
     yield resolve(check.method).method.paper
-
-
-def _fidelity(claims: Claims) -> str:
-    return MARKS[None if claims.unbiased is None or claims.pareto is None else claims.unbiased and claims.pareto]
 
 
 def _mark(
     holds: bool | None,
     what: str,
-    check: Check,
-    verdicts: Mapping[str, Verdict],
+    check: MethodAudit,
+    verdicts: Mapping[str, PropertyVerdict],
     notes: list[str],
-    limits: Mapping[str, Verdict] | None = None,
+    limits: Mapping[str, PropertyVerdict] | None = None,
 ) -> str:
     """The answer, with a footnote where it is no, and where a yes has a limit that one should know."""
     if holds is False:
@@ -118,17 +107,16 @@ def _mark(
 
 
 def _note(notes: list[str], text: str) -> int:
-    """The number of a footnote; a variant that fails as its method does shares the method's."""
-    said = text.partition(", ")[2]
+    """The number of a footnote; a variant that fails in the same way as its method shares the method's footnote."""
     for number, note in enumerate(notes, 1):
-        if note.partition(", ")[2] == said:
+        if note.partition(", ")[2] == text.partition(", ")[2]:
             return number
     notes.append(f"[{len(notes) + 1}] {text}")
     return len(notes)
 
 
-def _plain(check: Check) -> dict[str, Any]:
-    def verdict(one: Verdict) -> dict[str, Any]:
+def _plain(check: MethodAudit) -> dict[str, Any]:
+    def verdict(one: PropertyVerdict) -> dict[str, Any]:
         return {"holds": one.holds, "worlds": one.worlds, "refuted": len(one.refuted),
                 "counterexample": one.counterexample and str(one.counterexample), "note": one.note or None}  # fmt: skip
 
@@ -136,7 +124,7 @@ def _plain(check: Check) -> dict[str, Any]:
         "method": check.method,
         "claims": asdict(check.claims),
         "considerate": verdict(check.considerate),
-        "unbiased": {name: verdict(one) for name, one in check.unbiased.items()},
+        "fair": {name: verdict(one) for name, one in check.fair.items()},
         "pareto": {name: verdict(one) for name, one in check.pareto.items()},
         "pareto_at_cut": verdict(check.pareto_at_cut),
         "sign": verdict(check.sign),

@@ -1,9 +1,9 @@
 """`check`: each property of a method on the whole finite world, proved or refuted by the smallest counterexample.
 
-Unbiased is shown for every pattern of clicks on its own, and so for every way to click that depends on the rank only,
-since each of them is a mixture of patterns. Pareto-faithful is looked at where all rankers rank the same documents, as
-in O17, for several ways to prefer relevant ones, with no click on the last shown rank unless every document is shown:
-pairwise preferences need the document below a click. `pareto_at_cut` shows what happens otherwise.
+`fair` is proved for every pattern of clicks, and so for all clicks that depend on the rank only: they are mixtures of
+patterns. `pareto` is checked if all rankers rank the same documents, as in O17, for several ways to click that prefer
+relevant documents. Nobody clicks on the last shown rank unless every document is shown, because pairwise preferences
+need the document below a click; `pareto_at_cut` is the result without this rule.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import NamedTuple
 from interleaf.audit.enumerate import Enumeration, Ranks, Shown
 from interleaf.clicks import Cascade, ClickModel, Independent
 from interleaf.interleaving.rankings import CheckedRankings, Document, letter
-from interleaf.methods.registry import Claims, Scheme, resolve, scheme_of
-from interleaf.methods.schemes import BINARY
+from interleaf.methods.registry import Claims, resolve
+from interleaf.methods.schemes import Scheme, scheme_of
 
 DOCUMENTS = "abcd"
 
 
-class World(NamedTuple):
+class SmallWorld(NamedTuple):
     """Rankings and how many documents are shown."""
 
     rankings: tuple[tuple[str, ...], ...]
@@ -44,18 +44,18 @@ class World(NamedTuple):
         return min(ranking.index(document) + 1 for ranking in self.rankings if document in ranking)
 
 
-def worlds(fewest: int, most: int | None) -> list[World]:
+def worlds(min_rankers: int, max_rankers: int | None) -> list[SmallWorld]:
     """The worlds for a method that takes so many rankers, smallest first."""
-    found = [world for rankers in (2, 3) if fewest <= rankers <= (most or 3) for world in _of(rankers)]
-    return sorted(dict.fromkeys(found), key=_size)
+    numbers = [rankers for rankers in (2, 3) if min_rankers <= rankers <= (max_rankers or 3)]
+    return sorted(dict.fromkeys(world for rankers in numbers for world in _worlds_of(rankers)), key=_size)
 
 
-def _size(world: World) -> tuple[object, ...]:
+def _size(world: SmallWorld) -> tuple[object, ...]:
     lengths = [len(ranking) for ranking in world.rankings]
     return world.is_ragged, min(lengths) == 0, len(world.documents), len(lengths), world.k, sum(lengths), world.rankings
 
 
-def _of(rankers: int) -> Iterator[World]:
+def _worlds_of(rankers: int) -> Iterator[SmallWorld]:
     ragged, full = (3, 4) if rankers == 2 else (2, 3)
     small = [order for length in range(ragged + 1) for order in permutations(DOCUMENTS[:ragged], length)]
     large = list(permutations(DOCUMENTS[:full]))
@@ -63,17 +63,17 @@ def _of(rankers: int) -> Iterator[World]:
         appearing = list(dict.fromkeys(document for ranking in rankings for document in ranking))
         if appearing and appearing == sorted(appearing) and appearing[-1] == DOCUMENTS[len(appearing) - 1]:
             for k in range(1, len(appearing) + 1):
-                yield World(rankings, k)
+                yield SmallWorld(rankings, k)
 
 
-def dominated(world: World, last: int) -> Iterator[tuple[frozenset[str], int]]:
-    """Relevant documents, and the ranker that Pareto-dominates all others on them.
+def dominating_rankers(world: SmallWorld, last: int) -> Iterator[tuple[frozenset[str], int]]:
+    """Sets of relevant documents, each with the ranker that Pareto-dominates all others on them.
 
-    Relevant are only documents that some ranker has at rank `last` or above: people look no further.
+    Only documents that some ranker has at rank `last` or above are relevant, because people look no further.
     """
-    seen = [document for document in world.documents if world.best_rank(document) <= last]
-    for size in range(1, len(seen) + 1):
-        for relevant in combinations(seen, size):
+    visible = [document for document in world.documents if world.best_rank(document) <= last]
+    for size in range(1, len(visible) + 1):
+        for relevant in combinations(visible, size):
             for ranker, ranking in enumerate(world.rankings):
                 others = [other for number, other in enumerate(world.rankings) if number != ranker]
                 if all(_dominates(ranking, other, relevant) for other in others):
@@ -81,17 +81,13 @@ def dominated(world: World, last: int) -> Iterator[tuple[frozenset[str], int]]:
 
 
 def _dominates(ranking: tuple[str, ...], other: tuple[str, ...], relevant: tuple[str, ...]) -> bool:
-    ranks = [(_rank(document, ranking), _rank(document, other)) for document in relevant]
-    return all(ours <= theirs for ours, theirs in ranks) and any(ours < theirs for ours, theirs in ranks)
-
-
-def _rank(document: str, ranking: tuple[str, ...]) -> float:
-    return ranking.index(document) + 1 if document in ranking else float("inf")
+    ours, theirs = ([one.index(d) if d in one else len(DOCUMENTS) for d in relevant] for one in (ranking, other))
+    return ours != theirs and all(our <= their for our, their in zip(ours, theirs, strict=True))
 
 
 @dataclass(frozen=True)
-class Line:
-    """One list that can be shown, how likely, and what the clicks on it say of the pair in question."""
+class ListLine:
+    """A list that can be shown, its probability, and the preference between two rankers after the clicks on it."""
 
     shown: Shown
     probability: Fraction
@@ -106,11 +102,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Rankings for which a property fails, with every list, and the sum that should have come out otherwise."""
+    """Rankings for which a property fails: the clicks, every list that can be shown, and the wrong sum."""
 
-    world: World
+    world: SmallWorld
     what: str
-    lines: tuple[Line, ...]
+    lines: tuple[ListLine, ...]
     conclusion: str
 
     def __str__(self) -> str:
@@ -119,16 +115,15 @@ class Counterexample:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether a property holds in all of the world; None: it has no meaning for the method.
+class PropertyVerdict:
+    """Whether a property holds in all small worlds; None: it does not apply to the method.
 
-    `worlds` were looked at, it fails in `refuted`, and `counterexample` is the smallest; `note` says what the verdict
-    alone would hide.
+    `worlds` is how many were checked, `refuted` are those where it fails, and `counterexample` is the smallest.
     """
 
     holds: bool | None
     worlds: int
-    refuted: tuple[World, ...] = ()
+    refuted: tuple[SmallWorld, ...] = ()
     counterexample: Counterexample | None = None
     note: str = ""
 
@@ -138,19 +133,15 @@ class Verdict:
         answer = f"proved in all {self.worlds} worlds"
         if not self.holds:
             answer = f"no, it fails in {len(self.refuted)} of {self.worlds} worlds; the smallest:"
-        details = "" if self.counterexample is None else "\n" + _indented(str(self.counterexample))
-        return answer + details + (f"\n    ({self.note})" if self.note else "")
+        details = str(self.counterexample).split("\n") if self.counterexample else []
+        return "\n    ".join([answer, *details, *([f"({self.note})"] if self.note else [])])
 
 
-def _indented(text: str) -> str:
-    return "\n".join("    " + line for line in text.split("\n"))
-
-
-Walk = list[tuple[World, Enumeration]]
+Walk = list[tuple[SmallWorld, Enumeration]]
 Progress = Callable[[int, int], None]
-NO_SCHEME = Verdict(None, 0, note="the method compares nothing")
+NO_SCHEME = PropertyVerdict(None, 0, note="the method compares nothing")
 
-# How people may click who prefer relevant documents (True) to others at every rank.
+# Ways to click that prefer relevant documents (True) to others at every rank.
 CORRELATED: Mapping[str, ClickModel] = {
     "perfect: every relevant document and nothing else": Independent(lambda rank, relevant: relevant),
     "noisy: 9/10 of the relevant documents, 2/5 of the others": Independent(
@@ -166,146 +157,133 @@ CORRELATED: Mapping[str, ClickModel] = {
 
 
 @dataclass(frozen=True)
-class Check:
-    """What the audit found for one method; `unbiased` and `pareto` by scheme.
+class MethodAudit:
+    """The properties of one method; `fair` and `pareto` by scheme.
 
-    `sign` is the bias of the sign of the scores, where the method for that reason offers no binary scheme;
-    `pareto_at_cut` allows clicks on the last shown rank, too.
+    `sign` says whether the sign of the scores is fair, for a method without a binary scheme. `pareto_at_cut` is
+    `pareto` if people click on the last shown rank, too.
     """
 
     method: str
-    considerate: Verdict
-    unbiased: Mapping[str, Verdict]
-    pareto: Mapping[str, Verdict]
-    reusable: Verdict
-    pareto_at_cut: Verdict
-    sign: Verdict
+    considerate: PropertyVerdict
+    fair: Mapping[str, PropertyVerdict]
+    pareto: Mapping[str, PropertyVerdict]
+    reusable: PropertyVerdict
+    pareto_at_cut: PropertyVerdict
+    sign: PropertyVerdict
 
     @property
     def claims(self) -> Claims:
-        """What may be claimed: a property of schemes must hold for all of them."""
-        return Claims(self.considerate.holds, _all_hold(self.unbiased), _all_hold(self.pareto), self.reusable.holds)
+        """What the method may claim: `fair` and `pareto` must hold for all of its schemes."""
+        return Claims(self.considerate.holds, _all_hold(self.fair), _all_hold(self.pareto), self.reusable.holds)
 
     def __str__(self) -> str:
-        parts = [("considerate", self.considerate), *_by_scheme("unbiased under rank-only clicks", self.unbiased)]
-        parts += _by_scheme("Pareto-faithful", self.pareto)
-        parts += [("Pareto-faithful with clicks on the last shown rank", self.pareto_at_cut)]
-        parts += [("unbiased sign (which is why there is no binary scheme)", self.sign)]
-        parts += [("reusable: every list can be shown", self.reusable)]
-        return "\n".join(
-            [self.method, *(f"  {name}: {verdict}" for name, verdict in parts if verdict is not NO_SCHEME)]
-        )
+        parts = [
+            ("considerate", self.considerate),
+            *_by_scheme("fair to clicks by rank only", self.fair),
+            *_by_scheme("Pareto-faithful", self.pareto),
+            ("Pareto-faithful with clicks on the last shown rank", self.pareto_at_cut),
+            ("fair sign (if not, there is no binary scheme)", self.sign),
+            ("reusable: every list can be shown", self.reusable),
+        ]
+        lines = [f"  {name}: {verdict}" for name, verdict in parts if verdict is not NO_SCHEME]
+        return "\n".join([self.method, *lines])
 
 
-def check(method: str, progress: Progress | None = None, most: int | None = None) -> Check:
-    """Prove or refute what a method may claim, walking the whole world with the kernels that serve.
+def check(method: str, progress: Progress | None = None, max_worlds: int | None = None) -> MethodAudit:
+    """Prove or refute each property of a method, by running its kernels in all small worlds.
 
-    With `most`, only so many of its worlds, the smallest: quick to refute, and no proof.
+    With `max_worlds`, only in the smallest ones: that is quick, and can refute, but not prove.
 
-    >>> check("balanced").unbiased["binary"].holds
+    >>> check("balanced").fair["binary"].holds
     False
     """
-    chosen = resolve(method)
-    every_world = worlds(*chosen.rankers)[:most]
-    found: list[Enumeration] = []
-    for number, world in enumerate(every_world):
-        found.append(Enumeration(chosen, CheckedRankings.of(world.rankings, chosen), world.k))
+    resolved = resolve(method)
+    walk: Walk = []
+    every_world = worlds(*resolved.rankers)[:max_worlds]
+    for number, world in enumerate(every_world, 1):
+        walk.append((world, Enumeration(resolved, CheckedRankings.of(world.rankings, resolved), world.k)))
         if progress is not None:
-            progress(number + 1, len(every_world))
-    walk = list(zip(every_world, found, strict=True))
+            progress(number, len(every_world))
     same = [(world, enumeration) for world, enumeration in walk if not world.is_ragged]
     cut = [(world, enumeration) for world, enumeration in same if world.k < len(world.documents)]
-    named = {name: scheme_of(name) for rankers in (2, 3) for name in chosen.method.schemes_for(rankers)}
-    sign = {Scheme("binary", BINARY, 0)} - set(named.values()) if named else set()
-    default = next(iter(named.values()), None)
-    return Check(
-        method=chosen.text,
-        considerate=_settle(walk, _inconsiderate),
-        unbiased={name: _unbiased(walk, scheme) for name, scheme in named.items()},
-        pareto={name: _pareto(same, scheme, at_cut=False) for name, scheme in named.items()},
-        reusable=_settle(walk, _unreachable),
-        pareto_at_cut=_pareto(cut, default, at_cut=True) if default else NO_SCHEME,
-        sign=_unbiased(walk, sign.pop()) if sign else NO_SCHEME,
+    schemes = {name: scheme_of(name) for rankers in (2, 3) for name in resolved.method.schemes_for(rankers)}
+    default = next(iter(schemes.values()), None)
+    return MethodAudit(
+        method=resolved.text,
+        considerate=_settle(walk, _find_inconsiderate),
+        fair={name: _check_fair(walk, scheme) for name, scheme in schemes.items()},
+        pareto={name: _settle(same, partial(_find_unfaithful, scheme=s, at_cut=False)) for name, s in schemes.items()},
+        reusable=_settle(walk, _find_unreachable),
+        pareto_at_cut=_settle(cut, partial(_find_unfaithful, scheme=default, at_cut=True)) if default else NO_SCHEME,
+        sign=NO_SCHEME if not schemes or "binary" in schemes else _check_fair(walk, scheme_of("binary")),
     )
 
 
-def _settle(walk: Walk, cases: Callable[[World, Enumeration], Iterable[Counterexample | None]]) -> Verdict:
-    """Look at every world, smallest first; the first case that speaks against the property refutes it there."""
+def _settle(walk: Walk, cases: Callable[[SmallWorld, Enumeration], Iterable[Counterexample | None]]) -> PropertyVerdict:
+    """Check every world, smallest first. The first case of a world that is a counterexample refutes it there."""
     if not walk:
-        return Verdict(None, 0, note="the audit has no world of so many rankers")
-    refuted: dict[World, Counterexample] = {}
-    looked_at = 0
+        return PropertyVerdict(None, 0, note="the audit has no world of so many rankers")
+    checked, refuted = set[SmallWorld](), dict[SmallWorld, Counterexample]()
     for world, enumeration in walk:
-        found = list(_up_to_the_first(cases(world, enumeration)))
-        looked_at += bool(found)
-        if found and found[-1] is not None:
-            refuted[world] = found[-1]
-    return Verdict(not refuted, looked_at, tuple(refuted), next(iter(refuted.values()), None))
+        for case in cases(world, enumeration):
+            checked.add(world)
+            if case is not None:
+                refuted[world] = case
+                break
+    return PropertyVerdict(not refuted, len(checked), tuple(refuted), next(iter(refuted.values()), None))
 
 
-def _up_to_the_first(cases: Iterable[Counterexample | None]) -> Iterator[Counterexample | None]:
-    for case in cases:
-        yield case
-        if case is not None:
-            return
-
-
-def _unbiased(walk: Walk, scheme: Scheme) -> Verdict:
-    verdict = _settle(walk, partial(_biased, scheme=scheme))
+def _check_fair(walk: Walk, scheme: Scheme) -> PropertyVerdict:
+    verdict = _settle(walk, partial(_find_unfair, scheme=scheme))
     relaxed = {world for world, enumeration in walk if enumeration.relaxed}
     if verdict.holds or not relaxed.issuperset(verdict.refuted):
         return verdict
-    note = f"unbiased in all of the {len(walk) - len(relaxed)} worlds where fairness was not relaxed"
-    return replace(verdict, note=note)
+    return replace(verdict, note=f"fair in all of the {len(walk) - len(relaxed)} worlds where fairness was not relaxed")
 
 
-def _pareto(walk: Walk, scheme: Scheme, at_cut: bool) -> Verdict:
-    return _settle(walk, partial(_unfaithful, scheme=scheme, at_cut=at_cut))
-
-
-def _inconsiderate(world: World, enumeration: Enumeration) -> Iterator[Counterexample | None]:
+def _find_inconsiderate(world: SmallWorld, enumeration: Enumeration) -> Iterator[Counterexample | None]:
     for shown, probability in enumeration.shown.items():
-        yield _too_high(world, shown, probability)
+        case = None
+        for rank, document in enumerate(shown[0], 1):
+            best = world.best_rank(str(document))
+            if best > rank and case is None:
+                conclusion = f"shows {document} at rank {rank}, where no ranker has it above rank {best}"
+                case = Counterexample(world, "one of the lists:", (ListLine(shown, probability),), conclusion)
+        yield case
 
 
-def _too_high(world: World, shown: Shown, probability: Fraction) -> Counterexample | None:
-    for rank, document in enumerate(shown[0], 1):
-        best = world.best_rank(str(document))
-        if best > rank:
-            conclusion = f"shows {document} at rank {rank}, where no ranker has it above rank {best}"
-            return Counterexample(world, "one of the lists:", (Line(shown, probability),), conclusion)
-    return None
-
-
-def _unreachable(world: World, enumeration: Enumeration) -> Iterator[Counterexample | None]:
-    can_be = {documents for documents, _ in enumeration.shown}
-    lines = tuple(Line(shown, probability) for shown, probability in enumeration.shown.items())
+def _find_unreachable(world: SmallWorld, enumeration: Enumeration) -> Iterator[Counterexample | None]:
+    possible = {documents for documents, _ in enumeration.shown}
+    lines = tuple(ListLine(shown, probability) for shown, probability in enumeration.shown.items())
     for documents in permutations(world.documents, min(world.k, len(world.documents))):
-        missing = f"the list {' '.join(documents)} is never shown, so nothing can be learned about it"
-        yield None if documents in can_be else Counterexample(world, "all lists:", lines, missing)
+        conclusion = f"the list {' '.join(documents)} is never shown, so nothing can be learned about it"
+        yield None if documents in possible else Counterexample(world, "all lists:", lines, conclusion)
 
 
-def _biased(world: World, enumeration: Enumeration, scheme: Scheme) -> Iterator[Counterexample | None]:
+def _find_unfair(world: SmallWorld, enumeration: Enumeration, scheme: Scheme) -> Iterator[Counterexample | None]:
     """For each length of list and each pattern of clicks, whether the expected preference is zero for every pair."""
     for length in sorted({len(documents) for documents, _ in enumeration.credited}):
         lists = {s: p for s, p in enumeration.credited.items() if len(s[0]) == length}
         for size in range(1, length + 1):
             for clicks in combinations(range(1, length + 1), size):
-                yield _prefers(world, enumeration, lists, clicks, scheme)
+                yield _check_pattern(world, enumeration, lists, clicks, scheme)
 
 
-def _prefers(
-    world: World, enumeration: Enumeration, lists: Mapping[Shown, Fraction], clicks: Ranks, scheme: Scheme
+def _check_pattern(
+    world: SmallWorld, enumeration: Enumeration, lists: Mapping[Shown, Fraction], clicks: Ranks, scheme: Scheme
 ) -> Counterexample | None:
-    said = [(p, enumeration.preference(shown, clicks, scheme)) for shown, p in lists.items()]
+    preferences = [(p, enumeration.preference(shown, clicks, scheme)) for shown, p in lists.items()]
     for one, other in combinations(range(len(world.rankings)), 2):
-        expected = sum(p * preference[one, other] for p, preference in said if preference[one, other])
+        expected = sum(p * preference[one, other] for p, preference in preferences if preference[one, other])
         if expected != 0:
             pair = f"{letter(one)} over {letter(other)}"
             where = (
                 f"clicks at rank{'s' if len(clicks) > 1 else ''} {', '.join(map(str, clicks))}, whatever is shown there"
             )
-            lines = tuple(Line(s, p, enumeration.preference(s, clicks, scheme)[one, other]) for s, p in lists.items())
+            lines = tuple(
+                ListLine(s, p, enumeration.preference(s, clicks, scheme)[one, other]) for s, p in lists.items()
+            )
             relaxed = " (fairness was relaxed)" if enumeration.relaxed else ""
             if len(lists) < len(enumeration.credited):
                 where += f", on lists of {len(lines[0].shown[0])}"
@@ -316,18 +294,24 @@ def _prefers(
     return None
 
 
-def _unfaithful(
-    world: World, enumeration: Enumeration, scheme: Scheme, at_cut: bool
+def _find_unfaithful(
+    world: SmallWorld, enumeration: Enumeration, scheme: Scheme, at_cut: bool
 ) -> Iterator[Counterexample | None]:
     """For each dominating ranker and each way to click, whether it is preferred to every other ranker."""
     last = world.k if at_cut or world.k >= len(world.documents) else world.k - 1
-    for relevant, winner in dominated(world, last):
+    for relevant, winner in dominating_rankers(world, last):
         for name in CORRELATED:
-            yield _not_preferred(world, enumeration, last, relevant, winner, name, scheme)
+            yield _check_winner(world, enumeration, last, relevant, winner, name, scheme)
 
 
-def _not_preferred(
-    world: World, enumeration: Enumeration, last: int, relevant: frozenset[str], winner: int, name: str, scheme: Scheme
+def _check_winner(
+    world: SmallWorld,
+    enumeration: Enumeration,
+    last: int,
+    relevant: frozenset[str],
+    winner: int,
+    name: str,
+    scheme: Scheme,
 ) -> Counterexample | None:
     def patterns(documents: tuple[Document, ...]) -> Mapping[Ranks, Fraction]:
         return _patterns(name, tuple(document in relevant for document in documents[:last]))
@@ -336,16 +320,16 @@ def _not_preferred(
         if loser == winner:
             continue
         lines = tuple(
-            Line(shown, probability, enumeration.on_list(shown, patterns(shown[0]), scheme, winner, loser))
+            ListLine(shown, probability, enumeration.on_list(shown, patterns(shown[0]), scheme, winner, loser))
             for shown, probability in enumeration.credited.items()
         )
         expected = sum(line.probability * line.preference for line in lines if line.preference)
         if not expected > 0:
             pair = f"{letter(winner)} over {letter(loser)}"
-            seen = "" if last == world.k else f", no click below rank {last}"
+            limit = "" if last == world.k else f", no click below rank {last}"
             return Counterexample(
                 world,
-                f"relevant: {' '.join(sorted(relevant))}; clicks {name}{seen}\n"
+                f"relevant: {' '.join(sorted(relevant))}; clicks {name}{limit}\n"
                 f"each list, and what {scheme.name} says of {pair}:",
                 lines,
                 f"expected preference of {pair}: {expected}, should be above 0",
@@ -358,12 +342,12 @@ def _patterns(name: str, relevant: tuple[bool, ...]) -> Mapping[Ranks, Fraction]
     return CORRELATED[name].distribution(relevant)
 
 
-def _all_hold(verdicts: Mapping[str, Verdict]) -> bool | None:
+def _all_hold(verdicts: Mapping[str, PropertyVerdict]) -> bool | None:
     answers = {verdict.holds for verdict in verdicts.values()}
     return None if not answers or None in answers else answers == {True}
 
 
-def _by_scheme(what: str, verdicts: Mapping[str, Verdict]) -> list[tuple[str, Verdict]]:
+def _by_scheme(what: str, verdicts: Mapping[str, PropertyVerdict]) -> list[tuple[str, PropertyVerdict]]:
     """One line for all schemes where they agree, else one for each."""
     if len({verdict.holds for verdict in verdicts.values()}) == 1:
         names = ", ".join(verdicts)

@@ -35,7 +35,8 @@ from interleaf.kernels.arrays import Array, Impression, pairs
 from interleaf.kernels.buckets import BUCKETS, buckets
 from interleaf.kernels.jit import kernel
 from interleaf.log.schema import INTERLEAVED
-from interleaf.methods.registry import METHODS, ResolvedMethod, Scheme, resolve, scheme_of
+from interleaf.methods.registry import METHODS, ResolvedMethod, resolve
+from interleaf.methods.schemes import Scheme, scheme_of
 from interleaf.stats.compare import Estimate, estimate
 from interleaf.stats.logistic import probability
 from interleaf.tally.score_sums import reordered_columns

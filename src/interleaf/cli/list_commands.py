@@ -70,7 +70,7 @@ def _method_text(row: Method) -> str:
     cells = _method_cells(row)
     lines = [f"{row.name}: {row.title} [{row.paper}]"]
     lines += [f"    {column:<11} {cells[column]}" for column in ("rankers", "schemes", "claims")]
-    lines += [f"    of many     {', '.join(row.many_schemes)}"] if row.many_schemes else []
+    lines += [f"    of many     {', '.join(row.schemes_for_many)}"] if row.schemes_for_many else []
     lines += [f"    {one.name}={_range(one)}: {one.meaning}" for one in row.parameters]
     return "\n".join(lines)
 

@@ -33,7 +33,8 @@ from interleaf.decode.columns import Lists, column, lists
 from interleaf.errors import DataError, MethodError, listed
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, Impression
-from interleaf.methods.registry import ResolvedMethod, Scheme
+from interleaf.methods.registry import ResolvedMethod
+from interleaf.methods.schemes import Scheme
 
 EQUAL = "click"
 CAPTION = "caption_weight"

@@ -49,7 +49,8 @@ from interleaf.execution.passes import Passes
 from interleaf.execution.task import Part, Task, work
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
-from interleaf.methods.registry import ResolvedMethod, Scheme
+from interleaf.methods.registry import ResolvedMethod
+from interleaf.methods.schemes import Scheme
 from interleaf.stats.bootstrap import intervals, poisson_weights
 
 SUMS = ".sums"

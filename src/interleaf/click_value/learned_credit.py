@@ -31,7 +31,8 @@ from interleaf.errors import DataError
 from interleaf.execution.options import LogOptions
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
-from interleaf.methods.registry import ResolvedMethod, Scheme
+from interleaf.methods.registry import ResolvedMethod
+from interleaf.methods.schemes import Scheme
 from interleaf.stats.sums import Interval
 from interleaf.tables import Cell, Table
 

@@ -1,23 +1,20 @@
-"""Models of people: they sample clicks on a shown list, and give the exact distribution of click patterns.
+"""Models of people: they draw clicks on a shown list, and give the exact distribution of click patterns.
 
-`named` finds those of the literature; `clicks.fit` learns others from the result pages of a log (`clicks.pages`).
+`named` finds the click models of the literature; `clicks.fit` fits models to the result pages of a log.
 """
 
-from interleaf.clicks.cascade import Cascade
-from interleaf.clicks.independent import Independent, PositionBased
-from interleaf.clicks.model import ClickModel
-from interleaf.clicks.named_cascades import TABLES, Table, named, scale_of
-from interleaf.clicks.one_click import Intents, OneClick
+from interleaf.clicks.click_models import Cascade, ClickModel, Independent, Intents, OneClick, PositionBased
+from interleaf.clicks.named_cascades import TABLES, ClickTable, named, scale_of
 
 __all__ = [  # noqa: RUF022, as `sorted` sorts
     "Cascade",
     "ClickModel",
+    "ClickTable",
     "Independent",
     "Intents",
     "OneClick",
     "PositionBased",
     "TABLES",
-    "Table",
     "named",
     "scale_of",
 ]

@@ -1,4 +1,4 @@
-"""The named people of the literature: click and stop probabilities by grade for the cascade, a row each."""
+"""The named click models of the literature: click and stop probabilities by grade for the cascade, a row each."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from fractions import Fraction
 from typing import Any
 
 from interleaf import spec
-from interleaf.clicks.cascade import Cascade
-from interleaf.clicks.model import numbers
+from interleaf.clicks.click_models import Cascade, numbers
 from interleaf.errors import ClickError, MethodError, did_you_mean, listed, suggest
 
 Probabilities = tuple[float | Fraction, ...]
 
 
 @dataclass(frozen=True)
-class Table:
-    """One row: probabilities by grade 0, 1, 2, ...; for any number of grades (None), those of the lowest and the best.
+class ClickTable:
+    """One row: probabilities by grade 0, 1, 2, ...
 
-    Between the two the probabilities of an "any" row rise evenly.
+    A row for any number of grades (None) has those of the lowest and of the best grade; between them they rise evenly.
     """
 
     name: str
@@ -43,21 +42,23 @@ _H11 = (
 )
 
 TABLES = (
-    Table("perfect", 5, (0, 0.2, 0.4, 0.8, 1), (0, 0, 0, 0, 0), f"O17, Table 2; {_RELEASED}"),
-    Table("perfect", 3, (0, 0.5, 1), (0, 0, 0), _OLDER),
-    Table("perfect", 2, (0, 1), (0, 0), _OLDER),
-    Table("perfect_linear", None, (0, 1), (0, 0), 'H12h, in words: clicks rise "linearly" with the grade, no stop'),
-    Table("realistic", 5, (0.05, 0.1, 0.2, 0.4, 0.8), (0, 0.2, 0.4, 0.6, 0.8), _H11),
-    Table("realistic", 3, (0.05, 0.2, 0.8), (0, 0.4, 0.8), _H11),
-    Table("realistic", 2, (0.05, 0.8), (0, 0.8), _H11),
-    Table("navigational", 5, (0.05, 0.3, 0.5, 0.7, 0.95), (0.2, 0.3, 0.5, 0.7, 0.9), f"O17, Table 2; {_RELEASED}"),
-    Table("navigational", 3, (0.05, 0.5, 0.95), (0.2, 0.5, 0.9), _OLDER),
-    Table("navigational", 2, (0.05, 0.95), (0.2, 0.9), _OLDER),
-    Table("informational", 5, (0.4, 0.6, 0.7, 0.8, 0.9), (0.1, 0.2, 0.3, 0.4, 0.5), f"O17, Table 2; {_RELEASED}"),
-    Table("informational", 3, (0.4, 0.7, 0.9), (0.1, 0.3, 0.5), _OLDER),
-    Table("informational", 2, (0.4, 0.9), (0.1, 0.5), _OLDER),
-    Table("almost_random", None, (0.4, 0.6), (0.5, 0.5), _RELEASED),
-    Table("random", None, (0.5, 0.5), (0, 0), _RELEASED),
+    ClickTable("perfect", 5, (0, 0.2, 0.4, 0.8, 1), (0, 0, 0, 0, 0), f"O17, Table 2; {_RELEASED}"),
+    ClickTable("perfect", 3, (0, 0.5, 1), (0, 0, 0), _OLDER),
+    ClickTable("perfect", 2, (0, 1), (0, 0), _OLDER),
+    ClickTable(
+        "perfect_linear", None, (0, 1), (0, 0), 'H12h, in words: clicks rise "linearly" with the grade, no stop'
+    ),
+    ClickTable("realistic", 5, (0.05, 0.1, 0.2, 0.4, 0.8), (0, 0.2, 0.4, 0.6, 0.8), _H11),
+    ClickTable("realistic", 3, (0.05, 0.2, 0.8), (0, 0.4, 0.8), _H11),
+    ClickTable("realistic", 2, (0.05, 0.8), (0, 0.8), _H11),
+    ClickTable("navigational", 5, (0.05, 0.3, 0.5, 0.7, 0.95), (0.2, 0.3, 0.5, 0.7, 0.9), f"O17, Table 2; {_RELEASED}"),
+    ClickTable("navigational", 3, (0.05, 0.5, 0.95), (0.2, 0.5, 0.9), _OLDER),
+    ClickTable("navigational", 2, (0.05, 0.95), (0.2, 0.9), _OLDER),
+    ClickTable("informational", 5, (0.4, 0.6, 0.7, 0.8, 0.9), (0.1, 0.2, 0.3, 0.4, 0.5), f"O17, Table 2; {_RELEASED}"),
+    ClickTable("informational", 3, (0.4, 0.7, 0.9), (0.1, 0.3, 0.5), _OLDER),
+    ClickTable("informational", 2, (0.4, 0.9), (0.1, 0.5), _OLDER),
+    ClickTable("almost_random", None, (0.4, 0.6), (0.5, 0.5), _RELEASED),
+    ClickTable("random", None, (0.5, 0.5), (0, 0), _RELEASED),
 )
 
 
@@ -71,8 +72,17 @@ def named(
     >>> named("navigational(grades=3)", judged={"good": 2}).click
     (0.05, 0.5, 0.95)
     """
-    name, settings = _parsed(name, {"grades": grades, "stop_needs_click": stop_needs_click})
-    grades, stop_needs_click = settings["grades"], settings["stop_needs_click"]
+    settings: dict[str, Any] = {"grades": grades, "stop_needs_click": stop_needs_click}
+    try:
+        name, changed = spec.parse(name)
+    except MethodError as error:
+        raise ClickError(f"click table: {error}") from error
+    for parameter in changed:
+        if parameter not in settings:
+            raise ClickError(
+                f"{name} has no parameter {parameter!r}; a click table knows {suggest(parameter, settings)}"
+            )
+    grades, stop_needs_click = (settings | changed).values()
     if type(grades) is not int or grades < 2:
         raise ClickError(f"{name}: the number of grades cannot be {grades!r}; give a whole number from 2 up")
     if type(stop_needs_click) is not bool:
@@ -81,26 +91,13 @@ def named(
     return Cascade(click, stop, stop_needs_click, judged or {})
 
 
-def scale_of(most_grade: int) -> int:
-    """How many grades judgments have whose highest seen one is this: a small sample may lack the best of a scale."""
-    known = [table.grades for table in TABLES if table.grades is not None and table.grades > most_grade]
-    return min(known, default=most_grade + 1)
+def scale_of(max_grade: int) -> int:
+    """The number of grades of the scale; a small sample may lack the best grade, so `max_grade` is not enough."""
+    sizes = [table.grades for table in TABLES if table.grades is not None and table.grades > max_grade]
+    return min(sizes, default=max_grade + 1)
 
 
-def _parsed(text: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    try:
-        name, changed = spec.parse(text)
-    except MethodError as error:
-        raise ClickError(f"click table: {error}") from error
-    for parameter in changed:
-        if parameter not in settings:
-            raise ClickError(
-                f"{name} has no parameter {parameter!r}; a click table knows {suggest(parameter, settings)}"
-            )
-    return name, {**settings, **changed}
-
-
-def _row(name: str, grades: int) -> Table:
+def _row(name: str, grades: int) -> ClickTable:
     rows = [table for table in TABLES if table.name == name]
     if not rows:
         names = list(dict.fromkeys(table.name for table in TABLES))

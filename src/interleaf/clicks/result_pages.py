@@ -1,15 +1,14 @@
-"""Result pages of a log, as integer arrays to fit click models on, and the reader of the Yandex text format.
+"""Result pages of a log, as integer arrays to fit click models on, and a parser of the Yandex text format.
 
-A line of that format (the relevance-prediction challenge of 2011; PyClick reads it, too) is a page that was shown,
-`session time Q query region url url ...`, or a click, `session time C url`, separated by tabs.
+A line of that format (from the relevance-prediction challenge of 2011; PyClick reads it, too) is a result page,
+`session time Q query region url url ...`, or a click, `session time C url`. Fields are separated by tabs.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,16 +16,13 @@ from interleaf.errors import ClickError, DataError, listed
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.randomness import Keyed, key_of
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass(frozen=True)
-class Reading:
-    """What a reader met in a whole log: the names behind the numbers, and where every click went.
+class PageReading:
+    """The names of queries and documents by number, and counts of the clicks of a log.
 
-    `latest_by_rank` counts clicks on the page that a session saw last; `earlier` those that fit only a page before it;
-    `not_shown` those that fit no page and are left out; `repeated` how many of the fitting ones repeat a click.
+    `latest_by_rank` counts clicks on the page that the session saw last, `earlier` those that match only an earlier
+    page, `not_shown` those that match no page and are dropped, and `repeated` how many of the others repeat a click.
     """
 
     queries: tuple[str, ...]
@@ -45,10 +41,10 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Pages:
-    """One row a page: `queries[page]`, `documents[page, rank]` (-1 below the last), `clicks[page, rank]`, all numbers.
+class ResultPages:
+    """Arrays: `queries[page]`, `documents[page, rank]` (-1 below the last one) and `clicks[page, rank]`.
 
-    `sessions[page]` keeps pages of one person together when they are split. The counts are those of the vocabularies.
+    `sessions[page]` keeps the pages of one person together in a split. The counts are the sizes of the vocabularies.
     """
 
     queries: Array
@@ -57,7 +53,7 @@ class Pages:
     sessions: Array
     query_count: int
     document_count: int
-    reading: Reading | None = None
+    reading: PageReading | None = None
 
     def __post_init__(self) -> None:
         shapes = self.documents.shape, self.clicks.shape
@@ -82,25 +78,23 @@ class Pages:
         """Where there is a document, `[page, rank]`."""
         return np.asarray(self.documents >= 0)
 
-    def take(self, rows: Array) -> Pages:
+    def take(self, rows: Array) -> ResultPages:
         """Some of the pages, by number or by mask, with the same vocabularies."""
         parts = (self.queries[rows], self.documents[rows], self.clicks[rows], self.sessions[rows])
-        return Pages(*parts, self.query_count, self.document_count, self.reading)
+        return ResultPages(*parts, self.query_count, self.document_count, self.reading)
 
-    def split(self, share: float, seed: int) -> tuple[Pages, Pages]:
-        """Pages to train on, and those of a `share` of the sessions, drawn by the seed, held out."""
+    def split(self, share: float, seed: int) -> tuple[ResultPages, ResultPages]:
+        """ResultPages to train on, and those of a `share` of the sessions, drawn by the seed, held out."""
         if not 0 < share < 1:
             raise ClickError(f"the share to hold out cannot be {share!r}; give a number between 0 and 1")
         sessions, session_of = np.unique(self.sessions, return_inverse=True)
         if len(sessions) < 2:
             raise ClickError(f"{len(sessions)} sessions cannot be split in two; give pages of more people")
-        chance = Keyed(key_of(("split sessions", seed)))
-        lot = np.array([chance.bits() for _ in sessions], np.uint64)
+        randomness = Keyed(key_of(("split sessions", seed)))
+        order = np.argsort(np.array([randomness.bits() for _ in sessions], np.uint64), kind="stable")
         count = min(max(round(share * len(sessions)), 1), len(sessions) - 1)
-        drawn = np.zeros(len(sessions), np.bool_)
-        drawn[np.argsort(lot, kind="stable")[:count]] = True
-        held = drawn[session_of]
-        return self.take(~held), self.take(held)
+        is_held_out = np.isin(session_of, order[:count])
+        return self.take(~is_held_out), self.take(is_held_out)
 
 
 def _check_numbers(values: Array, what: str, count: int) -> None:
@@ -108,13 +102,13 @@ def _check_numbers(values: Array, what: str, count: int) -> None:
         raise ClickError(f"a {what} has a number outside 0 .. {count - 1}; number them from 0, or raise {what}_count")
 
 
-def parse_yandex(lines: Iterable[str], source: str = "the log") -> Pages:
+def parse_yandex(lines: Iterable[str], source: str = "the log") -> ResultPages:
     """The pages in the lines of such a log.
 
     >>> parse_yandex(["s1\\t0\\tQ\\tq7\\t0\\ta\\tb", "s1\\t9\\tC\\tb"]).clicks
     array([[False,  True]])
     """
-    log = _Log()
+    log = _YandexLog()
     for number, line in enumerate(lines, 1):
         fields = line.rstrip().split("\t")  # some writers pad clicks with empty fields to the width of a page
         if fields == [""]:
@@ -129,8 +123,8 @@ def parse_yandex(lines: Iterable[str], source: str = "the log") -> Pages:
 
 
 @dataclass
-class _Log:
-    """What has been read so far; names become numbers in the order in which they are met."""
+class _YandexLog:
+    """What was read so far; names are numbered in the order of their first line."""
 
     queries: dict[str, int] = field(default_factory=dict)
     documents: dict[str, int] = field(default_factory=dict)
@@ -173,7 +167,7 @@ class _Log:
                 return
         self.not_shown += 1
 
-    def to_pages(self) -> Pages:
+    def to_pages(self) -> ResultPages:
         width = max(len(shown) for _, _, shown in self.pages)
         documents = np.full((len(self.pages), width), -1, np.int64)
         clicks = np.zeros(documents.shape, np.bool_)
@@ -182,15 +176,12 @@ class _Log:
         for click in self.clicks:
             clicks[click] = True
         sessions, queries = (np.array([page[part] for page in self.pages], np.int64) for part in (0, 1))
-        pages = Pages(queries, documents, clicks, sessions, len(self.queries), len(self.documents))
-        return replace(pages, reading=self._reading(width, int(clicks.sum())))
-
-    def _reading(self, width: int, clicked: int) -> Reading:
-        return Reading(
+        reading = PageReading(
             queries=tuple(self.queries),
             documents=tuple(self.documents),
             latest_by_rank=tuple(self.latest[rank] for rank in range(width)),
             earlier=len(self.clicks) - sum(self.latest.values()),
             not_shown=self.not_shown,
-            repeated=len(self.clicks) - clicked,
+            repeated=len(self.clicks) - int(clicks.sum()),
         )
+        return ResultPages(queries, documents, clicks, sessions, len(self.queries), len(self.documents), reading)

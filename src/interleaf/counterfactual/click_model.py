@@ -11,7 +11,7 @@ import numpy as np
 from interleaf.execution.passes import Groups
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.jit import impression_at, inline_kernel, kernel
-from interleaf.methods.probabilistic import Settings, settings, write_posterior
+from interleaf.methods.probabilistic import ProbabilisticSettings, settings, write_posterior
 from interleaf.methods.registry import ResolvedMethod
 
 RIDGE = 10.0  # on coefficients of standardised features
@@ -228,7 +228,7 @@ def _add_foreseen(
     attraction: Array,
     attention: Array,
     sums: Array,
-    settings: Settings,
+    settings: ProbabilisticSettings,
 ) -> None:
     rankers, width = impressions.ranks.shape[1], entries.shape[1]
     shares, chances = np.zeros((rankers, width)), np.zeros((STATES, width))
@@ -277,7 +277,7 @@ def _add_slack(
     attraction: Array,
     attention: Array,
     sums: Array,
-    settings: Settings,
+    settings: ProbabilisticSettings,
 ) -> None:
     rankers, width = impressions.ranks.shape[1], entries.shape[1]
     shares, guessed, extreme = np.zeros((rankers, width)), np.zeros((STATES, width)), np.zeros((STATES, width))

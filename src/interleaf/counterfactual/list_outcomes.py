@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.decode.scoring import formed
 from interleaf.errors import MethodError, SchemeError, listed
 from interleaf.interleaving import batch, call
 from interleaf.kernels.arrays import Array, Impression, pairs
 from interleaf.kernels.jit import impression_at, inline_kernel, kernel
-from interleaf.methods import schemes
-from interleaf.methods.probabilistic import Settings, settings, write_shares
-from interleaf.methods.registry import DRAFTED, INDEPENDENT, METHODS, ResolvedMethod, Scheme, resolve
+from interleaf.methods.loops import score_columns
+from interleaf.methods.probabilistic import ProbabilisticSettings, settings, write_shares
+from interleaf.methods.registry import DRAFTED, INDEPENDENT, METHODS, ResolvedMethod, resolve
+from interleaf.methods.schemes import Scheme
 
 CLIP = 10.0  # weights average 1 over the source's lists
 MOST_DRAFTING = 12  # rankers: the state of a draft is a subset of them
@@ -126,7 +126,9 @@ def log_chances(chosen: ResolvedMethod, impressions: Impression, counts: Array) 
 
 
 @kernel
-def write_chances(impression: Impression, of_list: Array, of_owned: Array, shares: Array, settings: Settings) -> None:
+def write_chances(
+    impression: Impression, of_list: Array, of_owned: Array, shares: Array, settings: ProbabilisticSettings
+) -> None:
     """The probability of the document at each rank, and of document and owner; nan where nobody owns it."""
     rankers, count = impression.ranks.shape
     write_shares(impression, count - 1, settings, shares)
@@ -141,7 +143,7 @@ def write_chances(impression: Impression, of_list: Array, of_owned: Array, share
 
 @kernel
 def _log_chances_batch(
-    impressions: Impression, counts: Array, of_list: Array, of_owned: Array, settings: Settings
+    impressions: Impression, counts: Array, of_list: Array, of_owned: Array, settings: ProbabilisticSettings
 ) -> None:
     rankers, width = impressions.ranks.shape[1:]
     by_list, by_owned, shares = np.zeros(width), np.zeros(width), np.zeros((rankers, width))
@@ -200,11 +202,11 @@ class Scorer:
     @property
     def foreseeable(self) -> bool:
         """Whether what a click model expects of a list is known: not where clicks are divided by their number."""
-        return self.independent and self.scheme.form != schemes.NORMALIZED
+        return self.independent and not self.scheme.form.divides
 
     @property
     def linear(self) -> bool:
-        return self.scheme.form != schemes.BINARY
+        return self.scheme.form.linear
 
     @property
     def columns(self) -> int:
@@ -214,7 +216,7 @@ class Scorer:
         """The largest score of a list of so many documents; None for inverse propensities, which have no useful one."""
         if not self.chosen.method.owners_given_list:
             return None
-        return float(longest) if self.scheme.form == schemes.CLICK else 1.0
+        return float(longest) if self.linear and not self.scheme.form.divides else 1.0
 
     def __call__(self, impressions: Impression, counts: Array, clicks: Array) -> Array:
         """Scores `[row, column]`."""
@@ -225,13 +227,13 @@ class Scorer:
         if not self.linear:
             found = batch.preferences(self.chosen, self.scheme, impressions, counts, clicks)
             return found[:, *pairs(self.rankers)]
-        return formed(*batch.credit(self.chosen, self.scheme, impressions, counts, clicks), self.scheme.name)
+        return score_columns(self.scheme.form, *batch.credit(self.chosen, self.scheme, impressions, counts, clicks))
 
     def observed(self, impressions: Impression, clicks: Array) -> Array:
         """Scores by the owners that were drawn."""
         rankers = range(self.rankers)
         owned = np.stack([(clicks & (impressions.teams == ranker)).sum(axis=1) for ranker in rankers], axis=1)
-        return formed(owned.astype(np.float64), clicks.sum(axis=1), self.scheme.name)
+        return score_columns(self.scheme.form, owned.astype(np.float64), clicks.sum(axis=1))
 
     def by_pair(self, values: Array) -> Array:
         """`[..., pair]` from `[..., column]`."""
@@ -242,8 +244,8 @@ class Scorer:
 def scorer_of(method: str, scheme: str | None, rankers: int) -> Scorer:
     """The scorer of a method that says how likely its lists are, and needs no owners to score them."""
     chosen = resolve(method)
-    if not chosen.method.short:
-        known = [name for name, method in METHODS.items() if method.short]
+    if not chosen.method.abbreviation:
+        known = [name for name, method in METHODS.items() if method.abbreviation]
         raise MethodError(f"new rankers cannot be compared by {chosen} on old lists; by {listed(known)} they can")
     if chosen.method.owners_given_list != DRAFTED:
         return Scorer(chosen, chosen.scheme(scheme, rankers), rankers)

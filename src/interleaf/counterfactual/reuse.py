@@ -126,7 +126,7 @@ def _told(found: Found, scorer: Scorer, named: list[tuple[str, str]], confidence
 
 def _names(scorer: Scorer) -> dict[str, str]:
     """What H12h calls the estimators: by the sum over owners, by weights, by both; those that the method has."""
-    short, own = scorer.chosen.method.short, scorer.independent
+    short, own = scorer.chosen.method.abbreviation, scorer.independent
     weighted = f"{short}+IS+MA" if own else f"{short}+IS"
     joint, model = {"joint": f"{short}+IS"}, {"model": f"{short}+DM", "robust": f"{short}+DR"}
     return (
@@ -352,7 +352,7 @@ def reused(
 def _method(survey: Survey) -> str:
     """What most of the log was composed by, of what new rankers can be compared by; else one that fits any list."""
     for method, _ in survey.methods.most_common():
-        if resolve(method).method.short:
+        if resolve(method).method.abbreviation:
             return method
     return next(name for name, method in METHODS.items() if method.claims.reusable)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from interleaf.decode.columns import Lists, codes, lists, numbers
 from interleaf.errors import DataError
-from interleaf.interleaving.rankings import MOST_RANKERS
+from interleaf.interleaving.rankings import MAX_RANKERS
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import kernel
 
@@ -71,8 +71,8 @@ def _rankers(found: Lists) -> tuple[Array, list[Any]]:
     for number in range(len(seen)):
         row = int(np.argmax(group == number))
         inner = places[found.offsets[row] : found.offsets[row + 1]].tolist()
-        if len(inner) > MOST_RANKERS:
-            raise DataError(f"a row names {len(inner)} rankers; a log compares at most {MOST_RANKERS}")
+        if len(inner) > MAX_RANKERS:
+            raise DataError(f"a row names {len(inner)} rankers; a log compares at most {MAX_RANKERS}")
         tuples.append(None if -1 in inner else tuple(names[code] for code in inner))
     return group, tuples
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from interleaf.decode import reasons
 from interleaf.decode.columns import Lists, column, lists, numbers, texts, there
-from interleaf.interleaving.rankings import MOST_DOCUMENTS
+from interleaf.interleaving.rankings import MAX_DOCUMENTS
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.jit import inline_kernel, kernel
 
 _RANKERS, _UNEVEN, _RANK, _TWICE = reasons.RANKERS, reasons.UNEVEN, reasons.RANK, reasons.TWICE
-_SIZES, _CHOICES, _NOBODY, _MOST = reasons.SIZES, reasons.CHOICES, reasons.NOBODY, MOST_DOCUMENTS
+_SIZES, _CHOICES, _NOBODY, _MOST = reasons.SIZES, reasons.CHOICES, reasons.NOBODY, MAX_DOCUMENTS
 _64, _ONE, _TWO, _FOUR, _TOP = 64, np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
 _PAIRS, _FOURS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
 _BYTES, _SUM = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
@@ -307,7 +307,7 @@ class Shown:
                 continue
             if name == "lengths":
                 logged = self._lists["lengths"]
-                values = np.minimum(numbers(logged.values, -1, pa.int64()), MOST_DOCUMENTS + 1)
+                values = np.minimum(numbers(logged.values, -1, pa.int64()), MAX_DOCUMENTS + 1)
                 logged_lengths(some, rows, logged.offsets, values, found.lengths, marks)
             elif name == "sizes":
                 found.union[some] = np.clip(numbers(self._union, 0, pa.int64())[rows[some]], 0, 2**31 - 1)
@@ -319,7 +319,7 @@ class Shown:
                 logged = self._lists[name]
                 values = numbers(logged.values, -2)
                 teams = (found.teams, (-1, rankers - 1, reasons.TEAMS))
-                into, bounds = teams if name == "teams" else (found.choices, (1, MOST_DOCUMENTS, reasons.CHOICES))
+                into, bounds = teams if name == "teams" else (found.choices, (1, MAX_DOCUMENTS, reasons.CHOICES))
                 logged_rows(some, rows, logged.offsets, values, counts, into, bounds, marks)
 
     def _derive(self, rows: Array, found: Impression, has: dict[str, Array], marks: Array) -> None:

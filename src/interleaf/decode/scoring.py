@@ -13,9 +13,9 @@ from interleaf.decode import Counting, Decoded, reasons
 from interleaf.errors import MethodError, SchemeError, listed
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, pairs
-from interleaf.kernels.jit import kernel
-from interleaf.methods import schemes
-from interleaf.methods.registry import ResolvedMethod, Scheme, resolve, scheme_of
+from interleaf.methods.loops import score_columns
+from interleaf.methods.registry import ResolvedMethod, resolve
+from interleaf.methods.schemes import Scheme, scheme_of
 
 _NEEDS = {"teams": ("teams", reasons.NO_TEAMS), "choices": ("choices", reasons.NO_CHOICES)} | dict.fromkeys(
     ("lengths", "union"), ("sizes", reasons.NO_SIZES)
@@ -68,7 +68,7 @@ class Scoring:
         if self.credit is None:
             return chosen.scheme(self.scheme or next(iter(stand_ins), None), rankers)
         offered = stand_ins or chosen.method.schemes_for(rankers)
-        normalized = [name for name in offered if scheme_of(name).form == schemes.NORMALIZED]
+        normalized = [name for name in offered if scheme_of(name).form.divides]
         if self.scheme not in (None, *normalized) or not normalized:
             some = f"use {listed(normalized)}" if normalized else f"{chosen} offers none"
             raise SchemeError(f"credit by click takes a normalized scheme, not {self.scheme!r}: {some}")
@@ -98,11 +98,11 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
     rankers = len(decoded.design.rankers)
     scheme = scoring.scheme_of(decoded.design.method, rankers)
     decoded = usable(decoded, chosen, scheme)
-    linear = scheme.form != schemes.BINARY
+    linear = scheme.form.linear
     if not len(decoded.rows):
         width = rankers if linear else rankers * (rankers - 1) // 2
         return Scored(decoded, np.zeros((0, width)), linear, np.zeros(0))
-    if scheme.form == schemes.BINARY and chosen.method.kernels.expected_sign_batch is not None:
+    if scheme.form.takes_expected_sign and chosen.method.kernels.expected_sign_batch is not None:
         if scoring.sessions is not None:
             raise SchemeError(f"the expected sign of {chosen} cannot be put together to sessions; use scheme 'click'")
         columns = _expected_signs(decoded, chosen, scheme, scoring.counting.weights, threads)
@@ -116,7 +116,7 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
         decoded = dropping(decoded, too_large, reasons.CREDIT)
         credits, credited = credits[~too_large], credited[~too_large]
     if scoring.sessions is None and scoring.credit is None:
-        credits = formed(credits, credited, scheme.name)
+        credits = score_columns(scheme.form, credits, credited)
     return Scored(decoded, credits, linear, credited)
 
 
@@ -127,31 +127,6 @@ def dropping(decoded: Decoded, marked: Array, reason: int) -> Decoded:
     kept = decoded.only(~marked)
     kept.dropped[reasons.REASONS[reason]] += int(marked.sum())
     return kept
-
-
-def formed(credits: Array, credited: Array, scheme: str) -> Array:
-    """Scores by the form of the scheme: credit, credit by click, or who got more, by pair."""
-    form = scheme_of(scheme).form
-    if form == schemes.CLICK:
-        return credits
-    if form == schemes.NORMALIZED:
-        shares: Array = credits / np.where(credited > 0, credited, 1)[:, None]
-        return shares
-    rankers = credits.shape[1]
-    found = np.zeros((len(credits), rankers * (rankers - 1) // 2))
-    _signs(credits, schemes.TOLERANCE, found)
-    return found
-
-
-@kernel
-def _signs(credits: Array, tolerance: float, found: Array) -> None:
-    for row in range(len(credits)):
-        pair = 0
-        for one in range(credits.shape[1]):
-            for other in range(one + 1, credits.shape[1]):
-                first, second = credits[row, one], credits[row, other]
-                found[row, pair] = schemes.sign(first - second, tolerance * max(abs(first), abs(second)))
-                pair += 1
 
 
 def usable(decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Decoded:

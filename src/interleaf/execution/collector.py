@@ -16,7 +16,6 @@ from interleaf.execution.session_rows import Waiting
 from interleaf.execution.task import Part, Task, Worked
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import resolve
-from interleaf.methods.schemes import BINARY
 from interleaf.tally import About, Tally
 from interleaf.tally.tally import absorb, as_if
 
@@ -270,5 +269,5 @@ class TallyCollector:
             scheme=scoring.label(design.experiment, composed, len(design.rankers)),
             events=str(scoring.counting),
             sessions=scoring.sessions,
-            linear=scheme.form != BINARY,
+            linear=scheme.form.linear,
         )

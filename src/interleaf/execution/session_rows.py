@@ -12,12 +12,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from interleaf.decode.scoring import formed
 from interleaf.execution.task import Part
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import INTERLEAVED
+from interleaf.methods.loops import score_columns
 from interleaf.methods.registry import resolve
+from interleaf.methods.schemes import scheme_of
 from interleaf.tally import Tally
 from interleaf.tally.page_sums import FOLLOWED, SESSIONS, Arm
 
@@ -120,10 +121,10 @@ class Waiting:
             return
         starts = np.flatnonzero(_opens(rows["unit"], np.diff(rows["time"]), timeout))
         order = [self._rankers.index(ranker) for ranker in tally.about.rankers]
-        columns = formed(
+        columns = score_columns(
+            scheme_of(tally.about.scheme).form,
             np.add.reduceat(rows["credits"][:, order], starts),
             np.add.reduceat(rows["credited"], starts),
-            tally.about.scheme,
         )
         clicked = np.logical_or.reduceat(rows["clicked"], starts)
         tally.add_scores(rows["unit"][starts], rows["time"][starts], clicked, columns)

@@ -219,7 +219,7 @@ def _drawn(
     rankings: Rankings, chosen: ResolvedMethod, key: str, size: int, page: int, fixed: Mapping[int, str]
 ) -> DrawnList:
     """All pages up to this one; a method that would change the pages before cannot be asked for more."""
-    if page > 1 and chosen.method.drawn_whole:
+    if page > 1 and chosen.method.depends_on_k:
         raise ExperimentError("page", page, f"{chosen} draws its lists as a whole; ask for one page, with a larger k")
     return draw(rankings, chosen, count_free_ranks(size * page, fixed), key)
 

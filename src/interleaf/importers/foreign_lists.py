@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from interleaf.errors import DataError, listed
 from interleaf.importers.partition import Part, lists_of
-from interleaf.interleaving.rankings import MOST_RANKERS
+from interleaf.interleaving.rankings import MAX_RANKERS
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
 from interleaf.methods.registry import unchanged
@@ -125,10 +125,10 @@ class Evidence:
     @property
     def rankers(self) -> list[str]:
         """The names of rankers that own something, sorted."""
-        if len(self.owners) > MOST_RANKERS:
+        if len(self.owners) > MAX_RANKERS:
             raise DataError(
                 f"{len(self.owners)} different rankers own hits, such as {sorted(self.owners)[:3]}; the log of one "
-                f"experiment has at most {MOST_RANKERS}: import the experiments one by one"
+                f"experiment has at most {MAX_RANKERS}: import the experiments one by one"
             )
         return sorted(self.owners)
 

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from interleaf.clicks.result_pages import Pages, parse_yandex
+from interleaf.clicks.result_pages import ResultPages, parse_yandex
 from interleaf.errors import DataError
 from interleaf.importers.protocol import UNDATED, ImportResult
 from interleaf.log.jsonl import lines_of
@@ -21,7 +21,7 @@ ENGINE = "engine"
 AT_ONCE = 1024
 
 
-def read_yandex(path: str | PathLike[str]) -> Pages:
+def read_yandex(path: str | PathLike[str]) -> ResultPages:
     """The pages of such a log, plain or gzip; `pages.reading` says where its clicks went."""
     data = Path(path).read_bytes()
     try:

@@ -32,7 +32,7 @@ from interleaf.methods.registry import ResolvedMethod, resolve
 
 @dataclass(frozen=True, eq=False)
 class Interleaving:
-    """A list that was shown, with all that is needed to credit clicks on it; `to_dict` is what is logged.
+    """A list that was shown, with all that credit needs; log what `to_dict` returns.
 
     `teams[position]` is the index of the ranker that owns it, -1 nobody, None where the method has no teams;
     `ranks[ranker, position]` is where each ranker has each shown document, 1 = top, 0 = not at all.
@@ -65,7 +65,7 @@ class Interleaving:
         *,
         fixed: Mapping[int, Document] | None = None,
     ) -> Interleaving:
-        """A list that something else composed from these rankings.
+        """A list that another system composed from these rankings.
 
         `fixed` are documents at given ranks of the list that people saw, such as ads. `documents` and `teams` are
         without them.
@@ -93,7 +93,7 @@ class Interleaving:
 
     @property
     def log_probability(self) -> float | None:
-        """The log of the list's probability under its method; None where the method cannot tell, -inf if impossible."""
+        """The log of the list's probability under its method; None if the method cannot compute it, -inf if it is 0."""
         if self.known_log_probability is not None:
             return self.known_log_probability
         chosen = resolve(self.method)
@@ -133,23 +133,23 @@ class Interleaving:
         return Impression(self.ranks, teams, np.array(self.lengths, np.int32), self.union, choices)
 
     def to_dict(self, rankings: bool = False, probability: bool = True) -> dict[str, Any]:
-        """JSON-ready, with the names of the log's columns; with the input rankings too, if asked.
+        """A mapping for JSON, with the names of the log's columns, and with the input rankings if `rankings` is true.
 
-        Where documents are fixed, there is also `fixed`, which is no column of the log.
-        Without `probability`, the list's own is left out where the rest tells it: that is quicker.
+        With fixed documents there is also `fixed`, which is not a column of the log. Without `probability`, the list's
+        probability is left out if it follows from the rest: that is faster.
         """
         return serialisation.to_dict(self, rankings, probability)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Interleaving:
-        """Read back what `to_dict` wrote, checking everything; `rankings` in place of `ranks` will do."""
+        """Read and check what `to_dict` wrote; `rankings` may replace `ranks`."""
         if not isinstance(data, Mapping):
             raise ListError(f"a stored list is a mapping, as to_dict gives it, not {data!r}")
         chosen = resolve(data.get("method", "team_draft"))
         if "ranks" not in data and "rankings" in data:
             shown = cls.of(*serialisation.rankings_and_documents(data, chosen), chosen.text, data.get("teams"))
-            return replace(shown, **serialisation.checked_extras(data))
-        return cls(**serialisation.checked(data, chosen))
+            return replace(shown, **serialisation.check_extras(data))
+        return cls(**serialisation.check_fields(data, chosen))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Interleaving) and self.to_dict() == other.to_dict()
@@ -159,7 +159,7 @@ class Interleaving:
 
 
 class DrawnList(NamedTuple):
-    """A list from checked rankings, of which nothing more is worked out until it is asked for: a service stores it."""
+    """A list drawn from checked rankings. Ranks and choices are computed only when they are needed."""
 
     chosen: ResolvedMethod
     problem: CheckedRankings
@@ -195,9 +195,9 @@ class DrawnList(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What clicks on one shown list say.
+    """The result of clicks on one shown list.
 
-    `credit` is each ranker's credit; `preference[i, j]` is above 0 where ranker i is preferred to j; `score` is the
+    `credit` is each ranker's credit; `preference[i, j]` is above 0 if ranker i is preferred to j; `score` is the
     preference of the first over the second of two rankers, and None for more.
     """
 
@@ -243,16 +243,16 @@ def interleave(
     ('ad', 'd1', 'd4')
     """
     if fixed is None:
-        given = rankings if groups is None else collapse(rankings, groups)
-        return draw(given, resolve(method), k, key).interleaving()
+        merged = rankings if groups is None else collapse(rankings, groups)
+        return draw(merged, resolve(method), k, key).interleaving()
     size = check_k(k)
     _refuse(find_problems(fixed, size))
-    given = rankings if groups is None else collapse(rankings, groups, fixed.values())
-    rest = remove_documents(given, fixed.values())
+    merged = rankings if groups is None else collapse(rankings, groups, fixed.values())
+    rest = remove_documents(merged, fixed.values())
     if not any(rest.values()):
         raise RankingError("no ranking holds a document that is not fixed; at least one must")
-    drawn = draw(rest, resolve(method), count_free_ranks(size, fixed), key)
-    return replace(drawn.interleaving(), fixed=_by_rank(fixed))
+    shown = draw(rest, resolve(method), count_free_ranks(size, fixed), key).interleaving()
+    return replace(shown, fixed=_by_rank(fixed))
 
 
 def _refuse(problems: Sequence[str]) -> None:
@@ -301,7 +301,7 @@ def warm(method: str = "team_draft", rankers: int = 2) -> None:
 
 
 def warm_composing(method: str, rankers: int) -> Interleaving:
-    """Compile only what composes lists: a service computes no credit and no probability of a single list."""
+    """Compile only what composes lists: a service computes neither credit nor probabilities of single lists."""
     chosen = resolve(method)
     if rankers < 2:
         raise RankingError(f"there is nothing to warm for {rankers} rankers; give the number you compare, at least 2")
@@ -313,7 +313,7 @@ def warm_composing(method: str, rankers: int) -> Interleaving:
 
 @cache
 def _kernels() -> ModuleType:
-    """The module that runs kernels, imported on first use: it brings the compiler, and listing methods needs none."""
+    """The module that calls kernels, imported on first use, because it imports the compiler."""
     from interleaf.interleaving import call
 
     return call

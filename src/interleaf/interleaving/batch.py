@@ -17,11 +17,12 @@ from numpy.typing import ArrayLike
 
 from interleaf.errors import ClickError, MethodError, RandomnessError, RankingError, raise_errors
 from interleaf.interleaving.rankings import check_k, check_rankers
-from interleaf.kernels.arrays import Array, EncodedRankings, Impression
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression, pairs
 from interleaf.kernels.jit import kernel
 from interleaf.kernels.randomness import Key, bytes_of, key_of
-from interleaf.methods import schemes
-from interleaf.methods.registry import ResolvedMethod, Scheme, resolve
+from interleaf.methods.loops import score_columns
+from interleaf.methods.registry import ResolvedMethod, resolve
+from interleaf.methods.schemes import Scheme
 
 CHUNK = 4096
 
@@ -35,16 +36,22 @@ class DrawnLists(NamedTuple):
 
 
 def compose(
-    chosen: ResolvedMethod, given: EncodedRankings, settings: Any, queries: Array, keys: Array, k: int, threads: int = 0
+    chosen: ResolvedMethod,
+    encoded: EncodedRankings,
+    settings: Any,
+    queries: Array,
+    keys: Array,
+    k: int,
+    threads: int = 0,
 ) -> DrawnLists:
-    """A list for each row: from the rankings of query `queries[row]`, by the chance of the two words `keys[row]`."""
+    """A list for each row: from the rankings of query `queries[row]`, with the two words of the key `keys[row]`."""
     rows = len(queries)
     lists = DrawnLists(np.full((rows, k), -1, np.int32), np.full((rows, k), -1, np.int8), np.zeros(rows, np.int64))
     kernel = chosen.method.kernels.compose_batch
 
     def run(part: slice) -> None:
         shown, teams, counts = (array[part] for array in lists)
-        kernel(given, queries[part], keys[part], k, shown, teams, counts, _own(settings))
+        kernel(encoded, queries[part], keys[part], k, shown, teams, counts, _own(settings))
 
     _in_threads(run, rows, threads)
     return lists
@@ -71,20 +78,21 @@ def preferences(
 ) -> Array:
     """The preference of each pair of rankers, `[row, ranker, ranker]`; the cost grows with their square."""
     rows, rankers, _ = impressions.ranks.shape
-    found = np.zeros((rows, rankers, rankers))
+    matrices = np.zeros((rows, rankers, rankers))
     kernel, settings = chosen.method.kernels.expected_sign_batch, _settings(chosen, impressions)
-    if scheme.form != schemes.BINARY or kernel is None:
-        credits, credited = credit(chosen, scheme, impressions, counts, clicks, threads)
+    if not scheme.form.takes_expected_sign or kernel is None:
+        columns = score_columns(scheme.form, *credit(chosen, scheme, impressions, counts, clicks, threads))
+        first, second = pairs(rankers)
+        values = columns[:, first] - columns[:, second] if scheme.form.linear else columns
+        matrices[:, first, second], matrices[:, second, first] = values, 0 - values
+        return matrices
 
     def run(part: slice) -> None:
-        if scheme.form == schemes.BINARY and kernel is not None:
-            some = Impression(*(array[part] for array in impressions))
-            kernel(some, counts[part], clicks[part], found[part], _own(settings))
-        else:
-            schemes.prefer_batch(credits[part], credited[part], scheme.form, schemes.TOLERANCE, found[part])
+        some = Impression(*(array[part] for array in impressions))
+        kernel(some, counts[part], clicks[part], matrices[part], _own(settings))
 
     _in_threads(run, rows, threads)
-    return found
+    return matrices
 
 
 def _settings(chosen: ResolvedMethod, impressions: Impression) -> Any:
@@ -212,7 +220,7 @@ def credit_batch(
     teams = np.full(shown.documents.shape, -1, np.int8) if shown.teams is None else shown.teams
     impressions = Impression(shown.ranks, teams, shown.lengths, shown.union, shown.choices)
     credits, credited = credit(chosen, named, impressions, shown.counts, clicked, threads)
-    if named.name.startswith("normalized"):
+    if named.form.divides:
         credits /= np.maximum(credited, 1)[:, None]
     preference = preferences(chosen, named, impressions, shown.counts, clicked, threads)
     return BatchOutcome(credits, preference, named.name)

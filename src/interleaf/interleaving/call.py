@@ -1,14 +1,11 @@
-"""Calling a method's kernels on one problem or one impression: compiled to serve, exact to prove.
-
-`exact` runs the very same kernels in plain Python on fractions; everything else in the package goes through here.
-"""
+"""Calls of a method's kernels for one impression: compiled to serve, or with `exact` in plain Python on fractions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,50 +14,46 @@ from interleaf.kernels.arrays import Array, Impression, exactly
 from interleaf.kernels.jit import compiling as compiling
 from interleaf.kernels.jit import plain, ready, start
 from interleaf.kernels.randomness import Randomness
-from interleaf.methods import schemes
-from interleaf.methods.registry import ResolvedMethod, Scheme
+from interleaf.methods import loops
+from interleaf.methods.registry import ResolvedMethod
+from interleaf.methods.schemes import TOLERANCE, Scheme
 
 
-class Composed(NamedTuple):
-    """A list as composing left it; `relaxed` and `log_probability` where composing is what tells them."""
-
-    documents: tuple[Document, ...]
-    teams: tuple[int, ...] | None
-    relaxed: bool | None
-    log_probability: float | None
-
-
-def compose(chosen: ResolvedMethod, problem: CheckedRankings, k: int, key: str) -> Composed:
-    """The list for a key, by the form of the kernel that can answer now."""
+def compose(
+    chosen: ResolvedMethod, problem: CheckedRankings, k: int, key: str
+) -> tuple[tuple[Document, ...], tuple[int, ...] | None, bool | None, float | None]:
+    """The documents of the list for a key, their teams, and, where the method prepares them, `relaxed` and the log
+    of the list's probability.
+    """
     kernels = chosen.method.kernels
     work, kernel = Composing(chosen, problem, k, exact=False), ready(kernels.compose)
     documents, teams, shown = work.run(kernel, start(key, kernel))
     if kernels.prepared_probability is None:
-        return Composed(documents, teams, None, None)
+        return documents, teams, None, None
     probability = kernels.prepared_probability(work.settings, shown)
-    return Composed(documents, teams, work.settings.relaxed, math.log(probability))
+    return documents, teams, work.settings.relaxed, math.log(probability)
 
 
 class Composing:
-    """One problem encoded and its settings made, to be composed from as often as chance asks."""
+    """Encoded rankings with the settings of a method, ready to compose any number of lists."""
 
     def __init__(self, chosen: ResolvedMethod, problem: CheckedRankings, k: int, exact: bool) -> None:
         self.has_teams = chosen.method.has_teams
-        self.names, self.given = problem.encode(None if chosen.method.whole_rankings else k)
-        self.size = min(k, self.given.documents)
+        self.names, self.encoded = problem.encode(None if chosen.method.whole_rankings else k)
+        self.size = min(k, self.encoded.documents)
         kernels = chosen.method.kernels
         if kernels.prepare is not None:
-            self.settings = kernels.prepare(problem, self.names, self.given, self.size, chosen.parameters, exact)
+            self.settings = kernels.prepare(problem, self.names, self.encoded, self.size, chosen.parameters, exact)
         else:
             self.settings = kernels.settings(problem.lengths, chosen.parameters, exact)
         if exact:
-            self.given = exactly(self.given)
+            self.encoded = exactly(self.encoded)
 
-    def run(self, kernel: Any, chance: Randomness) -> tuple[tuple[Document, ...], tuple[int, ...] | None, Array]:
+    def run(self, kernel: Any, randomness: Randomness) -> tuple[tuple[Document, ...], tuple[int, ...] | None, Array]:
         """The shown documents, their teams if the method has any, and the shown documents by number."""
         shown, teams = np.empty(self.size, np.int32), np.empty(self.size, np.int8)
         teams.fill(-1)
-        count = kernel(self.given, self.size, chance, shown, teams, self.settings)
+        count = kernel(self.encoded, self.size, randomness, shown, teams, self.settings)
         shown = shown[:count]
         documents = tuple(map(self.names.__getitem__, shown.tolist()))
         return documents, tuple(teams[:count].tolist()) if self.has_teams else None, shown
@@ -78,8 +71,8 @@ def credit(
     impression = exactly(impression) if exact else impression
     clicked = np.array(clicks, np.bool_)
     credited = form(kernels.credit)(impression, clicked, scheme.variant, credit, settings)
-    form(schemes.prefer)(credit, credited, scheme.form, 0 if exact else schemes.TOLERANCE, preference)
-    if scheme.form == schemes.BINARY and kernels.expected_sign is not None:
+    form(loops.prefer(scheme.form))(credit, credited, 0 if exact else TOLERANCE, preference)
+    if scheme.form.takes_expected_sign and kernels.expected_sign is not None:
         form(kernels.expected_sign)(impression, clicked, preference, settings)
     return credit, preference
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from interleaf.errors import RankingError
-from interleaf.kernels.arrays import Array, EncodedRankings, Impression
+from interleaf.kernels.arrays import Array, EncodedRankings
 
 if TYPE_CHECKING:
     from interleaf.methods.registry import ResolvedMethod
@@ -19,8 +19,8 @@ Document = Hashable
 Rankings = Mapping[str, Sequence[Document]] | Sequence[Sequence[Document]]
 
 _NOTHING: Document = object()  # stands in for the documents that a shorter ranking does not have
-MOST_DOCUMENTS = 1_000_000
-MOST_RANKERS = 127  # teams are logged as 8-bit integers
+MAX_DOCUMENTS = 1_000_000
+MAX_RANKERS = 127  # teams are logged as 8-bit integers
 
 
 @dataclass(slots=True, eq=False)
@@ -48,9 +48,9 @@ class CheckedRankings:
                 ) from None
             if len(ranks) < len(documents):
                 _refuse_duplicate(ranker, documents)
-            if len(documents) > MOST_DOCUMENTS:
+            if len(documents) > MAX_DOCUMENTS:
                 raise RankingError(
-                    f"ranking {ranker!r} holds {len(documents):,} documents; cut it at {MOST_DOCUMENTS:,}"
+                    f"ranking {ranker!r} holds {len(documents):,} documents; cut it at {MAX_DOCUMENTS:,}"
                 )
             checked.append(documents)
             places.append(ranks)
@@ -104,13 +104,6 @@ class CheckedRankings:
             seen.update(column)
             sizes.append(len(seen) - 1)
         return tuple(sizes + sizes[-1:] * (size - len(sizes)))
-
-    def impression(self, documents: Sequence[Document], teams: Sequence[int] | None) -> Impression:
-        """The record that kernels credit, for a list shown from these rankings."""
-        owners = np.full(len(documents), -1, np.int32) if teams is None else np.array(teams, np.int32)
-        choices = np.array(self.choices(len(documents)), np.int32)
-        lengths = np.array(self.lengths, np.int32)
-        return Impression(self.ranks_of(documents), owners, lengths, self.union, choices)
 
 
 def text_id(document: object) -> str | None:
@@ -262,11 +255,10 @@ def letter(number: int) -> str:
 
 def check_rankers(rankers: tuple[str, ...], chosen: ResolvedMethod) -> None:
     """So many rankers as the method takes, with names that differ."""
-    fewest, most = chosen.rankers
-    most = most or MOST_RANKERS
-    if not fewest <= len(rankers) <= most:
-        wanted = f"exactly {fewest}" if fewest == most else f"{fewest} to {most}"
-        raise RankingError(f"{chosen} compares {wanted} rankers, not {len(rankers)}: {rankers!r}")
+    minimum, maximum = chosen.rankers[0], chosen.rankers[1] or MAX_RANKERS
+    if not minimum <= len(rankers) <= maximum:
+        number = f"exactly {minimum}" if minimum == maximum else f"{minimum} to {maximum}"
+        raise RankingError(f"{chosen} compares {number} rankers, not {len(rankers)}: {rankers!r}")
     for ranker in rankers:
         if not isinstance(ranker, str) or not ranker:
             raise RankingError(f"a ranker's name is a text that is not empty, not {ranker!r}")

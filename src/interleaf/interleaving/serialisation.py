@@ -1,4 +1,4 @@
-"""The stored form of an impression: plain data out, everything checked on the way in."""
+"""An impression as plain data: `to_dict` writes it, and the other functions check it when it is read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interleaf.errors import ListError
-from interleaf.interleaving.rankings import MOST_DOCUMENTS, Document, Rankings, check_rankers, find_problems, text_id
+from interleaf.interleaving.rankings import MAX_DOCUMENTS, Document, Rankings, check_rankers, find_problems, text_id
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.randomness import is_key
 from interleaf.methods.registry import ResolvedMethod
@@ -17,11 +17,11 @@ from interleaf.methods.registry import ResolvedMethod
 if TYPE_CHECKING:
     from interleaf.interleaving.api import Interleaving
 
-LEAST_LOG = -1e300
+MIN_LOG = -1e300
 
 
 def to_dict(shown: Interleaving, rankings: bool, probability: bool) -> dict[str, Any]:
-    """The columns of the log, as JSON-ready data; an impossible list has no probability to log."""
+    """The columns of the log, ready for JSON; an impossible list has no log of its probability."""
     log_probability = shown.log_probability if probability else shown.known_log_probability
     data = {
         "method": shown.method,
@@ -44,21 +44,21 @@ def to_dict(shown: Interleaving, rankings: bool, probability: bool) -> dict[str,
 
 
 def _plain(documents: Sequence[Document]) -> list[Any]:
-    """Documents as JSON knows them: a number of numpy's as Python's own."""
+    """Documents for JSON: a number of numpy becomes a number of Python."""
     if not any(issubclass(kind, np.generic) for kind in set(map(type, documents))):
         return list(documents)
     return [document.item() if isinstance(document, np.generic) else document for document in documents]
 
 
-def checked(data: Mapping[str, Any], chosen: ResolvedMethod) -> dict[str, Any]:
+def check_fields(data: Mapping[str, Any], chosen: ResolvedMethod) -> dict[str, Any]:
     """The fields of an `Interleaving` from stored data, each checked against the others."""
     documents = check_documents(data.get("documents"))
-    rankers = tuple(_sequence(data, "rankers"))
+    rankers = tuple(_sequence(data.get("rankers"), "rankers"))
     check_rankers(rankers, chosen)
-    lengths = _integers(data, "lengths", len(rankers), least=0)
-    if max(lengths) > MOST_DOCUMENTS:
-        raise ListError(f"lengths are {lengths}; a ranking holds at most {MOST_DOCUMENTS:,} documents")
-    union = _integers({"union": [data.get("union")]}, "union", 1, least=len(documents))[0]
+    lengths = _integers(data.get("lengths"), "lengths", len(rankers), min_value=0)
+    if max(lengths) > MAX_DOCUMENTS:
+        raise ListError(f"lengths are {lengths}; a ranking holds at most {MAX_DOCUMENTS:,} documents")
+    union = _integers([data.get("union")], "union", 1, min_value=len(documents))[0]
     if not max(lengths) <= union <= sum(lengths):
         raise ListError(
             f"union is {union}, but rankings of lengths {lengths} hold {max(lengths)} to {sum(lengths)} documents"
@@ -72,14 +72,14 @@ def checked(data: Mapping[str, Any], chosen: ResolvedMethod) -> dict[str, Any]:
         "lengths": lengths,
         "union": union,
         "choices": None if data.get("choices") is None else _choices(data, len(documents), union),
-        **checked_extras(data),
+        **check_extras(data),
         "rankings": None if data.get("rankings") is None else _rankings(data, lengths),
     }
 
 
 def _rankings(data: Mapping[str, Any], lengths: tuple[int, ...]) -> tuple[tuple[Document, ...], ...]:
     """Input rankings that were stored beside the ranks, in the order of the rankers."""
-    rankings = tuple(tuple(_sequence({"rankings": one}, "rankings")) for one in _sequence(data, "rankings"))
+    rankings = tuple(tuple(_sequence(one, "rankings")) for one in _sequence(data.get("rankings"), "rankings"))
     if tuple(map(len, rankings)) != lengths:
         raise ListError(
             f"rankings hold {tuple(map(len, rankings))} documents, but lengths are {lengths}; store the same"
@@ -87,11 +87,11 @@ def _rankings(data: Mapping[str, Any], lengths: tuple[int, ...]) -> tuple[tuple[
     return rankings
 
 
-def checked_extras(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What no ranks or rankings say: the key, the probability, whether fairness was relaxed, the fixed documents."""
+def check_extras(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that do not follow from ranks or rankings: key, probability, relaxed, fixed documents."""
     log_probability, relaxed = data.get("log_probability"), data.get("relaxed")
     if log_probability is not None:
-        if not isinstance(log_probability, (int, float)) or not LEAST_LOG <= log_probability <= 1e-9:
+        if not isinstance(log_probability, (int, float)) or not MIN_LOG <= log_probability <= 1e-9:
             raise ListError(
                 f"log_probability is {log_probability!r}; it is the log of a probability, at most 0, or null"
             )
@@ -129,22 +129,22 @@ def _parse_rank(rank: Any) -> Any:
 
 
 def rankings_and_documents(data: Mapping[str, Any], chosen: ResolvedMethod) -> tuple[Rankings, Sequence[Any]]:
-    """What a list without ranks can be derived from: the input rankings, by name, and the shown documents."""
+    """The input rankings, by name, and the shown documents: a list without ranks is derived from them."""
     rankings = data["rankings"]
     if data.get("rankers") is not None:
-        names = tuple(_sequence(data, "rankers"))
+        names = tuple(_sequence(data.get("rankers"), "rankers"))
         check_rankers(names, chosen)
-        given = rankings if isinstance(rankings, Mapping) else dict(enumerate(_sequence(data, "rankings")))
-        known = set(names) if isinstance(rankings, Mapping) else set(range(len(names)))
-        if set(given) != known:
-            raise ListError(f"rankings are of {tuple(given)!r}, but rankers are {names!r}; give a ranking a ranker")
-        rankings = {name: given[name if isinstance(rankings, Mapping) else at] for at, name in enumerate(names)}
-    return rankings, _sequence(data, "documents")
+        keys = names if isinstance(rankings, Mapping) else tuple(range(len(names)))
+        by_key = rankings if isinstance(rankings, Mapping) else dict(enumerate(_sequence(rankings, "rankings")))
+        if set(by_key) != set(keys):
+            raise ListError(f"rankings are of {tuple(by_key)!r}, but rankers are {names!r}; give a ranking per ranker")
+        rankings = {name: by_key[key] for name, key in zip(names, keys, strict=True)}
+    return rankings, _sequence(data.get("documents"), "documents")
 
 
 def check_documents(documents: Any) -> tuple[Document, ...]:
     """The shown documents; a list holds each of them once."""
-    shown = tuple(_sequence({"documents": documents}, "documents"))
+    shown = tuple(_sequence(documents, "documents"))
     try:
         if len(set(shown)) == len(shown):
             return shown
@@ -164,7 +164,7 @@ def check_teams(teams: Any, count: int, rankers: int, chosen: ResolvedMethod) ->
                 f"{chosen.method.name} credits teams: give the owner of each shown document (0, 1, ...; -1 nobody)"
             )
         return None
-    owners = _integers({"teams": teams}, "teams", count, least=-1)
+    owners = _integers(teams, "teams", count, min_value=-1)
     for position, owner in enumerate(owners):
         if owner >= rankers:
             raise ListError(
@@ -174,7 +174,7 @@ def check_teams(teams: Any, count: int, rankers: int, chosen: ResolvedMethod) ->
 
 
 def check_needs(shown: Interleaving, chosen: ResolvedMethod) -> None:
-    """What the method's credit asks for must be there."""
+    """The list must have all that the method needs to compute credit."""
     for need in chosen.method.needs:
         if getattr(shown, need) is None:
             raise ListError(
@@ -184,13 +184,13 @@ def check_needs(shown: Interleaving, chosen: ResolvedMethod) -> None:
 
 
 def _ranks(data: Mapping[str, Any], lengths: tuple[int, ...], count: int) -> Array:
-    rows = _sequence(data, "ranks")
+    rows = _sequence(data.get("ranks"), "ranks")
     if len(rows) != len(lengths):
-        raise ListError(f"ranks has {len(rows)} rows for {len(lengths)} rankers; give a row a ranker")
+        raise ListError(f"ranks has {len(rows)} rows for {len(lengths)} rankers; give a row per ranker")
     for ranker, row in enumerate(rows):
         name = f"ranks of ranker {ranker}"
-        held = [rank for rank in _integers({name: row}, name, count, least=0) if rank]
-        if len(set(held)) < len(held) or max(held, default=0) > lengths[ranker]:
+        positive = [rank for rank in _integers(row, name, count, min_value=0) if rank]
+        if len(set(positive)) < len(positive) or max(positive, default=0) > lengths[ranker]:
             raise ListError(
                 f"{name} are {row!r}; a ranking of {lengths[ranker]} documents has ranks 1 to {lengths[ranker]}, "
                 "each once, and 0 for a document that it lacks"
@@ -205,7 +205,7 @@ def _ranks(data: Mapping[str, Any], lengths: tuple[int, ...], count: int) -> Arr
 
 
 def _choices(data: Mapping[str, Any], count: int, union: int) -> tuple[int, ...]:
-    choices = _integers(data, "choices", count, least=1)
+    choices = _integers(data.get("choices"), "choices", count, min_value=1)
     for position, (size, previous) in enumerate(zip(choices, (0, *choices), strict=False)):
         if not max(previous, position + 1) <= size <= union:
             raise ListError(
@@ -221,8 +221,7 @@ def _key(key: Any) -> str | None:
     return None if key is None else str(key)
 
 
-def _sequence(data: Mapping[str, Any], name: str) -> Sequence[Any]:
-    value = data.get(name)
+def _sequence(value: Any, name: str) -> Sequence[Any]:
     if isinstance(value, np.ndarray):
         return value.tolist()  # type: ignore[no-any-return]
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
@@ -230,11 +229,11 @@ def _sequence(data: Mapping[str, Any], name: str) -> Sequence[Any]:
     return value
 
 
-def _integers(data: Mapping[str, Any], name: str, count: int, least: int) -> tuple[int, ...]:
-    values = _sequence(data, name)
+def _integers(sequence: Any, name: str, count: int, min_value: int) -> tuple[int, ...]:
+    values = _sequence(sequence, name)
     if len(values) != count:
         raise ListError(f"{name} has {len(values)} entries; give {count}")
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value < 2**31:
-            raise ListError(f"{name} holds {value!r}; give whole numbers from {least} up")
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not min_value <= value < 2**31:
+            raise ListError(f"{name} holds {value!r}; give whole numbers from {min_value} up")
     return tuple(int(value) for value in values)

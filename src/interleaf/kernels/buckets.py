@@ -1,9 +1,8 @@
-"""Who belongs together: a documented 64-bit hash of a unit's name, and the 1,024 buckets that tallies are kept by.
+"""The 64-bit hash of a unit's name, and the 1,024 buckets of a tally.
 
-hash(salt, text) is FNV-1a, 64 bits, over the bytes of the salt, a zero byte and the UTF-8 bytes of the text, finished
-by the finaliser of SplitMix64, so that all its bits are as good. The bucket is its upper ten bits. Each use has a salt
-of its own: which bucket a unit is in must say nothing about its arm or its chance. Pinned by test vectors: a tally of
-today is added to one of next year, by whatever engine.
+hash(salt, text) is FNV-1a, 64 bits, over the bytes of the salt, a zero byte and the UTF-8 bytes of the text, followed
+by the finaliser of SplitMix64. The bucket is its upper ten bits. Each use has its own salt, so the bucket of a unit is
+independent of its arm and of its lists. Test vectors pin the hash, because tallies of different years are merged.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ def bucket_of(unit: str) -> int:
 
 def hashes(salt: str, offsets: Array, data: Array) -> Array:
     """The hash of every text of an Arrow string array: text i is data[offsets[i]:offsets[i + 1]]."""
-    found = np.empty(len(offsets) - 1, np.uint64)
-    _hashes(_start(salt), offsets, data, found)
-    return found
+    values = np.empty(len(offsets) - 1, np.uint64)
+    _hashes(_start(salt), offsets, data, values)
+    return values
 
 
 def buckets(units: Array) -> Array:
@@ -58,9 +57,9 @@ def _start(salt: str) -> np.uint64:
 
 
 @kernel
-def _hashes(start: Any, offsets: Array, data: Array, found: Array) -> None:
-    for row in range(len(found)):
-        found[row] = _hash(start, data, offsets[row], offsets[row + 1])
+def _hashes(start: Any, offsets: Array, data: Array, values: Array) -> None:
+    for row in range(len(values)):
+        values[row] = _hash(start, data, offsets[row], offsets[row + 1])
 
 
 @inline_kernel

@@ -1,4 +1,4 @@
-"""The compiled form of kernels and of chance: everything that needs numba to be imported.
+"""The compiled form of kernels and of randomness: everything that needs numba to be imported.
 
 A kernel is a plain function on small integer arrays with `@kernel` above it. Where numba's compiler is switched off,
 or cannot keep what it compiled (a read-only container) and nobody called `interleaf.warm`, `ready` hands back the
@@ -22,7 +22,7 @@ from numba.core import event
 from numba.core.caching import IndexDataCacheFile
 from numba.extending import overload, register_jitable
 
-from interleaf.kernels import randomness as plain_chance
+from interleaf.kernels import randomness as plain_form
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression
 from interleaf.kernels.code_digest import code_digest
 from interleaf.kernels.randomness import Keyed, Randomness, bytes_of
@@ -32,10 +32,10 @@ NOTICE_SWITCH = "INTERLEAF_COMPILE_NOTICE"  # an environment variable: 0 switche
 _compiling, _counting = 0, Lock()
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_GOLDEN = np.uint64(plain_chance.GOLDEN)
-_MIX_1 = np.uint64(plain_chance.MIX_1)
-_MIX_2 = np.uint64(plain_chance.MIX_2)
-_UNIT = plain_chance.UNIT
+_GOLDEN = np.uint64(plain_form.GOLDEN)
+_MIX_1 = np.uint64(plain_form.MIX_1)
+_MIX_2 = np.uint64(plain_form.MIX_2)
+_UNIT = plain_form.UNIT
 _WORDS = np.dtype("<u8")
 _LOW = np.uint64(0xFFFFFFFF)
 _TWO_32 = np.uint64(2**32)
@@ -86,6 +86,7 @@ def kernel(function: Function) -> Function:
         return cast(Function, njit(nogil=True)(function))
     if hasattr(compiled, "py_func"):  # the compiler is not switched off
         compiled._cache._cache_file = _CacheFile(function, compiled._cache.cache_path)
+        compiled._cache._index_key = lambda types, codegen: (types, codegen.magic_tuple())
     return cast(Function, compiled)
 
 
@@ -160,16 +161,16 @@ def start(key: str, form: Callable[..., Any]) -> Randomness:
 
 @inline_kernel
 def reseed(state: Array, keys: Array, row: int) -> None:
-    """Put a batch's chance at the start of the stream of one row's key."""
+    """Start the randomness of a batch again, with the key of one row."""
     state[0] = keys[row, 0]
     state[1] = keys[row, 1]
     state[2] = 0
 
 
 @inline_kernel
-def rankings_at(given: EncodedRankings, row: int) -> EncodedRankings:
+def rankings_at(encoded: EncodedRankings, row: int) -> EncodedRankings:
     """One query's rankings out of a batch."""
-    return EncodedRankings(given.rankings[row], given.depths[row], given.documents[row])
+    return EncodedRankings(encoded.rankings[row], encoded.depths[row], encoded.documents[row])
 
 
 @inline_kernel
@@ -198,37 +199,37 @@ def _bits(state: Any) -> Any:
     return mix(mix(state[0] + state[2] * _GOLDEN) ^ state[1])
 
 
-@overload(plain_chance.pick)
-def _pick(chance: Any, n: Any) -> Any:
-    def compiled(chance: Any, n: Any) -> Any:
+@overload(plain_form.pick)
+def _pick(randomness: Any, n: Any) -> Any:
+    def compiled(randomness: Any, n: Any) -> Any:
         if n == 1:
             return 0
         choices = np.uint64(n)
-        product = (_bits(chance) >> _32) * choices
+        product = (_bits(randomness) >> _32) * choices
         if product & _LOW < choices:
             rejected_below = (_TWO_32 - choices) % choices
             while product & _LOW < rejected_below:
-                product = (_bits(chance) >> _32) * choices
+                product = (_bits(randomness) >> _32) * choices
         return np.int64(product >> _32)
 
     return compiled
 
 
-@overload(plain_chance.pick_weighted)
-def _pick_weighted(chance: Any, weights: Any, n: Any) -> Any:
-    def compiled(chance: Any, weights: Any, n: Any) -> Any:
+@overload(plain_form.pick_weighted)
+def _pick_weighted(randomness: Any, weights: Any, n: Any) -> Any:
+    def compiled(randomness: Any, weights: Any, n: Any) -> Any:
         total = 0.0
         for i in range(n):
             total += weights[i]
-        return plain_chance.pick_from(chance, weights, n, total)
+        return plain_form.pick_from(randomness, weights, n, total)
 
     return compiled
 
 
-@overload(plain_chance.pick_from)
-def _pick_from(chance: Any, weights: Any, n: Any, total: Any) -> Any:
-    def compiled(chance: Any, weights: Any, n: Any, total: Any) -> Any:
-        target = np.float64(_bits(chance) >> _11) * _UNIT * total
+@overload(plain_form.pick_from)
+def _pick_from(randomness: Any, weights: Any, n: Any, total: Any) -> Any:
+    def compiled(randomness: Any, weights: Any, n: Any, total: Any) -> Any:
+        target = np.float64(_bits(randomness) >> _11) * _UNIT * total
         reached = 0.0
         last = 0
         for i in range(n):
@@ -242,10 +243,10 @@ def _pick_from(chance: Any, weights: Any, n: Any, total: Any) -> Any:
     return compiled
 
 
-@overload(plain_chance.toss)
-def _toss(chance: Any, probability: Any) -> Any:
-    def compiled(chance: Any, probability: Any) -> Any:
-        return np.float64(_bits(chance) >> _11) * _UNIT < probability
+@overload(plain_form.toss)
+def _toss(randomness: Any, probability: Any) -> Any:
+    def compiled(randomness: Any, probability: Any) -> Any:
+        return np.float64(_bits(randomness) >> _11) * _UNIT < probability
 
     return compiled
 

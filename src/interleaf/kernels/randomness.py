@@ -1,10 +1,9 @@
-"""Keyed chance: the only source of randomness when a list is composed or a click is drawn.
+"""Keyed randomness: the only source of randomness when a list is composed or a click is drawn.
 
-A kernel asks for chance through `pick(chance, n)`, exactly uniform on 0 .. n-1; `pick_weighted(chance, weights, n)`,
-or `pick_from` where it knows the total of the weights; and `toss(chance, probability)`. They have one meaning and
-three forms:
+A kernel draws with `pick(randomness, n)`, exactly uniform on 0 .. n-1, with `pick_weighted(randomness, weights, n)` (or
+`pick_from` if it knows the total of the weights), and with `toss(randomness, probability)`. There are three forms:
 
-* compiled (`jit.py`): `chance` is the state of a counter-based generator, three 64-bit words;
+* compiled (`jit.py`): `randomness` is the state of a counter-based generator, three 64-bit words;
 * `Keyed`: the same generator in plain Python, with the same picks for the same key;
 * `Tree`: every branch is visited, each with its exact probability, so that a kernel's whole distribution is known.
 
@@ -37,7 +36,7 @@ _DIGEST = re.compile(r"k1:[0-9a-f]{32}")
 
 
 class Randomness(Protocol):
-    """What a kernel sees of chance; the compiled form is an opaque array that stands for the same."""
+    """What a kernel draws from; the compiled form is an array with the state of the generator."""
 
     def pick(self, n: int) -> int: ...
     def pick_weighted(self, weights: Sequence[Any], n: int) -> int: ...
@@ -45,28 +44,28 @@ class Randomness(Protocol):
     def toss(self, probability: Any) -> bool: ...
 
 
-def pick(chance: Randomness, n: int) -> int:
+def pick(randomness: Randomness, n: int) -> int:
     """One of 0 .. n-1, each with probability 1/n exactly."""
-    return chance.pick(n)
+    return randomness.pick(n)
 
 
-def pick_weighted(chance: Randomness, weights: Any, n: int) -> int:
+def pick_weighted(randomness: Randomness, weights: Any, n: int) -> int:
     """One of 0 .. n-1 with probability proportional to its weight."""
-    return chance.pick_weighted(weights, n)
+    return randomness.pick_weighted(weights, n)
 
 
-def pick_from(chance: Randomness, weights: Any, n: int, total: Any) -> int:
+def pick_from(randomness: Randomness, weights: Any, n: int, total: Any) -> int:
     """The same, for a caller that keeps the total of the weights: it need not be summed again."""
-    return chance.pick_from(weights, n, total)
+    return randomness.pick_from(weights, n, total)
 
 
-def toss(chance: Randomness, probability: Any) -> bool:
+def toss(randomness: Randomness, probability: Any) -> bool:
     """True with this probability."""
-    return chance.toss(probability)
+    return randomness.toss(probability)
 
 
 def key_of(key: Key | None) -> str:
-    """The name of a chance key: `k1:` and a 128-bit digest of its parts; None draws a fresh one.
+    """The name of a key: `k1:` and a 128-bit digest of its parts; None draws a fresh one.
 
     Parts are strings, integers and tuples of them, delimited so that no two keys run together.
 
@@ -118,8 +117,8 @@ def delimited(part: Any) -> bytes:
 class Keyed:
     """The keyed generator in plain Python: same key, same picks as the compiled form.
 
-    >>> chance = Keyed(key_of("example"))
-    >>> [chance.pick(6) for _ in range(5)]
+    >>> randomness = Keyed(key_of("example"))
+    >>> [randomness.pick(6) for _ in range(5)]
     [3, 1, 5, 3, 4]
     """
 
@@ -177,10 +176,10 @@ def _exactly(number: Any) -> Fraction:
 
 
 class Tree:
-    """Walks every branch of a function of chance, with the exact probability of each.
+    """Walks every branch of a function of randomness, with the exact probability of each.
 
     >>> tree = Tree()
-    >>> sorted(tree.branches(lambda chance: chance.pick(2) + chance.pick(2)))
+    >>> sorted(tree.branches(lambda randomness: randomness.pick(2) + randomness.pick(2)))
     [(Fraction(1, 4), 0), (Fraction(1, 4), 1), (Fraction(1, 4), 1), (Fraction(1, 4), 2)]
     """
 
@@ -190,7 +189,7 @@ class Tree:
         self._probability = Fraction(1)
 
     def branches(self, function: Callable[[Randomness], Result]) -> Iterator[tuple[Fraction, Result]]:
-        """Each outcome of `function(chance)` with its probability; the function runs once a branch."""
+        """Each outcome of `function(randomness)` with its probability; the function runs once a branch."""
         self._path = []
         while True:
             self._depth, self._probability = 0, Fraction(1)

@@ -13,70 +13,55 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
-from interleaf.kernels.jit import impression_at, inline_kernel, kernel, rankings_at, reseed
+from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import Randomness, pick
+from interleaf.methods.schemes import DIRECT
 
-DIRECT = 1
 NEVER = np.iinfo(np.int32).max
 
 
-class Settings(NamedTuple):
+class BalancedSettings(NamedTuple):
     fill: bool
     lowest: bool
     one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
-    return Settings(parameters["fill"], parameters["depth"] == "lowest", Fraction(1) if exact else 1.0)
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> BalancedSettings:
+    return BalancedSettings(parameters["fill"], parameters["depth"] == "lowest", Fraction(1) if exact else 1.0)
 
 
 @kernel
-def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
-    return balance(given, k, chance, shown, settings.fill)
+def compose(
+    encoded: EncodedRankings, k: int, randomness: Randomness, shown: Array, teams: Array, settings: BalancedSettings
+) -> int:
+    return balance(encoded, k, randomness, shown, settings.fill)
 
 
 @inline_kernel
-def balance(given: EncodedRankings, k: int, chance: Randomness, shown: Array, fill: bool) -> int:
+def balance(encoded: EncodedRankings, k: int, randomness: Randomness, shown: Array, fill: bool) -> int:
     """The pointer that lags adds its document; on a tie, the ranker that won the coin."""
-    taken = np.zeros(given.documents, np.bool_)
-    leader = pick(chance, 2)
+    in_list = np.zeros(encoded.documents, np.bool_)
+    leader = pick(randomness, 2)
     at_a = at_b = count = 0
     while count < k:
-        has_a, has_b = at_a < given.depths[0], at_b < given.depths[1]
+        has_a, has_b = at_a < encoded.depths[0], at_b < encoded.depths[1]
         if not (has_a and has_b) and not (fill and (has_a or has_b)):
             break
         if has_a and (not has_b or at_a < at_b or (at_a == at_b and leader == 0)):
-            document = given.rankings[0, at_a]
+            document = encoded.rankings[0, at_a]
             at_a += 1
         else:
-            document = given.rankings[1, at_b]
+            document = encoded.rankings[1, at_b]
             at_b += 1
-        if not taken[document]:
-            taken[document] = True
+        if not in_list[document]:
+            in_list[document] = True
             shown[count] = document
             count += 1
     return count
 
 
 @kernel
-def compose_batch(
-    given: EncodedRankings,
-    queries: Array,
-    keys: Array,
-    k: int,
-    shown: Array,
-    teams: Array,
-    counts: Array,
-    settings: Settings,
-) -> None:
-    chance: Any = np.zeros(3, np.uint64)
-    for row in range(len(queries)):
-        reseed(chance, keys, row)
-        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
-
-
-@kernel
-def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
+def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: BalancedSettings) -> int:
     """Clicked documents in each top k_c; `direct`: each click goes to the ranking with the better rank, or to both."""
     ranks = impression.ranks
     cut = _cut(ranks, clicks, settings.lowest)
@@ -112,22 +97,7 @@ def _cut(ranks: Array, clicks: Array, lowest: bool) -> int:
 
 
 @kernel
-def credit_batch(
-    impressions: Impression,
-    counts: Array,
-    clicks: Array,
-    variant: int,
-    credits: Array,
-    credited: Array,
-    settings: Settings,
-) -> None:
-    for row in range(len(counts)):
-        impression = impression_at(impressions, row, counts[row])
-        credited[row] = credit(impression, clicks[row], variant, credits[row], settings)
-
-
-@kernel
-def probability(impression: Impression, factors: Array, settings: Settings) -> bool:
+def probability(impression: Impression, factors: Array, settings: BalancedSettings) -> bool:
     return balance_probability(impression, factors, settings.fill, settings.one)
 
 

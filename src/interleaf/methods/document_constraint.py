@@ -11,50 +11,40 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
-from interleaf.kernels.jit import impression_at, inline_kernel, kernel, rankings_at, reseed
+from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import Randomness
 from interleaf.methods.balanced import balance, balance_probability
 
 ABOVE, NEXT, NEXT_UNCLICKED, LOWEST = 1, 2, 3, 4
 
 
-class Settings(NamedTuple):
+class DocumentConstraintSettings(NamedTuple):
     constraints: int
     one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> DocumentConstraintSettings:
     constraints = LOWEST if parameters["constraints"] == "lowest" else parameters["constraints"]
-    return Settings(constraints, Fraction(1) if exact else 1.0)
+    return DocumentConstraintSettings(constraints, Fraction(1) if exact else 1.0)
 
 
 @kernel
-def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
-    return balance(given, k, chance, shown, True)
-
-
-@kernel
-def compose_batch(
-    given: EncodedRankings,
-    queries: Array,
-    keys: Array,
+def compose(
+    encoded: EncodedRankings,
     k: int,
+    randomness: Randomness,
     shown: Array,
     teams: Array,
-    counts: Array,
-    settings: Settings,
-) -> None:
-    chance: Any = np.zeros(3, np.uint64)
-    for row in range(len(queries)):
-        reseed(chance, keys, row)
-        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+    settings: DocumentConstraintSettings,
+) -> int:
+    return balance(encoded, k, randomness, shown, True)
 
 
 @kernel
-def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
+def credit(
+    impression: Impression, clicks: Array, variant: int, credit: Array, settings: DocumentConstraintSettings
+) -> int:
     """Minus the constraints that each ranking violates."""
     ranks, rule = impression.ranks, settings.constraints
     count = ranks.shape[1]
@@ -87,20 +77,5 @@ def _punish(ranks: Array, better: int, worse: int, credit: Array, one: Any) -> N
 
 
 @kernel
-def credit_batch(
-    impressions: Impression,
-    counts: Array,
-    clicks: Array,
-    variant: int,
-    credits: Array,
-    credited: Array,
-    settings: Settings,
-) -> None:
-    for row in range(len(counts)):
-        impression = impression_at(impressions, row, counts[row])
-        credited[row] = credit(impression, clicks[row], variant, credits[row], settings)
-
-
-@kernel
-def probability(impression: Impression, factors: Array, settings: Settings) -> bool:
+def probability(impression: Impression, factors: Array, settings: DocumentConstraintSettings) -> bool:
     return balance_probability(impression, factors, True, settings.one)

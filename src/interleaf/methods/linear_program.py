@@ -13,7 +13,7 @@ from interleaf.kernels.jit import inline_kernel, kernel, plain, ready, start
 from interleaf.kernels.randomness import Randomness, key_of, pick
 
 PATIENCE = 50  # pivots that change nothing before the rule that cannot cycle takes over
-MOST_PIVOTS = 100_000
+MAX_PIVOTS = 100_000
 
 
 @kernel
@@ -69,7 +69,7 @@ def _improve(tableau: Array, basis: Array, objective: int, tolerance: Any) -> bo
     """Pivot until no column lowers the objective: the steepest first, the first one once that gets nowhere."""
     rows = len(basis)
     stalled = 0
-    for _ in range(MOST_PIVOTS):
+    for _ in range(MAX_PIVOTS):
         entering = _entering(tableau, objective, rows, stalled > PATIENCE, tolerance)
         if entering < 0:
             return True
@@ -121,22 +121,22 @@ def _pivot(tableau: Array, basis: Array, leaving: int, entering: int) -> None:
 
 CREDITS = ("inverse", "linear", "binary")
 INVERSE, LINEAR, BINARY = range(3)
-MOST_LISTS_OF_TWO, MOST_LISTS_OF_MANY = 2**14, 1_000
+MAX_LISTS_OF_TWO, MAX_LISTS_OF_MANY = 2**14, 1_000
 CACHED_SOLUTIONS = 10_000
 TOLERANCE = 1e-9
 
 
 def solution_of(
-    given: EncodedRankings, ranks: Array, size: int, kind: int, samples: int, exact: bool
+    encoded: EncodedRankings, ranks: Array, size: int, kind: int, samples: int, exact: bool
 ) -> tuple[Array, Array, bool]:
     """The lists with a positive probability, the probabilities, and whether fairness had to be relaxed.
 
     `ranks[ranker, document]` counts a document that a ranking lacks as standing just below its last.
     """
-    # A batch pads to its longest ranking, but chance is keyed by the rankings alone.
-    tops = given.rankings[:, : int(given.depths.max())].astype(np.int32)
+    # A batch pads to its longest ranking, but the key of the randomness depends on the rankings only.
+    tops = encoded.rankings[:, : int(encoded.depths.max())].astype(np.int32)
     places = ranks.astype(np.int32)
-    return _solution(tops.tobytes(), places.tobytes(), len(given.depths), size, kind, samples, exact)
+    return _solution(tops.tobytes(), places.tobytes(), len(encoded.depths), size, kind, samples, exact)
 
 
 @lru_cache(maxsize=CACHED_SOLUTIONS)
@@ -144,20 +144,20 @@ def _solution(
     rankings: bytes, ranks: bytes, rankers: int, size: int, kind: int, samples: int, exact: bool
 ) -> tuple[Array, Array, bool]:
     places = np.frombuffer(ranks, np.int32).reshape(rankers, -1)
-    encoded = np.frombuffer(rankings, np.int32).reshape(rankers, -1)
-    given = EncodedRankings(encoded, (encoded >= 0).sum(axis=1), places.shape[1])
-    lists = np.empty((min(rankers**size, MOST_LISTS_OF_TWO), size), np.int32)
-    count = ready(_all_lists)(given, lists) if rankers == 2 or rankers**size <= MOST_LISTS_OF_MANY else -1
+    numbers = np.frombuffer(rankings, np.int32).reshape(rankers, -1)
+    encoded = EncodedRankings(numbers, (numbers >= 0).sum(axis=1), places.shape[1])
+    lists = np.empty((min(rankers**size, MAX_LISTS_OF_TWO), size), np.int32)
+    count = ready(_all_lists)(encoded, lists) if rankers == 2 or rankers**size <= MAX_LISTS_OF_MANY else -1
     lists = lists[:count]
     if count < 0:
         key = key_of(("optimized", CREDITS[kind], samples, size, rankings.hex(), ranks.hex()))
         lists = np.empty((samples, size), np.int32)
         kernel = ready(_some_lists)
-        kernel(given, lists, start(key, kernel))
+        kernel(encoded, lists, start(key, kernel))
         lists = np.unique(lists, axis=0)
     probabilities, violation = _probabilities(lists, _worth(places, kind, exact), exact)
-    kept = probabilities > 0
-    return lists[kept], probabilities[kept], bool(violation > (0 if exact else TOLERANCE))
+    positive = probabilities > 0
+    return lists[positive], probabilities[positive], bool(violation > (0 if exact else TOLERANCE))
 
 
 def _worth(places: Array, kind: int, exact: bool) -> Array:
@@ -224,19 +224,19 @@ def _sensitivity(lists: Array, signs: Array) -> Array:
 
 
 @inline_kernel
-def _best(given: EncodedRankings, taken: Array, ranker: int) -> int:
+def _best(encoded: EncodedRankings, in_list: Array, ranker: int) -> int:
     """A ranker's best unshown document, -1 where it has none."""
-    for place in range(given.depths[ranker]):
-        if not taken[given.rankings[ranker, place]]:
-            return int(given.rankings[ranker, place])
+    for place in range(encoded.depths[ranker]):
+        if not in_list[encoded.rankings[ranker, place]]:
+            return int(encoded.rankings[ranker, place])
     return -1
 
 
 @kernel
-def _all_lists(given: EncodedRankings, lists: Array) -> int:
+def _all_lists(encoded: EncodedRankings, lists: Array) -> int:
     """Every allowed list, by walking down each ranker's best unshown document in turn; -1: there is no room for all."""
     size = lists.shape[1]
-    taken = np.zeros(given.documents, np.bool_)
+    in_list = np.zeros(encoded.documents, np.bool_)
     ranker = np.zeros(size + 1, np.int64)
     current = np.zeros(size, np.int64)
     depth = count = 0
@@ -249,36 +249,36 @@ def _all_lists(given: EncodedRankings, lists: Array) -> int:
                 lists[count, position] = current[position]
             count += 1
         else:
-            while ranker[depth] < len(given.depths) and document < 0:
-                document = _best(given, taken, ranker[depth])
+            while ranker[depth] < len(encoded.depths) and document < 0:
+                document = _best(encoded, in_list, ranker[depth])
                 for earlier in range(ranker[depth]):
-                    if document == _best(given, taken, earlier):
+                    if document == _best(encoded, in_list, earlier):
                         document = -1
                         break
                 ranker[depth] += 1
         if document >= 0:
             current[depth] = document
-            taken[document] = True
+            in_list[document] = True
             depth += 1
             ranker[depth] = 0
         else:
             depth -= 1
             if depth >= 0:
-                taken[current[depth]] = False
+                in_list[current[depth]] = False
     return count
 
 
 @kernel
-def _some_lists(given: EncodedRankings, lists: Array, chance: Randomness) -> None:
+def _some_lists(encoded: EncodedRankings, lists: Array, randomness: Randomness) -> None:
     """Draw lists: at each rank any ranker that still can adds its best unshown document."""
     for row in range(len(lists)):
-        taken = np.zeros(given.documents, np.bool_)
+        in_list = np.zeros(encoded.documents, np.bool_)
         for position in range(lists.shape[1]):
             document = -1
             while document < 0:
-                document = _best(given, taken, pick(chance, len(given.depths)))
+                document = _best(encoded, in_list, pick(randomness, len(encoded.depths)))
             lists[row, position] = document
-            taken[document] = True
+            in_list[document] = True
 
 
 def highs(constraints: Array, values: Array) -> tuple[Array, float]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
-from interleaf.kernels.jit import impression_at, inline_kernel, kernel, reseed
+from interleaf.kernels.jit import inline_kernel, kernel, reseed
 from interleaf.kernels.randomness import Randomness, pick_weighted
 from interleaf.methods import linear_program
 from interleaf.methods.linear_program import BINARY, CREDITS, INVERSE
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from interleaf.interleaving.rankings import CheckedRankings, Document
 
 
-class Settings(NamedTuple):
+class OptimizedSettings(NamedTuple):
     """The lists that may be shown, their probabilities, and how a document's rank becomes credit."""
 
     lists: Array
@@ -34,88 +34,92 @@ class Settings(NamedTuple):
     one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> OptimizedSettings:
     one = Fraction(1) if exact else 1.0
     lists, weights = np.empty((0, 0), np.int32), np.empty(0, object if exact else np.float64)
-    return Settings(lists, weights, False, CREDITS.index(parameters["credit"]), one)
+    return OptimizedSettings(lists, weights, False, CREDITS.index(parameters["credit"]), one)
 
 
 def prepare(
     problem: CheckedRankings,
     names: list[Document],
-    given: EncodedRankings,
+    encoded: EncodedRankings,
     size: int,
     parameters: Mapping[str, Any],
     exact: bool,
-) -> Settings:
+) -> OptimizedSettings:
     """Solve the programme of these rankings, or find its solution among the latest."""
     kind = CREDITS.index(parameters["credit"])
-    solution = linear_program.solution_of(given, problem.ranks_or_next(names), size, kind, parameters["samples"], exact)
-    return Settings(*solution, kind, Fraction(1) if exact else 1.0)
+    solution = linear_program.solution_of(
+        encoded, problem.ranks_or_next(names), size, kind, parameters["samples"], exact
+    )
+    return OptimizedSettings(*solution, kind, Fraction(1) if exact else 1.0)
 
 
 def prepare_batch(
-    given: EncodedRankings, ranks: Array, queries: Array, k: int, parameters: Mapping[str, Any]
-) -> Settings:
+    encoded: EncodedRankings, ranks: Array, queries: Array, k: int, parameters: Mapping[str, Any]
+) -> OptimizedSettings:
     """The solutions of some queries of a batch, at their numbers; padded with -1 and with weight zero."""
     kind = CREDITS.index(parameters["credit"])
     solutions = {}
     for query in queries:
-        size = int(given.documents[query])
-        one = EncodedRankings(given.rankings[query], given.depths[query], size)
+        size = int(encoded.documents[query])
+        one = EncodedRankings(encoded.rankings[query], encoded.depths[query], size)
         solutions[query] = linear_program.solution_of(
             one, ranks[query, :, :size], min(k, size), kind, parameters["samples"], exact=False
         )
-    most = max(len(weights) for _, weights, _ in solutions.values())
-    lists = np.full((len(given.documents), most, k), -1, np.int32)
-    weights = np.zeros((len(given.documents), most))
-    for query, (found, shares, _) in solutions.items():
-        lists[query, : len(found), : found.shape[1]] = found
+    max_lists = max(len(weights) for _, weights, _ in solutions.values())
+    lists = np.full((len(encoded.documents), max_lists, k), -1, np.int32)
+    weights = np.zeros((len(encoded.documents), max_lists))
+    for query, (rows, shares, _) in solutions.items():
+        lists[query, : len(rows), : rows.shape[1]] = rows
         weights[query, : len(shares)] = shares
     relaxed = any(relaxed for _, _, relaxed in solutions.values())
-    return Settings(lists, weights, relaxed, kind, 1.0)
+    return OptimizedSettings(lists, weights, relaxed, kind, 1.0)
 
 
-def prepared_probability(prepared: Settings, shown: Array) -> float:
+def prepared_probability(prepared: OptimizedSettings, shown: Array) -> float:
     """How likely the shown list was."""
     return float(prepared.weights[(prepared.lists == shown).all(axis=1)].sum())
 
 
 @kernel
-def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
-    return _draw(settings.lists, settings.weights, chance, shown)
+def compose(
+    encoded: EncodedRankings, k: int, randomness: Randomness, shown: Array, teams: Array, settings: OptimizedSettings
+) -> int:
+    return _draw(settings.lists, settings.weights, randomness, shown)
 
 
 @inline_kernel
-def _draw(lists: Array, weights: Array, chance: Randomness, shown: Array) -> int:
-    drawn = pick_weighted(chance, weights, len(weights))
+def _draw(lists: Array, weights: Array, randomness: Randomness, shown: Array) -> int:
+    row = pick_weighted(randomness, weights, len(weights))
     for position in range(lists.shape[1]):
-        if lists[drawn, position] < 0:
+        if lists[row, position] < 0:
             return position
-        shown[position] = lists[drawn, position]
+        shown[position] = lists[row, position]
     return lists.shape[1]
 
 
 @kernel
 def compose_batch(
-    given: EncodedRankings,
+    encoded: EncodedRankings,
     queries: Array,
     keys: Array,
     k: int,
     shown: Array,
     teams: Array,
     counts: Array,
-    settings: Settings,
+    settings: OptimizedSettings,
 ) -> None:
     """Here the settings hold the solutions of all queries, stacked; a weight of zero pads the shorter ones."""
-    chance: Any = np.zeros(3, np.uint64)
+    randomness: Any = np.zeros(3, np.uint64)
     for row in range(len(queries)):
-        reseed(chance, keys, row)
-        counts[row] = _draw(settings.lists[queries[row]], settings.weights[queries[row]], chance, shown[row])
+        reseed(randomness, keys, row)
+        counts[row] = _draw(settings.lists[queries[row]], settings.weights[queries[row]], randomness, shown[row])
 
 
 @kernel
-def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
+def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: OptimizedSettings) -> int:
     """What each clicked document's rank is worth to each ranker; one it lacks stands just below its last."""
     ranks, lengths = impression.ranks, impression.lengths
     credited = 0
@@ -138,18 +142,3 @@ def credit(impression: Impression, clicks: Array, variant: int, credit: Array, s
 @inline_kernel
 def _rank(rank: int, length: int) -> int:
     return rank if rank > 0 else length + 1
-
-
-@kernel
-def credit_batch(
-    impressions: Impression,
-    counts: Array,
-    clicks: Array,
-    variant: int,
-    credits: Array,
-    credited: Array,
-    settings: Settings,
-) -> None:
-    for row in range(len(counts)):
-        impression = impression_at(impressions, row, counts[row])
-        credited[row] = credit(impression, clicks[row], variant, credits[row], settings)

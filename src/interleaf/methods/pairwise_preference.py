@@ -15,63 +15,55 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
-from interleaf.kernels.jit import impression_at, inline_kernel, kernel, rankings_at, reseed
+from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import Randomness, pick
 
 PAIRS = ("global", "per_click", "next_unclicked")
 GLOBAL, PER_CLICK, NEXT_UNCLICKED = 0, 1, 2
 
 
-class Settings(NamedTuple):
+class PairwisePreferenceSettings(NamedTuple):
     pairs: int
     one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
-    return Settings(PAIRS.index(parameters["pairs"]), Fraction(1) if exact else 1.0)
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> PairwisePreferenceSettings:
+    return PairwisePreferenceSettings(PAIRS.index(parameters["pairs"]), Fraction(1) if exact else 1.0)
 
 
 @kernel
-def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
+def compose(
+    encoded: EncodedRankings,
+    k: int,
+    randomness: Randomness,
+    shown: Array,
+    teams: Array,
+    settings: PairwisePreferenceSettings,
+) -> int:
     """Keep the choice set as a pool: each rank adds its documents, one is drawn and leaves."""
-    seen = np.zeros(given.documents, np.bool_)
-    pool = np.empty(given.documents, np.int64)
+    in_pool = np.zeros(encoded.documents, np.bool_)
+    pool = np.empty(encoded.documents, np.int64)
     size = count = 0
     while count < k:
-        for ranker in range(len(given.depths)):
-            if count < given.depths[ranker] and not seen[given.rankings[ranker, count]]:
-                pool[size] = given.rankings[ranker, count]
-                seen[pool[size]] = True
+        for ranker in range(len(encoded.depths)):
+            if count < encoded.depths[ranker] and not in_pool[encoded.rankings[ranker, count]]:
+                pool[size] = encoded.rankings[ranker, count]
+                in_pool[pool[size]] = True
                 size += 1
         if size == 0:
             break
-        drawn = pick(chance, size)
-        shown[count] = pool[drawn]
+        place = pick(randomness, size)
+        shown[count] = pool[place]
         size -= 1
-        pool[drawn] = pool[size]
+        pool[place] = pool[size]
         count += 1
     return count
 
 
 @kernel
-def compose_batch(
-    given: EncodedRankings,
-    queries: Array,
-    keys: Array,
-    k: int,
-    shown: Array,
-    teams: Array,
-    counts: Array,
-    settings: Settings,
-) -> None:
-    chance: Any = np.zeros(3, np.uint64)
-    for row in range(len(queries)):
-        reseed(chance, keys, row)
-        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
-
-
-@kernel
-def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
+def credit(
+    impression: Impression, clicks: Array, variant: int, credit: Array, settings: PairwisePreferenceSettings
+) -> int:
     """Sum the signed inverse propensities of every eligible pair (Eq. 10), ranker by ranker."""
     ranks = impression.ranks
     count = ranks.shape[1]
@@ -139,22 +131,7 @@ def _ranks_above(rank: int, other: int) -> bool:
 
 
 @kernel
-def credit_batch(
-    impressions: Impression,
-    counts: Array,
-    clicks: Array,
-    variant: int,
-    credits: Array,
-    credited: Array,
-    settings: Settings,
-) -> None:
-    for row in range(len(counts)):
-        impression = impression_at(impressions, row, counts[row])
-        credited[row] = credit(impression, clicks[row], variant, credits[row], settings)
-
-
-@kernel
-def probability(impression: Impression, factors: Array, settings: Settings) -> bool:
+def probability(impression: Impression, factors: Array, settings: PairwisePreferenceSettings) -> bool:
     """Each candidate of a rank is equally likely (Eq. 9); a document that was no candidate yet, impossible."""
     first = _first_ranks(impression.ranks)
     for position in range(len(factors)):

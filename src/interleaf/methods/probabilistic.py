@@ -18,16 +18,14 @@ import numpy as np
 
 from interleaf.errors import MethodError
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
-from interleaf.kernels.jit import impression_at, inline_kernel, kernel, rankings_at, reseed
+from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import Randomness, pick, pick_from
 
 LOST = 1e-3  # a running denominator below this share of its last full sum is summed afresh: digits were lost
+MAX_DIGITS = 290  # a float can hold 10^-307
 
 
-MOST_DIGITS = 290  # a float can hold 10^-307
-
-
-class Settings(NamedTuple):
+class ProbabilisticSettings(NamedTuple):
     """`powers[rank]` is rank^-tau, `sums[rank]` the total down to that rank; `scratch` holds a ranking's weights."""
 
     powers: Array
@@ -35,18 +33,20 @@ class Settings(NamedTuple):
     scratch: Array
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> ProbabilisticSettings:
     longest = int(max(lengths))
     powers = powers_of(parameters["tau"], longest, exact)
-    return Settings(powers, _sums_of(parameters["tau"], len(powers), exact), np.empty(longest + 2, powers.dtype))
+    return ProbabilisticSettings(
+        powers, _sums_of(parameters["tau"], len(powers), exact), np.empty(longest + 2, powers.dtype)
+    )
 
 
 def powers_of(tau: float, longest: int, exact: bool) -> Array:
     """rank^-tau for ranks up to `longest` + 1 and beyond, at index rank; as fractions where `exact`."""
-    if tau * math.log10(2 * longest + 4) > MOST_DIGITS:
+    if tau * math.log10(2 * longest + 4) > MAX_DIGITS:
         raise MethodError(
             f"tau={tau} is too steep for rankings of {longest} documents: rank^-tau falls below what a float can hold; "
-            f"give tau at most {MOST_DIGITS / math.log10(2 * longest + 4):.3g}"
+            f"give tau at most {MAX_DIGITS / math.log10(2 * longest + 4):.3g}"
         )
     return _powers(tau, 1 << (longest + 2).bit_length(), exact)
 
@@ -66,39 +66,46 @@ def _sums_of(tau: float, size: int, exact: bool) -> Array:
 
 
 @kernel
-def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
+def compose(
+    encoded: EncodedRankings,
+    k: int,
+    randomness: Randomness,
+    shown: Array,
+    teams: Array,
+    settings: ProbabilisticSettings,
+) -> int:
     """A ranker gets a row of weights when it is first drawn; shown documents leave the rows that there are."""
-    rankings, depths, documents = given
+    rankings, depths, documents = encoded
     powers = settings.powers
     count = min(k, documents)
-    most = min(count, len(depths))
-    row_of, ranker_of = np.full(len(depths), -1, np.int64), np.empty(most, np.int64)
-    weights = np.zeros((most, rankings.shape[1] + 1), powers.dtype)
-    totals, trusted = np.zeros(most, powers.dtype), np.zeros(most, powers.dtype)
-    lacking = np.zeros(most, np.int64)
-    places = np.zeros((most, documents), np.int32)
-    taken = np.zeros(documents, np.bool_)
+    max_rows = min(count, len(depths))
+    row_of, ranker_of = np.full(len(depths), -1, np.int64), np.empty(max_rows, np.int64)
+    weights = np.zeros((max_rows, rankings.shape[1] + 1), powers.dtype)
+    totals, trusted = np.zeros(max_rows, powers.dtype), np.zeros(max_rows, powers.dtype)
+    lacking = np.zeros(max_rows, np.int64)
+    places = np.zeros((max_rows, documents), np.int32)
+    in_list = np.zeros(documents, np.bool_)
     rows = 0
     for position in range(count):
-        ranker = pick(chance, len(depths))
+        ranker = pick(randomness, len(depths))
         length = depths[ranker]
         row = row_of[ranker]
         if row < 0:
             row = row_of[ranker] = rows
             ranker_of[row] = ranker
             rows += 1
-            ranked = _weigh(rankings[ranker, :length], taken, powers, weights[row], places[row])
+            ranked = _weigh(rankings[ranker, :length], in_list, powers, weights[row], places[row])
             lacking[row] = documents - position - ranked
             weights[row, length] = int(lacking[row]) * powers[length + 1]
         if totals[row] <= LOST * trusted[row]:
             totals[row] = trusted[row] = _sum(weights[row], length + 1, powers[0])
-        place = pick_from(chance, weights[row], length + 1, totals[row])
+        place = pick_from(randomness, weights[row], length + 1, totals[row])
         if place < length:
             document = rankings[ranker, place]
         else:
-            document = _lacked(places[row], taken, pick(chance, lacking[row]))
+            document = _lacked(places[row], in_list, pick(randomness, lacking[row]))
         shown[position], teams[position] = document, ranker
-        taken[document] = True
+        in_list[document] = True
         for row in range(rows):
             length = depths[ranker_of[row]]
             place = places[row, document] - 1
@@ -113,14 +120,14 @@ def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, te
 
 
 @inline_kernel
-def _weigh(ranking: Array, taken: Array, powers: Array, weights: Array, places: Array) -> int:
+def _weigh(ranking: Array, in_list: Array, powers: Array, weights: Array, places: Array) -> int:
     """Write a ranker's weights and where it has each document; returns how many of its documents are not shown."""
     unshown = 0
     for place in range(len(ranking)):
         document = ranking[place]
         places[document] = place + 1
         weights[place] = powers[0]
-        if not taken[document]:
+        if not in_list[document]:
             weights[place] = powers[place + 1]
             unshown += 1
     return unshown
@@ -136,35 +143,18 @@ def _sum(weights: Array, count: int, zero: Any) -> Any:
 
 
 @inline_kernel
-def _lacked(places: Array, taken: Array, number: int) -> int:
+def _lacked(places: Array, in_list: Array, number: int) -> int:
     """The unshown document with this number, in the order of first appearance, among those that a ranking lacks."""
     document = 0
-    while taken[document] or places[document] > 0 or number > 0:
-        if not taken[document] and places[document] == 0:
+    while in_list[document] or places[document] > 0 or number > 0:
+        if not in_list[document] and places[document] == 0:
             number -= 1
         document += 1
     return document
 
 
-@kernel
-def compose_batch(
-    given: EncodedRankings,
-    queries: Array,
-    keys: Array,
-    k: int,
-    shown: Array,
-    teams: Array,
-    counts: Array,
-    settings: Settings,
-) -> None:
-    chance: Any = np.zeros(3, np.uint64)
-    for row in range(len(queries)):
-        reseed(chance, keys, row)
-        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
-
-
 @inline_kernel
-def write_shares(impression: Impression, last: int, settings: Settings, shares: Array) -> None:
+def write_shares(impression: Impression, last: int, settings: ProbabilisticSettings, shares: Array) -> None:
     """P_j(L_r | L above r) for every ranker j and rank r down to position `last`."""
     ranks, lengths = impression.ranks, impression.lengths
     powers, sums = settings.powers, settings.sums
@@ -184,7 +174,7 @@ def write_shares(impression: Impression, last: int, settings: Settings, shares: 
 
 
 @inline_kernel
-def _remaining(ranks: Array, position: int, length: int, union: int, settings: Settings) -> Any:
+def _remaining(ranks: Array, position: int, length: int, union: int, settings: ProbabilisticSettings) -> Any:
     """The denominator summed afresh: the weights of all that this ranker has not lost to the ranks above."""
     powers, scratch = settings.powers, settings.scratch
     for place in range(length):
@@ -200,7 +190,7 @@ def _remaining(ranks: Array, position: int, length: int, union: int, settings: S
 
 
 @inline_kernel
-def write_posterior(impression: Impression, last: int, settings: Settings, shares: Array) -> None:
+def write_posterior(impression: Impression, last: int, settings: ProbabilisticSettings, shares: Array) -> None:
     """q_r(j): how likely each ranker is to own each rank, given the list."""
     write_shares(impression, last, settings, shares)
     for position in range(last + 1):
@@ -222,7 +212,7 @@ def _lowest(clicks: Array, count: int) -> int:
 
 
 @kernel
-def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
+def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: ProbabilisticSettings) -> int:
     """The expected number of clicks that each ranker owns, exact in O(rankers * k)."""
     rankers, count = impression.ranks.shape
     lowest = _lowest(clicks, count)
@@ -238,22 +228,7 @@ def credit(impression: Impression, clicks: Array, variant: int, credit: Array, s
 
 
 @kernel
-def credit_batch(
-    impressions: Impression,
-    counts: Array,
-    clicks: Array,
-    variant: int,
-    credits: Array,
-    credited: Array,
-    settings: Settings,
-) -> None:
-    for row in range(len(counts)):
-        impression = impression_at(impressions, row, counts[row])
-        credited[row] = credit(impression, clicks[row], variant, credits[row], settings)
-
-
-@kernel
-def expected_sign(impression: Impression, clicks: Array, preference: Array, settings: Settings) -> None:
+def expected_sign(impression: Impression, clicks: Array, preference: Array, settings: ProbabilisticSettings) -> None:
     """The marginalised outcome of H11: for each pair the exact expectation of the sign of their clicks' difference."""
     rankers, count = impression.ranks.shape
     lowest = _lowest(clicks, count)
@@ -293,15 +268,7 @@ def sign_of_pair(ours: Array, theirs: Array, clicks: Array, lowest: int, chances
 
 
 @kernel
-def expected_sign_batch(
-    impressions: Impression, counts: Array, clicks: Array, preferences: Array, settings: Settings
-) -> None:
-    for row in range(len(counts)):
-        expected_sign(impression_at(impressions, row, counts[row]), clicks[row], preferences[row], settings)
-
-
-@kernel
-def probability(impression: Impression, factors: Array, settings: Settings) -> bool:
+def probability(impression: Impression, factors: Array, settings: ProbabilisticSettings) -> bool:
     """At each rank the mean of the rankers' softmaxes."""
     rankers, count = impression.ranks.shape
     shares = np.zeros((rankers, count), settings.powers.dtype)

@@ -10,32 +10,39 @@ from typing import Any
 
 from interleaf import spec
 from interleaf.errors import MethodError, SchemeError, suggest
+from interleaf.methods.schemes import FORMS, VARIANTS, Scheme, scheme_of
 from interleaf.spec import Parameter, Value
 
-FORMS = ("binary", "click", "normalized")
-VARIANTS = ("", "direct", "deduped")
 INDEPENDENT, DRAFTED = "independent", "drafted"
 
 
 @dataclass(frozen=True)
 class Claims:
-    """What a method promises, each proved by the audit, or refuted there by a smallest counterexample.
+    """The properties of a method. The audit proves each one, or has a counterexample; None: it does not apply.
 
-    `considerate`: no document is shown above the best rank any ranker gave it. `unbiased`: expected preference
-    zero when clicks depend on the rank only. `pareto`: a ranker that ranks every relevant document at least as high
-    as each other one, and one higher, is preferred in expectation. `reusable`: every list can be shown, so old logs
-    can be reweighted for new rankers. None: the question has no meaning for the method.
+    `considerate`: no document is shown above the best rank that any ranker gave it. `fair`: clicks that depend on the
+    rank only prefer nobody, on average over the lists that the method draws. It does not mean that the winner would win
+    an A/B test. `pareto`: a ranker that has every relevant document at least as high as each other ranker, and one of
+    them higher, is preferred on average. `reusable`: every list can be shown, so old logs can be reweighted.
     """
 
     considerate: bool | None
-    unbiased: bool | None
+    fair: bool | None
     pareto: bool | None
     reusable: bool | None
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """What a method's module offers, by the names above; None where it has no such function."""
+    """The functions of a method's module, by name; None where it has no such function.
+
+    `settings(lengths, parameters, exact)` makes the last argument of every kernel. `compose` writes a list, `credit`
+    adds credit for clicks. `probability` writes the probability of each document given those above it.
+    `expected_sign` replaces the sign of the credit by its exact expectation over the owners. A method that has to solve
+    something for given rankings does it in `prepare`, which returns the settings; `prepare_batch` does it for many
+    queries, and `prepared_probability` is the probability of a list under such settings. The other functions whose
+    names end in `_batch` are loops over rows; `methods/loops.py` makes them if the module has none.
+    """
 
     settings: Callable[..., Any]
     compose: Callable[..., Any]
@@ -50,70 +57,55 @@ class Kernels:
     prepare_batch: Callable[..., Any] | None = None
 
 
-@dataclass(frozen=True, eq=False)  # a row is itself: comparing and hashing its fields costs a request dearly
+@dataclass(frozen=True, eq=False)  # compared and hashed by identity: hashing all fields is slow
 class Method:
-    """One row of the table; `schemes` with the default first, `many_schemes` where more than two rankers differ.
-
-    `needs` is what credit needs besides ranks; `rankless_schemes` need no ranks either; `additive` says that credit is
-    the sum of that of each click alone. Of the lists: `composes_as` is the method whose lists it shows, if another's,
-    and `composing` are the parameters that have a part in them; `drawn_whole` says that a longer list does not begin
-    with a shorter one; `even_owners` says that every position is owned by each ranker alike, whatever is shown there,
-    and `even_tops` that the top document of each is shown first as often. `unfair` are values of parameters that make
-    all this untrue. Old lists can be scored for new rankers (H12h) where there is a `short` name for estimates; owners,
-    where it takes any, are INDEPENDENT by position, or DRAFTED. `takes_best` says that each document of a list is some
-    ranking's best one that is not shown above it.
-    """
+    """One row of the table of methods."""
 
     name: str
     title: str
-    paper: str
-    rankers: tuple[int, int | None]
+    paper: str  # a key of the bibliography
+    rankers: tuple[int, int | None]  # the smallest and the largest number of rankers; None: any number
     parameters: tuple[Parameter, ...]
-    schemes: tuple[str, ...]
+    schemes: tuple[str, ...]  # the default first
     claims: Claims
-    needs: tuple[str, ...] = ()
-    has_teams: bool = False
-    whole_rankings: bool = False
-    many_schemes: tuple[str, ...] | None = None
-    rankless_schemes: tuple[str, ...] = ()
-    additive: bool = False
-    composes_as: str = ""
-    composing: tuple[str, ...] = ()
-    drawn_whole: bool = False
-    even_owners: bool = False
-    even_tops: bool = False
-    unfair: tuple[Value, ...] = ()
-    short: str = ""
-    owners_given_list: str = ""
-    takes_best: bool = False
-    module_name: str = ""
+    schemes_for_many: tuple[str, ...] | None = None  # for more than two rankers, if other ones
+    module_name: str = ""  # of the module with the kernels, if it is not interleaf.methods.NAME
+
+    # Credit
+    needs: tuple[str, ...] = ()  # the fields of an impression that credit needs besides the ranks
+    rankless_schemes: tuple[str, ...] = ()  # schemes that do not need the ranks either
+    additive: bool = False  # the credit for several clicks is the sum of the credit for each click alone
+
+    # Lists
+    has_teams: bool = False  # positions have owners
+    whole_rankings: bool = False  # the list depends on the rankings below rank k, too
+    same_lists_as: str = ""  # the method that draws the same lists, if there is another
+    list_parameters: tuple[str, ...] = ()  # the parameters that the lists depend on
+    depends_on_k: bool = False  # a longer list need not begin with the shorter list of the same key
+    even_owners: bool = False  # each ranker owns each position equally often, whatever is shown there
+    even_tops: bool = False  # the top document of each ranker is shown first equally often
+    takes_best: bool = False  # each document is the best one of some ranking that is not shown above it
+    unfair_values: tuple[Value, ...] = ()  # parameter values for which `fair`, `even_owners` and `even_tops` are false
+
+    # Old lists scored for new rankers (H12h)
+    abbreviation: str = ""  # the method's name in the names of estimates; "" if it cannot do this
+    owners_given_list: str = ""  # INDEPENDENT by position, DRAFTED, or "" if credit does not depend on owners
 
     @cached_property
     def kernels(self) -> Kernels:
         """The method's functions; the first use imports their module, and the compiler with it."""
         module = import_module(self.module_name or f"interleaf.methods.{self.name}")
         functions: dict[str, Any] = {field.name: getattr(module, field.name, None) for field in fields(Kernels)}
+        loops = import_module("interleaf.methods.loops")
+        for name in ("compose", "credit", "expected_sign"):
+            loop = f"{name}_batch"
+            if functions[name] is not None and functions[loop] is None:
+                functions[loop] = getattr(loops, loop)(functions[name])
         return Kernels(**functions)
 
     def schemes_for(self, rankers: int) -> tuple[str, ...]:
         """The schemes on offer for this many rankers, the default first."""
-        return self.many_schemes if self.many_schemes and rankers > 2 else self.schemes
-
-
-@dataclass(frozen=True)
-class Scheme:
-    """How credit becomes a score: its sign, its difference, or its share of the clicks; in a variant of counting."""
-
-    name: str
-    form: int
-    variant: int
-
-
-@lru_cache(maxsize=64)
-def scheme_of(name: str) -> Scheme:
-    """The scheme with this name, whoever offers it."""
-    form, _, variant = name.partition("_")
-    return Scheme(name, FORMS.index(form), VARIANTS.index(variant))
+        return self.schemes_for_many if self.schemes_for_many and rankers > 2 else self.schemes
 
 
 @dataclass(frozen=True)
@@ -167,13 +159,13 @@ def resolve(text: str | ResolvedMethod) -> ResolvedMethod:
 
 @lru_cache(maxsize=1024)
 def _resolve(text: str, method: Method | None) -> ResolvedMethod:
-    name, given = spec.parse(text)
+    name, changed = spec.parse(text)
     if method is None:
         raise MethodError(f"unknown method {name!r}; known are {suggest(name, METHODS)}")
     names = [parameter.name for parameter in method.parameters]
-    for unknown in given.keys() - set(names):
+    for unknown in changed.keys() - set(names):
         raise MethodError(f"{name} has no parameter {unknown!r}; it has {suggest(unknown, names)}")
-    values = {p.name: p.check(given[p.name], name) if p.name in given else p.default for p in method.parameters}
+    values = {p.name: p.check(changed[p.name], name) if p.name in changed else p.default for p in method.parameters}
     return ResolvedMethod(method, values, spec.render(name, values, method.parameters))
 
 
@@ -197,8 +189,8 @@ METHODS: dict[str, Method] = {
                 ),
             ),
             schemes=tuple(form + variant for variant in ("", "_direct") for form in FORMS),
-            claims=Claims(considerate=True, unbiased=False, pareto=False, reusable=False),
-            composing=("fill",),
+            claims=Claims(considerate=True, fair=False, pareto=False, reusable=False),
+            list_parameters=("fill",),
             even_tops=True,
             takes_best=True,
         ),
@@ -216,8 +208,8 @@ METHODS: dict[str, Method] = {
                 ),
             ),
             schemes=("binary", "click"),
-            claims=Claims(considerate=True, unbiased=False, pareto=False, reusable=False),
-            composes_as="balanced",
+            claims=Claims(considerate=True, fair=False, pareto=False, reusable=False),
+            same_lists_as="balanced",
             even_tops=True,
         ),
         Method(
@@ -236,13 +228,13 @@ METHODS: dict[str, Method] = {
             ),
             schemes=tuple(form + variant for variant in ("_deduped", "") for form in FORMS),
             additive=True,
-            claims=Claims(considerate=True, unbiased=True, pareto=False, reusable=False),
+            claims=Claims(considerate=True, fair=True, pareto=False, reusable=False),
             needs=("teams",),
             has_teams=True,
-            rankless_schemes=FORMS,
+            rankless_schemes=tuple(FORMS),
             even_owners=True,
-            unfair=("owned", "stop"),
-            short="TD",
+            unfair_values=("owned", "stop"),
+            abbreviation="TD",
             owners_given_list=DRAFTED,
             takes_best=True,
         ),
@@ -252,16 +244,16 @@ METHODS: dict[str, Method] = {
             paper="H11",
             rankers=(2, None),
             parameters=(_TAU,),
-            schemes=FORMS,
-            many_schemes=("click", "normalized", "binary"),
+            schemes=tuple(FORMS),
+            schemes_for_many=("click", "normalized", "binary"),
             additive=True,
-            claims=Claims(considerate=False, unbiased=True, pareto=True, reusable=True),
+            claims=Claims(considerate=False, fair=True, pareto=True, reusable=True),
             needs=("lengths", "union"),
             has_teams=True,
             whole_rankings=True,
-            composing=("tau",),
+            list_parameters=("tau",),
             even_owners=True,
-            short="PI",
+            abbreviation="PI",
             owners_given_list=INDEPENDENT,
         ),
         Method(
@@ -277,14 +269,14 @@ METHODS: dict[str, Method] = {
                     ("inverse", "linear", "binary"),
                     for_two=("binary",),
                 ),
-                Parameter("samples", 50, "how many lists are drawn where there are too many", whole=True, most=10_000),
+                Parameter("samples", 50, "lists to draw, if there are too many to list", whole=True, max_value=10_000),
             ),
             schemes=("click", "normalized"),
             additive=True,
-            claims=Claims(considerate=True, unbiased=False, pareto=False, reusable=False),
+            claims=Claims(considerate=True, fair=False, pareto=False, reusable=False),
             needs=("lengths",),
-            composing=("credit",),
-            drawn_whole=True,
+            list_parameters=("credit",),
+            depends_on_k=True,
             takes_best=True,
         ),
         Method(
@@ -295,10 +287,10 @@ METHODS: dict[str, Method] = {
             parameters=(_TAU,),
             schemes=("binary", "click"),
             additive=True,
-            claims=Claims(considerate=True, unbiased=False, pareto=False, reusable=False),
+            claims=Claims(considerate=True, fair=False, pareto=False, reusable=False),
             needs=("lengths",),
             has_teams=True,
-            composes_as="team_draft",
+            same_lists_as="team_draft",
         ),
         Method(
             name="pairwise_preference",
@@ -314,10 +306,10 @@ METHODS: dict[str, Method] = {
                 ),
             ),
             schemes=("click", "normalized"),
-            claims=Claims(considerate=True, unbiased=True, pareto=True, reusable=False),
+            claims=Claims(considerate=True, fair=True, pareto=True, reusable=False),
             needs=("choices",),
             even_tops=True,
-            short="PP",
+            abbreviation="PP",
         ),
         Method(
             name="single",
@@ -326,7 +318,7 @@ METHODS: dict[str, Method] = {
             rankers=(1, None),
             parameters=(Parameter("ranker", None, "whose list is shown; the first ranker's if left out"),),
             schemes=(),
-            claims=Claims(considerate=True, unbiased=None, pareto=None, reusable=False),
+            claims=Claims(considerate=True, fair=None, pareto=None, reusable=False),
             has_teams=True,
         ),
     )

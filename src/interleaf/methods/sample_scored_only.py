@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
-from interleaf.kernels.jit import impression_at, inline_kernel, kernel, rankings_at, reseed
+from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import Randomness
 from interleaf.kernels.sorting import sort_descending
 from interleaf.methods.probabilistic import powers_of
@@ -21,38 +21,30 @@ from interleaf.methods.team_draft import FAIR, draft, draft_probability
 FEW = 8  # clicks up to which looking at the whole list for each is faster than sorting it
 
 
-class Settings(NamedTuple):
+class SampleScoredOnlySettings(NamedTuple):
     powers: Array
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
-    return Settings(powers_of(parameters["tau"], int(max(lengths)), exact))
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> SampleScoredOnlySettings:
+    return SampleScoredOnlySettings(powers_of(parameters["tau"], int(max(lengths)), exact))
 
 
 @kernel
-def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
-    return draft(given, k, chance, shown, teams, FAIR, False)
-
-
-@kernel
-def compose_batch(
-    given: EncodedRankings,
-    queries: Array,
-    keys: Array,
+def compose(
+    encoded: EncodedRankings,
     k: int,
+    randomness: Randomness,
     shown: Array,
     teams: Array,
-    counts: Array,
-    settings: Settings,
-) -> None:
-    chance: Any = np.zeros(3, np.uint64)
-    for row in range(len(queries)):
-        reseed(chance, keys, row)
-        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
+    settings: SampleScoredOnlySettings,
+) -> int:
+    return draft(encoded, k, randomness, shown, teams, FAIR, False)
 
 
 @kernel
-def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
+def credit(
+    impression: Impression, clicks: Array, variant: int, credit: Array, settings: SampleScoredOnlySettings
+) -> int:
     ranks = impression.ranks
     rankers, count = ranks.shape
     credited = 0
@@ -93,20 +85,5 @@ def _subrank(ranks: Array, rank: int) -> int:
 
 
 @kernel
-def credit_batch(
-    impressions: Impression,
-    counts: Array,
-    clicks: Array,
-    variant: int,
-    credits: Array,
-    credited: Array,
-    settings: Settings,
-) -> None:
-    for row in range(len(counts)):
-        impression = impression_at(impressions, row, counts[row])
-        credited[row] = credit(impression, clicks[row], variant, credits[row], settings)
-
-
-@kernel
-def probability(impression: Impression, factors: Array, settings: Settings) -> bool:
+def probability(impression: Impression, factors: Array, settings: SampleScoredOnlySettings) -> bool:
     return draft_probability(impression, factors, FAIR, False, settings.powers[1])

@@ -1,52 +1,72 @@
-"""From credit to preference: the three forms a scheme can take, for every method alike.
+"""Schemes: how the credit of the rankers becomes a preference for each pair. All forms are declared here.
 
-`click` is the difference of credit, `normalized` the same with credit divided by the number of credited clicks,
-`binary` the sign of the difference. Credit sums that are equal on paper may differ in their last digit, so a sign is
-only taken above a tolerance, a share of the credit itself; exact arithmetic passes zero.
+A scheme is named after its form and, after a "_", its variant of counting clicks: `binary`, `click_deduped`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from interleaf.kernels.arrays import Array
-from interleaf.kernels.jit import inline_kernel, kernel
-
-BINARY, CLICK, NORMALIZED = 0, 1, 2
-TOLERANCE = 1e-9
+TOLERANCE = 1e-9  # a share of the credit; sums that are equal on paper may differ in their last digit
+VARIANTS = ("", "direct", "deduped")  # kernels get the number of the variant
+DIRECT, DEDUPED = 1, 2
 
 
-@kernel
-def prefer(credit: Array, credited: int, form: int, tolerance: Any, preference: Array) -> None:
-    """Write the preference of each pair of rankers; a normalized scheme divides the credit itself, too."""
-    _prefer(credit, credited, form, tolerance, preference)
+@dataclass(frozen=True, eq=False)  # compared and hashed by identity, which is faster
+class SchemeForm:
+    """One way to turn credit into preferences.
+
+    `compare(first, second, tolerance)` is the preference of one ranker over another, given the credit of both; it is
+    compiled, and runs on fractions with tolerance 0. `divides`: credit is divided by the number of credited clicks
+    first. `linear`: `compare` is the difference, so a tally needs one sum per ranker instead of one per pair.
+    `takes_expected_sign`: a method with an `expected_sign` kernel uses it instead of `compare`.
+    """
+
+    name: str
+    compare: Callable[[Any, Any, Any], Any]
+    linear: bool
+    divides: bool
+    takes_expected_sign: bool = False
 
 
-@inline_kernel
-def _prefer(credit: Array, credited: int, form: int, tolerance: Any, preference: Array) -> None:
-    if form == NORMALIZED and credited > 0:
-        for ranker in range(len(credit)):
-            credit[ranker] /= credited
-    for one in range(len(credit)):
-        for other in range(one):
-            difference = credit[one] - credit[other]
-            if form == BINARY:
-                difference = sign(difference, tolerance * max(abs(credit[one]), abs(credit[other])))
-            preference[one, other] = difference
-            preference[other, one] = 0 - difference
+def difference(first: Any, second: Any, tolerance: Any) -> Any:
+    return first - second
 
 
-@inline_kernel
-def sign(number: Any, tolerance: Any) -> int:
-    """1, 0 or -1, with everything within the tolerance of zero taken as zero."""
-    if number > tolerance:
+def sign(first: Any, second: Any, tolerance: Any) -> int:
+    """1, 0 or -1; a difference within the tolerance counts as zero."""
+    margin = tolerance * max(abs(first), abs(second))
+    if first - second > margin:
         return 1
-    if number < -tolerance:
+    if first - second < -margin:
         return -1
     return 0
 
 
-@kernel
-def prefer_batch(credits: Array, credited: Array, form: int, tolerance: Any, preferences: Array) -> None:
-    for row in range(len(credited)):
-        _prefer(credits[row], credited[row], form, tolerance, preferences[row])
+FORMS = {
+    form.name: form
+    for form in (
+        SchemeForm("binary", sign, linear=False, divides=False, takes_expected_sign=True),
+        SchemeForm("click", difference, linear=True, divides=False),
+        SchemeForm("normalized", difference, linear=True, divides=True),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A form, applied to clicks counted in one variant."""
+
+    name: str
+    form: SchemeForm
+    variant: int
+
+
+@lru_cache(maxsize=64)
+def scheme_of(name: str) -> Scheme:
+    """The scheme with this name, for any method; KeyError or ValueError if there is none."""
+    form, _, variant = name.partition("_")
+    return Scheme(name, FORMS[form], VARIANTS.index(variant))

@@ -1,6 +1,6 @@
 """Team draft (Radlinski et al. 2008; C12 section 3.2; for many rankers Schuth et al. 2014): captains pick in turn.
 
-In each round every ranker that still can adds its best unshown document, in an order drawn anew, and owns it. A click
+In each round every ranker that still can adds its best unshown document, in a new random order, and owns it. A click
 counts for the owner. `fill=fair` owns positions only while no ranking can be used up (up to the shortest one's length):
 until there who owns a position depends on neither documents nor history, so rank-only clicks prefer nobody.
 """
@@ -14,63 +14,65 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
-from interleaf.kernels.jit import impression_at, inline_kernel, kernel, rankings_at, reseed
+from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import Randomness, pick
+from interleaf.methods.schemes import DEDUPED
 
 FILLS = ("fair", "owned", "stop")
 FAIR, OWNED, STOP = 0, 1, 2
-DEDUPED = 2
-MOST_SUBSETS = 12
+MAX_SUBSETS = 12
 
 
-class Settings(NamedTuple):
+class TeamDraftSettings(NamedTuple):
     fill: int
     prefix: bool
     one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Settings:
-    return Settings(FILLS.index(parameters["fill"]), parameters["prefix"], Fraction(1) if exact else 1.0)
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> TeamDraftSettings:
+    return TeamDraftSettings(FILLS.index(parameters["fill"]), parameters["prefix"], Fraction(1) if exact else 1.0)
 
 
 @kernel
-def compose(given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, settings: Settings) -> int:
-    return draft(given, k, chance, shown, teams, settings.fill, settings.prefix)
+def compose(
+    encoded: EncodedRankings, k: int, randomness: Randomness, shown: Array, teams: Array, settings: TeamDraftSettings
+) -> int:
+    return draft(encoded, k, randomness, shown, teams, settings.fill, settings.prefix)
 
 
 @inline_kernel
 def draft(
-    given: EncodedRankings, k: int, chance: Randomness, shown: Array, teams: Array, fill: int, prefix: bool
+    encoded: EncodedRankings, k: int, randomness: Randomness, shown: Array, teams: Array, fill: int, prefix: bool
 ) -> int:
     """Each round walks the rankers that can still pick in a fresh random order; one that cannot leaves for good."""
-    rankings, depths = given.rankings, given.depths
-    taken = np.zeros(given.documents, np.bool_)
+    rankings, depths = encoded.rankings, encoded.depths
+    in_list = np.zeros(encoded.documents, np.bool_)
     best = np.zeros(len(depths), np.int64)
     order = np.zeros(len(depths), np.int64)
     for ranker in range(len(depths)):
         order[ranker] = ranker
     drafting, picked, count = len(depths), 0, 0
     if prefix:
-        count = _shared_prefix(given, k)
+        count = _shared_prefix(encoded, k)
         for position in range(count):
             shown[position] = rankings[0, position]
-            taken[shown[position]] = True
+            in_list[shown[position]] = True
             teams[position] = -1
     owned = _shortest(depths, k) if fill == FAIR else k
     while count < k and drafting > 0:
-        if fill == STOP and not _all_can_pick(rankings, depths, best, taken):
+        if fill == STOP and not _all_can_pick(rankings, depths, best, in_list):
             break
-        drawn = picked + pick(chance, drafting - picked)
-        ranker = order[drawn]
-        if not _can_pick(rankings, depths, best, taken, ranker):
+        place = picked + pick(randomness, drafting - picked)
+        ranker = order[place]
+        if not _can_pick(rankings, depths, best, in_list, ranker):
             drafting -= 1
-            order[drawn] = order[drafting]
+            order[place] = order[drafting]
         else:
             shown[count] = rankings[ranker, best[ranker]]
-            taken[shown[count]] = True
+            in_list[shown[count]] = True
             teams[count] = ranker if count < owned else -1
             count += 1
-            order[drawn], order[picked] = order[picked], ranker
+            order[place], order[picked] = order[picked], ranker
             picked += 1
         if picked == drafting:
             picked = 0
@@ -78,17 +80,17 @@ def draft(
 
 
 @inline_kernel
-def _can_pick(rankings: Array, depths: Array, best: Array, taken: Array, ranker: int) -> bool:
+def _can_pick(rankings: Array, depths: Array, best: Array, in_list: Array, ranker: int) -> bool:
     """Move a ranker's pointer to its best unshown document, if it has one."""
-    while best[ranker] < depths[ranker] and taken[rankings[ranker, best[ranker]]]:
+    while best[ranker] < depths[ranker] and in_list[rankings[ranker, best[ranker]]]:
         best[ranker] += 1
     return bool(best[ranker] < depths[ranker])
 
 
 @inline_kernel
-def _all_can_pick(rankings: Array, depths: Array, best: Array, taken: Array) -> bool:
+def _all_can_pick(rankings: Array, depths: Array, best: Array, in_list: Array) -> bool:
     for ranker in range(len(depths)):
-        if not _can_pick(rankings, depths, best, taken, ranker):
+        if not _can_pick(rankings, depths, best, in_list, ranker):
             return False
     return True
 
@@ -103,36 +105,19 @@ def _shortest(depths: Array, k: int) -> int:
 
 
 @inline_kernel
-def _shared_prefix(given: EncodedRankings, k: int) -> int:
+def _shared_prefix(encoded: EncodedRankings, k: int) -> int:
     """How many documents all rankings begin with."""
-    shared = _shortest(given.depths, k)
-    for ranker in range(1, len(given.depths)):
+    shared = _shortest(encoded.depths, k)
+    for ranker in range(1, len(encoded.depths)):
         length = 0
-        while length < shared and given.rankings[ranker, length] == given.rankings[0, length]:
+        while length < shared and encoded.rankings[ranker, length] == encoded.rankings[0, length]:
             length += 1
         shared = length
     return shared
 
 
 @kernel
-def compose_batch(
-    given: EncodedRankings,
-    queries: Array,
-    keys: Array,
-    k: int,
-    shown: Array,
-    teams: Array,
-    counts: Array,
-    settings: Settings,
-) -> None:
-    chance: Any = np.zeros(3, np.uint64)
-    for row in range(len(queries)):
-        reseed(chance, keys, row)
-        counts[row] = compose(rankings_at(given, queries[row]), k, chance, shown[row], teams[row], settings)
-
-
-@kernel
-def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: Settings) -> int:
+def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: TeamDraftSettings) -> int:
     """A click for its owner; `deduped`: clicks on the shared prefix count for nobody, but are counted (C12, Eq. 11)."""
     ranks, teams = impression.ranks, impression.teams
     in_prefix = variant == DEDUPED
@@ -157,22 +142,7 @@ def _all_at(ranks: Array, position: int) -> bool:
 
 
 @kernel
-def credit_batch(
-    impressions: Impression,
-    counts: Array,
-    clicks: Array,
-    variant: int,
-    credits: Array,
-    credited: Array,
-    settings: Settings,
-) -> None:
-    for row in range(len(counts)):
-        impression = impression_at(impressions, row, counts[row])
-        credited[row] = credit(impression, clicks[row], variant, credits[row], settings)
-
-
-@kernel
-def probability(impression: Impression, factors: Array, settings: Settings) -> bool:
+def probability(impression: Impression, factors: Array, settings: TeamDraftSettings) -> bool:
     return draft_probability(impression, factors, settings.fill, settings.prefix, settings.one)
 
 
@@ -186,10 +156,10 @@ def draft_probability(impression: Impression, factors: Array, fill: int, prefix:
         start += 1
     for position in range(count):
         factors[position] = one
-    if rankers <= MOST_SUBSETS:
+    if rankers <= MAX_SUBSETS:
         _by_rounds(ranks, lengths, factors, start, fill)
         return True
-    if count - start <= MOST_SUBSETS and _none_used_up(ranks, lengths):
+    if count - start <= MAX_SUBSETS and _none_used_up(ranks, lengths):
         _by_positions(ranks, factors, start)
         return True
     return False

@@ -14,6 +14,7 @@ from interleaf.click_value.learned_credit import LEARNED
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import resolve
+from interleaf.methods.schemes import scheme_of
 from interleaf.report.model import Comparison, Point, SegmentComparison
 from interleaf.report.rule import (
     ANYTIME,
@@ -177,7 +178,7 @@ def estimates_of(sums: Array, counts: Array, confidence: float) -> tuple[Estimat
 def sign_reason(tally: Tally) -> str:
     """Why wins are not counted, if so."""
     method = resolve(tally.about.method).method
-    if any(scheme.startswith("binary") for scheme in method.schemes):
+    if any(scheme_of(scheme).form.takes_expected_sign for scheme in method.schemes):
         return ""
     return f"the sign of one impression's credit is biased under {method.name}, so wins are not counted"
 

@@ -271,7 +271,7 @@ def unbiased_scoring(data: CheckInput) -> Result:
     return Result(
         WARNING if problem else OK,
         problem or f"{about.method} by {about.scheme}",
-        "make and score lists with the same method, and with one that is proved unbiased (interleaf audit)",
+        "make and score lists with the same method, and with one that is proved fair (interleaf audit)",
     )
 
 
@@ -287,10 +287,10 @@ def bias(composed: str, scored: str, scheme: str, relaxed: bool = False) -> str:
     'lists of team_draft scored as probabilistic are biased'
     """
     maker, scorer = resolve(composed), resolve(scored)
-    fair = not set(maker.parameters.values()) & set(maker.method.unfair)
+    fair = not set(maker.parameters.values()) & set(maker.method.unfair_values)
     if _lists_of(maker) == _lists_of(scorer):
-        constrained = scorer.method.kernels.prepare is not None  # unbiased by its constraints, if they could be met
-        if fair and (scorer.method.claims.unbiased or (constrained and not relaxed)):
+        constrained = scorer.method.kernels.prepare is not None  # fair by its constraints, if they could be met
+        if fair and (scorer.method.claims.fair or (constrained and not relaxed)):
             return ""
         return (
             f"{scorer} is biased: it prefers one ranker even if clicks depend on the rank only "
@@ -306,5 +306,5 @@ def bias(composed: str, scored: str, scheme: str, relaxed: bool = False) -> str:
 
 def _lists_of(resolved: ResolvedMethod) -> tuple[str, ...]:
     """What decides which lists are shown, and how often; a parameter that another method lacks has its default."""
-    owner = resolve(resolved.method.composes_as) if resolved.method.composes_as else resolved
-    return owner.method.name, *(repr(owner.parameters[name]) for name in owner.method.composing)
+    owner = resolve(resolved.method.same_lists_as) if resolved.method.same_lists_as else resolved
+    return owner.method.name, *(repr(owner.parameters[name]) for name in owner.method.list_parameters)

@@ -81,7 +81,7 @@ def _to_request(asked: schemas.Interleave) -> Request:
 async def _draw(settings: Experiment, version: int, wanted: Request) -> Shown:
     """The list of a request: drawn in a thread if that takes long, so that other requests do not wait for it."""
     documents = sum(len(ranking) for ranking in wanted.rankings.values() if ranking)
-    if settings.chosen.method.drawn_whole or documents > MAX_DOCUMENTS_IN_LOOP:
+    if settings.chosen.method.depends_on_k or documents > MAX_DOCUMENTS_IN_LOOP:
         return await asyncio.to_thread(show, settings, version, wanted)
     return show(settings, version, wanted)
 

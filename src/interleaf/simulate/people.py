@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interleaf.clicks import Cascade, named, scale_of
-from interleaf.clicks.model import check_probabilities
+from interleaf.clicks.click_models import check_probabilities
 from interleaf.errors import ClickError, DataError, listed
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel, reseed
@@ -218,7 +218,7 @@ def arms_of(
 
 def _single(name: str, share: float, rankers: Sequence[str]) -> Arm:
     ranker = rankers[0] if name == HOLDOUT else name
-    return Arm(name, share, unchanged(ranker), single.Settings(rankers.index(ranker)))
+    return Arm(name, share, unchanged(ranker), single.SingleSettings(rankers.index(ranker)))
 
 
 def assign(arms: Sequence[Arm], salt: str, units: Sequence[str]) -> Array:

@@ -17,8 +17,9 @@ from interleaf.interleaving import batch
 from interleaf.interleaving.rankings import check_k, check_rankers, letter
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression
 from interleaf.kernels.jit import kernel
-from interleaf.methods import schemes
-from interleaf.methods.registry import ResolvedMethod, Scheme, resolve
+from interleaf.methods.loops import score_columns
+from interleaf.methods.registry import ResolvedMethod, resolve
+from interleaf.methods.schemes import TOLERANCE, Scheme
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import streams, words_of
 from interleaf.simulate.rankers import Ranker, generator_of, rank, scores_of
@@ -434,13 +435,10 @@ class _Tally:
         clicks = self._clicks(queries, lists, grades, streams(self._people, numbers))
         self.gain += self._stage.ndcg_of(queries, grades).sum()
         arguments = (self._plan.chosen, self._scheme, impressions, lists.counts, clicks, 1)
-        if self._scheme.form == schemes.BINARY:
-            self._pairs += batch.preferences(*arguments).sum(axis=0)
+        if self._scheme.form.linear:
+            self._credit += score_columns(self._scheme.form, *batch.credit(*arguments)).sum(axis=0)
         else:
-            credits, credited = batch.credit(*arguments)
-            if self._scheme.form == schemes.NORMALIZED:
-                credits /= np.maximum(credited, 1)[:, None]
-            self._credit += credits.sum(axis=0)
+            self._pairs += batch.preferences(*arguments).sum(axis=0)
 
     def _clicks(self, queries: Array, lists: batch.DrawnLists, grades: Array, keys: Array) -> Array:
         """What people click: by the grades of the data where the model has a table of grades, else by documents."""
@@ -461,6 +459,6 @@ class _Tally:
         """The binary errors so far: pairs whose sum has another sign than each truth."""
         found = self.preference()
         self.preferences.append(found)
-        signs = np.sign(np.where(np.abs(found) <= schemes.TOLERANCE * max(1.0, np.abs(found).max()), 0.0, found))
+        signs = np.sign(np.where(np.abs(found) <= TOLERANCE * max(1.0, np.abs(found).max()), 0.0, found))
         off_diagonal = ~np.eye(len(signs), dtype=bool)
         self.errors.append([float((signs != truth)[off_diagonal].mean()) for truth in self._truths])

@@ -14,7 +14,8 @@ from interleaf.errors import DataError
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.log.schema import INTERLEAVED
-from interleaf.methods.registry import resolve, scheme_of
+from interleaf.methods.registry import resolve
+from interleaf.methods.schemes import scheme_of
 from interleaf.metrics import judged
 from interleaf.metrics.absolute import Pages
 from interleaf.simulate.data import Judged, shuffled

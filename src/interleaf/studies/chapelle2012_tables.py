@@ -8,7 +8,8 @@ from statistics import median
 import numpy as np
 
 from interleaf.kernels.arrays import Array
-from interleaf.methods.registry import FORMS, resolve
+from interleaf.methods.registry import resolve
+from interleaf.methods.schemes import FORMS
 from interleaf.metrics.absolute import METRICS as ABSOLUTE_METRICS
 from interleaf.metrics.absolute import Comparison, compare
 from interleaf.metrics.sessions import sessions, totals

@@ -22,8 +22,8 @@ from interleaf.errors import DataError
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression
 from interleaf.kernels.jit import kernel
-from interleaf.methods.registry import resolve, scheme_of
-from interleaf.methods.schemes import TOLERANCE
+from interleaf.methods.registry import resolve
+from interleaf.methods.schemes import TOLERANCE, scheme_of
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import streams, words_of
 from interleaf.simulate.rankers import generator_of, rank, scores_of

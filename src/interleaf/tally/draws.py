@@ -62,7 +62,7 @@ class Draws(NamedTuple):
 
 def rule_of(chosen: ResolvedMethod) -> int:
     """Which lists a method can draw, as far as ranks and owners tell."""
-    method = METHODS[chosen.method.composes_as] if chosen.method.composes_as else chosen.method
+    method = METHODS[chosen.method.same_lists_as] if chosen.method.same_lists_as else chosen.method
     if method.owners_given_list == DRAFTED:
         return DRAFT
     if method.takes_best:

@@ -16,7 +16,7 @@ import numpy as np
 from interleaf.kernels.arrays import Array, pairs
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import inline_kernel, kernel
-from interleaf.methods.schemes import TOLERANCE, sign
+from interleaf.methods.schemes import TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,9 @@ def _add(buckets: Array, clicked: Array, columns: Array, linear: bool, into: Sco
 
 @inline_kernel
 def _add_pair(pair: int, score: float, tolerance: float, into: Scores) -> None:
-    side = sign(score, tolerance)
     into.squares[pair] += fixed(score * score)
-    into.wins[pair] += side > 0
-    into.losses[pair] += side < 0
+    into.wins[pair] += score > tolerance
+    into.losses[pair] += score < -tolerance
 
 
 @inline_kernel

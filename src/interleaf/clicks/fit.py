@@ -1,34 +1,189 @@
-"""Models fitted to the result pages of a log: cascade, position-based, and by rank alone."""
+"""Click models fitted to the result pages of a log, and how well each predicts other pages.
+
+    pages ──fit──▶ fitted model ──▶ click_probabilities · log_likelihood · perplexity (of any pages)
+
+`rank_only` is the baseline that any model must beat; `fit_position_based` and `fit_cascade` also know documents.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from interleaf.clicks.fit.fitted import (
-    Fitted,
-    Pairs,
-    Report,
-    Tried,
-    check_fittable,
-    climb,
-    log_prior,
-    smoothed,
-    widened,
-)
-from interleaf.clicks.independent import PositionBased
-from interleaf.clicks.result_pages import Pages
+from interleaf.clicks.click_models import PositionBased
+from interleaf.clicks.result_pages import ResultPages
 from interleaf.errors import ClickError
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import kernel
 
+STRENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # of the prior, to choose from
+HELD_OUT_SHARE, HELD_OUT_SEED = 0.2, 0
+MAX_START = 0.95  # EM cannot leave an examination of 1
+Trials = tuple[tuple[float, float], ...]
+State = TypeVar("State")
+
+
+class ClickPerplexity(NamedTuple):
+    """2 ** -mean(log2 q), where q is the probability that the model gave to what happened at a place of a page.
+
+    1 is certainty, 2 a fair coin. `overall` is over all places of all pages.
+    """
+
+    overall: float
+    by_rank: tuple[float, ...]
+
+    @property
+    def mean_of_ranks(self) -> float:
+        """The mean of the ranks' perplexities, which many papers report."""
+        return float(np.mean(self.by_rank))
+
+
+class Fitted(ABC):
+    """A model that gives each page the probability of each pattern of clicks on it."""
+
+    @abstractmethod
+    def click_probabilities(self, pages: ResultPages) -> Array:
+        """The marginal probability of a click, `[page, rank]`; 0 where nothing is shown."""
+
+    def log_likelihoods(self, pages: ResultPages) -> Array:
+        """The natural logarithm of the probability of each page's whole pattern of clicks.
+
+        Minus infinity if the model says that a click is impossible. Here, clicks are independent.
+        """
+        return np.asarray(_logs(self.click_probabilities(pages), pages).sum(axis=1))
+
+    def log_likelihood(self, pages: ResultPages) -> float:
+        """The sum over the pages; divide by `len(pages)` to compare sets of different size."""
+        return float(self.log_likelihoods(pages).sum())
+
+    def perplexity(self, pages: ResultPages) -> ClickPerplexity:
+        """How surprising the clicks are, place by place."""
+        if not pages.shown.any():
+            raise ClickError("there is no document on these pages, so there is nothing to predict; give other pages")
+        logs = _logs(self.click_probabilities(pages), pages)
+        shown = pages.shown.sum(axis=0)
+        ranks = shown > 0
+        by_rank = np.exp(-logs.sum(axis=0)[ranks] / shown[ranks])
+        return ClickPerplexity(float(np.exp(-logs.sum() / shown.sum())), tuple(by_rank.tolist()))
+
+
+def _logs(probabilities: Array, pages: ResultPages) -> Array:
+    """The log-probability of what happened at each place; 0 where nothing is shown."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.where(pages.clicks, probabilities, 1 - probabilities)))
+
+
+def _check_fittable(pages: ResultPages) -> None:
+    if not pages.clicks.any():
+        raise ClickError(f"the {len(pages)} pages to fit on hold no click; give pages that people clicked on")
+
+
+def _extend(values: Array, width: int) -> Array:
+    """A value for each rank; the last one holds for all ranks below it."""
+    return np.asarray(values[np.minimum(np.arange(width), len(values) - 1)])
+
+
+@dataclass(frozen=True)
+class QueryDocuments:
+    """Pairs of query and document: sorted keys `query * document_count + document`. A pair's number is its place."""
+
+    keys: Array
+    query_count: int
+    document_count: int
+
+    @classmethod
+    def of(cls, pages: ResultPages) -> QueryDocuments:
+        """All pairs on these pages."""
+        keys = pages.queries[:, None].astype(np.int64) * pages.document_count + pages.documents
+        return cls(np.unique(keys[pages.shown]), pages.query_count, pages.document_count)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def on(self, pages: ResultPages) -> Array:
+        """The number of the pair at each place, `[page, rank]`; -1 for a new pair, and where nothing is shown."""
+        if (pages.query_count, pages.document_count) != (self.query_count, self.document_count):
+            raise ClickError(
+                f"the model was fitted on {self.query_count} queries and {self.document_count} documents, these pages "
+                f"number {pages.query_count} and {pages.document_count}; split one log so that numbers mean the same"
+            )
+        return np.where(pages.shown, self.find(pages.queries[:, None], pages.documents), -1)
+
+    def find(self, queries: Array, documents: Array) -> Array:
+        """The number of each pair, -1 for a new one."""
+        keys = queries.astype(np.int64) * self.document_count + documents
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[at] == keys, at, -1)
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """How a fit went: the prior's strength, and the log-likelihood with the log prior after each round of EM.
+
+    `trials` are the strengths that were tried, each with its log-likelihood per page on held-out sessions; empty if the
+    strength was an argument. EM never lowers its objective; `converged` says that it ended before the limit.
+    """
+
+    strength: float
+    trials: Trials
+    objectives: tuple[float, ...]
+    converged: bool
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of EM after the start."""
+        return len(self.objectives) - 1
+
+
+Model = TypeVar("Model", bound=Fitted)
+
+
+def _climb(
+    step: Callable[[State], tuple[State, float]], state: State, rounds: int, tolerance: float
+) -> tuple[State, tuple[float, ...], bool]:
+    """Repeat `step`, which returns the next state and the objective of its argument, until it gains no more."""
+    next_state, objective = step(state)
+    objectives = [objective]
+    for _ in range(rounds):
+        state = next_state
+        next_state, objective = step(state)
+        objectives.append(objective)
+        if objective - objectives[-2] <= tolerance:
+            return state, tuple(objectives), True
+    return state, tuple(objectives), False
+
+
+def _fit_with_prior(
+    pages: ResultPages, prepare: Callable[[ResultPages], Callable[[float, Trials], Model]], strength: float | None
+) -> Model:
+    """The model fitted with this strength, or with the one that predicts held-out sessions of the pages best.
+
+    `prepare(pages)` does once what all strengths share, and returns the function that fits with one.
+    """
+    if strength is not None:
+        if not 0 < strength < float("inf"):  # without a prior, a pair without clicks could never be clicked
+            raise ClickError(f"the strength of the prior cannot be {strength!r}; give a finite number above 0")
+        return prepare(pages)(float(strength), ())
+    training, held_out = pages.split(HELD_OUT_SHARE, HELD_OUT_SEED)
+    fit = prepare(training)
+    trials = tuple((strength, fit(strength, ()).log_likelihood(held_out) / len(held_out)) for strength in STRENGTHS)
+    return prepare(pages)(max(trials, key=lambda pair: pair[1])[0], trials)
+
+
+def _log_prior(values: Array, mean: Array | float, strength: float) -> float:
+    """The log density of the prior at these values, without its constant."""
+    return strength * float(np.sum(mean * np.log(values) + (1 - mean) * np.log1p(-values)))
+
 
 @kernel
-def read(attraction: Array, clicks: Array, counts: Array, after_click: Array, after_skip: Array, looks: Array) -> Array:
+def _read_pages(
+    attraction: Array, clicks: Array, counts: Array, after_click: Array, after_skip: Array, looks: Array
+) -> Array:
     """How likely each page's clicks are; and how likely each place was read, given the clicks, in `looks`."""
     likelihoods = np.zeros(len(counts))
     ends = np.zeros(clicks.shape[1])
@@ -63,26 +218,26 @@ class FittedCascade(Fitted):
     attraction: Array
     fallback: Array
     stop_needs_click: bool
-    pairs: Pairs
-    report: Report
+    pairs: QueryDocuments
+    report: FitReport
 
-    def attractions(self, pages: Pages) -> Array:
+    def attractions(self, pages: ResultPages) -> Array:
         """The attraction of what is at each place, `[page, rank]`; 0 where nothing is shown."""
         pair = self.pairs.on(pages)
-        known = np.where(pair >= 0, self.attraction[pair], widened(self.fallback, pages.documents.shape[1]))
+        known = np.where(pair >= 0, self.attraction[pair], _extend(self.fallback, pages.documents.shape[1]))
         return np.where(pages.shown, known, 0.0)
 
-    def click_probabilities(self, pages: Pages) -> Array:
+    def click_probabilities(self, pages: ResultPages) -> Array:
         attraction = self.attractions(pages)
         after_click, after_skip = _onward(self.continuation, attraction.shape[1], self.stop_needs_click)
         onward = (attraction * after_click + (1 - attraction) * after_skip)[:, :-1]
         reached = np.concatenate([np.ones((len(pages), 1)), np.cumprod(onward, axis=1)], axis=1)
         return np.asarray(reached * attraction)
 
-    def log_likelihoods(self, pages: Pages) -> Array:
+    def log_likelihoods(self, pages: ResultPages) -> Array:
         onward = _onward(self.continuation, pages.documents.shape[1], self.stop_needs_click)
         counts, looks = pages.shown.sum(axis=1), np.zeros(pages.documents.shape)
-        return np.asarray(np.log(read(self.attractions(pages), pages.clicks, counts, *onward, looks)))
+        return np.asarray(np.log(_read_pages(self.attractions(pages), pages.clicks, counts, *onward, looks)))
 
 
 class _CascadeState(NamedTuple):
@@ -91,7 +246,7 @@ class _CascadeState(NamedTuple):
 
 
 def fit_cascade(
-    pages: Pages,
+    pages: ResultPages,
     stop_needs_click: bool = True,
     strength: float | None = None,
     rounds: int = 1000,
@@ -104,48 +259,48 @@ def fit_cascade(
     lower ranks from higher ones. If reading ends anywhere, it is the click rate at the top, which everybody reads.
     EM ends when a round gains at most `tolerance` a page.
     """
-    check_fittable(pages)
-    return smoothed(pages, lambda part: _prepared_cascade(part, stop_needs_click, rounds, tolerance), strength)
+    _check_fittable(pages)
+    return _fit_with_prior(pages, lambda part: _prepare_cascade(part, stop_needs_click, rounds, tolerance), strength)
 
 
-def _prepared_cascade(
-    pages: Pages, stop_needs_click: bool, rounds: int, tolerance: float
-) -> Callable[[float, Tried], FittedCascade]:
+def _prepare_cascade(
+    pages: ResultPages, stop_needs_click: bool, rounds: int, tolerance: float
+) -> Callable[[float, Trials], FittedCascade]:
     continuation, fallback = _start(pages, stop_needs_click, rounds, tolerance)
-    pairs, shown = Pairs.of(pages), pages.shown
+    pairs, shown = QueryDocuments.of(pages), pages.shown
     units = pairs.on(pages)
-    by_rank = np.broadcast_to(widened(fallback, units.shape[1]), units.shape)
+    by_rank = np.broadcast_to(_extend(fallback, units.shape[1]), units.shape)
     means = np.bincount(units[shown], by_rank[shown]) / np.bincount(units[shown])
 
-    def fit(strength: float, tried: Tried) -> FittedCascade:
-        problem = _Problem(pages, units, means, strength, stop_needs_click)
+    def fit(strength: float, trials: Trials) -> FittedCascade:
+        problem = _CascadeProblem(pages, units, means, strength, stop_needs_click)
         start = problem.closed_form()._replace(continuation=continuation)
-        state, reached, converged = climb(problem.round, start, rounds, tolerance * len(pages))
-        report = Report(strength, tried, reached, converged)
+        state, objectives, converged = _climb(problem.round, start, rounds, tolerance * len(pages))
+        report = FitReport(strength, trials, objectives, converged)
         return FittedCascade(state.continuation, state.attraction, fallback, stop_needs_click, pairs, report)
 
     return fit
 
 
-def _start(pages: Pages, stop_needs_click: bool, rounds: int, tolerance: float) -> _CascadeState:
+def _start(pages: ResultPages, stop_needs_click: bool, rounds: int, tolerance: float) -> _CascadeState:
     """Continuation, and mean attraction by rank, of the cascade in which all documents at a rank are one.
 
     Where reading ends anywhere, such a cascade cannot tell a rank that few reach from one that holds dull documents.
     """
     ranks = np.where(pages.shown, np.arange(pages.documents.shape[1]), -1)
     depth = int(pages.shown.any(axis=0).sum())
-    problem = _Problem(pages, ranks, np.full(depth, 0.5), 1.0, stop_needs_click)
+    problem = _CascadeProblem(pages, ranks, np.full(depth, 0.5), 1.0, stop_needs_click)
     start = problem.closed_form()
     if stop_needs_click:
-        return climb(problem.round, start, rounds, tolerance * len(pages))[0]
+        return _climb(problem.round, start, rounds, tolerance * len(pages))[0]
     return start._replace(attraction=start.attraction[:1])
 
 
 @dataclass(frozen=True)
-class _Problem:
+class _CascadeProblem:
     """Units (pairs, or ranks) at each place, the mean of the prior of each unit's attraction, and its strength."""
 
-    pages: Pages
+    pages: ResultPages
     units: Array
     means: Array
     strength: float
@@ -180,8 +335,8 @@ class _Problem:
         """What was read, in expectation; then the rates of clicking and of reading on."""
         looks: Array = np.zeros(self.units.shape)
         onward = _onward(state.continuation, looks.shape[1], self.stop_needs_click)
-        likelihoods = read(state.attraction[self.units], self.pages.clicks, self._counts, *onward, looks)
-        prior = log_prior(state.attraction, self.means, self.strength) + log_prior(state.continuation, 0.5, 1)
+        likelihoods = _read_pages(state.attraction[self.units], self.pages.clicks, self._counts, *onward, looks)
+        prior = _log_prior(state.attraction, self.means, self.strength) + _log_prior(state.continuation, 0.5, 1)
         return self._maximise(looks), float(np.log(likelihoods).sum()) + prior
 
     def _maximise(self, looks: Array) -> _CascadeState:
@@ -196,11 +351,8 @@ class _Problem:
 
 def _onward(continuation: Array, width: int, stop_needs_click: bool) -> tuple[Array, Array]:
     """The probability of reading on at each rank, after a click and after none."""
-    after_click = widened(continuation, width)
+    after_click = _extend(continuation, width)
     return after_click, np.ones(width) if stop_needs_click else after_click
-
-
-_MOST_AT_START = 0.95  # an examination of 1 cannot be left again by EM
 
 
 @dataclass(frozen=True)
@@ -211,12 +363,12 @@ class FittedPositionBased(Fitted):
     attraction: Array
     mean: float
     shown: Array
-    pairs: Pairs
-    report: Report
+    pairs: QueryDocuments
+    report: FitReport
 
-    def click_probabilities(self, pages: Pages) -> Array:
+    def click_probabilities(self, pages: ResultPages) -> Array:
         attraction = np.append(self.attraction, self.mean)[self.pairs.on(pages)]
-        return np.where(pages.shown, widened(self.examination, pages.documents.shape[1]) * attraction, 0.0)
+        return np.where(pages.shown, _extend(self.examination, pages.documents.shape[1]) * attraction, 0.0)
 
     def to_click_model(self, levels: int) -> tuple[PositionBased, GradeOf]:
         """A click model for simulation, and the grade of any (query, document) under it.
@@ -241,13 +393,13 @@ class FittedPositionBased(Fitted):
 class GradeOf:
     """The grade of a (query, document), by their numbers in the log; of a pair never seen, that of the mean."""
 
-    pairs: Pairs
+    pairs: QueryDocuments
     grades: Array
 
     def __call__(self, query: int, document: int) -> int:
         return int(self.grades[self.pairs.find(np.array(query), np.array(document))])
 
-    def on(self, pages: Pages) -> Array:
+    def on(self, pages: ResultPages) -> Array:
         """The grade at each place, `[page, rank]`; it says nothing where nothing is shown."""
         return np.asarray(self.grades[self.pairs.on(pages)])
 
@@ -267,38 +419,40 @@ class _PositionState(NamedTuple):
 
 
 def fit_position_based(
-    pages: Pages, strength: float | None = None, rounds: int = 1000, tolerance: float = 1e-7
+    pages: ResultPages, strength: float | None = None, rounds: int = 1000, tolerance: float = 1e-7
 ) -> FittedPositionBased:
     """Fit by EM; attraction has a prior with the mean click rate at the rank that is clicked most.
 
     That is the one rank where attraction shows undimmed. The prior counts as `strength` times shown; None chooses it
     by the likelihood of held-out sessions. EM ends when a round gains at most `tolerance` a page.
     """
-    check_fittable(pages)
-    return smoothed(pages, lambda part: _prepared_positions(part, rounds, tolerance), strength)
+    _check_fittable(pages)
+    return _fit_with_prior(pages, lambda part: _prepare_positions(part, rounds, tolerance), strength)
 
 
-def _prepared_positions(pages: Pages, rounds: int, tolerance: float) -> Callable[[float, Tried], FittedPositionBased]:
-    pairs = Pairs.of(pages)
+def _prepare_positions(
+    pages: ResultPages, rounds: int, tolerance: float
+) -> Callable[[float, Trials], FittedPositionBased]:
+    pairs = QueryDocuments.of(pages)
     cells = _cells(pages, pairs)
     clicked, shown = np.bincount(cells.rank, cells.clicked), np.bincount(cells.rank, cells.shown)
     rates = (clicked + 0.5) / (shown + 1)
     top, mean = int(np.argmax(rates)), float(rates.max())
-    start = _PositionState(np.minimum(rates / mean, _MOST_AT_START), np.full(len(pairs), mean))
+    start = _PositionState(np.minimum(rates / mean, MAX_START), np.full(len(pairs), mean))
     start.examination[top] = 1
     times = np.bincount(cells.pair, cells.shown)
 
-    def fit(strength: float, tried: Tried) -> FittedPositionBased:
-        (examination, attraction), reached, converged = climb(
+    def fit(strength: float, trials: Trials) -> FittedPositionBased:
+        (examination, attraction), objectives, converged = _climb(
             lambda state: _round(cells, state, mean, strength, top), start, rounds, tolerance * len(pages)
         )
-        report = Report(strength, tried, reached, converged)
+        report = FitReport(strength, trials, objectives, converged)
         return FittedPositionBased(examination, attraction, mean, times, pairs, report)
 
     return fit
 
 
-def _cells(pages: Pages, pairs: Pairs) -> _Cells:
+def _cells(pages: ResultPages, pairs: QueryDocuments) -> _Cells:
     width = pages.documents.shape[1]
     ranks = np.broadcast_to(np.arange(width), pages.documents.shape)
     places = (pairs.on(pages) * width + ranks)[pages.shown]
@@ -319,7 +473,7 @@ def _round(
     unclicked = 1 - examination * attraction
     likelihood = np.sum(cells.clicked * np.log(examination * attraction) + missed * np.log(unclicked))
     others = np.delete(state.examination, top)
-    objective = float(likelihood) + log_prior(state.attraction, mean, strength) + log_prior(others, 0.5, 1)
+    objective = float(likelihood) + _log_prior(state.attraction, mean, strength) + _log_prior(others, 0.5, 1)
     attracted = cells.clicked + missed * attraction * (1 - examination) / unclicked
     looked = cells.clicked + missed * examination * (1 - attraction) / unclicked
     by_rank = (np.bincount(cells.rank, looked) + 0.5) / (np.bincount(cells.rank, cells.shown) + 1)
@@ -334,12 +488,12 @@ class RankOnly(Fitted):
 
     rates: Array
 
-    def click_probabilities(self, pages: Pages) -> Array:
-        return np.where(pages.shown, widened(self.rates, pages.documents.shape[1]), 0.0)
+    def click_probabilities(self, pages: ResultPages) -> Array:
+        return np.where(pages.shown, _extend(self.rates, pages.documents.shape[1]), 0.0)
 
 
-def rank_only(pages: Pages) -> RankOnly:
+def rank_only(pages: ResultPages) -> RankOnly:
     """The share of pages with a click at each rank, of those that are so long."""
-    check_fittable(pages)
+    _check_fittable(pages)
     shown = pages.shown.sum(axis=0)
     return RankOnly(pages.clicks.sum(axis=0)[shown > 0] / shown[shown > 0])
