@@ -35,7 +35,7 @@ def by_query(data: Judged) -> dict[str, tuple[Any, Any]]:
 def test_it_says_what_it_is() -> None:
     data = small()
     assert len(data) == 10
-    assert data.most_grade == 4
+    assert data.max_grade == 4
     assert data.feature_ids.tolist() == [1, 2, 3]
     assert repr(data) == "small 0: 10 queries, 19 documents, 3 features, grades 0 to 4"
     assert [str(array.dtype) for array in (data.features, data.grades, data.offsets)] == ["float32", "int8", "int64"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import plain
 from interleaf.simulate import letor, read_letor
-from interleaf.simulate.letor_rows import Rows, parse
+from interleaf.simulate.letor import Block, parse
 from tests.support.letor_files import same
 from tests.support.paths import SHARED
 
@@ -92,7 +92,7 @@ def test_the_plain_form_reads_the_same(values: list[str]) -> None:
     text = np.frombuffer(Row(1, "a", dict(enumerate(values, 1))).text().encode(), np.uint8)
     found = []
     for form in (parse, plain(parse)):
-        rows = Rows(*(np.zeros((size, width), kind) for size, width, kind in ROOM))
+        rows = Block(*(np.zeros((size, width), kind) for size, width, kind in ROOM))
         rows = rows._replace(grades=rows.grades[:, 0])
         found.append((form(text, rows), rows.features.tobytes(), rows.starts.tolist(), rows.doubts.tolist()))
     assert found[0] == found[1]
@@ -113,7 +113,7 @@ def test_numbers_are_exact_and_hardly_ever_in_doubt(tmp_path: Path) -> None:
         found = read_letor(path, cache=False).features.ravel()
         assert np.array_equal(found, np.array([float(word) for word in words]).astype(np.float32))
         text = np.frombuffer(path.read_bytes(), np.uint8)
-        room = Rows(
+        room = Block(
             np.zeros((1000, 100), "f4"), np.zeros(1000, "i1"), np.zeros((1000, 4), "i8"), np.zeros((99, 4), "i8")
         )
         assert parse(text, room).doubts < 10
@@ -168,7 +168,7 @@ def test_mq2008_has_the_counts_that_are_known() -> None:
 def test_the_mslr_sample_has_the_counts_that_are_known() -> None:
     (path,) = real("mslr_sample/mslr_sample.txt.gz")
     data = read_letor(path, cache=False)
-    assert (len(data), *data.features.shape, data.most_grade) == (141, 15_572, 136, 4)
+    assert (len(data), *data.features.shape, data.max_grade) == (141, 15_572, 136, 4)
     sizes = np.diff(data.offsets)
     assert (sizes.min(), sizes.max()) == (6, 308)
     words = gzip.decompress(path.read_bytes()).splitlines()[0].split()[2:]

@@ -27,13 +27,13 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def parsed_pieces(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files of which the parser was given a piece."""
     seen: list[Path] = []
-    inner = letor._parsed
+    inner = letor._parse_piece
 
     def noted(piece: letor.Piece, width: int) -> letor.Block:
         seen.append(piece.path)
         return inner(piece, width)
 
-    monkeypatch.setattr(letor, "_parsed", noted)
+    monkeypatch.setattr(letor, "_parse_piece", noted)
     return seen
 
 
@@ -60,8 +60,8 @@ def test_the_cache_answers_for_the_same_bytes(tmp_path: Path, own_cache: Path, p
 
 
 def test_other_bytes_are_parsed_anew(tmp_path: Path, own_cache: Path) -> None:
-    assert read_letor(written(tmp_path, GOOD)).most_grade == 2
-    assert read_letor(written(tmp_path, GOOD.replace("2 qid:b", "4 qid:b"))).most_grade == 4
+    assert read_letor(written(tmp_path, GOOD)).max_grade == 2
+    assert read_letor(written(tmp_path, GOOD.replace("2 qid:b", "4 qid:b"))).max_grade == 4
     one, two = written(tmp_path, "1 qid:a 1:1\n", "one"), written(tmp_path, "1 qid:a 1:11 qid:b 1:1\n", "two")
     with pytest.raises(DataError):  # the two together hold the bytes of the two below, which are fine
         read_letor([one, two])

@@ -144,7 +144,7 @@ def share_of_the_busiest(logged: list[dict[str, Any]]) -> float:
 def test_visits_have_a_heavy_tail() -> None:
     assert share_of_the_busiest(ordinary()) > 0.12
     assert share_of_the_busiest(rows(world(People(units=2000, visits_tail=10)))) < 0.05
-    sessions = {row["session"] for row in rows(world(People(units=20, fewest_visits=3, most_visits=3)))}
+    sessions = {row["session"] for row in rows(world(People(units=20, min_visits=3, max_visits=3)))}
     assert len(sessions) == 60
 
 
@@ -163,7 +163,7 @@ def test_sessions_go_on_more_often_when_nothing_was_clicked() -> None:
 
 def test_units_come_back_to_a_query_of_their_own() -> None:
     def repeated(returning: float) -> float:
-        logged = rows(world(People(units=100, fewest_visits=8, most_visits=8, returning=returning)))
+        logged = rows(world(People(units=100, min_visits=8, max_visits=8, returning=returning)))
         asked = [(row["unit"], row["query"]) for row in logged]
         return 1 - len(set(asked)) / len(asked)
 
@@ -241,11 +241,11 @@ def test_without_taste_and_captions_clicks_are_those_of_the_cascade(needs_click:
 
 
 def test_no_preference_on_average_although_units_have_one() -> None:
-    people = People(units=1500, taste_spread=2.0, fewest_visits=3)
+    people = People(units=1500, taste_spread=2.0, min_visits=3)
     mean, by_unit, by_impression = estimate(world(people, relabel=True))
     assert abs(mean) < 3 * by_unit
     assert by_unit > 1.6 * by_impression
-    alike = world(replace(people, taste_spread=0.0, fewest_visits=1, visits_tail=10), rankers=[3, 3])
+    alike = world(replace(people, taste_spread=0.0, min_visits=1, visits_tail=10), rankers=[3, 3])
     _, by_unit, by_impression = estimate(alike)
     assert by_unit < 1.15 * by_impression
 
@@ -391,7 +391,7 @@ def test_a_sample_without_the_best_grade_still_has_its_click_table() -> None:
         ("visits_tail", 0),
         ("taste", float("nan")),
         ("taste", "strong"),
-        ("most_visits", 2**30),
+        ("max_visits", 2**30),
         ("captions_lean", 2),
         ("intents", 0),
         ("dwell", (0, 10)),

@@ -16,7 +16,7 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.randomness import GOLDEN, MIX_1, MIX_2, UNIT, Key, Keyed, bytes_of, key_of
 
-MOST_GRADE = 127  # grades are 8-bit integers
+MAX_GRADE = 127  # grades are 8-bit integers
 _BLOCK = 65_536  # rows looked at together, so that a set larger than memory is no trouble
 
 
@@ -68,10 +68,10 @@ class Judged:
     def __repr__(self) -> str:
         rows, columns = self.features.shape
         counts = f"{len(self):,} queries, {rows:,} documents, {columns:,} features"
-        return f"{self.name}: {counts}, grades 0 to {self.most_grade}"
+        return f"{self.name}: {counts}, grades 0 to {self.max_grade}"
 
     @property
-    def most_grade(self) -> int:
+    def max_grade(self) -> int:
         """The best grade that a document has."""
         return int(self.grades.max())
 
@@ -221,9 +221,9 @@ def _frozen_features(features: Array) -> Array:
 
 def _frozen_grades(grades: Array) -> Array:
     given = np.asarray(grades)
-    wrong = given[(given < 0) | (given > MOST_GRADE) | (given != np.floor(given))]
+    wrong = given[(given < 0) | (given > MAX_GRADE) | (given != np.floor(given))]
     if len(wrong):
-        raise DataError(f"a grade is {wrong[0]}; grades are whole numbers from 0 to {MOST_GRADE}")
+        raise DataError(f"a grade is {wrong[0]}; grades are whole numbers from 0 to {MAX_GRADE}")
     return frozen(given.astype(np.int8))
 
 
@@ -293,7 +293,7 @@ def synthetic(
     return Judged(frozen(matrix), drawn, offsets, names, f"synthetic, seed {seed}")
 
 
-def with_features(most_feature: int, seed: Key = 1) -> Judged:
+def with_features(max_feature: int, seed: Key = 1) -> Judged:
     """The default set of a seed, with features up to this id: those after the 20 of `synthetic` are noise.
 
     A feature is the same whichever other ids there are, so a ranker is the same whatever it is compared with.
@@ -301,7 +301,7 @@ def with_features(most_feature: int, seed: Key = 1) -> Judged:
     >>> bool((with_features(30).features[:, :20] == synthetic().features).all())
     True
     """
-    extra = max(0, most_feature - FEATURES)
+    extra = max(0, max_feature - FEATURES)
     strengths = [*np.linspace(STRONGEST, 0, FEATURES), *[0.0] * extra]
     return synthetic(features=FEATURES + extra, strengths=strengths, seed=seed)
 
@@ -360,8 +360,8 @@ def _normal(count: int, *key: Any) -> Array:
 
 
 def _weights(shares: Sequence[float] | None, grades: int) -> Array:
-    if not 2 <= grades <= MOST_GRADE + 1:
-        raise DataError(f"grades is {grades!r}; give how many grades there are, 2 to {MOST_GRADE + 1}")
+    if not 2 <= grades <= MAX_GRADE + 1:
+        raise DataError(f"grades is {grades!r}; give how many grades there are, 2 to {MAX_GRADE + 1}")
     weights = np.array([_NEXT_GRADE**grade for grade in range(grades)] if shares is None else shares, np.float64)
     if len(weights) != grades or not (weights >= 0).all() or np.count_nonzero(weights) < 2:
         raise DataError(f"shares is {shares!r}; give a weight for each of the {grades} grades, at least two above 0")

@@ -20,8 +20,8 @@ from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods import single
 from interleaf.methods.registry import ResolvedMethod, unchanged
 
-MOST_PAGES = 16  # a session has
-MOST_VISITS = 2**20  # a unit makes
+MAX_PAGES = 16  # a session has
+MAX_VISITS = 2**20  # a unit makes
 
 
 def words_of(key: Any) -> Array:
@@ -38,7 +38,7 @@ def streams(words: Array, numbers: Array) -> Array:
 
 def page_numbers(units: Array, visits: Array, steps: Array) -> Array:
     """A number of its own for each page of each visit of each unit."""
-    return (units * MOST_VISITS + visits) * MOST_PAGES + steps
+    return (units * MAX_VISITS + visits) * MAX_PAGES + steps
 
 
 @inline_kernel
@@ -64,8 +64,8 @@ def around(chance: Randomness, median: float, spread: float) -> float:
 class People:
     """A population, each field with what it means; what is by grade takes two numbers for the lowest and the highest.
 
-    **Visits.** `units` people; P(a unit makes at least n visits) = (fewest_visits / n)^visits_tail, at most
-    `most_visits`: a smaller tail, a heavier one. They fall into `days` from `start` on. A visit is a session: it begins
+    **Visits.** `units` people; P(a unit makes at least n visits) = (min_visits / n)^visits_tail, at most
+    `max_visits`: a smaller tail, a heavier one. They fall into `days` from `start` on. A visit is a session: it begins
     with the unit's own lasting query (`returning`) or any other, and goes on with another query after a page that was
     clicked (`again_after_click`) or, a reformulation, that was not (`again_without_click`).
 
@@ -92,9 +92,9 @@ class People:
     """
 
     units: int = 10_000
-    fewest_visits: int = 1
+    min_visits: int = 1
     visits_tail: float = 1.5
-    most_visits: int = 1_000
+    max_visits: int = 1_000
     start: datetime = datetime(2026, 1, 5, tzinfo=UTC)
     days: float = 14.0
     returning: float = 0.2
@@ -118,11 +118,11 @@ class People:
             self._check(name, 0, 1, "a share")
         for name, least, most in _BOUNDS:
             self._check(name, least, most, "a number")
-        for name in ("units", "fewest_visits", "most_visits", "intents"):
+        for name in ("units", "min_visits", "max_visits", "intents"):
             if not isinstance(getattr(self, name), (int, np.integer)):
                 raise ClickError(f"people: {name} is {getattr(self, name)!r}; give a whole number")
-        if self.most_visits < self.fewest_visits:
-            raise ClickError(f"people: most_visits {self.most_visits} is below fewest_visits {self.fewest_visits}")
+        if self.max_visits < self.min_visits:
+            raise ClickError(f"people: max_visits {self.max_visits} is below min_visits {self.min_visits}")
         if self.start.tzinfo is None:
             raise ClickError(f"people: start {self.start} does not say its time zone; give it one, such as UTC")
         if not all(seconds > 0 for seconds in self.dwell):
@@ -156,8 +156,8 @@ class People:
 
 _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("units", 1, 2**31),
-    ("fewest_visits", 1, MOST_VISITS - 1),
-    ("most_visits", 1, MOST_VISITS - 1),
+    ("min_visits", 1, MAX_VISITS - 1),
+    ("max_visits", 1, MAX_VISITS - 1),
     ("visits_tail", 0.1, 100),
     ("days", 1e-3, 36_500),
     ("taste", -50, 50),
@@ -286,7 +286,7 @@ def draw_units(people: People, words: Array, numbers: Array, queries: int) -> Un
         np.zeros(rows, np.bool_), small[1], small[2],
     )  # fmt: skip
     population = Population(
-        people.fewest_visits, people.most_visits, float(people.visits_tail), float(people.taste),
+        people.min_visits, people.max_visits, float(people.visits_tail), float(people.taste),
         float(people.taste_spread), people.intents, float(people.narrow), float(people.crawlers), queries,
     )  # fmt: skip
     _draw_units(streams(words, numbers), population, units)
@@ -343,7 +343,7 @@ def next_pages(
     people: People, words: Array, units: Units, pages: Pages, clicked: Array, ends: Array, queries: int
 ) -> Pages:
     """The pages that follow, for the sessions that go on; `ends` is when people were done with the last page."""
-    rows = np.flatnonzero(~units.crawler[pages.unit] & (pages.step + 1 < MOST_PAGES))
+    rows = np.flatnonzero(~units.crawler[pages.unit] & (pages.step + 1 < MAX_PAGES))
     following = Pages(*(values[rows] for values in pages))
     following = following._replace(step=following.step + 1)
     keys = streams(words, page_numbers(units.number[following.unit], following.visit, following.step))

@@ -306,7 +306,7 @@ def _model(data: Judged, clicks: str | ClickModel) -> ClickModel:
     row = int(np.argmax(data.grades))
     highest = f"{data.where(row)} has grade {data.grades[row]}"
     try:
-        model = named(clicks, scale_of(data.most_grade)) if isinstance(clicks, str) else clicks
+        model = named(clicks, scale_of(data.max_grade)) if isinstance(clicks, str) else clicks
     except ClickError as error:
         raise ClickError(f"{error} (the best grade: {highest})") from None
     if not isinstance(model, ClickModel):
@@ -314,7 +314,7 @@ def _model(data: Judged, clicks: str | ClickModel) -> ClickModel:
     table = (
         model.click if isinstance(model, Cascade) else model.attraction if isinstance(model, PositionBased) else None
     )
-    if table is not None and data.most_grade >= len(table):
+    if table is not None and data.max_grade >= len(table):
         known = f"the click model knows 0 to {len(table) - 1}"
         raise ClickError(f"{highest}, but {known}; give it a probability for each grade")
     return model

@@ -141,7 +141,7 @@ def _verdict(
 
 
 CHUNK = 16_384  # sessions: small enough for the caches, large enough that a wave is worth its overhead
-MOST_UNITS = 2**31
+MAX_UNITS = 2**31
 TRUTH = "interleaf.truth"
 
 
@@ -177,7 +177,7 @@ class World:
         if not self.chosen.method.schemes:
             raise DataError(f"{self.chosen} compares nothing; give a method that does, and A/B buckets by arms=")
         arms_of(self.arms, self.names, self.chosen, None)
-        habits_of(self.people, self.data.most_grade + 1)
+        habits_of(self.people, self.data.max_grade + 1)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ class World:
                 raise DataError(f"{name} is {value!r}; give a whole number from 1 up")
         constants = self._constants(rankings, captions)
         if impressions is not None:
-            chunk, units = min(chunk, impressions), units or MOST_UNITS
+            chunk, units = min(chunk, impressions), units or MAX_UNITS
         parts = self._parts(units or self.people.units, chunk)
         return _cut(_ordered(parts, lambda part: self._batch(part, constants, log_probability), threads), impressions)
 
@@ -243,7 +243,7 @@ class World:
 
     @cached_property
     def _habits(self) -> Habits:
-        return habits_of(self.people, self.data.most_grade + 1)
+        return habits_of(self.people, self.data.max_grade + 1)
 
     @cached_property
     def _arms(self) -> tuple[Arm, ...]:

@@ -118,7 +118,7 @@ def study(
 
 def people(data: Judged, units: int) -> People:
     """Users with lasting tastes and heavy-tailed visits, who may stop after any result, and often leave unclicked."""
-    shares = np.linspace(0, 1, data.most_grade + 1)
+    shares = np.linspace(0, 1, data.max_grade + 1)
     click, stop = ((low + (high - low) * shares).round(6).tolist() for low, high in (CLICK, STOP))
     return People(units=units, clicks=Cascade(click, stop, stop_needs_click=False))
 
@@ -175,7 +175,7 @@ def _of_all(kinds: signals.Kinds, judged: signals.ByMetric, generator: np.random
 def _notes(data: Judged, kinds: signals.Kinds, size: Scale) -> list[str]:
     buckets = [len(pages) for _, some in kinds for one in some for pages in (one.better, one.worse)]
     clicked = np.mean([one.better.any_click.mean() for _, some in kinds for one in some])
-    model = people(data, 1).cascade(data.most_grade + 1)
+    model = people(data, 1).cascade(data.max_grade + 1)
     shares = ", ".join(f"{name} {share:.0%}" for name, share in CHANGED.items())
     return [
         f"{len(data):,} judged queries, k = {K}; {min(buckets):,} to {max(buckets):,} queries a bucket, of which "

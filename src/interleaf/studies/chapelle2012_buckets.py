@@ -215,7 +215,7 @@ def judge(data: Judged, rankers: Mapping[str, Array]) -> dict[str, dict[str, Arr
         query: {str(place): int(grade) for place, grade in enumerate(data.grades[data.rows(number)])}
         for number, query in enumerate(data.queries)
     }
-    relevant = max(1, data.most_grade - 1)  # C12's upper two levels, of however many there are
+    relevant = max(1, data.max_grade - 1)  # C12's upper two levels, of however many there are
     found: dict[str, dict[str, Array]] = {metric: {} for metric in METRICS}
     for name, scores in rankers.items():
         tops = rank(data, [scores], name)[:, 0, :CUT].tolist()

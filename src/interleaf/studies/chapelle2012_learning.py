@@ -176,7 +176,7 @@ def people(data: Judged, market: int, units: int) -> People:
     """Users whose first clicks are often wrong and who stay where it is good; markets differ in how much."""
     generator = generator_of((NAME, market))
     lowest, shortest, longest = generator.uniform((0.15, 8, 60), (0.45, 20, 120))
-    shares = np.linspace(0, 1, data.most_grade + 1)
+    shares = np.linspace(0, 1, data.max_grade + 1)
     click, stop = lowest + (0.9 - lowest) * shares, 0.1 + 0.4 * shares
     model = Cascade(click.round(6).tolist(), stop.round(6).tolist())
     regressions = float(generator.uniform(0, 0.2))

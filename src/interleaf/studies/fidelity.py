@@ -32,7 +32,7 @@ from interleaf.studies.study import NO_CELLS, Cell, Cells, Progress, Study, Tabl
 NAME, TITLE = "fidelity", "What every method gets wrong with unlimited clicks, and what people saw meanwhile"
 CLICKS = ("perfect", "informational")
 LEVELS = (0.3, 0.2, 0.1)
-MOST_QUERIES = 1000
+MAX_QUERIES = 1000
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def study(
 ) -> Study:
     """Run every method of the table on a set, or on synthetic queries."""
     size, folds = SCALES[scale], find(folder, seed)
-    data = fixed_queries(folds, MOST_QUERIES, seed)
+    data = fixed_queries(folds, MAX_QUERIES, seed)
     counts = [count for count in size.runs if count <= len(data.varying_features())]
     if not counts:
         raise DataError(f"{data.name} has fewer than two features that vary; a study compares rankers made of features")
@@ -128,7 +128,7 @@ def comparing(rankers: int) -> list[Method]:
 
 
 def _compare(data: Judged, row: Method, count: int, clicks: str, size: Scale, seed: int) -> Compared:
-    model = named(clicks, grades=scale_of(data.most_grade))
+    model = named(clicks, grades=scale_of(data.max_grade))
     costly = row.kernels.prepare_batch is not None
     runs = (size.costly_runs if costly else size.runs)[count]
     result = run(data, _drawn(data, count, seed), row.name, model, size.impressions, runs, seed)

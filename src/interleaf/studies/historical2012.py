@@ -161,7 +161,7 @@ def _repeats(
     distance: str = "far",
 ) -> list[Repeat]:
     """All repeats, each from its own key, so that threads change nothing."""
-    features, people = data.varying_features(), named(clicks, grades=max(2, data.most_grade + 1))
+    features, people = data.varying_features(), named(clicks, grades=max(2, data.max_grade + 1))
     if len(features) < 3:
         raise DataError(f"{data.name} has {len(features)} features that vary; a pair of rankers and a new one need 3")
     done: list[Repeat] = []

@@ -25,7 +25,7 @@ from interleaf.studies.study import Cell, Table
 MODEL, ROBUST = "PI+DM", "PI+DR"
 FOUR = ("TD", "PI+IS", "PI+MA", "PI+IS+MA")  # the paper's
 SHOWN = ("PI+MA", "PI+IS+MA", "PI+IS+MA, self-normalised", MODEL, ROBUST)
-FEWEST_DRAWN, MOST_DRAWN, EACH = 2_000, 40_000, 4  # lists of the new pair, four for each old one
+MIN_LISTS, MAX_LISTS, EACH = 2_000, 40_000, 4  # lists of the new pair, four for each old one
 DISTANCES = {"far": "another pair", "near": "one ranker exchanged", "same": "the old pair itself"}
 FIRST = "perfect_linear", "far"  # as in the paper
 WORLDS = tuple(
@@ -74,7 +74,7 @@ def robust_track(
 
 
 def _draws(impressions: int) -> int:
-    return min(max(FEWEST_DRAWN, EACH * impressions), MOST_DRAWN)
+    return min(max(MIN_LISTS, EACH * impressions), MAX_LISTS)
 
 
 def _drawn(scorer: Scorer, ranked: Ranked, k: int, count: int, key: tuple[Any, ...]) -> Lists:

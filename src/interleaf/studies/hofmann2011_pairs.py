@@ -78,7 +78,7 @@ class Rankings:
 
     def __init__(self, data: Judged, features: Sequence[int], k: int, key: Any) -> None:
         self.k, self.features, self.grades, self.offsets = k, tuple(features), data.grades, data.offsets
-        self.sizes, self.scale = np.diff(data.offsets), scale_of(data.most_grade)
+        self.sizes, self.scale = np.diff(data.offsets), scale_of(data.max_grade)
         self.inside = np.arange(self.sizes.max()) < self.sizes[:, None]
         starts = np.repeat(data.offsets[:-1], self.sizes)
         self.orders = np.empty((len(features), len(starts)), np.int32)

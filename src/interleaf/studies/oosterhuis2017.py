@@ -176,7 +176,7 @@ def _cell(folds: Folds, features: list[int], cell: tuple[int, str, str], size: S
     method, scheme = METHODS[label]
     found = []
     for fold, (impressions, test) in enumerate(folds.pairs):
-        model = named(clicks, scale_of(max(impressions.most_grade, test.most_grade)), stop_needs_click=False)
+        model = named(clicks, scale_of(max(impressions.max_grade, test.max_grade)), stop_needs_click=False)
         runs = size.optimized_runs if label == "OM" else size.runs
         drawn = _drawn(features, count, (seed, fold))
         found.append(run(impressions, drawn, method, model, size.impressions, runs, seed, scheme=scheme, truth=test))
