@@ -11,7 +11,7 @@ from interleaf.caption_bias.diagnosis_report import CAUSES, EXPLAINED, verdict
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
 from interleaf.simulate.data import synthetic
 from interleaf.studies import caption2012, reproduce
-from interleaf.studies.caption2012 import CASES, Case, Scale, mirrored
+from interleaf.studies.caption2012 import CASES, CaptionScale, Case, mirrored
 
 PRETTIER, UNHEEDED, ALIKE, NOTHING, PLAINER = CASES
 IMPRESSIONS = 4000
@@ -98,7 +98,7 @@ def test_planted_weights_are_found() -> None:
 
 @pytest.mark.slow
 def test_the_study_holds_the_published_numbers_beside_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(caption2012.SCALES, "quick", Scale(1, 1500, 2000))
+    monkeypatch.setitem(caption2012.SCALES, "quick", CaptionScale(1, 1500, 2000))
     seen: list[tuple[int, int]] = []
     study = reproduce("caption2012", None, "quick", 1, lambda done, total: seen.append((done, total)))
     tables = {table.name: table for table in study.tables}

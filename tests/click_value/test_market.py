@@ -7,15 +7,16 @@ from interleaf.click_value import Lesson, learn
 from interleaf.studies import STUDIES, reproduce
 from interleaf.studies import chapelle2012_learning as study
 from interleaf.studies.datasets import find
+from interleaf.studies.study import StudyRun
 
-SIZE = study.Scale(markets=4, experiments=12, units=1500, relabelled=20)
+SIZE = study.LearningScale(markets=4, experiments=12, units=1500, relabelled=20)
 
 
 def lesson_of(seed: int) -> Lesson:
     """People whose first clicks are noisy, and whose dwell follows the grade."""
     found = study.experiments(find(None, seed, 400).whole, SIZE, seed)
     method, scheme, _, _ = study.SETTINGS[0]
-    training = study.training_of(found, method, scheme, SIZE.units, seed, None)
+    training = study.gather_all(StudyRun(seed=seed), found, method, scheme, SIZE.units)
     return learn(training, folds=0, resamples=1)
 
 
@@ -30,7 +31,7 @@ def test_learned_credit_raises_the_median_z_score_by_15_percent_and_flips_no_dec
 
 
 def test_the_study_runs_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(study.SCALES, "quick", study.Scale(2, 4, 300, 20))
+    monkeypatch.setitem(study.SCALES, "quick", study.LearningScale(2, 4, 300, 20))
     monkeypatch.setattr(study, "QUERIES", 100)
     assert study.NAME in STUDIES
     found = reproduce(study.NAME)
@@ -53,7 +54,7 @@ def test_people_of_another_market_differ_and_those_of_the_same_do_not() -> None:
 
 
 def test_every_experiment_has_people_of_its_own() -> None:
-    found = study.experiments(find(None, 1, 100).whole, study.Scale(2, 4, 5, 1), 1)
+    found = study.experiments(find(None, 1, 100).whole, study.LearningScale(2, 4, 5, 1), 1)
     assert [one.name for one in found] == [
         "market 1/E_A > D_A",
         "market 2/E_A > D_A",

@@ -19,8 +19,9 @@ from interleaf.methods import probabilistic
 from interleaf.methods.registry import resolve
 from interleaf.simulate.data import Judged
 from interleaf.studies import historical2012
-from interleaf.studies.datasets import Folds
+from interleaf.studies.datasets import StudyData
 from interleaf.studies.historical2012 import Weighing, add_weighing, drafted, estimate_of, reweighted
+from interleaf.studies.study import StudyRun
 from tests.oracles import probabilistic as oracle
 from tests.oracles import team_draft as draft_oracle
 from tests.oracles.clicks import Patterns, cascade, independent
@@ -412,11 +413,11 @@ def test_simulated_estimates_agree_with_the_enumerated_truth() -> None:
 @pytest.mark.slow
 def test_the_study_runs_and_does_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("altair")
-    monkeypatch.setitem(historical2012.SCALES, "quick", historical2012.Scale(8, 2000, 300, beyond=2))
+    monkeypatch.setitem(historical2012.SCALES, "quick", historical2012.HistoricalScale(8, 2000, 300, beyond=2))
     steps: list[tuple[int, int]] = []
-    first = historical2012.study(None, "quick", 1, lambda done, total: steps.append((done, total)))
+    first = historical2012.study(StudyRun(progress=lambda done, total: steps.append((done, total))))
     monkeypatch.setattr("os.cpu_count", lambda: 1)
-    assert str(first) == str(historical2012.study(None, "quick", 1))
+    assert str(first) == str(historical2012.study(StudyRun()))
     assert steps == [(done, 18) for done in range(1, 19)]
     names = ["accuracy", "curve", "differences", "error", "size", "gains", "closer", "worlds"]
     assert [table.name for table in first.tables] == names
@@ -431,12 +432,12 @@ def judged(features: Array, grades: list[int]) -> Judged:
 
 
 def test_a_set_that_tells_no_pair_of_rankers_apart_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(historical2012.SCALES, "quick", historical2012.Scale(2, 1000, 10))
+    monkeypatch.setitem(historical2012.SCALES, "quick", historical2012.HistoricalScale(2, 1000, 10))
     tiny = judged(np.array([[1.0, 2, 0], [2, 1, 3], [0, 0, 1], [1, 3, 0]]), [0, 0, 0, 0])
-    monkeypatch.setattr(historical2012, "find", lambda *_: Folds("tiny", "tiny", [(tiny, tiny)]))
+    monkeypatch.setattr(historical2012, "find", lambda *_: StudyData("tiny", "tiny", [(tiny, tiny)]))
     with pytest.raises(DataError, match="same NDCG"):
-        historical2012.study(None, "quick")
+        historical2012.study(StudyRun())
     flat = judged(np.array([[1.0, 0], [2, 0], [3, 0], [4, 0]]), [0, 1, 0, 1])
-    monkeypatch.setattr(historical2012, "find", lambda *_: Folds("flat", "flat", [(flat, flat)]))
+    monkeypatch.setattr(historical2012, "find", lambda *_: StudyData("flat", "flat", [(flat, flat)]))
     with pytest.raises(DataError, match="1 features that vary"):
-        historical2012.study(None, "quick")
+        historical2012.study(StudyRun())

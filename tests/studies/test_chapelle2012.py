@@ -18,20 +18,20 @@ from interleaf.studies import chapelle2012 as chapelle
 from interleaf.studies import chapelle2012_buckets as published
 from interleaf.studies.chapelle2012_buckets import (
     CHANGED,
-    KINDS,
+    ENGINES,
     METHODS,
     Impressions,
     Interleaved,
-    Traffic,
+    PairTraffic,
+    break_ties,
     impressions_of,
     judge,
     rankers_of,
-    settled,
     traffic_of,
 )
 from interleaf.studies.chapelle2012_sensitivity import usable
 from interleaf.studies.chapelle2012_tables import preference, session_scores
-from interleaf.studies.study import Cell, Study, Table
+from interleaf.studies.study import Cell, Study, StudyRun, Table
 
 TRIPLES = ((0, 1, 2), (3, 4, 5))  # columns of A over B, B over C and A over C in C12's arXiv tables
 
@@ -88,7 +88,7 @@ def data() -> Judged:
 def test_rankers_get_worse_in_the_order_that_pairs_say(data: Judged) -> None:
     rankers = rankers_of(data, 1)
     quality = dict(zip(rankers, ndcg(data, rank(data, list(rankers.values()), "ties"), 5), strict=True))
-    for kind in KINDS:
+    for kind in ENGINES:
         for better, worse in kind.pairs:
             assert quality[better] > quality[worse], (better, worse)
     changed = {
@@ -101,7 +101,7 @@ def test_rankers_get_worse_in_the_order_that_pairs_say(data: Judged) -> None:
 
 
 def test_settled_scores_have_no_ties_and_keep_the_order(data: Judged) -> None:
-    scores = settled(data, 1, "key")
+    scores = break_ties(data, 1, "key")
     for query in range(len(data)):
         rows = data.rows(query)
         order = np.argsort(-scores[rows])
@@ -123,7 +123,7 @@ def test_data_without_a_choice_of_features_is_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def traffic(data: Judged) -> Traffic:
+def traffic(data: Judged) -> PairTraffic:
     return traffic_of(data, rankers_of(data, 1), ("E_A", "C_A"), chapelle.people(data, 600), seed=2)
 
 
@@ -166,7 +166,7 @@ def test_scores_are_those_of_crediting_the_logged_rows_one_by_one(data: Judged) 
             assert found.scores(scheme).tolist() == pytest.approx(wanted)
 
 
-def test_all_forms_of_a_variant_have_the_same_sign_on_every_impression(traffic: Traffic) -> None:
+def test_all_forms_of_a_variant_have_the_same_sign_on_every_impression(traffic: PairTraffic) -> None:
     for method, variants in (("balanced", ("", "_direct")), ("team_draft", ("", "_deduped"))):
         for variant in variants:
             binary, click, normalized = (
@@ -177,14 +177,14 @@ def test_all_forms_of_a_variant_have_the_same_sign_on_every_impression(traffic: 
             assert (np.abs(normalized) <= 1).all()
 
 
-def test_the_buckets_of_a_pair_are_other_people_and_the_same_for_each_method(traffic: Traffic) -> None:
+def test_the_buckets_of_a_pair_are_other_people_and_the_same_for_each_method(traffic: PairTraffic) -> None:
     balanced, drafted = (traffic.interleaved[method].pages for method in METHODS)
     assert set(balanced.units) == set(drafted.units)
     assert not set(balanced.units) & set(traffic.better.units)
     assert not set(traffic.worse.units) & set(traffic.better.units)
 
 
-def test_scores_of_sessions_are_those_of_summed_clicks(traffic: Traffic) -> None:
+def test_scores_of_sessions_are_those_of_summed_clicks(traffic: PairTraffic) -> None:
     """A timeout of 0 gives the scheme itself; a very long one a score a user."""
     found = traffic.interleaved["balanced"]
     assert sorted(session_scores(found, 0)) == pytest.approx(sorted(found.scores("normalized_direct")))
@@ -203,17 +203,17 @@ def flat(clicks: int) -> Pages:
 
 def test_the_size_of_a_bucket_is_halved_while_the_metric_is_all_but_certain() -> None:
     generator = np.random.default_rng(1)
-    assert usable(Traffic(("A", "B"), {}, flat(6), flat(4)), generator, 400)[0] == 10
-    assert usable(Traffic(("A", "B"), {}, flat(9), flat(1)), generator, 400)[0] < 10
-    assert usable(Traffic(("A", "B"), {}, flat(10), flat(0)), generator, 400) == (1, 1.0)
+    assert usable(PairTraffic(("A", "B"), {}, flat(6), flat(4)), generator, 400)[0] == 10
+    assert usable(PairTraffic(("A", "B"), {}, flat(9), flat(1)), generator, 400)[0] < 10
+    assert usable(PairTraffic(("A", "B"), {}, flat(10), flat(0)), generator, 400) == (1, 1.0)
 
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[Study]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chapelle, "QUERIES", 400)
-        patch.setitem(chapelle.SCALES, "quick", chapelle.Scale({"arXiv": 3000, "Yahoo": 9000}, 300, 5))
-        yield chapelle.study(None, "quick")
+        patch.setitem(chapelle.SCALES, "quick", chapelle.ChapelleScale({"arXiv": 3000, "Yahoo": 9000}, 300, 5))
+        yield chapelle.study(StudyRun())
 
 
 def table_of(study: Study, name: str) -> Table:
@@ -285,10 +285,10 @@ def test_every_table_has_a_row_for_what_it_compares_and_the_study_is_written(sma
 def test_the_study_is_the_same_again_whatever_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[tuple[int, int]] = []
     monkeypatch.setattr(chapelle, "QUERIES", 60)
-    monkeypatch.setitem(chapelle.SCALES, "quick", chapelle.Scale({"arXiv": 300, "Yahoo": 300}, 20, 2))
-    once = chapelle.study(None, "quick", progress=lambda done, total: said.append((done, total)))
+    monkeypatch.setitem(chapelle.SCALES, "quick", chapelle.ChapelleScale({"arXiv": 300, "Yahoo": 300}, 20, 2))
+    once = chapelle.study(StudyRun(progress=lambda done, total: said.append((done, total))))
     monkeypatch.setattr("os.cpu_count", lambda: 1)
-    assert str(chapelle.study(None, "quick")) == str(once)
+    assert str(chapelle.study(StudyRun())) == str(once)
     assert said[-1] == (12, 12)
 
 

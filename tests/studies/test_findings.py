@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf.studies import STUDIES
-from interleaf.studies.findings import CAME_BACK, CANNOT, DID_NOT, Figures, Finding, falling, findings_table, number_in
+from interleaf.studies.findings import (
+    CAME_BACK,
+    CANNOT,
+    DID_NOT,
+    Finding,
+    PrintedTables,
+    falling,
+    findings_table,
+    number_in,
+)
 from interleaf.tables import Table
 from tests.support.study_pages import PAGES, printed_tables, with_findings
 
@@ -32,14 +41,14 @@ def test_every_finding_is_read_from_the_page_or_says_why_not(name: str) -> None:
 @given(st.lists(st.floats(0, 99).map(lambda value: round(value, 1)), min_size=2, max_size=4))
 def test_a_verdict_turns_with_the_figures(values: list[float]) -> None:
     rows = tuple((f"m{place}", f"{value} (0.1)") for place, value in enumerate(values))
-    table = Table("", "Table 3: accuracy", ("method", "ours %"), rows)
-    finding = Finding("they fall", "yes", falling("Table 3", "ours %", "method", [str(row[0]) for row in rows]))
+    names, table = [str(row[0]) for row in rows], Table("", "Table 3: accuracy", ("method", "ours %"), rows)
+    finding = Finding("they fall", "yes", lambda tables: falling(tables, "Table 3", "ours %", "method", names))
     expected = CAME_BACK if all(one > other for one, other in pairwise(values)) else DID_NOT
     assert findings_table([finding], [table]).rows[0][3] == expected
 
 
 def test_what_a_run_does_not_have_cannot_be_tried() -> None:
-    missing = Finding("a claim", "yes", falling("Table 9", "ours", "method", ("a", "b")))
+    missing = Finding("a claim", "yes", lambda tables: falling(tables, "Table 9", "ours", "method", ("a", "b")))
     assert findings_table([missing], []).rows == (("a claim", "yes", None, CANNOT, "this run leaves it out"),)
     longer = Finding("a claim", "yes", missing.answer, needs="it needs --scale paper")
     assert findings_table([longer], []).rows[0][4] == "this run leaves it out; it needs --scale paper"
@@ -61,4 +70,4 @@ def test_printed_tables_are_those_that_were_printed() -> None:
     (read,) = printed_tables(f"```console\n$ run\n{table}\n```\n")
     assert read.title == table.title
     assert read.lines() == table.lines()
-    assert Figures([read]).cell("A tit", "why", pair="a over c") == "too few"
+    assert PrintedTables([read]).cell("A tit", "why", pair="a over c") == "too few"

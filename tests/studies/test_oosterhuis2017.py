@@ -8,6 +8,7 @@ import pytest
 from interleaf.simulate.data import synthetic
 from interleaf.studies import oosterhuis2017 as study
 from interleaf.studies.datasets import KNOWN, find
+from interleaf.studies.study import StudyRun
 from tests.support.paths import SHARED
 
 PAPER = SHARED / "papers" / "O17_oosterhuis2017_pairwise_preference.txt"
@@ -35,8 +36,8 @@ def test_a_set_of_letor_3_runs_beside_the_published_mean_of_the_six(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INTERLEAF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setitem(study.SCALES, "quick", study.Scale(1, 40, (5,), 1))
-    made = study.study(letor_3(tmp_path / "2004_np_dataset"), "quick")
+    monkeypatch.setitem(study.SCALES, "quick", study.OosterhuisScale(1, 40, (5,), 1))
+    made = study.study(StudyRun(letor_3(tmp_path / "2004_np_dataset")))
     table = next(table for table in made.tables if table.name == "5")
     assert table.rows[1][1:] == (
         *("published, mean of six sets", "0.16 (0.13)", "0.14 (0.15)", "0.15 (0.15)", "0.16 (0.15)", "0.14 (0.13)"),

@@ -21,25 +21,25 @@ from interleaf.simulate.rankers import rank, scores_of
 from interleaf.simulate.run import Result, Stage, ndcg_by_query
 from interleaf.studies import fidelity, hofmann2011
 from interleaf.studies.datasets import find
-from interleaf.studies.hofmann2011 import Verdicts, choose, fixed_queries, judge
+from interleaf.studies.hofmann2011 import PairVerdicts, choose, judge
 from interleaf.studies.hofmann2011_pairs import (
     CHUNK,
     RULES,
     SCHEME,
     Converged,
+    FeatureRankings,
     Meeting,
-    Pair,
-    Rankings,
+    RankerPair,
     Stream,
     converge,
     pair_table,
     perfect,
     realistic,
-    settled,
+    settled_at,
     sharing_lists,
     wilson,
 )
-from interleaf.studies.study import Study, Table
+from interleaf.studies.study import Study, StudyRun, Table
 
 LABELS = [rule.label for rule in RULES]
 
@@ -55,18 +55,18 @@ def small() -> Judged:
     return synthetic(queries=60, documents=(4, 30), features=5, grades=3, seed=3)
 
 
-def by_label(verdicts: Verdicts) -> dict[str, Array]:
+def by_label(verdicts: PairVerdicts) -> dict[str, Array]:
     """The sums of the first pass, a row a pair."""
     return dict(zip(LABELS, verdicts.sums[:, :, 0], strict=True))
 
 
-def handmade(sums: Array) -> Verdicts:
+def handmade(sums: Array) -> PairVerdicts:
     """Verdicts of three rankers with made-up sums for every rule but the first, which is always right."""
-    rankings = Rankings(small(), [1, 3, 5], 10, "ties")
+    rankings = FeatureRankings(small(), [1, 3, 5], 10, "ties")
     pairs = [(0, 1), (0, 2), (1, 2)]
     every = np.broadcast_to(sums, (len(RULES), *sums.shape)).copy()
     every[0] = 1.0
-    return Verdicts(rankings, pairs, np.array([0.1, 0.15, 0.05]), every)
+    return PairVerdicts(rankings, pairs, np.array([0.1, 0.15, 0.05]), every)
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 7), (1, 10), (8, 10), (500, 1000), (999, 1000), (7, 7)])
@@ -79,7 +79,7 @@ def test_the_bounds_of_wilson_are_the_shares_that_the_score_test_just_keeps(succ
 
 def test_rankings_are_those_of_rank_and_ranks_are_their_inverse() -> None:
     data = small()
-    rankings = Rankings(data, [2, 5], 10, "ties")
+    rankings = FeatureRankings(data, [2, 5], 10, "ties")
     for number, feature in enumerate(rankings.features):
         ranking = rank(data, [scores_of(data, feature)], ("ties", feature))
         assert (rankings.ndcg[:, number] == ndcg_by_query(data, ranking, None)[:, 0]).all()
@@ -87,7 +87,7 @@ def test_rankings_are_those_of_rank_and_ranks_are_their_inverse() -> None:
             rows, size = data.rows(query), int(rankings.sizes[query])
             assert (rankings.orders[number, rows] == ranking[query, 0, :size]).all()
             assert (rankings.places[number, rows][ranking[query, 0, :size]] == np.arange(1, size + 1)).all()
-    whole, tops = rankings.given((1, 0), whole=True), rankings.given((1, 0), whole=False)
+    whole, tops = rankings.of_pair((1, 0), whole=True), rankings.of_pair((1, 0), whole=False)
     assert (whole.rankings[:, :, :10] == tops.rankings).all()
     assert (tops.depths[:, 0] == np.minimum(rankings.sizes, 10)).all()
 
@@ -95,7 +95,7 @@ def test_rankings_are_those_of_rank_and_ranks_are_their_inverse() -> None:
 @pytest.mark.parametrize("rules", sharing_lists(), ids=lambda rules: str(rules[0].label))
 def test_a_meeting_gives_what_the_stage_of_a_simulation_gives(rules: Any) -> None:
     data, key = small(), "meeting"
-    rankings = Rankings(data, [1, 4], 10, "ties")
+    rankings = FeatureRankings(data, [1, 4], 10, "ties")
     both = np.concatenate([rank(data, [scores_of(data, f)], ("ties", f)) for f in (1, 4)], axis=1)
     queries = np.arange(2 * len(data)) % len(data)
     numbers = np.arange(len(queries))
@@ -115,7 +115,7 @@ def test_a_meeting_gives_what_the_stage_of_a_simulation_gives(rules: Any) -> Non
 def test_one_good_document_is_judged_as_the_papers_say() -> None:
     """Credit for it goes to the ranker that has it first; DC only learns from lists where it is skipped over."""
     data = one_good_document()
-    verdicts = judge(Rankings(data, [1, 2], 10, "ties"), 2, "key")
+    verdicts = judge(FeatureRankings(data, [1, 2], 10, "ties"), 2, "key")
     assert verdicts.pairs == [(0, 1)]
     assert verdicts.gaps == pytest.approx([1 - 1 / math.log2(4)])
     sums = {label: float(found[0]) for label, found in by_label(verdicts).items()}
@@ -128,10 +128,10 @@ def test_one_good_document_is_judged_as_the_papers_say() -> None:
 
 
 def test_pairs_of_equal_ndcg_have_no_better_ranker() -> None:
-    verdicts = judge(Rankings(one_good_document(), [1, 2, 3], 10, "ties"), 1, "key")
+    verdicts = judge(FeatureRankings(one_good_document(), [1, 2, 3], 10, "ties"), 1, "key")
     assert sorted(verdicts.pairs) == [(0, 1), (2, 1)]
     with pytest.raises(DataError, match="no two rankers differ"):
-        judge(Rankings(one_good_document(), [1, 3], 10, "ties"), 1, "key")
+        judge(FeatureRankings(one_good_document(), [1, 3], 10, "ties"), 1, "key")
 
 
 def test_a_document_below_the_cut_has_no_rank_for_rules_that_cut() -> None:
@@ -140,7 +140,10 @@ def test_a_document_below_the_cut_has_no_rank_for_rules_that_cut() -> None:
     features = np.stack([np.where(order == 0, 9.5, 11 - order), order.astype(float)], axis=1)
     grades = np.where(order == 0, 2, 0)
     data = Judged(np.tile(features, (30, 1)), np.tile(grades, 30), np.arange(0, 361, 12), tuple(map(str, range(30))))
-    sums = {label: float(found[0]) for label, found in by_label(judge(Rankings(data, [1, 2], 10, "t"), 1, "k")).items()}
+    sums = {
+        label: float(found[0])
+        for label, found in by_label(judge(FeatureRankings(data, [1, 2], 10, "t"), 1, "k")).items()
+    }
     assert sums["DC"] == 30
     assert 0 < sums["DC, cut"] < 30  # a tie where the better ranker led the list
     assert sums["BI (lowest)"] == sums["BI (clicked)"] == sums["BI (clicked), cut"] == 30
@@ -183,7 +186,7 @@ def test_pairs_are_chosen_by_the_papers_rule() -> None:
 
 def test_a_stream_is_the_same_in_whatever_pieces_and_skips_what_nobody_clicked() -> None:
     data = one_good_document()
-    rankings = Rankings(data, [1, 2], 10, "ties")
+    rankings = FeatureRankings(data, [1, 2], 10, "ties")
     (rules,) = (rules for rules in sharing_lists() if rules[0].label == "TD")
 
     def stream() -> Stream:
@@ -198,7 +201,7 @@ def test_a_stream_is_the_same_in_whatever_pieces_and_skips_what_nobody_clicked()
 
 def test_queries_that_cannot_be_clicked_are_not_drawn_and_none_at_all_is_an_error() -> None:
     data = Judged(np.eye(4), np.array([0, 1, 0, 0]), np.array([0, 2, 4]), ("good", "bad"))
-    rankings = Rankings(data, [1, 2], 10, "ties")
+    rankings = FeatureRankings(data, [1, 2], 10, "ties")
     assert rankings.clickable(perfect(2)).tolist() == [0]
     assert rankings.clickable(realistic(2)).tolist() == [0, 1]
     meeting = Meeting(rankings, (0, 1), sharing_lists()[0], perfect(2))
@@ -207,20 +210,20 @@ def test_queries_that_cannot_be_clicked_are_not_drawn_and_none_at_all_is_an_erro
 
 
 def test_convergence_of_a_sure_pair_is_sure_and_settled_at_once() -> None:
-    rankings = Rankings(one_good_document(), [1, 2], 10, "ties")
-    found = converge(rankings, Pair(1, (0, 1), ("easy",)), "perfect", repeats=5, samples=20, key="key")
+    rankings = FeatureRankings(one_good_document(), [1, 2], 10, "ties")
+    found = converge(rankings, RankerPair(1, (0, 1), ("easy",)), "perfect", repeats=5, samples=20, key="key")
     assert found.points == (1, 2, 5, 10, 20)
     assert found.right[LABELS.index("TD")].tolist() == [5] * 5
-    assert settled(found, LABELS.index("TD")) == 1
+    assert settled_at(found, LABELS.index("TD")) == 1
     (row,) = pair_table(rankings, [found.pair]).rows
     assert row[:6] == (1, "1 over 2", "1.000 / 0.500", "0.500", "100%", "0%")
 
 
 def test_settled_is_from_where_on_the_share_stays() -> None:
     right = np.array([[100, 90, 96, 99], [95, 99, 99, 94]])
-    found = Converged(Pair(1, (0, 1), ()), "perfect", (1, 2, 5, 10), 100, right)
-    assert settled(found, 0) == 5
-    assert settled(found, 1) is None
+    found = Converged(RankerPair(1, (0, 1), ()), "perfect", (1, 2, 5, 10), 100, right)
+    assert settled_at(found, 0) == 5
+    assert settled_at(found, 1) is None
 
 
 def test_the_realistic_people_of_five_grades_are_those_of_the_click_table() -> None:
@@ -232,24 +235,24 @@ def test_the_realistic_people_of_five_grades_are_those_of_the_click_table() -> N
 
 def test_fixed_queries_come_from_all_folds_alike() -> None:
     folds = find(None, seed=1)
-    assert len(fixed_queries(folds, 1000, 1)) == 400
-    some = fixed_queries(folds, 50, 1)
+    assert len(folds.draw_queries(1000, 1)) == 400
+    some = folds.draw_queries(50, 1)
     assert len(some) == 50
-    assert some.queries == fixed_queries(folds, 50, 1).queries
+    assert some.queries == folds.draw_queries(50, 1).queries
 
 
 @pytest.fixture
 def small_hofmann(monkeypatch: pytest.MonkeyPatch) -> Study:
-    scale = hofmann2011.Scale(features=4, queries=50, orders=2, passes=2, repeats=4, samples=50)
+    scale = hofmann2011.HofmannScale(features=4, queries=50, orders=2, passes=2, repeats=4, samples=50)
     monkeypatch.setitem(hofmann2011.SCALES, "quick", scale)
-    return hofmann2011.study(None, "quick")
+    return hofmann2011.study(StudyRun())
 
 
 @pytest.fixture
 def small_fidelity(monkeypatch: pytest.MonkeyPatch) -> Study:
-    monkeypatch.setattr(fidelity, "MOST_QUERIES", 25)
-    monkeypatch.setitem(fidelity.SCALES, "quick", fidelity.Scale(200, {2: 3, 5: 2}, {2: 2, 5: 1}))
-    return fidelity.study(None, "quick")
+    monkeypatch.setattr(fidelity, "MAX_QUERIES", 25)
+    monkeypatch.setitem(fidelity.SCALES, "quick", fidelity.FidelityScale(200, {2: 3, 5: 2}, {2: 2, 5: 1}))
+    return fidelity.study(StudyRun())
 
 
 def table_of(study: Study, name: str) -> Table:
@@ -287,7 +290,7 @@ def test_hofmann2011_is_the_same_again_and_says_how_far_it_is(
 ) -> None:
     said: list[tuple[int, int]] = []
     monkeypatch.setattr("os.cpu_count", lambda: 1)
-    again = hofmann2011.study(None, "quick", progress=lambda done, total: said.append((done, total)))
+    again = hofmann2011.study(StudyRun(progress=lambda done, total: said.append((done, total))))
     assert str(again) == str(small_hofmann)
     assert again.charts == small_hofmann.charts
     assert [done for done, _ in said] == list(range(1, len(said) + 1))
@@ -310,23 +313,23 @@ def test_fidelity_has_a_row_for_every_method_that_compares(small_fidelity: Study
     check_written(small_fidelity, tmp_path)
 
 
-def compared(errors: Array, checkpoints: tuple[int, ...]) -> fidelity.Compared:
+def compared(errors: Array, checkpoints: tuple[int, ...]) -> fidelity.MethodResult:
     nothing = np.zeros(len(errors))
     truths = np.array([[0.5, 0.7]] * len(errors))
     result = Result(
         "m", "s", "c", "d", "own", checkpoints, errors, errors, np.zeros((len(errors), 2, 2)), truths, nothing + 0.6
     )
-    return fidelity.Compared(2, "perfect", "m", result)
+    return fidelity.MethodResult(2, "m", "perfect", result)
 
 
 def test_fidelity_reads_results_right() -> None:
     one = compared(np.array([[1.0, 0.3, 0.4, 0.0], [0.6, 0.0, 0.2, 0.0]]), (10, 20, 50, 200))
-    assert [one.reached(level) for level in (0.9, 0.3, 0.25, 0.0)] == [10, 20, 200, 200]
-    assert compared(np.ones((2, 1)), (5,)).reached(0.3) is None
+    assert [one.impressions_to(level) for level in (0.9, 0.3, 0.25, 0.0)] == [10, 20, 200, 200]
+    assert compared(np.ones((2, 1)), (5,)).impressions_to(0.3) is None
     assert one.earlier[0] == 20
-    assert fidelity._left(one) == ("0.150 (0.150)", "0.000", "no")
+    assert fidelity._errors(one) == ("0.150 (0.150)", "0.000", "no")
     assert one.largest_wrong() == pytest.approx(0.2)  # nobody is preferred
-    assert one.seen(1) == pytest.approx({"shown": 0.6, "control": 0.5, "best": 0.7})
+    assert one.mean_ndcg(1) == pytest.approx({"shown": 0.6, "control": 0.5, "best": 0.7})
 
 
 def test_an_interrupted_study_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,7 +339,7 @@ def test_an_interrupted_study_ends_there(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(fidelity, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        fidelity.study(None, "quick")
+        fidelity.study(StudyRun())
 
 
 def test_too_few_features_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -344,4 +347,4 @@ def test_too_few_features_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path
     path.write_text("".join(f"1 qid:{query} 1:0.5 2:1\n0 qid:{query} 1:0.5 2:1\n" for query in range(5)))
     for study in (fidelity.study, hofmann2011.study):
         with pytest.raises(DataError, match="features that vary"):
-            study(path, "quick")
+            study(StudyRun(path))

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf.studies.study import Cells
+from interleaf.studies.study import FinishedCells
 
 # A small oosterhuis2017, through the command line as a person calls it.
 SMALL = """
 import sys
 from interleaf import cli
 from interleaf.studies import oosterhuis2017 as study
-study.SCALES["quick"] = study.Scale(2, 300, (5,), 1)
+study.SCALES["quick"] = study.OosterhuisScale(2, 300, (5,), 1)
 raise SystemExit(cli.main(["reproduce", "oosterhuis2017", *sys.argv[1:]]))
 """
 
@@ -71,14 +71,14 @@ def test_fresh_takes_nothing_from_before(tmp_path: Path) -> None:
 def test_every_cell_has_its_own_place(
     tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[object, ...]]
 ) -> None:
-    kept = Cells(tmp_path_factory.mktemp("cells"))
+    kept = FinishedCells(tmp_path_factory.mktemp("cells"))
     for number, cell in enumerate(cells):
-        assert kept.keep(cell, lambda number=number: number) == number  # type: ignore[misc]
+        assert kept.get(cell, lambda number=number: number) == number  # type: ignore[misc]
     assert kept.count() == len(cells)
-    assert [kept.keep(cell, lambda: -1) for cell in cells] == list(range(len(cells)))
+    assert [kept.get(cell, lambda: -1) for cell in cells] == list(range(len(cells)))
     kept.remove()
     assert kept.count() == 0
-    assert all(kept.keep(cell, lambda: -1) == -1 for cell in cells)
+    assert all(kept.get(cell, lambda: -1) == -1 for cell in cells)
 
 
 def test_cells_belong_to_the_study_its_settings_and_the_content_of_its_data(
@@ -91,22 +91,22 @@ def test_cells_belong_to_the_study_its_settings_and_the_content_of_its_data(
     given_to = [("fidelity", None, "quick", 1), ("fidelity", None, "paper", 1), ("fidelity", None, "quick", 2)]
     others = [("hofmann2011", None, "quick", 1), ("fidelity", data, "quick", 1)]
     for number, settings in enumerate([*given_to, *others]):
-        assert Cells.of(*settings).keep((), lambda number=number: number) == number  # type: ignore[misc]
+        assert FinishedCells.of(*settings).get((), lambda number=number: number) == number  # type: ignore[misc]
     (data / "S1.txt").write_text("1 qid:1 1:0.75\n")
-    assert Cells.of("fidelity", data, "quick", 1).keep((), lambda: "changed") == "changed"
-    assert Cells.of("fidelity", None, "quick", 1).keep((), object) == 0
+    assert FinishedCells.of("fidelity", data, "quick", 1).get((), lambda: "changed") == "changed"
+    assert FinishedCells.of("fidelity", None, "quick", 1).get((), object) == 0
 
 
 def test_a_broken_cell_is_made_again(tmp_path: Path) -> None:
-    kept = Cells(tmp_path)
-    kept.keep(("a",), lambda: 1)
+    kept = FinishedCells(tmp_path)
+    kept.get(("a",), lambda: 1)
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"\x80broken")
-    assert kept.keep(("a",), lambda: 2) == 2
-    assert kept.keep(("a",), lambda: 3) == 2
+    assert kept.get(("a",), lambda: 2) == 2
+    assert kept.get(("a",), lambda: 3) == 2
 
 
 def test_where_nothing_can_be_kept_a_study_runs_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    assert Cells(tmp_path / "file" / "cells").keep(("a",), lambda: 1) == 1
-    assert Cells(tmp_path / "file").count() == 0
+    assert FinishedCells(tmp_path / "file" / "cells").get(("a",), lambda: 1) == 1
+    assert FinishedCells(tmp_path / "file").count() == 0

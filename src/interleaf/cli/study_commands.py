@@ -93,13 +93,13 @@ def reproduce_options(parser: argparse.ArgumentParser) -> None:
 def run_reproduce(options: argparse.Namespace) -> int:
     """Run a published study again."""
     from interleaf.studies import check_study, reproduce
-    from interleaf.studies.study import Cells
+    from interleaf.studies.study import FinishedCells
 
     check_study(options.study, options.scale)
     folder = Path(options.data) if options.data else None
     if options.out:
         _check_writable(Path(options.out))
-    cells = Cells.of(options.study, folder, options.scale, options.seed)
+    cells = FinishedCells.of(options.study, folder, options.scale, options.seed)
     if options.fresh:
         cells.remove()
     elif cells.count():

@@ -288,7 +288,7 @@ def _save(entry: Path, data: Judged) -> bool:
     return True
 
 
-# The parser. Its text ends with a newline, at which every loop over blanks, digits or words ends: no bounds are checked.
+# The parser. Its text ends with a newline, which ends every loop over blanks, digits or words: no bounds are checked.
 
 _TAB, _NEWLINE, _RETURN, _BLANK, _HASH, _PLUS, _MINUS, _POINT, _COLON = (ord(sign) for sign in "\t\n\r #+-.:")
 _ZERO, _NINE, _LARGE_E, _SMALL_E, _Q, _I, _D = (ord(sign) for sign in "09Eeqid")

@@ -1,8 +1,8 @@
-"""Published studies, run again: one file each, its published numbers beside ours.
+"""Published studies, run again, with our numbers beside the published ones.
 
-A study's module has `study(folder, scale, seed, progress, cells) -> Study`, and `FINDINGS`, what the paper found; the
-table below is all that names them. `study.py` is the result of a study, and keeps the finished parts of one that is
-interrupted; `findings.py` says which published findings came back.
+Each study is a module with `study(run: StudyRun) -> Study` and `FINDINGS`, the claims of the paper. `STUDIES` lists
+them all. `study.py` holds what all of them take and return, `datasets.py` their data, `findings.py` the table that says
+which claims were reproduced.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from interleaf.errors import DataError, listed, suggest
 from interleaf.studies.findings import findings_table
-from interleaf.studies.study import NO_CELLS, Cells, Progress, Study
+from interleaf.studies.study import FinishedCells, Progress, Study, StudyRun
 
 STUDIES = {
     "hofmann2011": "accuracy and convergence of interleaving methods (H11)",
@@ -33,17 +33,17 @@ def reproduce(
     scale: str = "quick",
     seed: int = 1,
     progress: Progress | None = None,
-    cells: Cells = NO_CELLS,
+    cells: FinishedCells | None = None,
 ) -> Study:
-    """Run a study on a learning-to-rank set in a folder, or on synthetic data; `cells` keeps what is finished."""
+    """Run a study on a learning-to-rank set in a folder, or on synthetic data; `cells` stores what is finished."""
     check_study(name, scale)
     module = import_module(f"interleaf.studies.{name.replace('-', '_')}")
-    made: Study = module.study(folder, scale, seed, progress, cells)
-    return replace(made, tables=(*made.tables, findings_table(module.FINDINGS, made.tables)))
+    study: Study = module.study(StudyRun(folder, scale, seed, progress, cells or FinishedCells()))
+    return replace(study, tables=(*study.tables, findings_table(module.FINDINGS, study.tables)))
 
 
 def check_study(name: str, scale: str) -> None:
-    """Refuse a study or a scale that does not exist."""
+    """Raise an error for a study or a scale that does not exist."""
     if name not in STUDIES:
         raise DataError(f"unknown study {name!r}; known are {suggest(name, STUDIES)}")
     if scale not in SCALES:

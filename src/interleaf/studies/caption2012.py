@@ -1,16 +1,16 @@
-"""H12c: caption bias, learned and taken out, on worlds whose truth is known; on real clicks where there are some.
+"""H12c: caption bias, measured and removed, in simulated worlds with a known truth, and on real clicks.
 
-The paper's logs are not public, and of its tables only a few numbers survive in the text. So the study asks of worlds
-what the paper could not ask of its logs: whether the diagnosis is right. With the folder of the TREC Session track
-(`sessiontrack2012.xml.gz`, its qrels, ...), the models are also fitted to real clicks.
+The paper's logs are not public, and of its tables only a few numbers survive in the text. So the study checks in
+simulated worlds what the paper could not check on its logs: whether the diagnosis is right. With the folder of the TREC
+Session track (`sessiontrack2012.xml.gz`, its qrels, ...), the models are also fitted to real clicks.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ from interleaf.log import rows_to_batch
 from interleaf.simulate.data import Judged, frozen, synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World
-from interleaf.studies.findings import Finding, falling, significance, weight_sign
-from interleaf.studies.study import NO_CELLS, Cell, Cells, Progress, Study, Table
+from interleaf.studies.findings import Answer, Finding, PrintedTables, falling
+from interleaf.studies.study import Cell, Study, StudyRun, Table
 
 QUERIES, DOCUMENTS = 500, (10, 25)
 EQUAL, BETTER = (0.5, 0.5), (0.6, 0.4)  # how good the rankers of A and B are: correlation of score and grade
@@ -36,7 +36,7 @@ EQUAL, BETTER = (0.5, 0.5), (0.6, 0.4)  # how good the rankers of A and B are: c
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of world: how good the rankers are, what captions do to people, whose they are, and what is right."""
+    """A kind of world: quality of the rankers, effect of captions, whose captions attract, and the right verdicts."""
 
     name: str
     strengths: tuple[float, float]
@@ -56,11 +56,11 @@ class Case:
     def log(self, seed: int, impressions: int, clicks: str = "realistic", judged: bool = True) -> pa.Table:
         """Its log, with captions, and with judgments or without."""
         batches: Iterator[pa.RecordBatch] = self.world(seed, clicks).batches(impressions, captions=True, threads=1)
-        made = pa.Table.from_batches(list(batches))
+        log = pa.Table.from_batches(list(batches))
         if judged:
-            return made
-        place = made.schema.get_field_index("grades")
-        return made.set_column(place, "grades", pa.nulls(len(made), made.schema.field(place).type))
+            return log
+        place = log.schema.get_field_index("grades")
+        return log.set_column(place, "grades", pa.nulls(len(log), log.schema.field(place).type))
 
 
 CASES = (
@@ -104,63 +104,94 @@ E6 = "E6: not significant, weighted significantly worse"
 
 
 @dataclass(frozen=True)
-class Scale:
-    """How much is run: worlds of each kind, impressions in each, and in the one that is shown in detail."""
+class CaptionScale:
+    """Worlds of each kind, impressions in each, and impressions in the world that is shown in detail."""
 
     seeds: int
     impressions: int
     detailed: int
 
 
-SCALES = {"quick": Scale(8, 4_000, 20_000), "paper": Scale(100, 10_000, 200_000)}
+SCALES = {"quick": CaptionScale(8, 4_000, 20_000), "paper": CaptionScale(100, 10_000, 200_000)}
 
-_PERPLEXITY, _NOT_PUBLIC = "How well clicks on", "the paper's logs are not public"
+_LIKE_E4 = {"world": "only prettier", "judged": "yes", "scored_by": "team_draft"}
+_LIKE_E6 = _LIKE_E4 | {"world": "better, plainer"}
+
+
+def significance(tables: PrintedTables, row: dict[str, str], before: bool) -> Answer:
+    """Table 9: whether most worlds are significant before weighting and not after it, or the other way round."""
+    cells = [tables.cell("Scores around .5", column, **row) for column in ("as clicked", "captions alike")]
+    counts = [re.search(r"\((\d+) of (\d+)\)", cell) for cell in cells]
+    shares = [int(count[1]) / int(count[2]) for count in counts if count]
+    return f"{cells[0]}, then {cells[1]}", (shares[0] > 0.5) == before and (shares[1] > 0.5) != before
+
+
+def pairwise_weight(tables: PrintedTables, feature: str, positive: bool) -> Answer:
+    """Whether a weight of the pairwise model has the published sign."""
+    weight = tables.number("Weights of captions", "pairwise", feature=feature)
+    return f"pairwise {weight:+.3f}", (weight > 0) == positive
+
+
+def predicts_better(tables: PrintedTables, worse: str, better: str) -> Answer:
+    """Whether the second model has the smaller perplexity."""
+    return falling(tables, "How well clicks on", "perplexity", "model", (worse, better))
+
+
 FINDINGS = (
-    Finding("a preference that captions made vanishes with weights", E4, significance("only prettier", True)),
     Finding(
-        "one that captions hid comes out", E6, significance("better, plainer", False),
+        "a preference that captions made vanishes with weights", E4,
+        lambda tables: significance(tables, _LIKE_E4, True),
+    ),
+    Finding(
+        "one that captions hid comes out", E6, lambda tables: significance(tables, _LIKE_E6, False),
         "captions attract more here: they turn the preference round instead of hiding it",
     ),
     Finding(
         "more slashes than the result above: fewer clicks", "pairwise -0.184",
-        weight_sign("Δ url slashes above", "pairwise", False),
+        lambda tables: pairwise_weight(tables, "Δ url slashes above", False),
     ),
     Finding(
         "more slashes than the result below: more clicks", "pairwise +0.160",
-        weight_sign("Δ url slashes below", "pairwise", True), "here attraction is planted in the result itself",
+        lambda tables: pairwise_weight(tables, "Δ url slashes below", True),
+        "here attraction is planted in the result itself",
     ),
     Finding("deep links attract most", "document-wise +1.041", None, "simulated captions have no deep links"),
     Finding(
         "document-wise features foretell better than pairwise ones", "yes",
-        falling(_PERPLEXITY, "perplexity", "model", ("pairwise", "document-wise")),
+        lambda tables: predicts_better(tables, "pairwise", "document-wise"),
     ),
     Finding(
-        "both together foretell best", "yes",
-        falling(_PERPLEXITY, "perplexity", "model", ("document-wise", "combined")),
+        "both together foretell best", "yes", lambda tables: predicts_better(tables, "document-wise", "combined"),
         "nothing pairwise is planted",
     ),
     Finding(
         "highlighting foretells worse than no captions", "yes",
-        falling(_PERPLEXITY, "perplexity", "model", ("highlighting", "baseline")), "highlighting is planted",
+        lambda tables: predicts_better(tables, "highlighting", "baseline"), "highlighting is planted",
     ),
-    Finding("the scores of experiments E1 to E6", "table 9", None, _NOT_PUBLIC),
+    Finding("the scores of experiments E1 to E6", "table 9", None, "the paper's logs are not public"),
 )  # fmt: skip
 
 
-def study(
-    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
-) -> Study:
+def study(task: StudyRun) -> Study:
     """The study on simulated worlds, and on the TREC Session logs of a folder."""
-    size = SCALES[scale]
-    kinds = [(case, judged) for case in CASES for judged in (True, False)]
-    reports = [(*kind, _reports(*kind, size, seed, progress, kept)) for kind in kinds]
-    detailed = caption(CASES[0].log(seed, size.detailed))
-    real = list(_real(folder)) if folder is not None else []
+    size = SCALES[task.scale]
+    task.total = 2 * len(CASES) * size.seeds
+
+    def diagnose_world(case: Case, judged: bool, number: int) -> CaptionReport:
+        return caption(case.log(task.seed + number, size.impressions, judged=judged))
+
+    reports: Reports = [
+        (case, judged, task.compute([(case, judged, number) for number in range(size.seeds)], diagnose_world))
+        for case in CASES
+        for judged in (True, False)
+    ]
+    detailed = caption(CASES[0].log(task.seed, size.detailed))
+    real = list(_real(task.folder)) if task.folder is not None else []
     return Study(
         name=NAME,
         title=TITLE,
-        data=f"simulated worlds of {size.impressions:,} impressions" + (f"; {folder}" if real else ""),
-        scale=scale,
+        data=f"simulated worlds of {size.impressions:,} impressions" + (f"; {task.folder}" if real else ""),
+        scale=task.scale,
         tables=(
             _diagnoses(reports),
             _scores(reports),
@@ -171,35 +202,20 @@ def study(
     )
 
 
-def _reports(
-    case: Case, judged: bool, size: Scale, seed: int, progress: Progress | None, kept: Cells
-) -> list[CaptionReport]:
-    def report(number: int) -> CaptionReport:
-        return caption(case.log(seed + number, size.impressions, judged=judged))
-
-    found = []
-    for number in range(size.seeds):
-        found.append(kept.keep((case.name, judged, number), partial(report, number)))
-        if progress is not None:
-            done = CASES.index(case) * 2 * size.seeds + (not judged) * size.seeds + number + 1
-            progress(done, 2 * len(CASES) * size.seeds)
-    return found
-
-
 Reports = list[tuple[Case, bool, list[CaptionReport]]]
 
 
 def _diagnoses(reports: Reports) -> Table:
     """How often the verdict is right, by each kind of weight."""
     rows: list[tuple[Cell, ...]] = []
-    for case, judged, found in reports:
+    for case, judged, of_case in reports:
         kinds = {
-            kind: Counter(verdict(one.rescored[0], kind, is_judged=judged).kind for one in found)
+            kind: Counter(verdict(one.rescored[0], kind, is_judged=judged).kind for one in of_case)
             for kind in (PROBABILITY, ODDS)
         }
-        right = [f"{sum(kinds[kind][name] for name in case.right)} of {len(found)}" for kind in kinds]
-        said = ", ".join(f"{name} {number}" for name, number in kinds[PROBABILITY].most_common())
-        rows.append((case.name, case.what, "yes" if judged else "no", *right, said))
+        right = [f"{sum(kinds[kind][name] for name in case.right)} of {len(of_case)}" for kind in kinds]
+        verdicts = ", ".join(f"{name} {number}" for name, number in kinds[PROBABILITY].most_common())
+        rows.append((case.name, case.what, "yes" if judged else "no", *right, verdicts))
     columns = ("world", "in it", "judged", "right, captions alike", "right, 1/exp(W X)", "verdicts, captions alike")
     return Table("diagnoses", "Is the diagnosis right?", columns, tuple(rows), right=columns[3:5])
 
@@ -207,9 +223,9 @@ def _diagnoses(reports: Reports) -> Table:
 def _scores(reports: Reports) -> Table:
     """H12c, Table 9: mean scores before and after; by team draft, and as if lists were probabilistic."""
     rows: list[tuple[Cell, ...]] = []
-    for case, judged, found in reports:
-        for place, method in enumerate(one.method for one in found[0].rescored):
-            scores = [_mean_scores([one.rescored[place] for one in found], kind) for kind in ("", PROBABILITY, ODDS)]
+    for case, judged, of_case in reports:
+        for place, method in enumerate(one.method for one in of_case[0].rescored):
+            scores = [_mean_scores([one.rescored[place] for one in of_case], kind) for kind in ("", PROBABILITY, ODDS)]
             published = {"only prettier": E4, "better, plainer": E6}.get(case.name) if judged and not place else None
             rows.append((case.name, "yes" if judged else "no", method, *scores, published))
     columns = ("world", "judged", "scored by", "as clicked", "captions alike", "1/exp(W X)", "published")
@@ -217,8 +233,8 @@ def _scores(reports: Reports) -> Table:
     return Table("scores", title, columns, tuple(rows), right=columns[3:6])
 
 
-def _mean_scores(found: list[Any], kind: str) -> str:
-    estimates = [one.weighted[kind] if kind else one.plain for one in found]
+def _mean_scores(scores: list[Any], kind: str) -> str:
+    estimates = [one.weighted[kind] if kind else one.plain for one in scores]
     mean = sum(centred(one.value) for one in estimates) / len(estimates)
     return f"{mean:.4f} ({sum((one.p_value or 1) <= 0.05 for one in estimates)} of {len(estimates)})"
 
@@ -231,17 +247,15 @@ def _models(report: CaptionReport, name: str) -> Iterator[Table]:
         columns, rows = list(table.columns), [list(row) for row in table.rows]
         if table.name == "weights" and "combined" in columns:
             columns.append("published")
-            rows = [[*row, _published_weights(str(row[0]))] for row in rows]
+            published = [WEIGHTS.get(str(row[0]), {}).items() for row in rows]
+            texts = [", ".join(f"{model} {weight:+.3f}" for model, weight in weights) for weights in published]
+            rows = [[*row, text or None] for row, text in zip(rows, texts, strict=True)]
         if table.name == "preferences":
             columns.append("published")
             rows = [[*row, " / ".join(map(str, PREFERENCES[str(row[0])]))] for row in rows]
         title = f"{table.title} ({name}: {report.results:,} results, {report.clicks:,} clicked)"
         own = f"{name.lower().replace(' ', '-')}-{table.name}"
         yield Table(own, title, tuple(columns), tuple(map(tuple, rows)), right=table.right)
-
-
-def _published_weights(feature: str) -> Cell:
-    return ", ".join(f"{model} {weight:+.3f}" for model, weight in WEIGHTS.get(feature, {}).items()) or None
 
 
 def _real(folder: Path) -> Iterator[tuple[str, CaptionReport]]:
@@ -259,8 +273,8 @@ def _real(folder: Path) -> Iterator[tuple[str, CaptionReport]]:
 def _chart(reports: Reports) -> dict[str, Any]:
     """The first world of each kind, before and after."""
     rows = []
-    for case, judged, found in reports:
-        one = found[0].rescored[0]
+    for case, judged, of_case in reports:
+        one = of_case[0].rescored[0]
         for name, estimate in (("as clicked", one.plain), ("captions alike", one.weighted[PROBABILITY])):
             if judged and estimate.value is not None and estimate.interval is not None:
                 low, high = (centred(end) - 0.5 for end in estimate.interval)

@@ -1,16 +1,16 @@
-"""C12 on simulated traffic of known truth: do interleaving, absolute metrics and judges agree, and what does each take?
+"""C12 on simulated traffic of known truth: do interleaving, absolute metrics and judges agree, and what does each need?
 
-Two kinds of rankers whose order is known (`chapelle2012_rankers`), and for every pair of them people in three buckets:
-each ranker's own lists, and interleaved ones (`chapelle2012_traffic`). Then C12's questions: does interleaving agree
-with judges (`chapelle2012_signals`), do absolute metrics (`chapelle2012_metrics`), how much data does each take and
-what is a click worth (`chapelle2012_sensitivity`), and which scheme is the most sensitive (`chapelle2012_schemes`).
+For every pair of rankers of known order, people are split into three buckets: each ranker's own lists, and interleaved
+lists (`chapelle2012_buckets`). The tables answer C12's questions: does interleaving agree with judges, do absolute
+metrics, which scheme is the most sensitive (`chapelle2012_tables`), and how much data does each preference need, and
+how many judgments is a click worth (`chapelle2012_sensitivity`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -20,44 +20,32 @@ from interleaf.simulate.data import Judged
 from interleaf.simulate.people import People
 from interleaf.simulate.rankers import generator_of
 from interleaf.studies import chapelle2012_sensitivity as sensitivity
-from interleaf.studies import chapelle2012_tables as metrics
-from interleaf.studies import chapelle2012_tables as schemes
-from interleaf.studies import chapelle2012_tables as signals
+from interleaf.studies import chapelle2012_tables as agreement
 from interleaf.studies.chapelle2012_buckets import (
     CHANGED,
-    KINDS,
+    ENGINES,
     METHODS,
+    EnginePairs,
     K,
-    Kind,
-    Traffic,
+    PairTraffic,
     judge,
     rankers_of,
     traffic_of,
 )
 from interleaf.studies.datasets import find
-from interleaf.studies.findings import (
-    Finding,
-    above_one,
-    data_ratios,
-    judged_worth,
-    no_metric_is_as_good,
-    same_signs,
-    transitive,
-    verdicts,
-)
-from interleaf.studies.hofmann2011_pairs import in_threads
-from interleaf.studies.study import NO_CELLS, Cells, Progress, Study, Table
+from interleaf.studies.findings import Answer, Finding, MissingNumberError, PrintedTables, number_in
+from interleaf.studies.study import Study, StudyRun, Table
 
 NAME, TITLE = "chapelle2012", "Chapelle, Joachims, Radlinski and Yue (2012): interleaving, absolute metrics and judges"
 QUERIES = 2000  # judged ones, as many as at Yahoo
 CLICK, STOP = (0.05, 0.4), (0.15, 0.4)  # from the lowest grade to the best, at every result
 
-Made = tuple[list[Table], dict[str, Any]]
+TablesAndCharts = tuple[list[Table], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Scale:
-    """How much is run: people in front of each pair by kind, resamples, and subsamples of Algorithm 4."""
+class ChapelleScale:
+    """People for each pair by engine, resamples, and subsamples of Algorithm 4."""
 
     units: dict[str, int]
     repeats: int
@@ -65,55 +53,115 @@ class Scale:
 
 
 SCALES = {
-    "quick": Scale({"arXiv": 6_000, "Yahoo": 20_000}, 1_000),
-    "paper": Scale({"arXiv": 60_000, "Yahoo": 300_000}, 10_000),
+    "quick": ChapelleScale({"arXiv": 6_000, "Yahoo": 20_000}, 1_000),
+    "paper": ChapelleScale({"arXiv": 60_000, "Yahoo": 300_000}, 10_000),
 }
 
-_BALANCED = "Table XI: z-score over that of binary, balanced interleaving, pairs like {}'s"
-_DRAFT = "Table XII: z-score over that of binary, team draft, pairs like {}'s"
+
+def beats_binary(tables: PrintedTables, method: str, engine: str, scheme: str) -> Answer:
+    """Tables XI and XII: whether a scheme's median z-score is above that of binary."""
+    table = {"balanced interleaving": "Table XI", "team draft": "Table XII"}[method]
+    title = f"{table}: z-score over that of binary, {method}, pairs like {engine}'s"
+    middle = tables.number(title, "median", scheme=scheme, whose="ours")
+    return f"median {middle:.2f}", middle > 1
+
+
+def all_right(tables: PrintedTables, title: str) -> Answer:
+    """Whether balanced interleaving is right, and significant, on all six pairs."""
+    weak = tables.cell(title, "ours: weak", metric="Balanced interleaving")
+    sure = tables.cell(title, "ours: significant", metric="Balanced interleaving")
+    return f"{weak}, {sure} sure", weak == sure == "6 / 0"
+
+
+def no_metric_is_as_good(tables: PrintedTables) -> Answer:
+    """Table IX: whether no absolute metric is right on all pairs, significantly."""
+    rows = [row for row in tables.rows("Table IX:") if row["metric"] not in agreement.TITLES.values()]
+    good = [row["metric"] for row in rows if row["ours: significant"] == "6 / 0"]
+    return ", ".join(good) or "none is", not good
+
+
+def same_signs(tables: PrintedTables) -> Answer:
+    """Figures 2 and 3: pairs on which interleaving and judges agree."""
+    signs = [row["same sign"] for row in tables.rows("Table III:") if row["judged by"] == "NDCG@5"]
+    return ", ".join(signs), all(text == "6 of 6" for text in signs)
+
+
+def transitive(tables: PrintedTables) -> Answer:
+    """Table IV."""
+    rows = tables.rows("Table IV:")
+    holds = sum(row["AC at least AB and BC"] == "yes" for row in rows)
+    return f"in {holds} of {len(rows)} triples", holds == len(rows)
+
+
+def data_ratios(tables: PrintedTables) -> Answer:
+    """Table X: whether each ratio that could be computed is on the published side of 1."""
+    rows = tables.rows("Table X: data ratio of Clicks@1 to interleaving, pairs like Yahoo's")
+    ratios = [row for row in rows if row["balanced n'/n''"] != "-"]
+    if not ratios:
+        raise MissingNumberError("Clicks@1 is no better than a coin on every pair")
+    sides = [(number_in(row["balanced n'/n''"]) > 1) == (number_in(row["published n'/n''"]) > 1) for row in ratios]
+    text = f"{sum(sides)} on the same side of 1, {len(sides) - sum(sides)} not"
+    return f"{text}, {len(rows) - len(ratios)} without a ratio", all(sides)
+
+
+def judgment_value(tables: PrintedTables) -> Answer:
+    """Figure 7: clicked queries that are worth a judged one, in the median over pairs."""
+    rows = [row for row in tables.rows("Figure 7:") if row["judged by"] == "NDCG@5" and row["balanced, binary"] != "-"]
+    middle = median(number_in(row["balanced, binary"]) for row in rows)
+    return f"median {middle:.1f} over {len(rows)} pairs", 5 <= middle <= 20
+
+
 _LITTLE = "the forms differ by little, here and in C12"
 FINDINGS = (
-    Finding("balanced interleaving is right on all pairs like arXiv's", "6 / 0, 6 / 0 sure", verdicts("Table VII:")),
-    Finding("and on all pairs like Yahoo's", "6 / 0, 6 / 0 sure", verdicts("Table IX:")),
+    Finding(
+        "balanced interleaving is right on all pairs like arXiv's", "6 / 0, 6 / 0 sure",
+        lambda tables: all_right(tables, "Table VII:"),
+    ),
+    Finding("and on all pairs like Yahoo's", "6 / 0, 6 / 0 sure", lambda tables: all_right(tables, "Table IX:")),
     Finding("no absolute metric is right on all six, significantly", "none is", no_metric_is_as_good),
     Finding("interleaving and judges agree in sign", "all pairs", same_signs),
     Finding("preferences are strongly transitive", "all triples", transitive),
     Finding("the data ratio of Clicks@1 to interleaving", "five of six above 1: .69 to 379", data_ratios),
-    Finding("a judged query is worth about ten clicked ones", "about 10", judged_worth),
+    Finding("a judged query is worth about ten clicked ones", "about 10", judgment_value),
     Finding(
         "balanced, arXiv: normalized beats binary", "median 1.10",
-        above_one(_BALANCED.format("arXiv"), "normalized"), _LITTLE,
+        lambda tables: beats_binary(tables, "balanced interleaving", "arXiv", "normalized"), _LITTLE,
     ),
     Finding(
         "balanced, Yahoo: normalized beats binary", "median 1.02",
-        above_one(_BALANCED.format("Yahoo"), "normalized"), _LITTLE,
+        lambda tables: beats_binary(tables, "balanced interleaving", "Yahoo", "normalized"), _LITTLE,
     ),
     Finding(
-        "team draft, arXiv: deduped beats plain", "median 1.21", above_one(_DRAFT.format("arXiv"), "binary_deduped")
+        "team draft, arXiv: deduped beats plain", "median 1.21",
+        lambda tables: beats_binary(tables, "team draft", "arXiv", "binary_deduped"),
     ),
     Finding(
         "team draft, Yahoo: deduped beats plain", "median 1.55 (Bing)",
-        above_one(_DRAFT.format("Yahoo"), "binary_deduped"),
+        lambda tables: beats_binary(tables, "team draft", "Yahoo", "binary_deduped"),
     ),
     Finding("the logs of arXiv, Bing and Yahoo themselves", "all tables", None, "the logs are not public"),
 )  # fmt: skip
 
 
-def study(
-    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
-) -> Study:
+def study(task: StudyRun) -> Study:
     """Run the study on people in front of a set, or of synthetic queries."""
-    size, folds = SCALES[scale], find(folder, seed, QUERIES)
+    size, seed, folds = SCALES[task.scale], task.seed, find(task.folder, task.seed, QUERIES)
     data, generator = replace(folds.whole, name=folds.name), generator_of((NAME, seed))
     rankers = rankers_of(data, seed)
     judged = judge(data, rankers)
-    kinds = _traffic(data, rankers, size, seed, progress, kept)
-    parts = [_of_a_kind(kind, traffics, judged, generator, size) for kind, traffics in kinds]
+
+    def simulate(engine: str, pair: tuple[str, str]) -> PairTraffic:
+        return traffic_of(data, rankers, pair, people(data, size.units[engine]), seed)
+
+    cells = [(kind.engine, pair) for kind in ENGINES for pair in kind.pairs]
+    task.total = len(cells)
+    traffics = dict(zip(cells, task.compute(cells, simulate, parallel=True), strict=True))
+    kinds = [(kind, [traffics[kind.engine, pair] for pair in kind.pairs]) for kind in ENGINES]
+    parts = [_of_engine(kind, some, judged, generator, size) for kind, some in kinds]
     parts.append(_of_all(kinds, judged, generator, size))
     tables = [table for part, _ in parts for table in part]
     charts = {name: chart for _, part in parts for name, chart in part.items()}
-    described = f"{folds.described}: {data!r}" if folder else folds.described
-    return Study(NAME, TITLE, described, scale, tuple(tables), charts, _notes(data, kinds, size))
+    return Study(NAME, TITLE, folds.describe(data), task.scale, tuple(tables), charts, _notes(data, kinds, size))
 
 
 def people(data: Judged, units: int) -> People:
@@ -123,48 +171,40 @@ def people(data: Judged, units: int) -> People:
     return People(units=units, clicks=Cascade(click, stop, stop_needs_click=False))
 
 
-def _traffic(
-    data: Judged, rankers: Any, size: Scale, seed: int, progress: Progress | None, kept: Cells
-) -> signals.Kinds:
-    todo = [(kind, pair) for kind in KINDS for pair in kind.pairs]
-    found = in_threads(
-        lambda one: kept.keep(
-            one[1], lambda: traffic_of(data, rankers, one[1], people(data, size.units[one[0].engine]), seed)
-        ),
-        todo,
-        lambda done: progress(done, len(todo)) if progress else None,
-    )
-    return [(kind, [one for (own, _), one in zip(todo, found, strict=True) if own is kind]) for kind in KINDS]
-
-
-def _of_a_kind(
-    kind: Kind, traffics: Sequence[Traffic], judged: signals.ByMetric, generator: np.random.Generator, size: Scale
-) -> Made:
-    """The questions that are asked of each kind of rankers."""
-    compared = metrics.compared(kind, traffics)
+def _of_engine(
+    kind: EnginePairs,
+    traffics: Sequence[PairTraffic],
+    judged: agreement.ByMetric,
+    generator: np.random.Generator,
+    size: ChapelleScale,
+) -> TablesAndCharts:
+    """The questions that are asked of the pairs of each engine."""
+    comparisons = agreement.compare_metrics(kind, traffics)
     curves = {str(traffic): sensitivity.curves(traffic, generator, size.repeats) for traffic in traffics}
     tables = [
-        signals.signal_table(kind, traffics, judged),
-        metrics.difference_table(kind, traffics, compared, judged["DCG@5"]),
-        metrics.verdict_table(kind, traffics, compared),
+        agreement.signal_table(kind, traffics, judged),
+        agreement.difference_table(kind, traffics, comparisons, judged["DCG@5"]),
+        agreement.verdict_table(kind, traffics, comparisons),
         sensitivity.consistency_table(kind, curves),
         sensitivity.ratio_table(kind, traffics, generator, size.repeats),
-        *[schemes.scheme_table(kind, method, traffics) for method in METHODS],
+        *[agreement.scheme_table(kind, method, traffics) for method in METHODS],
     ]
     return tables, {f"{kind.engine}-consistency".lower(): sensitivity.consistency_chart(kind, curves)}
 
 
-def _of_all(kinds: signals.Kinds, judged: signals.ByMetric, generator: np.random.Generator, size: Scale) -> Made:
+def _of_all(
+    kinds: agreement.Kinds, judged: agreement.ByMetric, generator: np.random.Generator, size: ChapelleScale
+) -> TablesAndCharts:
     """The questions that are asked of all pairs, or of one."""
     every = {traffic.pair: traffic for _, traffics in kinds for traffic in traffics}
     windows = sensitivity.window_shares(every[sensitivity.FOLLOWED], generator, size.subsamples)
     values = sensitivity.click_values(list(every.values()), judged, generator, size.repeats)
     tables = [
-        signals.agreement_table(kinds, judged, generator, size.repeats),
-        signals.transitivity_table(kinds),
+        agreement.agreement_table(kinds, judged, generator, size.repeats),
+        agreement.transitivity_table(kinds),
         sensitivity.window_table(windows),
         sensitivity.value_table(values),
-        schemes.session_table(kinds[1][1]),
+        agreement.session_table(kinds[1][1]),
     ]
     return tables, {
         "windows": sensitivity.window_chart(windows),
@@ -172,7 +212,7 @@ def _of_all(kinds: signals.Kinds, judged: signals.ByMetric, generator: np.random
     }
 
 
-def _notes(data: Judged, kinds: signals.Kinds, size: Scale) -> list[str]:
+def _notes(data: Judged, kinds: agreement.Kinds, size: ChapelleScale) -> list[str]:
     buckets = [len(pages) for _, some in kinds for one in some for pages in (one.better, one.worse)]
     clicked = np.mean([one.better.any_click.mean() for _, some in kinds for one in some])
     model = people(data, 1).cascade(data.max_grade + 1)

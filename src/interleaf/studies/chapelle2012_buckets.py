@@ -1,10 +1,11 @@
-"""The rankers and traffic of C12's experiments, and its published figures."""
+"""C12's published numbers, and its experiments simulated: pairs of rankers of known order, and people in buckets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -161,14 +162,14 @@ METRICS = ("NDCG@5", "DCG@5", "MAP")
 
 
 @dataclass(frozen=True)
-class Kind:
-    """Pairs of rankers like those of an engine; its figures stand beside ours, and Bing's where it has none."""
+class EnginePairs:
+    """Pairs of rankers like those of an engine, whose published numbers are printed beside ours."""
 
     engine: str
     pairs: tuple[tuple[str, str], ...]
 
 
-KINDS = (Kind("arXiv", ARXIV), Kind("Yahoo", YAHOO))
+ENGINES = (EnginePairs("arXiv", ARXIV), EnginePairs("Yahoo", YAHOO))
 
 
 def rankers_of(data: Judged, seed: int) -> dict[str, Array]:
@@ -176,7 +177,7 @@ def rankers_of(data: Judged, seed: int) -> dict[str, Array]:
     features = data.varying_features().tolist()
     if len(features) < 2:
         raise DataError(f"{data.name} has {len(features)} features that vary; the study needs a good and a weaker one")
-    alone = [settled(data, feature, (seed, feature)) for feature in features]
+    alone = [break_ties(data, feature, (seed, feature)) for feature in features]
     best = np.argsort(-ndcg(data, rank(data, alone, seed), CUT), kind="stable")
     good, weaker = alone[best[0]], alone[best[len(best) // 2]]
     little = swapped(good, 2, (seed, "near"))(data)
@@ -192,8 +193,8 @@ def rankers_of(data: Judged, seed: int) -> dict[str, Array]:
     }
 
 
-def settled(data: Judged, ranker: Ranker, key: object) -> Array:
-    """A ranker's scores with ties broken for good: less the ranks they lead to."""
+def break_ties(data: Judged, ranker: Ranker, key: object) -> Array:
+    """Scores that give the same ranking without ties: minus the rank of each document."""
     ranking, scores = rank(data, [scores_of(data, ranker)], key)[:, 0], np.empty(len(data.grades))
     inside = ranking >= 0
     rows = (data.offsets[:-1, None] + ranking)[inside]
@@ -216,20 +217,17 @@ def judge(data: Judged, rankers: Mapping[str, Array]) -> dict[str, dict[str, Arr
         for number, query in enumerate(data.queries)
     }
     relevant = max(1, data.max_grade - 1)  # C12's upper two levels, of however many there are
-    found: dict[str, dict[str, Array]] = {metric: {} for metric in METRICS}
+    values: dict[str, dict[str, Array]] = {metric: {} for metric in METRICS}
     for name, scores in rankers.items():
         tops = rank(data, [scores], name)[:, 0, :CUT].tolist()
         rankings = {
             query: [str(place) for place in top if place >= 0] for query, top in zip(data.queries, tops, strict=True)
         }
-        values = (
-            judged.ndcg(qrels, rankings, 5),
-            judged.dcg(qrels, rankings, 5),
-            judged.average_precision(qrels, rankings, CUT, relevant),
-        )
-        for metric, by_query in zip(METRICS, values, strict=True):
-            found[metric][name] = np.array(list(by_query.values()))
-    return found
+        ndcg, dcg = judged.ndcg(qrels, rankings, 5), judged.dcg(qrels, rankings, 5)
+        precision = judged.average_precision(qrels, rankings, CUT, relevant)
+        for metric, by_query in zip(METRICS, (ndcg, dcg, precision), strict=True):
+            values[metric][name] = np.array(list(by_query.values()))
+    return values
 
 
 METHODS = ("balanced", "team_draft")
@@ -276,18 +274,19 @@ class Interleaved:
 
     def credit(self, scheme: str) -> Array:
         """`[impression, 3]`: the clicks of the better ranker, of the worse one, and of either."""
-        seen, chosen = self.impressions, resolve(self.method)
-        credits, credited = batch.credit(chosen, scheme_of(scheme), seen.shown, seen.counts, seen.pages.clicked, 1)
-        return np.column_stack([credits, credited])
+        return np.column_stack(batch.credit(*self._clicks(scheme)))
 
     def _preferences(self, scheme: str) -> Array:
-        seen, chosen = self.impressions, resolve(self.method)
-        found = batch.preferences(chosen, scheme_of(scheme), seen.shown, seen.counts, seen.pages.clicked, 1)
-        return np.asarray(found[:, 0, 1])
+        return np.asarray(batch.preferences(*self._clicks(scheme))[:, 0, 1])
+
+    def _clicks(self, scheme: str) -> Any:
+        """The arguments of batch functions."""
+        own = self.impressions
+        return resolve(self.method), scheme_of(scheme), own.shown, own.counts, own.pages.clicked, 1
 
 
 @dataclass(frozen=True, eq=False)
-class Traffic:
+class PairTraffic:
     """A pair of rankers, the better one first: what interleaved lists got, and what each ranker's own did."""
 
     pair: tuple[str, str]
@@ -299,26 +298,28 @@ class Traffic:
         return " > ".join(self.pair)
 
 
-def traffic_of(data: Judged, rankers: Mapping[str, Array], pair: tuple[str, str], people: People, seed: int) -> Traffic:
+def traffic_of(
+    data: Judged, rankers: Mapping[str, Array], pair: tuple[str, str], people: People, seed: int
+) -> PairTraffic:
     """A third of the people for each ranker's own lists, a third for interleaved ones; the same people a method."""
     both, third = {name: rankers[name] for name in pair}, dict.fromkeys(pair, 1 / 3)
-    seen = {}
+    impressions = {}
     for method in METHODS:
         world = World(data, both, people, method, K, seed, arms=third, experiment=" > ".join(pair))
-        seen[method] = impressions_of(world.batches(threads=1), K)
-    interleaved = {method: Interleaved(method, found.of(INTERLEAVED)) for method, found in seen.items()}
-    better, worse = (seen[METHODS[0]].of(ranker).pages for ranker in pair)
-    return Traffic(pair, interleaved, better, worse)
+        impressions[method] = impressions_of(world.batches(threads=1), K)
+    interleaved = {method: Interleaved(method, every.of(INTERLEAVED)) for method, every in impressions.items()}
+    better, worse = (impressions[METHODS[0]].of(ranker).pages for ranker in pair)
+    return PairTraffic(pair, interleaved, better, worse)
 
 
 def impressions_of(batches: Iterable[pa.RecordBatch], k: int) -> Impressions:
     """Record batches of the native log, whose impressions show up to k documents, as arrays in the log's order."""
-    parts, places, seen = [], [], 0
-    for found in batches:
-        some = list(Decoding(found, Counting()))
+    parts, places, before = [], [], 0
+    for rows in batches:
+        some = list(Decoding(rows, Counting()))
         parts += some
-        places += [seen + part.rows for part in some]
-        seen += found.num_rows
+        places += [before + part.rows for part in some]
+        before += rows.num_rows
     order = np.argsort(np.concatenate(places))
 
     def column(of: Callable[[Decoded], Array], missing: int | None = None) -> Array:

@@ -7,10 +7,9 @@ is known by construction. Every market is scored by credit from the others (C12'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,9 +45,8 @@ from interleaf.simulate.world import World
 from interleaf.stats.compare import estimate
 from interleaf.studies.chapelle2012_buckets import rankers_of
 from interleaf.studies.datasets import find
-from interleaf.studies.findings import Finding, learned, learned_gains
-from interleaf.studies.hofmann2011_pairs import in_threads
-from interleaf.studies.study import NO_CELLS, Cell, Cells, Progress, Study, Table
+from interleaf.studies.findings import Answer, Finding, PrintedTables, number_in
+from interleaf.studies.study import Cell, Study, StudyRun, Table
 
 NAME, TITLE = "chapelle2012-learning", "Chapelle, Joachims, Radlinski and Yue (2012), section 10: learned click credit"
 PAIRS = (("E_A", "D_A"), ("D_Y", "A_Y"), ("E_A", "B_A"), ("C_Y", "A_Y"), ("D_A", "C_A"))
@@ -64,8 +62,8 @@ WAYS = (("as published", POOLED, 0.0), ("ridge", POOLED, None), ("ridge, each an
 
 
 @dataclass(frozen=True)
-class Scale:
-    """How much is run: markets, experiments over all of them, people in each, and relabelled experiments."""
+class LearningScale:
+    """Markets, experiments in all of them, people in each experiment, and relabelled experiments."""
 
     markets: int
     experiments: int
@@ -73,31 +71,47 @@ class Scale:
     relabelled: int
 
 
-SCALES = {"quick": Scale(4, 12, 3_000, 1_000), "paper": Scale(16, 71, 30_000, 4_000)}
+SCALES = {"quick": LearningScale(4, 12, 3_000, 1_000), "paper": LearningScale(16, 71, 30_000, 4_000)}
 
 _NEW_WORLDS = "simulated people are more alike than real ones"
 _CLEARER = "learned credit decides most experiments more clearly"
+_SUMMARY, _GAINS = "Figures 8 and 9", (1.37, 1.09, 1.25)
+
+
+def clearer(tables: PrintedTables, credit: str) -> Answer:
+    """Whether most experiments are decided more clearly by credit learned elsewhere."""
+    cell = tables.cell(_SUMMARY, "more clearly", credit=credit, whose=WAYS[0][0])
+    better, _, number = cell.partition(" of ")
+    return cell, int(better) > int(number) / 2
+
+
+def median_gains(tables: PrintedTables) -> Answer:
+    """Whether the median gains differ from the published ones by at most 0.1."""
+    gains = [number_in(row["median relative z"]) for row in tables.rows(_SUMMARY) if row["whose"] == WAYS[0][0]]
+    holds = all(abs(ours - theirs) <= 0.1 for ours, theirs in zip(gains, _GAINS, strict=True))
+    return ", ".join(f"{gain:.2f}" for gain in gains), holds
+
+
 FINDINGS = (
-    Finding(f"team draft: {_CLEARER}", "10 of 12 (arXiv)", learned("normalized_deduped")),
-    Finding(f"balanced: {_CLEARER}", "48 of 71 (Yahoo)", learned("normalized")),
-    Finding(f"balanced, direct: {_CLEARER}", "47 of 71 (Yahoo)", learned("normalized_direct")),
-    Finding("the gains: median relative z", "1.37, 1.09, 1.25", learned_gains((1.37, 1.09, 1.25)), _NEW_WORLDS),
+    Finding(f"team draft: {_CLEARER}", "10 of 12 (arXiv)", lambda tables: clearer(tables, "normalized_deduped")),
+    Finding(f"balanced: {_CLEARER}", "48 of 71 (Yahoo)", lambda tables: clearer(tables, "normalized")),
+    Finding(f"balanced, direct: {_CLEARER}", "47 of 71 (Yahoo)", lambda tables: clearer(tables, "normalized_direct")),
+    Finding("the gains: median relative z", "1.37, 1.09, 1.25", median_gains, _NEW_WORLDS),
     Finding("the logs of arXiv and Yahoo", "figures 8 and 9", None, "the logs are not public"),
 )
 
 
-def study(
-    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
-) -> Study:
+def study(task: StudyRun) -> Study:
     """Run the study on people in front of a set, or of synthetic queries."""
-    size, folds = SCALES[scale], find(folder, seed, QUERIES * SCALES[scale].markets)
-    found = experiments(folds.whole, size, seed)
-    better = {one.name: one.pair[0] for one in found}
+    size, seed = SCALES[task.scale], task.seed
+    folds = find(task.folder, seed, QUERIES * size.markets)
+    every = experiments(folds.whole, size, seed)
+    better = {one.name: one.pair[0] for one in every}
+    task.total = len(SETTINGS) * len(every)
     rows: list[tuple[Cell, ...]] = []
     lessons = {}
     for number, (method, scheme, engine, published) in enumerate(SETTINGS):
-        done = _counter(progress, number * len(found), len(SETTINGS) * len(found))
-        training = training_of(found, method, scheme, size.units, seed, done, kept)
+        training = gather_all(task, every, method, scheme, size.units)
         rows.append((method, scheme, engine, *_counted(*published)))
         for way, examples, ridge in WAYS:
             resamples = RESAMPLES if (number, way) == (0, WAYS[1][0]) else 1
@@ -105,17 +119,15 @@ def study(
                 training, better, ridge=ridge, examples=examples, groups=_market, folds=0, resamples=resamples
             )
             lessons[scheme, way] = lesson
-            rows.append((method, scheme, way, *_figures(lesson)))
+            turned = sum(value < 0 for value in lesson.relative)
+            counts = _counted(len(lesson.relative), lesson.better, turned, lesson.median_relative)
+            rows.append((method, scheme, way, *counts))
     shown = lessons[SETTINGS[0][1], WAYS[1][0]]
-    users = users_of(found[0].world(SETTINGS[0][0], size.units, 1000 * seed), SETTINGS[0][1])
+    users = users_of(every[0].world(SETTINGS[0][0], size.units, 1000 * seed), SETTINGS[0][1])
     honest = honesty(users, size.relabelled, seed)
     tables = (_summary(rows), shown.held_out_table(), shown.worth_table(), honest)
     charts = {"relative": _chart(lessons), "worth": shown.charts()["worth"]}
-    return Study(NAME, TITLE, folds.described, scale, tables, charts, _notes(size, shown))
-
-
-def _counter(progress: Progress | None, before: int, total: int) -> Callable[[int], None] | None:
-    return (lambda count: progress(before + count, total)) if progress else None
+    return Study(NAME, TITLE, folds.described, task.scale, tables, charts, _notes(size, shown))
 
 
 def _market(experiment: str) -> str:
@@ -123,7 +135,7 @@ def _market(experiment: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Experiment:
+class MarketExperiment:
     """A pair of rankers in a market, the better one first."""
 
     market: int
@@ -143,37 +155,27 @@ class Experiment:
         return World(self.data, both, some, method, K, seed, experiment=self.name)
 
 
-def experiments(data: Judged, size: Scale, seed: int) -> list[Experiment]:
+def experiments(data: Judged, size: LearningScale, seed: int) -> list[MarketExperiment]:
     """The pairs of all markets: the first pair in each, then the second, until there are as many as wanted."""
     markets = [market for _, market in data.folds(size.markets, seed)]
     rankers = [rankers_of(market, seed + number) for number, market in enumerate(markets)]
     places = [(number % size.markets, PAIRS[number // size.markets]) for number in range(size.experiments)]
-    return [Experiment(market, pair, markets[market], rankers[market]) for market, pair in places]
+    return [MarketExperiment(market, pair, markets[market], rankers[market]) for market, pair in places]
 
 
-def training_of(
-    found: Sequence[Experiment],
-    method: str,
-    scheme: str,
-    units: int,
-    seed: int,
-    done: Callable[[int], None] | None,
-    kept: Cells = NO_CELLS,
-) -> Training:
+def gather_all(task: StudyRun, every: Sequence[MarketExperiment], method: str, scheme: str, units: int) -> Training:
     """The sums of all experiments."""
 
-    def run(number: int) -> Training:
-        world = found[number].world(method, units, 1000 * seed + number)
+    def gather_one(method: str, scheme: str, number: int) -> Training:
+        world = every[number].world(method, units, 1000 * task.seed + number)
         return gather(pa.Table.from_batches(list(world.batches(threads=1))), options=LogOptions(scheme=scheme))
 
-    def cell(number: int) -> Training:
-        return kept.keep((method, scheme, number), lambda: run(number))
-
-    return reduce(Training.__add__, in_threads(cell, range(len(found)), done))
+    cells = [(method, scheme, number) for number in range(len(every))]
+    return reduce(Training.__add__, task.compute(cells, gather_one, parallel=True))
 
 
 def people(data: Judged, market: int, units: int) -> People:
-    """Users whose first clicks are often wrong and who stay where it is good; markets differ in how much."""
+    """Users who often click a bad result first and stay longer at good ones; by how much differs between markets."""
     generator = generator_of((NAME, market))
     lowest, shortest, longest = generator.uniform((0.15, 8, 60), (0.45, 20, 120))
     shares = np.linspace(0, 1, data.max_grade + 1)
@@ -184,13 +186,8 @@ def people(data: Judged, market: int, units: int) -> People:
 
 
 def _counted(number: int, better: int, turned: int, middle: float | None) -> tuple[Cell, ...]:
-    figures = (None, None) if middle is None else (f"{middle:.2f}", f"{middle**-2:.2f}")
-    return f"{better} of {number}", f"{turned} of {number}", *figures
-
-
-def _figures(lesson: Lesson) -> tuple[Cell, ...]:
-    turned = sum(value < 0 for value in lesson.relative)
-    return _counted(len(lesson.relative), lesson.better, turned, lesson.median_relative)
+    gain = (None, None) if middle is None else (f"{middle:.2f}", f"{middle**-2:.2f}")
+    return f"{better} of {number}", f"{turned} of {number}", *gain
 
 
 def _summary(rows: Sequence[tuple[Cell, ...]]) -> Table:
@@ -242,7 +239,7 @@ def users_of(world: World, scheme: str) -> Users:
 def honesty(users: Users, repeats: int, seed: int) -> Table:
     """How often a difference is found, at 5 %, where there is none: a coin for each user changes the rankers' names."""
     names = ("equal credit", "learned from the same users", "from all other users", "from users before")
-    found, generator = dict.fromkeys(names, 0), generator_of((NAME, "coins", seed))
+    counts, generator = dict.fromkeys(names, 0), generator_of((NAME, "coins", seed))
     fitting = Fitting(np.arange(users.sums.shape[1]) > 0)
     groups = group_of(users.buckets)
     for _ in range(repeats):
@@ -252,8 +249,8 @@ def honesty(users: Users, repeats: int, seed: int) -> Table:
         for name, weights in zip(names, each_way(moments, fitting), strict=True):
             scores = np.bincount(groups, np.einsum("uf,uf->u", sums, weights[groups]), GROUPS)
             p_value = estimate(scores, moments.count).p_value
-            found[name] += p_value is not None and p_value < 0.05
-    rows = tuple((name, f"{found[name] / repeats:.1%}") for name in names)
+            counts[name] += p_value is not None and p_value < 0.05
+    rows = tuple((name, f"{counts[name] / repeats:.1%}") for name in names)
     title = (
         f"Differences found at 5 % where there is none, of {repeats:,} experiments scored by credit learned from them"
     )
@@ -276,7 +273,7 @@ def each_way(moments: Moments, fitting: Fitting) -> Iterator[Array]:
     yield np.array(fold_weights(examples, fitting, RIDGE, FOLDS))[folds]
 
 
-def _notes(size: Scale, lesson: Lesson) -> list[str]:
+def _notes(size: LearningScale, lesson: Lesson) -> list[str]:
     pages = [one.pages for one in lesson.held_out]
     return [
         f"{size.markets} markets with {size.units:,} users each, {size.experiments} experiments of {min(pages):,} to "

@@ -17,54 +17,59 @@ from interleaf.stats.agreement import Verdicts, bootstrap_correlation, correlati
 from interleaf.stats.bootstrap import percentiles
 from interleaf.stats.compare import Estimate, estimate
 from interleaf.studies import chapelle2012_buckets as published
-from interleaf.studies.chapelle2012_buckets import METHODS, METRICS, Interleaved, Kind, Traffic
+from interleaf.studies.chapelle2012_buckets import METHODS, METRICS, EnginePairs, Interleaved, PairTraffic
 from interleaf.studies.study import Cell, Table
 
 TITLES = {"balanced": "Balanced interleaving", "team_draft": "Team draft"}
 LEVEL = 0.05
 
-Kinds = Sequence[tuple[Kind, Sequence[Traffic]]]
+Kinds = Sequence[tuple[EnginePairs, Sequence[PairTraffic]]]
 ByMetric = Mapping[str, Mapping[str, Array]]
 
 
-def preference(found: Interleaved) -> Estimate:
+def preference(interleaved: Interleaved) -> Estimate:
     """Twice Delta_AB: the mean binary score of impressions with a click, its error clustered by user."""
-    pages = found.pages
+    pages = interleaved.pages
     _, users = np.unique(pages.units[pages.any_click], return_inverse=True)
-    return estimate(np.bincount(users, found.scores("binary")), np.bincount(users))
+    return estimate(np.bincount(users, interleaved.scores("binary")), np.bincount(users))
 
 
-def is_significant(found: Estimate) -> bool:
+def is_significant(signal: Estimate) -> bool:
     """Whether it differs from 0."""
-    return found.p_value is not None and found.p_value < LEVEL
+    return signal.p_value is not None and signal.p_value < LEVEL
 
 
-def delta(found: Estimate) -> float | None:
+def delta(signal: Estimate) -> float | None:
     """Delta_AB in per cent."""
-    return None if found.value is None else 50 * found.value
+    return None if signal.value is None else 50 * signal.value
 
 
-def marked(value: float | None, significant: bool) -> Cell:
-    """A figure in per cent, with a mark where it is significant."""
+def with_mark(value: float | None, significant: bool) -> Cell:
+    """A number in per cent, with a mark where it is significant."""
     return None if value is None else f"{value:.2f}" + "*" * significant
 
 
-def signal_table(kind: Kind, traffics: Sequence[Traffic], judged: ByMetric) -> Table:
+def two_digits(values: Iterable[float | None]) -> list[Cell]:
+    """Numbers as cells."""
+    return [None if value is None else f"{value:.2f}" for value in values]
+
+
+def signal_table(kind: EnginePairs, traffics: Sequence[PairTraffic], judged: ByMetric) -> Table:
     """Table II, and the last row of Table VIII: Delta_AB in per cent, and what judges say."""
     ndcg = [f"{difference.mean():.4f}" for difference in _differences(judged["NDCG@5"], traffics)]
     rows: list[tuple[Cell, ...]] = [("NDCG@5, better less worse", "truth", *ndcg)]
     for method in METHODS:
         theirs = published.SIGNALS.get((kind.engine, method))
         if theirs:
-            rows.append((TITLES[method], "published", *[f"{value:.2f}" for value in theirs]))
+            rows.append((TITLES[method], "published", *two_digits(theirs)))
         ours = [preference(traffic.interleaved[method]) for traffic in traffics]
-        rows.append((TITLES[method], "ours", *[marked(delta(found), is_significant(found)) for found in ours]))
+        rows.append((TITLES[method], "ours", *[with_mark(delta(signal), is_significant(signal)) for signal in ours]))
     number = "Table II" if kind.engine == "arXiv" else "Table VIII, last row"
     title = f"{number}: Delta in per cent, pairs like {kind.engine}'s (* significant at {LEVEL}, clustered by user)"
     return Table(f"{kind.engine}-signals".lower(), title, ("signal", "whose", *map(str, traffics)), tuple(rows))
 
 
-def _differences(by_ranker: Mapping[str, Array], traffics: Iterable[Traffic]) -> list[Array]:
+def _differences(by_ranker: Mapping[str, Array], traffics: Iterable[PairTraffic]) -> list[Array]:
     """By query, of each pair."""
     return [by_ranker[better] - by_ranker[worse] for better, worse in (traffic.pair for traffic in traffics)]
 
@@ -78,10 +83,10 @@ def agreement_table(kinds: Kinds, judged: ByMetric, generator: np.random.Generat
             signals = [preference(traffic.interleaved[method]) for traffic in traffics]
             for metric in METRICS:
                 differences = _differences(judged[metric], traffics)
-                found = correlation([one.mean() for one in differences], [some.mean() for some in scores])
+                ours = correlation([one.mean() for one in differences], [some.mean() for some in scores])
                 resampled = bootstrap_correlation(np.stack(differences, axis=1), scores, generator, repeats)
-                figures = _printed(kind, method, metric), _correlation(found, resampled)
-                rows.append((kind.engine, TITLES[method], metric, *_agreement(differences, signals), *figures))
+                correlations = _printed(kind, method, metric), _correlation(ours, resampled)
+                rows.append((kind.engine, TITLES[method], metric, *_agreement(differences, signals), *correlations))
     columns = ("pairs like", "interleaving", "judged by", "same sign", "where both are sure", "published", "ours")
     title = "Table III: agreement with judges over pairs; correlation, and mean and deviation of the bootstrapped one"
     return Table("agreement", title, columns, tuple(rows))
@@ -94,17 +99,16 @@ def _agreement(differences: Sequence[Array], signals: Sequence[Estimate]) -> tup
         (low > 0 or high < 0) and is_significant(signal) for (low, high), signal in zip(intervals, signals, strict=True)
     ]
     signs = [one.mean() * (signal.value or 0) for one, signal in zip(differences, signals, strict=True)]
-    found = verdicts(signs, sure)
-    return f"{found.right} of {len(signs)}", f"{found.significantly_right} of {sum(sure)}"
+    counts = verdicts(signs, sure)
+    return f"{counts.right} of {len(signs)}", f"{counts.significantly_right} of {sum(sure)}"
 
 
-def _printed(kind: Kind, method: str, metric: str) -> Cell:
-    """What C12 prints: for pairs like Yahoo's, Bing's figure where Yahoo has none."""
-    engines = (kind.engine, "Bing") if kind.engine == "Yahoo" else (kind.engine,)
-    for engine in engines:
-        found = published.CORRELATIONS.get((engine, method, metric))
-        if found is not None:
-            return f"{_correlation(found[0], found[1:])} ({engine})"
+def _printed(kind: EnginePairs, method: str, metric: str) -> Cell:
+    """What C12 prints: for pairs like Yahoo's, Bing's number where Yahoo has none."""
+    for engine in (kind.engine, "Bing") if kind.engine == "Yahoo" else (kind.engine,):
+        value, *resampled = published.CORRELATIONS.get((engine, method, metric), (None,))
+        if value is not None:
+            return f"{_correlation(value, resampled)} ({engine})"
     return None
 
 
@@ -124,24 +128,21 @@ def transitivity_table(kinds: Kinds) -> Table:
             ours = {traffic.pair: delta(preference(traffic.interleaved[method])) or 0.0 for traffic in traffics}
             for triple in triples(ours):
                 a, b, c = triple.rankers
-                said = [printed[step] for step in ((a, c), (a, b), (b, c)) if step in printed]
+                theirs_of = [printed[step] for step in ((a, c), (a, b), (b, c)) if step in printed]
+                steps = [", ".join(map(str, two_digits(values))) or None for values in (theirs_of, triple[1:])]
                 holds = "yes" if triple.is_strong else "no"
-                rows.append((TITLES[method], " > ".join(triple.rankers), _steps(said), _steps(triple[1:]), holds))
+                rows.append((TITLES[method], " > ".join(triple.rankers), *steps, holds))
     columns = ("interleaving", "A > B > C", "published", "ours", "AC at least AB and BC")
     return Table("transitivity", "Table IV: Delta of AC, AB and BC in per cent", columns, tuple(rows))
-
-
-def _steps(values: Sequence[float]) -> Cell:
-    return ", ".join(f"{value:.2f}" for value in values) or None
 
 
 PER_USER = {"arXiv": True, "Yahoo": False}  # as C12 did
 PRINTED = {"arXiv": published.ARXIV_METRICS, "Yahoo": published.YAHOO_METRICS}
 
-Compared = Mapping[str, Sequence[Comparison]]
+Comparisons = Mapping[str, Sequence[Comparison]]
 
 
-def compared(kind: Kind, traffics: Sequence[Traffic]) -> Compared:
+def compare_metrics(kind: EnginePairs, traffics: Sequence[PairTraffic]) -> Comparisons:
     """Every metric of every pair."""
     per_user = PER_USER[kind.engine]
     return {
@@ -150,25 +151,28 @@ def compared(kind: Kind, traffics: Sequence[Traffic]) -> Compared:
     }
 
 
-def difference_table(kind: Kind, traffics: Sequence[Traffic], found: Compared, judged: Mapping[str, Array]) -> Table:
+def difference_table(
+    kind: EnginePairs, traffics: Sequence[PairTraffic], comparisons: Comparisons, judged: Mapping[str, Array]
+) -> Table:
     """Tables VI and VIII: relative differences, and their correlation with those of the judged DCG@5."""
-    dcg = [_relative(*(float(judged[ranker].mean()) for ranker in traffic.pair)) for traffic in traffics]
+    means = [[float(judged[ranker].mean()) for ranker in traffic.pair] for traffic in traffics]
+    dcg = [100 * (better - worse) / worse for better, worse in means]
     rows: list[tuple[Cell, ...]] = []
     if kind.engine == "Yahoo":
-        rows.append(("DCG@5", "published", *[f"{value:.2f}" for value in published.YAHOO_DCG], "1"))
-    rows.append(("DCG@5", "ours", *[f"{value:.2f}" for value in dcg], "1"))
-    for name, comparisons in found.items():
-        printed, correlated = PRINTED[kind.engine].get(name), None
+        rows.append(("DCG@5", "published", *two_digits(published.YAHOO_DCG), "1"))
+    rows.append(("DCG@5", "ours", *two_digits(dcg), "1"))
+    for name, by_pair in comparisons.items():
+        title, printed = ABSOLUTE_METRICS[name].title, PRINTED[kind.engine].get(name)
         if printed:
             correlated = published.YAHOO_CORRELATIONS[name] if kind.engine == "Yahoo" else None
-            rows.append((ABSOLUTE_METRICS[name].title, "published", *[f"{value:.2f}" for value in printed], correlated))
-        relative = [_percent(one.relative) for one in comparisons]
-        ours = [marked(value, one.is_significant) for value, one in zip(relative, comparisons, strict=True)]
-        rows.append((ABSOLUTE_METRICS[name].title, "ours", *ours, _correlated(relative, dcg)))
+            rows.append((title, "published", *two_digits(printed), correlated))
+        relative = [None if one.relative is None else 100 * one.relative for one in by_pair]
+        ours = [with_mark(value, one.is_significant) for value, one in zip(relative, by_pair, strict=True)]
+        rows.append((title, "ours", *ours, _correlated(relative, dcg)))
     for method in METHODS:
         signals = [preference(traffic.interleaved[method]) for traffic in traffics]
         deltas = [delta(signal) for signal in signals]
-        ours = [marked(value, is_significant(signal)) for value, signal in zip(deltas, signals, strict=True)]
+        ours = [with_mark(value, is_significant(signal)) for value, signal in zip(deltas, signals, strict=True)]
         rows.append((f"{TITLES[method]}, Delta", "ours", *ours, _correlated(deltas, dcg)))
     way = "averaged by user first" if PER_USER[kind.engine] else "over queries"
     number = "VI" if kind.engine == "arXiv" else "VIII"
@@ -179,37 +183,22 @@ def difference_table(kind: Kind, traffics: Sequence[Traffic], found: Compared, j
     return Table(f"{kind.engine}-metrics".lower(), title, columns, tuple(rows))
 
 
-def _relative(better: float, worse: float) -> float:
-    return 100 * (better - worse) / worse
-
-
-def _percent(relative: float | None) -> float | None:
-    return None if relative is None else 100 * relative
-
-
 def _correlated(values: Sequence[float | None], dcg: Sequence[float]) -> Cell:
-    known = [(value, other) for value, other in zip(values, dcg, strict=True) if value is not None]
-    found = correlation(*map(np.array, zip(*known, strict=True))) if len(known) > 1 else None
-    return None if found is None else f"{found:.2f}"
+    pairs = [(value, other) for value, other in zip(values, dcg, strict=True) if value is not None]
+    return two_digits([correlation(*map(np.array, zip(*pairs, strict=True))) if len(pairs) > 1 else None])[0]
 
 
-def verdict_table(kind: Kind, traffics: Sequence[Traffic], found: Compared) -> Table:
+def verdict_table(kind: EnginePairs, traffics: Sequence[PairTraffic], comparisons: Comparisons) -> Table:
     """Tables VII and IX: how many pairs each metric gets right and wrong, weakly and significantly."""
-    counted = {
-        ABSOLUTE_METRICS[name].title: (
-            name,
-            verdicts([one.relative for one in ones], [one.is_significant for one in ones]),
-        )
-        for name, ones in found.items()
-    }
+    theirs = published.VERDICTS[kind.engine]
+    rows: list[tuple[Cell, ...]] = []
+    for name, ones in comparisons.items():
+        counts = verdicts([one.relative for one in ones], [one.is_significant for one in ones])
+        rows.append((ABSOLUTE_METRICS[name].title, *_counts(theirs.get(name)), *_counts(counts)))
     for method in METHODS:
         signals = [preference(traffic.interleaved[method]) for traffic in traffics]
         counts = verdicts([signal.value for signal in signals], [is_significant(signal) for signal in signals])
-        counted[TITLES[method]] = (method, counts)
-    theirs = published.VERDICTS[kind.engine]
-    rows: list[tuple[Cell, ...]] = [
-        (title, *_counts(theirs.get(name)), *_counts(counts)) for title, (name, counts) in counted.items()
-    ]
+        rows.append((TITLES[method], *_counts(theirs.get(method)), *_counts(counts)))
     number = "VII" if kind.engine == "arXiv" else "IX"
     columns = ("metric", "published: weak", "published: significant", "ours: weak", "ours: significant")
     title = f"Table {number}: of {len(traffics)} pairs like {kind.engine}'s, right and wrong preferences"
@@ -223,62 +212,56 @@ def _counts(counts: Verdicts | tuple[int, ...] | None) -> tuple[Cell, Cell]:
 BASELINE, OVER_SESSIONS = "binary", "normalized_direct"
 
 
-def scheme_table(kind: Kind, method: str, traffics: Sequence[Traffic]) -> Table:
+def scheme_table(kind: EnginePairs, method: str, traffics: Sequence[PairTraffic]) -> Table:
     """Tables XI and XII: z-scores over those of the binary scheme."""
     schemes = sorted(resolve(method).method.schemes, key=lambda scheme: scheme not in FORMS)
-    found = [
+    by_pair = [
         z_ratios({scheme: traffic.interleaved[method].scores(scheme) for scheme in schemes}, BASELINE)
         for traffic in traffics
     ]
     rows: list[tuple[Cell, ...]] = []
     for scheme in schemes:
         rows += _published_row(kind, method, scheme)
-        rows.append((scheme, "ours", *_with_median([ratios[scheme] for ratios in found])))
+        rows.append((scheme, "ours", *_with_median([ratios[scheme] for ratios in by_pair])))
     number = "XI" if method == METHODS[0] else "XII"
     title = f"Table {number}: z-score over that of binary, {TITLES[method].lower()}, pairs like {kind.engine}'s"
     columns = ("scheme", "whose", *map(str, traffics), "median")
     return Table(f"{kind.engine}-{method.replace('_', '-')}-schemes".lower(), title, columns, tuple(rows))
 
 
-def _published_row(kind: Kind, method: str, scheme: str) -> list[tuple[Cell, ...]]:
+def _published_row(kind: EnginePairs, method: str, scheme: str) -> list[tuple[Cell, ...]]:
     """C12's row; of Bing, whose pairs are others, the median."""
     theirs = published.SCHEMES.get((kind.engine, method))
     if theirs is not None:
         row, middle = theirs[scheme]
-        return [(scheme, "published", *_figures([*row, middle]))]
+        return [(scheme, "published", *two_digits([*row, middle]))]
     _, middle = published.SCHEMES["Bing", method][scheme]
     return [(scheme, "Bing", *[None] * len(kind.pairs), f"{middle:.2f}")]
 
 
-def session_table(traffics: Sequence[Traffic]) -> Table:
+def session_table(traffics: Sequence[PairTraffic]) -> Table:
     """Table XIII: clicks summed over sessions, by the seconds that may pass between queries."""
     rows: list[tuple[Cell, ...]] = []
     for timeout, (theirs, middle) in published.TIMEOUTS.items():
-        ratios = [_over_sessions(traffic.interleaved[METHODS[0]], timeout) for traffic in traffics]
-        rows.append((timeout, "published", *_figures([*theirs, middle])))
+        ratios = []
+        for interleaved in (traffic.interleaved[METHODS[0]] for traffic in traffics):
+            scores = {BASELINE: interleaved.scores(BASELINE), OVER_SESSIONS: session_scores(interleaved, timeout)}
+            ratios.append(z_ratios(scores, BASELINE)[OVER_SESSIONS])
+        rows.append((timeout, "published", *two_digits([*theirs, middle])))
         rows.append((timeout, "ours", *_with_median(ratios)))
     columns = ("timeout, s", "whose", *map(str, traffics), "median")
     title = f"Table XIII: z-score of {OVER_SESSIONS} over sessions, over that of binary a query, balanced interleaving"
     return Table("sessions", title, columns, tuple(rows))
 
 
-def _over_sessions(found: Interleaved, timeout: float) -> float | None:
-    scores = {BASELINE: found.scores(BASELINE), OVER_SESSIONS: session_scores(found, timeout)}
-    return z_ratios(scores, BASELINE)[OVER_SESSIONS]
-
-
-def session_scores(found: Interleaved, timeout: float) -> Array:
+def session_scores(interleaved: Interleaved, timeout: float) -> Array:
     """Normalised differences of the clicks of whole sessions, of those that have any."""
-    number = sessions(found.pages.units, found.pages.times, gap=timeout).number
-    better, worse, either = totals(number, found.credit(OVER_SESSIONS)).T
+    number = sessions(interleaved.pages.units, interleaved.pages.times, gap=timeout).number
+    better, worse, either = totals(number, interleaved.credit(OVER_SESSIONS)).T
     clicked = either > 0
     return np.asarray((better[clicked] - worse[clicked]) / either[clicked])
 
 
-def _figures(values: Iterable[float | None]) -> list[Cell]:
-    return [None if value is None else f"{value:.2f}" for value in values]
-
-
 def _with_median(ratios: Sequence[float | None]) -> list[Cell]:
-    known = [ratio for ratio in ratios if ratio is not None]
-    return _figures([*ratios, median(known) if known else None])
+    numbers = [ratio for ratio in ratios if ratio is not None]
+    return two_digits([*ratios, median(numbers) if numbers else None])

@@ -1,4 +1,4 @@
-"""Learning-to-rank sets as the studies take them: five pairs of impression and test queries, found in a folder."""
+"""The learning-to-rank sets of the studies: five pairs of impression and test queries, read from a folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.simulate.data import Judged, concatenate, letor_folds, synthetic
+from interleaf.simulate.data import Judged, concatenate, letor_folds, shuffled, synthetic
 from interleaf.simulate.letor import read_letor
 from interleaf.simulate.rankers import generator_of
 
@@ -23,32 +23,46 @@ FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Folds:
-    """A set by the name its published numbers go by (or its own), and its (impressions, test) pairs of queries."""
+class StudyData:
+    """Judged queries as (impressions, test) pairs; `name` is the name in the papers, if they use this set."""
 
     name: str
     described: str
     pairs: Sequence[tuple[Judged, Judged]]
+    is_synthetic: bool = False
 
     @property
     def whole(self) -> Judged:
         """All queries: the tests of all folds together."""
         return concatenate([test for _, test in self.pairs])
 
+    def describe(self, data: Judged) -> str:
+        """The set, and the counts of the part of it that a study uses."""
+        return self.described if self.is_synthetic else f"{self.described}: {data!r}"
 
-def find(folder: Path | None, seed: int, queries: int = 400) -> Folds:
-    """The set in a folder (LETOR's S1 .. S5, or Fold1 .. Fold5 of train, vali and test) or file; synthetic without."""
+    def draw_queries(self, max_queries: int, seed: int) -> Judged:
+        """All queries, or at most so many, with the same number from the test queries of each fold."""
+        tests, each = [test for _, test in self.pairs], max(1, max_queries // len(self.pairs))
+        if sum(map(len, tests)) > max_queries:
+            tests = [test.select(sorted(shuffled(len(test), (seed, "queries"))[:each])) for test in tests]
+        return concatenate(tests, self.name)
+
+
+def find(folder: Path | None, seed: int, queries: int = 400) -> StudyData:
+    """The set in a file or a folder (S1 to S5, or Fold1 to Fold5 of train, vali and test); without one, synthetic."""
     if folder is None:
-        data = made_up(queries, seed)
-        return Folds("synthetic", f"{data!r} (no --data given)", list(data.folds(FOLDS, seed)))
+        # Like real sets: 40 features of medium quality, in four families whose members agree.
+        strengths = generator_of((seed, "strengths")).permutation(np.linspace(0.45, 0.2, 40)).tolist()
+        data = synthetic(queries, features=40, seed=seed, strengths=strengths, correlation=0.9, families=4)
+        return StudyData("synthetic", f"{data!r} (no --data given)", list(data.folds(FOLDS, seed)), is_synthetic=True)
     if not folder.exists():
         raise DataError(f"there is no {folder}; give --data the folder of a learning-to-rank set, or leave it out")
     name = next((title for word, title in KNOWN.items() if word in folder.name.lower()), folder.name)
     parts = [_one(folder, f"S{number}") for number in range(1, FOLDS + 1)]
     if all(parts):
-        return Folds(name, str(folder.name), list(letor_folds([read_letor(part) for part in parts if part])))
+        return StudyData(name, folder.name, list(letor_folds([read_letor(part) for part in parts if part])))
     if (folder / "Fold1").is_dir():
-        return Folds(name, folder.name, [_official(folder / f"Fold{n}") for n in range(1, FOLDS + 1)])
+        return StudyData(name, folder.name, [_official(folder / f"Fold{n}") for n in range(1, FOLDS + 1)])
     files = [folder] if folder.is_file() else sorted([*folder.glob("*.txt.gz"), *folder.glob("*.txt")])
     files = [file for file in files if "feature_names" not in file.name]
     if not files:
@@ -56,13 +70,7 @@ def find(folder: Path | None, seed: int, queries: int = 400) -> Folds:
     data = read_letor(files)
     if len(data) < FOLDS:
         raise DataError(f"{folder} has {len(data)} queries; a study makes {FOLDS} folds of them, give more")
-    return Folds(name, f"{folder.name}, split in {FOLDS} by keyed chance", list(data.folds(FOLDS, seed)))
-
-
-def made_up(queries: int, seed: int) -> Judged:
-    """Queries like those of real sets: 40 features of middling quality, in four families whose members agree."""
-    strengths = generator_of((seed, "strengths")).permutation(np.linspace(0.45, 0.2, 40))
-    return synthetic(queries, features=40, seed=seed, strengths=strengths.tolist(), correlation=0.9, families=4)
+    return StudyData(name, f"{folder.name}, split in {FOLDS} by keyed chance", list(data.folds(FOLDS, seed)))
 
 
 def _one(folder: Path, stem: str) -> Path | None:
@@ -72,11 +80,11 @@ def _one(folder: Path, stem: str) -> Path | None:
 def _official(fold: Path) -> tuple[Judged, Judged]:
     """A fold of LETOR 4.0 and MSLR (train, vali, test), or of LETOR 3.0 (trainingset, validationset, testset)."""
     spelt = {"train": "trainingset", "vali": "validationset", "test": "testset"}
-    found = {part: _one(fold, part) or _one(fold, older) for part, older in spelt.items()}
-    for part, path in found.items():
+    paths = {part: _one(fold, part) or _one(fold, older) for part, older in spelt.items()}
+    for part, path in paths.items():
         if path is None:
             raise DataError(
                 f"{fold} holds no {part}.txt and no {spelt[part]}.txt; a fold has {', '.join(spelt)}, or "
                 f"{', '.join(spelt.values())}"
             )
-    return read_letor([found["train"], found["vali"]]), read_letor(found["test"])  # type: ignore[list-item, arg-type]
+    return read_letor([paths["train"], paths["vali"]]), read_letor(paths["test"])  # type: ignore[list-item, arg-type]

@@ -7,10 +7,9 @@ the method's own, and not that of the sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,15 +18,14 @@ from interleaf import plots
 from interleaf.clicks import named, scale_of
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.methods.registry import Method, methods
+from interleaf.methods.registry import METHODS, methods
 from interleaf.methods.schemes import TOLERANCE
 from interleaf.simulate.data import Judged
 from interleaf.simulate.rankers import generator_of
 from interleaf.simulate.run import Result, run
 from interleaf.studies.datasets import find
-from interleaf.studies.findings import Finding, reached
-from interleaf.studies.hofmann2011 import fixed_queries
-from interleaf.studies.study import NO_CELLS, Cell, Cells, Progress, Study, Table
+from interleaf.studies.findings import Answer, Finding, PrintedTables
+from interleaf.studies.study import Cell, Study, StudyRun, Table
 
 NAME, TITLE = "fidelity", "What every method gets wrong with unlimited clicks, and what people saw meanwhile"
 CLICKS = ("perfect", "informational")
@@ -36,8 +34,8 @@ MAX_QUERIES = 1000
 
 
 @dataclass(frozen=True)
-class Scale:
-    """Impressions a run, and runs by the number of rankers; fewer of a method that prepares each query at some cost."""
+class FidelityScale:
+    """Impressions per run, and runs by the number of rankers; fewer for methods that are costly to prepare."""
 
     impressions: int
     runs: dict[int, int]
@@ -45,27 +43,47 @@ class Scale:
 
 
 SCALES = {
-    "quick": Scale(50_000, {2: 40, 5: 16}, {2: 40, 5: 4}),
-    "paper": Scale(500_000, {2: 200, 5: 50}, {2: 200, 5: 10}),
+    "quick": FidelityScale(50_000, {2: 40, 5: 16}, {2: 40, 5: 4}),
+    "paper": FidelityScale(500_000, {2: 200, 5: 50}, {2: 200, 5: 10}),
 }
 
-_LEFT, _ONE_SET = "Binary error that remains", "one set of rankers need not show it; the audit has the counterexample"
+_REMAINS = "Binary error that remains"
+_ONE_SET = "one set of rankers need not show it; the audit has the counterexample"
+
+
+def error_falls(tables: PrintedTables, method: str) -> Answer:
+    """Whether the error of five rankers under noisy clicks falls to 0.1."""
+    row = {"rankers": "5", "clicks": "informational", "method": method}
+    point = tables.cell(_REMAINS, "impressions to 0.1", **row)
+    end = next(name for name in tables.rows(_REMAINS)[0] if name.startswith("at "))
+    text = "never" if point == "-" else f"after {point} impressions"
+    return f"{tables.cell(_REMAINS, end, **row)} at the end; below .1 {text}", point != "-"
+
+
+def error_stays(tables: PrintedTables, method: str) -> Answer:
+    """Whether it does not."""
+    text, falls = error_falls(tables, method)
+    return text, not falls
+
+
 FINDINGS = (
-    Finding("PPM has fidelity (O17)", "proved", reached(_LEFT, "pairwise_preference")),
-    Finding("probabilistic multileaving has fidelity (O17)", "proved", reached(_LEFT, "probabilistic")),
-    Finding("SOSM has none (O17)", "counterexample", reached(_LEFT, "sample_scored_only", False)),
-    Finding("optimized multileaving has none (O17)", "argued", reached(_LEFT, "optimized", False)),
-    Finding("team draft has none (O17)", "counterexample", reached(_LEFT, "team_draft", False), _ONE_SET),
+    Finding("PPM has fidelity (O17)", "proved", lambda tables: error_falls(tables, "pairwise_preference")),
+    Finding(
+        "probabilistic multileaving has fidelity (O17)", "proved", lambda tables: error_falls(tables, "probabilistic")
+    ),
+    Finding("SOSM has none (O17)", "counterexample", lambda tables: error_stays(tables, "sample_scored_only")),
+    Finding("optimized multileaving has none (O17)", "argued", lambda tables: error_stays(tables, "optimized")),
+    Finding("team draft has none (O17)", "counterexample", lambda tables: error_stays(tables, "team_draft"), _ONE_SET),
 )
 
 
 @dataclass(frozen=True)
-class Compared:
-    """One method, so many rankers, one kind of people: what `simulate.run` found."""
+class MethodResult:
+    """The result of `simulate.run` for one method, one number of rankers and one kind of people."""
 
     rankers: int
-    clicks: str
     method: str
+    clicks: str
     result: Result
 
     @property
@@ -80,7 +98,7 @@ class Compared:
         at = max(0, int(np.searchsorted(points, points[-1] / 10, side="right")) - 1)
         return int(points[at]), np.asarray(self.result.errors[:, at])
 
-    def reached(self, level: float) -> int | None:
+    def impressions_to(self, level: float) -> int | None:
         """The first checkpoint from which on the mean error stays at the level or below; None where it does not."""
         above = np.flatnonzero(self.result.errors.mean(axis=0) > level + TOLERANCE)
         after = int(above[-1]) + 1 if len(above) else 0
@@ -94,65 +112,60 @@ class Compared:
         wrong = np.abs(gaps[judged != np.sign(gaps)])
         return float(wrong.max()) if len(wrong) else None
 
-    def seen(self, runs: int) -> dict[str, float]:
+    def mean_ndcg(self, runs: int) -> dict[str, float]:
         """Over the first runs: the NDCG of the lists shown, of the first ranker's own, and of the best ranker's own."""
         truths = self.result.truths[:runs]
         values = {"shown": self.result.shown_ndcg[:runs], "control": truths[:, 0], "best": truths.max(axis=1)}
         return {name: float(value.mean()) for name, value in values.items()}
 
 
-def study(
-    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
-) -> Study:
+def study(task: StudyRun) -> Study:
     """Run every method of the table on a set, or on synthetic queries."""
-    size, folds = SCALES[scale], find(folder, seed)
-    data = fixed_queries(folds, MAX_QUERIES, seed)
+    size, folds = SCALES[task.scale], find(task.folder, task.seed)
+    data = folds.draw_queries(MAX_QUERIES, task.seed)
     counts = [count for count in size.runs if count <= len(data.varying_features())]
     if not counts:
         raise DataError(f"{data.name} has fewer than two features that vary; a study compares rankers made of features")
-    cells = [(count, row, clicks) for count in counts for row in comparing(count) for clicks in CLICKS]
-    found: list[Compared] = []
-    for count, row, clicks in cells:
-        found.append(kept.keep((count, row.name, clicks), partial(_compare, data, row, count, clicks, size, seed)))
-        if progress is not None:
-            progress(len(found), len(cells))
+    cells = [(count, method, clicks) for count in counts for method in comparing(count) for clicks in CLICKS]
+    task.total = len(cells)
+    results = task.compute(cells, partial(_compare, data, size, task.seed))
     shared = {count: min(size.runs[count], size.costly_runs[count]) for count in size.runs}
-    charts = {"error": _error_chart(found), "seen": _seen_chart(found, shared)}
-    described = f"{folds.described}: {data!r}" if folder else folds.described
-    return Study(NAME, TITLE, described, scale, (_table(found, shared),), charts, _notes(size))
+    charts = {"error": _error_chart(results), "seen": _ndcg_chart(results, shared)}
+    tables = (_table(results, shared),)
+    return Study(NAME, TITLE, folds.describe(data), task.scale, tables, charts, _notes(size))
 
 
-def comparing(rankers: int) -> list[Method]:
-    """The methods of the table that compare so many rankers."""
-    return [row for row in methods() if row.schemes and rankers <= (row.rankers[1] or rankers)]
+def comparing(rankers: int) -> list[str]:
+    """The methods of the table that can compare so many rankers."""
+    return [row.name for row in methods() if row.schemes and rankers <= (row.rankers[1] or rankers)]
 
 
-def _compare(data: Judged, row: Method, count: int, clicks: str, size: Scale, seed: int) -> Compared:
-    model = named(clicks, grades=scale_of(data.max_grade))
-    costly = row.kernels.prepare_batch is not None
-    runs = (size.costly_runs if costly else size.runs)[count]
-    result = run(data, _drawn(data, count, seed), row.name, model, size.impressions, runs, seed)
+def _compare(data: Judged, size: FidelityScale, seed: int, count: int, method: str, clicks: str) -> MethodResult:
+    """All runs of one cell; each run has the same features for every method."""
+    costly, varying = METHODS[method].kernels.prepare_batch is not None, data.varying_features()
+
+    def draw_features(number: int) -> Sequence[int]:
+        features: list[int] = generator_of((seed, "features", number, count)).permutation(varying)[:count].tolist()
+        return features
+
+    model, runs = named(clicks, grades=scale_of(data.max_grade)), (size.costly_runs if costly else size.runs)[count]
+    result = run(data, draw_features, method, model, size.impressions, runs, seed)
     if result.interrupted:
         raise KeyboardInterrupt
-    return Compared(count, clicks, row.name, result)
+    return MethodResult(count, method, clicks, result)
 
 
-def _drawn(data: Judged, count: int, seed: int) -> Callable[[int], Sequence[int]]:
-    """The same features in the same run of every method."""
-    varying = data.varying_features()
-    return lambda number: generator_of((seed, "features", number, count)).permutation(varying)[:count].tolist()
-
-
-def _table(found: Sequence[Compared], shared: Mapping[int, int]) -> Table:
+def _table(results: Sequence[MethodResult], shared: Mapping[int, int]) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for one in sorted(found, key=lambda one: (one.rankers, CLICKS.index(one.clicks))):
-        seen = [f"{value:.3f}" for value in one.seen(shared[one.rankers]).values()]
-        reached = [None if (point := one.reached(level)) is None else f"{point:,}" for level in LEVELS]
-        named_as = (one.rankers, one.clicks, one.method, one.result.scheme, len(one.error))
-        rows.append((*named_as, *_left(one), _gap(one.largest_wrong()), *reached, *seen))
-    points = found[0].earlier[0], found[0].result.checkpoints[-1]
+    for one in sorted(results, key=lambda one: (one.rankers, CLICKS.index(one.clicks))):
+        ndcg = [f"{value:.3f}" for value in one.mean_ndcg(shared[one.rankers]).values()]
+        points = [None if (point := one.impressions_to(level)) is None else f"{point:,}" for level in LEVELS]
+        gap = None if (wrong := one.largest_wrong()) is None else f"{wrong:.3f}"
+        cell = (one.rankers, one.clicks, one.method, one.result.scheme, len(one.error))
+        rows.append((*cell, *_errors(one), gap, *points, *ndcg))
+    tenth, end = results[0].earlier[0], results[0].result.checkpoints[-1]
     columns = (
-        *("rankers", "clicks", "method", "scheme", "runs", f"error at {points[0]:,}", f"at {points[1]:,}", "falls"),
+        *("rankers", "clicks", "method", "scheme", "runs", f"error at {tenth:,}", f"at {end:,}", "falls"),
         "largest gap wrong",
         *[f"impressions to {level}" for level in LEVELS],
         *("NDCG@10 shown", "control's", "best ranker's"),
@@ -161,11 +174,7 @@ def _table(found: Sequence[Compared], shared: Mapping[int, int]) -> Table:
     return Table("methods", title, columns, tuple(rows))
 
 
-def _gap(gap: float | None) -> str | None:
-    return None if gap is None else f"{gap:.3f}"
-
-
-def _left(one: Compared) -> tuple[str, str, str]:
+def _errors(one: MethodResult) -> tuple[str, str, str]:
     """The error at a tenth of the impressions and at the end, and whether it fell by more than chance in between."""
     _, before = one.earlier
     fallen = before - one.error
@@ -178,14 +187,14 @@ def _standard_error(values: Array) -> float:
 
 
 def _with_error(values: Array) -> str:
-    """Where all runs agree, their spread tells nothing."""
+    """The mean and its standard error; none where all runs agree."""
     error = f" ({_standard_error(values):.3f})" if np.ptp(values) > 0 else ""
     return f"{values.mean():.3f}{error}"
 
 
-def _error_chart(found: Sequence[Compared]) -> dict[str, Any]:
+def _error_chart(results: Sequence[MethodResult]) -> dict[str, Any]:
     rows = []
-    for one in found:
+    for one in results:
         panel = f"{one.rankers} rankers, {one.clicks} clicks"
         for point, error in zip(one.result.checkpoints, one.result.errors.mean(axis=0).tolist(), strict=True):
             rows.append({"impressions": point, "binary error": error, "method": one.method, "panel": panel})
@@ -193,20 +202,20 @@ def _error_chart(found: Sequence[Compared]) -> dict[str, Any]:
                        facet="panel")  # fmt: skip
 
 
-def _seen_chart(found: Sequence[Compared], shared: Mapping[int, int]) -> dict[str, Any]:
-    """Lists do not depend on clicks, so one kind of people tells all."""
+def _ndcg_chart(results: Sequence[MethodResult], shared: Mapping[int, int]) -> dict[str, Any]:
+    """For one kind of people only, because lists do not depend on clicks."""
     rows: list[dict[str, Any]] = []
     y = "NDCG@10 above the control"
-    for one in found:
+    for one in results:
         if one.clicks == CLICKS[0]:
-            seen = one.seen(shared[one.rankers])
+            ndcg = one.mean_ndcg(shared[one.rankers])
             panel = f"{one.rankers} rankers"
             for name, list_of in (("shown", "lists shown"), ("best", "best ranker")):
-                rows.append({"method": one.method, "list": list_of, y: seen[name] - seen["control"], "panel": panel})
+                rows.append({"method": one.method, "list": list_of, y: ndcg[name] - ndcg["control"], "panel": panel})
     return plots.bars(rows, "method", y, "list", "What people saw, beside the first ranker's own lists", facet="panel")
 
 
-def _notes(size: Scale) -> list[str]:
+def _notes(size: FidelityScale) -> list[str]:
     shared = ", ".join(f"{runs} with {count} rankers" for count, runs in size.costly_runs.items())
     return [
         f"{size.impressions:,} impressions a run, k = 10, each method with its default scheme; rankers are single "

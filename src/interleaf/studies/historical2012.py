@@ -1,20 +1,17 @@
 """H12h, figure 2: accuracy of comparisons from old impressions over their number, one query and two pairs at a time.
 
 A repeat draws a query, a source pair and a target pair of single-feature rankers. People with perfect clicks see lists
-of the source pair, composed by the method that is evaluated. The estimators of `counterfactual` then compare the target
-pair, and are held against its NDCG on that query. Beside the paper's figure stands how far each estimate is
-from what live impressions of the target pair say, and how many impressions it really rests on; and beside the paper's
-estimators the doubly robust one, also in other worlds (`historical2012_robust`).
+of the source pair. The estimators of `counterfactual` then compare the target pair, and their answer is checked against
+its NDCG on that query. The study adds two things to the paper: how far each estimate is from live impressions of the
+target pair, with its effective sample size; and the doubly robust estimator, also in other worlds
+(`historical2012_robust`).
 """
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +29,9 @@ from interleaf.simulate.rankers import generator_of, rank, scores_of
 from interleaf.simulate.run import Stage, ndcg_by_query
 from interleaf.studies import historical2012_robust as beyond
 from interleaf.studies.datasets import find
-from interleaf.studies.findings import Finding, falling, near, steady
-from interleaf.studies.historical2012_robust import MODEL, ROBUST
-from interleaf.studies.study import NO_CELLS, Cell, Cells, Progress, Study, Table
+from interleaf.studies.findings import Answer, Finding, PrintedTables, falling, near
+from interleaf.studies.historical2012_robust import FIRST, MODEL, ROBUST, WORLDS
+from interleaf.studies.study import Cell, Study, StudyRun, Table
 
 NAME, TITLE = "historical2012", "Hofmann, Whiteson and de Rijke (2012): old clicks for new rankers"
 PROBABILISTIC, TEAM_DRAFT = resolve("probabilistic(tau=3)"), resolve("team_draft(fill=fair)")
@@ -49,15 +46,14 @@ SIZES = (0, 2, 10, 100)  # effective sample sizes from which a row of the last t
 ROUNDING = 1e-12  # outcomes and sums that are zero on paper come out as a few last digits
 SCORER = scorer_of(str(PROBABILISTIC), "binary", 2)
 
-Weighing = tuple[
-    str, Array, Array, float
-]  # an estimator, its weights and outcomes `[row, pair]`, where it clips weights
+# An estimator, its weights and outcomes `[row, pair]`, and where it clips weights.
+Weighing = tuple[str, Array, Array, float]
 Weigh = Callable[[Impression, Impression, Array, Array], Iterator[Weighing]]
 
 
 @dataclass(frozen=True)
-class Scale:
-    """How much is run: repeats, old impressions in each, and live ones to hold the estimates against."""
+class HistoricalScale:
+    """Repeats, old impressions in each, and live impressions that the estimates are compared with."""
 
     repeats: int
     impressions: int
@@ -71,22 +67,38 @@ class Scale:
         return (*[point for point in steps if point < self.impressions], self.impressions)
 
 
-SCALES = {"quick": Scale(600, 10_000), "paper": Scale(500, 500_000, beyond=0)}
+SCALES = {"quick": HistoricalScale(600, 10_000), "paper": HistoricalScale(500, 500_000, beyond=0)}
 
 _ACCURACY, _UNTIED = "Accuracy after the last impression", "truth untied"
+_ORDER, _LEVELS = ("PI+IS+MA", "PI+MA", "PI+IS", "TD"), {"PI+IS+MA": 70.4, "PI+MA": 65.4, "TD": 7.4}
+
+
+def rises(tables: PrintedTables, estimator: str) -> Answer:
+    """Whether an estimator's accuracy rose after the first thousand impressions, by more than chance."""
+    row, title = f"{estimator}, after the last over after 1,000", "Differences of accuracy"
+    points, error = (tables.number(title, column, of=row) for column in ("points", "standard error"))
+    return f"{points:+.1f} points, standard error {error:.1f}", points > 2 * error
+
+
+def stays_flat(tables: PrintedTables, estimator: str) -> Answer:
+    """Whether it did not."""
+    text, is_rising = rises(tables, estimator)
+    return text, not is_rising
+
+
 FINDINGS = (
     Finding(
         "PI+IS+MA is right more often than PI+MA, that than PI+IS, that than TD", "70.4, 65.4, between, 7.4 %",
-        falling(_ACCURACY, _UNTIED, "estimator", ("PI+IS+MA", "PI+MA", "PI+IS", "TD")),
+        lambda tables: falling(tables, _ACCURACY, _UNTIED, "estimator", _ORDER),
     ),
     Finding(
         "the levels of PI+IS+MA, PI+MA and TD", "70.4, 65.4, 7.4 %",
-        near(_ACCURACY, _UNTIED, "estimator", {"PI+IS+MA": 70.4, "PI+MA": 65.4, "TD": 7.4}, 2.0),
+        lambda tables: near(tables, _ACCURACY, _UNTIED, "estimator", _LEVELS, 2.0),
         "other sets and fewer impressions; the paper has 500,000",
     ),
-    Finding("PI+MA is flat after 1,000 impressions", "yes", steady("PI+MA, after the last over after 1,000", False)),
+    Finding("PI+MA is flat after 1,000 impressions", "yes", lambda tables: stays_flat(tables, "PI+MA")),
     Finding(
-        "PI+IS+MA still rises then", "yes", steady("PI+IS+MA, after the last over after 1,000", True),
+        "PI+IS+MA still rises then", "yes", lambda tables: rises(tables, "PI+IS+MA"),
         "less than two standard errors counts as no rise",
     ),
 )  # fmt: skip
@@ -112,102 +124,57 @@ class Repeat:
     estimates: Mapping[str, Sequence[Estimate]]
 
 
-def study(
-    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
-) -> Study:
+def study(task: StudyRun) -> Study:
     """Run the protocol on a set, or on synthetic queries."""
-    size, folds = SCALES[scale], find(folder, seed)
-    total = size.repeats + size.beyond * len(beyond.WORLDS)
-    steps = None if progress is None else Steps(progress, total)
-    repeats = _repeats(folds.whole, size, seed, steps, kept)
-    untied = [repeat for repeat in repeats if repeat.truth]
-    if not untied:
-        raise DataError(f"{folds.described}: all target pairs have the same NDCG; give queries with relevant documents")
-    accuracy = {name: _right(untied, name).mean(axis=0) for name in ESTIMATORS}
-    distance = _distances(untied)
-    paper = _accuracies(repeats, untied), _curve(accuracy, size), _differences(untied, size)
-    tables = (
-        *paper,
-        _errors(untied, distance, size),
-        _by_size(untied),
-        *_beyond(folds.whole, repeats, size, seed, steps, kept),
-    )
+    size, folds = SCALES[task.scale], find(task.folder, task.seed)
+    worlds = {FIRST: size.repeats} | dict.fromkeys(WORLDS if size.beyond else (), size.beyond)
+    task.total = sum(worlds.values())
+    repeats, untied = {}, {}
+    for world, count in worlds.items():
+        repeats[world] = _run_world(task, folds.whole, size, *world, count)
+        untied[world] = [repeat for repeat in repeats[world] if repeat.truth]
+        if not untied[FIRST]:
+            raise DataError(
+                f"{folds.described}: all target pairs have the same NDCG; give queries with relevant documents"
+            )
+    right = {world: {name: _right(some, name) for name in ESTIMATORS} for world, some in untied.items()}
+    errors = {world: _differences_from_live(some) for world, some in repeats.items()}
+    accuracy = {name: values.mean(axis=0) for name, values in right[FIRST].items()}
+    distance = {name: np.median(np.abs(v), axis=0) for name, v in _differences_from_live(untied[FIRST]).items()}
+    paper = _accuracies(repeats[FIRST], untied[FIRST]), _curve(accuracy, size), _differences(untied[FIRST], size)
+    weights = _errors(untied[FIRST], distance, size), _by_size(untied[FIRST])
+    tables = (*paper, *weights, *beyond.tables(right, errors, size.points))
     charts = {
         "accuracy": _chart(accuracy, size, "accuracy", "Accuracy against NDCG, undecided is wrong"),
         "error": _chart({name: distance[name] for name in DRAWN}, size, "distance", "Distance from the live estimate"),
     }
-    return Study(NAME, TITLE, folds.described, scale, tables, charts, _notes(repeats, untied, size))
+    return Study(NAME, TITLE, folds.described, task.scale, tables, charts, _notes(repeats[FIRST], untied[FIRST], size))
 
 
-class Steps:
-    """Counts the repeats of all worlds together."""
-
-    def __init__(self, progress: Progress, total: int) -> None:
-        self._progress, self._total, self._done = progress, total, 0
-
-    def step(self) -> None:
-        """One more is done."""
-        self._done += 1
-        self._progress(self._done, self._total)
-
-
-def _repeats(
-    data: Judged,
-    size: Scale,
-    seed: int,
-    steps: Steps | None,
-    kept: Cells,
-    clicks: str = "perfect_linear",
-    distance: str = "far",
+def _run_world(
+    task: StudyRun, data: Judged, size: HistoricalScale, clicks: str, distance: str, repeats: int
 ) -> list[Repeat]:
-    """All repeats, each from its own key, so that threads change nothing."""
+    """All repeats, each with a key of its own, so that threads change nothing."""
     features, people = data.varying_features(), named(clicks, grades=max(2, data.max_grade + 1))
     if len(features) < 3:
         raise DataError(f"{data.name} has {len(features)} features that vary; a pair of rankers and a new one need 3")
-    done: list[Repeat] = []
-    pool = ThreadPoolExecutor(os.cpu_count() or 1)
-    try:
-        for repeat in pool.map(
-            lambda n: kept.keep(
-                (clicks, distance, n), lambda: run_once(data, features, people, size, (seed, n), distance)
-            ),
-            range(size.repeats),
-        ):
-            done.append(repeat)
-            if steps is not None:
-                steps.step()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-    return done
-
-
-def _beyond(
-    data: Judged, repeats: list[Repeat], size: Scale, seed: int, steps: Steps | None, kept: Cells
-) -> tuple[Table, ...]:
-    """The doubly robust estimate beside the paper's four; other worlds have fewer repeats."""
-    worlds = {beyond.FIRST: repeats}
-    for clicks, distance in beyond.WORLDS if size.beyond else ():
-        made = replace(size, repeats=size.beyond)
-        worlds[clicks, distance] = _repeats(data, made, seed, steps, kept, clicks, distance)
-    right, errors = {}, {}
-    for world, found in worlds.items():
-        untied = [repeat for repeat in found if repeat.truth]
-        right[world] = {name: _right(untied, name) for name in ESTIMATORS}
-        errors[world] = _differences_from_live(found)
-    return beyond.tables(right, errors, size.points)
+    cells = [(clicks, distance, number) for number in range(repeats)]
+    return task.compute(
+        cells, lambda *cell: run_once(data, features, people, size, (task.seed, cell[2]), distance), parallel=True
+    )
 
 
 def run_once(
-    data: Judged, features: Array, people: Cascade, size: Scale, key: tuple[int, int], distance: str = "far"
+    data: Judged, features: Array, people: Cascade, size: HistoricalScale, key: tuple[int, int], distance: str = "far"
 ) -> Repeat:
     """Draw a query and two pairs, and estimate the second from impressions of the first."""
     chance = generator_of((NAME, *key, "world"))
     query = data.select([int(chance.integers(len(data)))])
     first_pair = chance.choice(features, 2, replace=False).tolist()
     pairs = [first_pair, beyond.targets(chance, features, first_pair, distance)]
-    drawn = sorted({feature for pair in pairs for feature in pair})
-    rankings = rank(query, [scores_of(query, feature) for feature in drawn], (NAME, *key))
-    source, target = (np.ascontiguousarray(rankings[:, [drawn.index(f) for f in pair]]) for pair in pairs)
+    ranked = sorted({feature for pair in pairs for feature in pair})
+    rankings = rank(query, [scores_of(query, feature) for feature in ranked], (NAME, *key))
+    source, target = (np.ascontiguousarray(rankings[:, [ranked.index(f) for f in pair]]) for pair in pairs)
     first, second = ndcg_by_query(query, target, None)[0]
     live, points = Stage(query, target, PROBABILISTIC, K), size.points
     old, drafts = Stage(query, source, PROBABILISTIC, K), Stage(query, source, TEAM_DRAFT, K)
@@ -302,8 +269,7 @@ def _decisions(repeats: Sequence[Repeat], name: str) -> Array:
 
 def _right(repeats: Sequence[Repeat], name: str) -> Array:
     """`[repeat, point]`: whether the comparison has the sign of the truth."""
-    right: Array = _decisions(repeats, name) == np.array([[repeat.truth] for repeat in repeats])
-    return right
+    return np.asarray(_decisions(repeats, name) == np.array([[repeat.truth] for repeat in repeats]))
 
 
 def _percent(values: Array) -> Cell:
@@ -320,13 +286,13 @@ def _accuracies(repeats: Sequence[Repeat], untied: Sequence[Repeat]) -> Table:
     return Table("accuracy", "Accuracy after the last impression, in per cent", columns, tuple(rows))
 
 
-def _curve(accuracy: Mapping[str, Array], size: Scale) -> Table:
+def _curve(accuracy: Mapping[str, Array], size: HistoricalScale) -> Table:
     rows = tuple((name, *[f"{100 * value:.1f}" for value in values]) for name, values in accuracy.items())
     columns = ("estimator", *[f"{point:,}" for point in size.points])
     return Table("curve", "Accuracy by old impressions, truth untied, undecided counted as wrong", columns, rows)
 
 
-def _differences(untied: Sequence[Repeat], size: Scale) -> Table:
+def _differences(untied: Sequence[Repeat], size: HistoricalScale) -> Table:
     """Paired over repeats, because all estimators see the same ones."""
     joint, marginal, both = (_right(untied, name).astype(float) for name in ("PI+IS", "PI+MA", "PI+IS+MA"))
     early = size.points.index(1000)
@@ -342,36 +308,29 @@ def _differences(untied: Sequence[Repeat], size: Scale) -> Table:
     return Table("differences", "Differences of accuracy, truth untied", columns, tuple(rows))
 
 
-def _distances(untied: Sequence[Repeat]) -> dict[str, Array]:
-    """Median distance of each estimate from the live one, by point."""
-    return {name: np.median(np.abs(values), axis=0) for name, values in _differences_from_live(untied).items()}
-
-
-def _differences_from_live(untied: Sequence[Repeat]) -> dict[str, Array]:
-    """Estimate less the live one, `[repeat, point]`; weighted estimates also self-normalised."""
-    live = np.array([[repeat.estimates[LIVE][-1].value] for repeat in untied])
-    found: dict[str, Any] = {}
+def _differences_from_live(repeats: Sequence[Repeat]) -> dict[str, Array]:
+    """Estimate minus the live one, `[repeat, point]`; weighted estimates also self-normalised."""
+    live = np.array([[repeat.estimates[LIVE][-1].value] for repeat in repeats])
+    values: dict[str, Any] = {}
     for name in ESTIMATORS:
-        found[name] = [[one.value for one in repeat.estimates[name]] for repeat in untied]
+        values[name] = [[one.value for one in repeat.estimates[name]] for repeat in repeats]
         if "IS" in name:
-            values = [[one.normalized for one in repeat.estimates[name]] for repeat in untied]
-            found[f"{name}, self-normalised"] = values
-    found["always 0"] = np.zeros_like(found["TD"])
-    return {name: np.array(values) - live for name, values in found.items()}
+            normalized = [[one.normalized for one in repeat.estimates[name]] for repeat in repeats]
+            values[f"{name}, self-normalised"] = normalized
+    values["always 0"] = np.zeros_like(values["TD"])
+    return {name: np.array(by_repeat) - live for name, by_repeat in values.items()}
 
 
-def _errors(untied: Sequence[Repeat], distance: Mapping[str, Array], size: Scale) -> Table:
+def _errors(untied: Sequence[Repeat], distance: Mapping[str, Array], size: HistoricalScale) -> Table:
     at = [size.points.index(point) for point in (10, 100, 1000)] + [len(size.points) - 1]
     rows: list[tuple[Cell, ...]] = []
     for name, values in distance.items():
         last = [one.weights for repeat in untied for one in repeat.estimates.get(name, ())[-1:] if one.weights]
         cells: list[Cell] = [None] * 4
         if last:
-            cells = [
-                f"{np.median([one.effective for one in last]):,.1f}",
-                f"{np.median([one.mean for one in last]):.2g}",
-            ]
-            cells += [f"{max(one.largest for one in last):.2g}", _percent(np.array([one.clipped for one in last]))]
+            effective, mean = (np.median([getattr(one, name) for one in last]) for name in ("effective", "mean"))
+            cells = [f"{effective:,.1f}", f"{mean:.2g}", f"{max(one.largest for one in last):.2g}"]
+            cells.append(_percent(np.array([one.clipped for one in last])))
         rows.append((name, *[f"{values[point]:.3f}" for point in at], *cells))
     columns = "effective sample size", "mean weight", "largest weight", "clipped mass, %"
     title = "Median distance from the live estimate by old impressions; weights after the last one"
@@ -391,7 +350,7 @@ def _by_size(untied: Sequence[Repeat]) -> Table:
     return Table("size", "Accuracy by the effective sample size of PI+IS+MA, truth untied", columns, tuple(rows))
 
 
-def _chart(values: Mapping[str, Array], size: Scale, what: str, title: str) -> dict[str, Any]:
+def _chart(values: Mapping[str, Array], size: HistoricalScale, what: str, title: str) -> dict[str, Any]:
     rows = [
         {"old impressions": point, what: value, "estimator": name}
         for name, by_point in values.items()
@@ -400,7 +359,7 @@ def _chart(values: Mapping[str, Array], size: Scale, what: str, title: str) -> d
     return plots.lines(rows, "old impressions", what, "estimator", title)
 
 
-def _notes(repeats: Sequence[Repeat], untied: Sequence[Repeat], size: Scale) -> list[str]:
+def _notes(repeats: Sequence[Repeat], untied: Sequence[Repeat], size: HistoricalScale) -> list[str]:
     return [
         f"{size.repeats} repeats of {size.impressions:,} old and {size.live:,} live impressions, k = {K}; clicks: "
         "perfect, linear in the grade; rankers are single features; ties: an order of its own for each ranker; truth: "

@@ -35,7 +35,7 @@ WORLDS = tuple(
     if (people, distance) != FIRST
 )
 
-World = tuple[str, str]
+ByWorld = Mapping[tuple[str, str], Mapping[str, Array]]  # by clicks and distance of the new pair; by estimator
 
 
 def targets(chance: np.random.Generator, features: Array, source: Sequence[int], distance: str) -> list[int]:
@@ -63,24 +63,20 @@ def robust_track(
     outcomes = scorer(seen, lists.counts, clicks)
     inside = np.arange(lists.shown.shape[1]) < lists.counts[:, None]
     old = Lists(seen, np.where(inside, lists.shown, -1), lists.counts, queries)
-    new = _drawn(scorer, ranked, shows.k, _draws(points[-1]), ("historical2012", "drawn", *map(int, lists_of)))
+    count = _draws(points[-1])
+    keys = streams(words_of(("historical2012", "drawn", *map(int, lists_of))), np.arange(count))
+    new = drawn(scorer.chosen, ranked, np.zeros(count, np.int64), np.full(count, shows.k), keys)
     estimates: dict[str, list[float]] = {MODEL: [], ROBUST: []}
     for point in points:
         first, some = slice(point), new.only(slice(_draws(point)))
-        found = _at(scorer, ranked, old.only(first), clicks[first], weights[first], outcomes[first], some)
-        for name, value in found.items():
+        values = _at(scorer, ranked, old.only(first), clicks[first], weights[first], outcomes[first], some)
+        for name, value in values.items():
             estimates[name].append(value)
     return estimates
 
 
 def _draws(impressions: int) -> int:
     return min(max(MIN_LISTS, EACH * impressions), MAX_LISTS)
-
-
-def _drawn(scorer: Scorer, ranked: Ranked, k: int, count: int, key: tuple[Any, ...]) -> Lists:
-    """Lists of the new pair, for the one query."""
-    keys = streams(words_of(key), np.arange(count))
-    return drawn(scorer.chosen, ranked, np.zeros(count, np.int64), np.full(count, k), keys)
 
 
 def _at(
@@ -91,8 +87,8 @@ def _at(
     sums = robust.empty()
     robust.foresee_lists(sums, new, len(clicks) / len(new.counts))
     robust.mend(sums, old, weights, outcomes)
-    found = {name: robust.estimates(sums, name == ROBUST, 0.95)[0].value for name in (MODEL, ROBUST)}
-    return {name: 0.0 if value is None or not clicks.any() else value for name, value in found.items()}
+    values = {name: robust.estimates(sums, name == ROBUST, 0.95)[0].value for name in (MODEL, ROBUST)}
+    return {name: 0.0 if value is None or not clicks.any() else value for name, value in values.items()}
 
 
 def _ranked(target: Stage) -> Ranked:
@@ -103,38 +99,25 @@ def _ranked(target: Stage) -> Ranked:
     return Ranked(("A", "B"), {}, starts, ranks, nothing, nothing, target.given, target.lengths, target.choices)
 
 
-def tables(
-    right: Mapping[World, Mapping[str, Array]], errors: Mapping[World, Mapping[str, Array]], points: Sequence[int]
-) -> tuple[Table, ...]:
-    """PI+DR beside the best of the four in every world: from which decisions were right, `[repeat, point]`, and how
-    far each estimate is from the live one."""
+def tables(right: ByWorld, errors: ByWorld, points: Sequence[int]) -> tuple[Table, ...]:
+    """PI+DR and the best of the four in every world; `right` and `errors` (estimate minus live) are `[repeat, point]`."""
     columns = tuple(f"{point:,}" for point in points)
-    gains = [(*_named(world), len(found[ROBUST]), *_gains(found)) for world, found in right.items()]
-    closer = [(*_named(world), len(found[ROBUST]), *_closer(found)) for world, found in errors.items()]
-    distances = [
-        (*_named(world), name, *[f"{value:.3f}" for value in _root_mean_square(found[name])])
-        for world, found in errors.items()
-        for name in SHOWN
-    ]
+    gains, closer, distances = [], [], []
+    for (people, distance), errors_of in errors.items():
+        world, right_of = (people, DISTANCES[distance]), right[people, distance]
+        gains.append((*world, len(right_of[ROBUST]), *_gains(right_of)))
+        closer.append((*world, len(errors_of[ROBUST]), *_closer(errors_of)))
+        roots = {name: [f"{value:.3f}" for value in _root_mean_square(errors_of[name])] for name in SHOWN}
+        distances += [(*world, name, *values) for name, values in roots.items()]
     by_world = ("people", "new pair", "repeats", *columns)
     of_gains = "Accuracy of PI+DR over the best of the paper's four, in points (standard error), truth untied"
     of_closer = "Root mean square distance from live: PI+DR less the best of the four (standard error)"
+    of_distances = "Root mean square distance from the live estimate by old impressions"
     return (
         Table("gains", of_gains, by_world, tuple(gains), by_world[2:]),
         Table("closer", of_closer, by_world, tuple(closer), by_world[2:]),
-        Table(
-            "worlds",
-            "Root mean square distance from the live estimate by old impressions",
-            ("people", "new pair", "estimator", *columns),
-            tuple(distances),
-            columns,
-        ),
+        Table("worlds", of_distances, ("people", "new pair", "estimator", *columns), tuple(distances), columns),
     )
-
-
-def _named(world: World) -> tuple[str, str]:
-    people, distance = world
-    return people, DISTANCES[distance]
 
 
 def _gains(right: Mapping[str, Array]) -> list[Cell]:

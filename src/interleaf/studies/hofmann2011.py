@@ -3,16 +3,14 @@
 Every pair of rankers meets once on each of a fixed set of queries, people click perfectly, and the truth is NDCG
 without cut on the same queries. Ties in scores leave the rankers open, and one pass leaves the verdict to luck, so the
 whole is repeated with other tie orders and more passes. Then a few pairs, chosen by the paper's rule, are followed
-query by query (`hofmann2011_convergence`).
+query by query (`hofmann2011_pairs`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations, product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,25 +19,12 @@ from scipy.stats import binomtest
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.methods.schemes import TOLERANCE
-from interleaf.simulate.data import Judged, concatenate, shuffled
-from interleaf.studies.datasets import Folds, find
-from interleaf.studies.findings import Finding, falling, near, sooner, systematic
-from interleaf.studies.hofmann2011_pairs import (
-    CLICKS,
-    RULES,
-    Meeting,
-    Pair,
-    Rankings,
-    charts,
-    converge,
-    in_threads,
-    pair_table,
-    perfect,
-    realistic,
-    sharing_lists,
-    tables,
-)
-from interleaf.studies.study import NO_CELLS, Cell, Cells, Progress, Study, Table
+from interleaf.simulate.data import Judged, shuffled
+from interleaf.studies import hofmann2011_pairs as convergence
+from interleaf.studies.datasets import find
+from interleaf.studies.findings import Answer, Finding, PrintedTables, falling, near, number_in
+from interleaf.studies.hofmann2011_pairs import CLICKS, RULES, FeatureRankings, Meeting, RankerPair, perfect, realistic
+from interleaf.studies.study import Cell, Study, StudyRun, Table, map_in_threads
 
 NAME, TITLE = "hofmann2011", "Hofmann, Whiteson and de Rijke (2011): accuracy and convergence of interleaving methods"
 K = 10
@@ -55,8 +40,8 @@ LEVEL = 0.05
 
 
 @dataclass(frozen=True)
-class Scale:
-    """How much is run: rankers (None: all), queries, tie orders, passes of each, and the repeats of convergence."""
+class HofmannScale:
+    """Rankers (None: all), queries, tie orders, passes over the queries for each, and repeats of convergence."""
 
     features: int | None
     queries: int
@@ -66,37 +51,58 @@ class Scale:
     samples: int = 10_000
 
 
-SCALES = {"quick": Scale(40, 1000, 5, 3, 100), "paper": Scale(None, 1000, 10, 4, 1000)}
+SCALES = {"quick": HofmannScale(40, 1000, 5, 3, 100), "paper": HofmannScale(None, 1000, 10, 4, 1000)}
 
 _TABLE, _ANOTHER_SET = "Table 3: pairs whose better ranker was found", "the paper's set is MSLR-WEB30k"
-_CLICKED = "Clicked queries until 95% of repeats are right, for good"
-_OTHERS = ("TD", "BI (lowest)", "DC")
+_LEVELS = {"PI-MA": 91.4, "TD": 89.8, "BI (lowest)": 88.1, "DC": 85.7}
+
+
+def more_accurate(tables: PrintedTables, *methods: str) -> Answer:
+    """Whether the accuracy falls from one method to the next."""
+    return falling(tables, _TABLE, "ours %", "method", methods)
+
+
+def settles_first(tables: PrintedTables, clicks: str) -> Answer:
+    """Whether PI-MA needs no more queries than any other method, on every pair but the easy ones."""
+    easy = {row["pair"] for row in tables.rows("Table 4:") if row["chosen as"].startswith("easy")}
+    rows = tables.rows(f"Clicked queries until 95% of repeats are right, for good ({clicks}")
+    rows = [row for row in rows if row["pair"] not in easy]
+    others = ("TD", "BI (lowest)", "DC")
+    best = sum(number_in(row["PI-MA"]) <= min(number_in(row[other]) for other in others) for row in rows)
+    return f"on {best} of {len(rows)} pairs that are not easy", best == len(rows)
+
+
+def errs_systematically(tables: PrintedTables) -> Answer:
+    """Whether DC errs on some rankers more often than chance."""
+    flagged = int(tables.number("Systematic errors", "rankers", method="DC"))
+    return f"{flagged} rankers", flagged > 0
+
+
 FINDINGS = (
-    Finding("PI-MA is right more often than TD", "91.4, 89.8 %", falling(_TABLE, "ours %", "method", ("PI-MA", "TD"))),
+    Finding("PI-MA is right more often than TD", "91.4, 89.8 %", lambda tables: more_accurate(tables, "PI-MA", "TD")),
     Finding(
-        "TD more often than BI", "89.8, 88.1 %", falling(_TABLE, "ours %", "method", ("TD", "BI (lowest)")),
+        "TD more often than BI", "89.8, 88.1 %", lambda tables: more_accurate(tables, "TD", "BI (lowest)"),
         "BI with C12's depth",
     ),
-    Finding("BI more often than DC", "88.1, 85.7 %", falling(_TABLE, "ours %", "method", ("BI (lowest)", "DC"))),
+    Finding("BI more often than DC", "88.1, 85.7 %", lambda tables: more_accurate(tables, "BI (lowest)", "DC")),
     Finding(
         "the levels of PI-MA, TD, BI and DC", "91.4, 89.8, 88.1, 85.7 %",
-        near(_TABLE, "ours %", "method", {"PI-MA": 91.4, "TD": 89.8, "BI (lowest)": 88.1, "DC": 85.7}, 1.0),
-        _ANOTHER_SET,
+        lambda tables: near(tables, _TABLE, "ours %", "method", _LEVELS, 1.0), _ANOTHER_SET,
     ),
-    Finding("DC errs systematically on some rankers", "yes", systematic("DC"), _ANOTHER_SET),
-    Finding("perfect clicks: PI-MA settles first", "yes", sooner(f"{_CLICKED} (perfect", "PI-MA", _OTHERS)),
+    Finding("DC errs systematically on some rankers", "yes", errs_systematically, _ANOTHER_SET),
+    Finding("perfect clicks: PI-MA settles first", "yes", lambda tables: settles_first(tables, "perfect")),
     Finding(
-        "realistic clicks: PI-MA settles first", "yes", sooner(f"{_CLICKED} (realistic", "PI-MA", _OTHERS),
+        "realistic clicks: PI-MA settles first", "yes", lambda tables: settles_first(tables, "realistic"),
         "the stop probabilities are unverified",
     ),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Verdicts:
+class PairVerdicts:
     """All pairs as (better, worse) ranker, how much better by NDCG, and outcomes summed `[rule, pair, pass]`."""
 
-    rankings: Rankings
+    rankings: FeatureRankings
     pairs: Sequence[tuple[int, int]]
     gaps: Array
     sums: Array
@@ -112,54 +118,33 @@ class Verdicts:
         return np.asarray(self.sums.sum(axis=2) > TOLERANCE)
 
 
-def study(
-    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
-) -> Study:
+def study(task: StudyRun) -> Study:
     """Run the protocol on a set, or on synthetic queries."""
-    size, folds = SCALES[scale], find(folder, seed)
-    data = fixed_queries(folds, size.queries, seed)
-    features = _features(data, size.features, seed)
-    verdicts: list[Verdicts] = []
-    for order in range(size.orders):
-        rankings = Rankings(data, features, K, (seed, "ties", order))
-        key = (seed, "accuracy", order)
-        verdicts.append(kept.keep(("accuracy", order), partial(judge, rankings, size.passes, key)))
-        _say(progress, order + 1, size.orders + len(CLICKS) * (len(FOLLOWED) + len(EASY)))
-    followed, pairs = verdicts[0].rankings, choose(verdicts[0])
-    found = in_threads(
-        lambda cell: kept.keep(
-            ("convergence", *cell),
-            lambda: converge(followed, cell[1], cell[0], size.repeats, size.samples, (seed, "convergence")),
-        ),
-        list(product(CLICKS, pairs)),
-        lambda done: _say(progress, size.orders + done, size.orders + len(CLICKS) * len(pairs)),
-    )
-    accuracy = (_accuracy(verdicts), _order(verdicts), _systematic(verdicts[0]))
-    convergence = (pair_table(followed, pairs), *tables(found))
-    described, notes = f"{folds.described}: {data!r}" if folder else folds.described, _notes(data, verdicts, size)
-    return Study(NAME, TITLE, described, scale, (*accuracy, *convergence), charts(found), notes)
-
-
-def _say(progress: Progress | None, done: int, total: int) -> None:
-    if progress is not None:
-        progress(done, total)
-
-
-def fixed_queries(folds: Folds, most: int, seed: int) -> Judged:
-    """All queries, or at most so many, drawn from the test queries of the folds alike."""
-    tests, each = [test for _, test in folds.pairs], max(1, most // len(folds.pairs))
-    if sum(map(len, tests)) > most:
-        tests = [test.select(sorted(shuffled(len(test), (seed, "queries"))[:each])) for test in tests]
-    return concatenate(tests, folds.name)
-
-
-def _features(data: Judged, most: int | None, seed: int) -> list[int]:
+    size, seed, folds = SCALES[task.scale], task.seed, find(task.folder, task.seed)
+    data = folds.draw_queries(size.queries, seed)
     varying: list[int] = data.varying_features().tolist()
-    order = shuffled(len(varying), (seed, "features"))
-    return sorted(varying[number] for number in order[:most])
+    features = sorted(varying[number] for number in shuffled(len(varying), (seed, "features"))[: size.features])
+
+    def judge_order(_: str, order: int) -> PairVerdicts:
+        return judge(FeatureRankings(data, features, K, (seed, "ties", order)), size.passes, (seed, "accuracy", order))
+
+    def follow(clicks: str, pair: RankerPair) -> convergence.Converged:
+        return convergence.converge(rankings, pair, clicks, size.repeats, size.samples, (seed, "convergence"))
+
+    task.total = size.orders + len(CLICKS) * (len(FOLLOWED) + len(EASY))
+    verdicts = task.compute([("accuracy", order) for order in range(size.orders)], judge_order)
+    rankings, pairs = verdicts[0].rankings, choose(verdicts[0])
+    task.total = size.orders + len(CLICKS) * len(pairs)
+    curves = task.compute(list(product(CLICKS, pairs)), follow, parallel=True)
+    tables = (
+        *(_accuracy(verdicts), _order(verdicts), _systematic(verdicts[0])),
+        *(convergence.pair_table(rankings, pairs), *convergence.tables(curves)),
+    )
+    charts, notes = convergence.charts(curves), _notes(data, verdicts, size)
+    return Study(NAME, TITLE, folds.describe(data), task.scale, tables, charts, notes)
 
 
-def judge(rankings: Rankings, passes: int, key: Any) -> Verdicts:
+def judge(rankings: FeatureRankings, passes: int, key: Any) -> PairVerdicts:
     """Let all pairs meet on all queries, `passes` times; pairs of equal NDCG have no better ranker and are left out."""
     ndcg, model = rankings.ndcg.mean(axis=0), perfect(rankings.scale)
     ranked = np.argsort(-ndcg, kind="stable").tolist()
@@ -170,26 +155,26 @@ def judge(rankings: Rankings, passes: int, key: Any) -> Verdicts:
 
     def meet(pair: tuple[int, int]) -> Array:
         own = (key, *[rankings.features[ranker] for ranker in pair])
-        meetings = [Meeting(rankings, pair, rules, model) for rules in sharing_lists()]
+        meetings = [Meeting(rankings, pair, rules, model) for rules in convergence.sharing_lists()]
         outcomes = [meeting.outcomes(queries, np.arange(len(queries)), own)[0] for meeting in meetings]
         sums: Array = np.concatenate(outcomes).reshape(len(RULES), passes, -1).sum(axis=2)
         return sums
 
-    sums = np.stack(in_threads(meet, pairs), axis=1)
-    return Verdicts(rankings, pairs, np.array([ndcg[one] - ndcg[other] for one, other in pairs]), sums)
+    sums = np.stack(list(map_in_threads(meet, pairs)), axis=1)
+    return PairVerdicts(rankings, pairs, np.array([ndcg[one] - ndcg[other] for one, other in pairs]), sums)
 
 
-def _accuracy(verdicts: Sequence[Verdicts]) -> Table:
+def _accuracy(verdicts: Sequence[PairVerdicts]) -> Table:
     """Table 3."""
-    once = np.concatenate([found.right.mean(axis=1) for found in verdicts], axis=1) * 100
-    together = np.mean([found.right_together.mean(axis=1) for found in verdicts], axis=0) * 100
+    once = np.concatenate([one.right.mean(axis=1) for one in verdicts], axis=1) * 100
+    together = np.mean([one.right_together.mean(axis=1) for one in verdicts], axis=0) * 100
     first, gaps = verdicts[0], verdicts[0].gaps
     rows: list[tuple[Cell, ...]] = []
     for row, rule in enumerate(RULES):
         wrong, wrong_together = ~first.right[row, :, 0], ~first.right_together[row]
-        figures = (f"{once[row].mean():.1f}", f"{once[row].std(ddof=1):.1f}", f"{together[row]:.1f}")
+        numbers = (f"{once[row].mean():.1f}", f"{once[row].std(ddof=1):.1f}", f"{together[row]:.1f}")
         largest = [f"{gaps[some].max():.3f}" if some.any() else None for some in (wrong, wrong_together)]
-        rows.append((rule.label, rule.lists, rule.judge, rule.published, *figures, *largest))
+        rows.append((rule.label, rule.lists, rule.judge, rule.published, *numbers, *largest))
     passes = first.sums.shape[2]
     columns = ("method", "lists by", "judged by", "published %", "ours %", "sd", f"after {passes} passes %")
     largest_columns = ("largest gap judged wrong", f"after {passes} passes")
@@ -197,9 +182,9 @@ def _accuracy(verdicts: Sequence[Verdicts]) -> Table:
     return Table("accuracy", title, (*columns, *largest_columns), tuple(rows))
 
 
-def _order(verdicts: Sequence[Verdicts]) -> Table:
+def _order(verdicts: Sequence[PairVerdicts]) -> Table:
     """The published order, step by step: tie orders are the independent repetitions, passes of one are not."""
-    once = np.array([found.right.mean(axis=1) for found in verdicts]) * 100
+    once = np.array([one.right.mean(axis=1) for one in verdicts]) * 100
     published = {rule.label: rule.published for rule in RULES}
     rows: list[tuple[Cell, ...]] = []
     for better, worse in ORDER:
@@ -213,7 +198,7 @@ def _order(verdicts: Sequence[Verdicts]) -> Table:
     return Table("order", "The published order, in percentage points of accuracy", columns, tuple(rows))
 
 
-def _systematic(verdicts: Verdicts) -> Table:
+def _systematic(verdicts: PairVerdicts) -> Table:
     """Rankers with more wrong pairs than the method's error rate explains, after the first pass as in the paper."""
     rankings = verdicts.rankings
     ndcg, rankers = rankings.ndcg.mean(axis=0), range(len(rankings.features))
@@ -228,14 +213,14 @@ def _systematic(verdicts: Verdicts) -> Table:
         ]
         flagged = [ranker for ranker in rankers if p[ranker] < LEVEL / len(rankers)]
         worst = int(np.argmin(p))
-        found = (rankings.features[worst], f"{counts[worst]} of {trials[worst]}", f"{ndcg[worst]:.3f}", float(p[worst]))
-        rows.append((rule.label, f"{wrong.mean() * 100:.1f}", len(flagged), *found))
+        cells = (rankings.features[worst], f"{counts[worst]} of {trials[worst]}", f"{ndcg[worst]:.3f}", float(p[worst]))
+        rows.append((rule.label, f"{wrong.mean() * 100:.1f}", len(flagged), *cells))
     columns = ("method", "wrong %", "rankers", "worst feature", "its wrong pairs", "its NDCG", "p")
     title = f"Systematic errors: rankers with too many wrong pairs (binomial test, p below {LEVEL} / {len(rankers)})"
     return Table("systematic", title, columns, tuple(rows))
 
 
-def choose(verdicts: Verdicts) -> list[Pair]:
+def choose(verdicts: PairVerdicts) -> list[RankerPair]:
     """The paper's rule: two easy pairs, and of each method's wrong pairs the one with the largest gap."""
     right = verdicts.right[:, :, 0]
     chosen: dict[int, list[str]] = {}
@@ -247,10 +232,10 @@ def choose(verdicts: Verdicts) -> list[Pair]:
         wrong = np.flatnonzero(~right[LABELS.index(label)])
         if len(wrong):
             chosen.setdefault(int(wrong[np.argmax(verdicts.gaps[wrong])]), []).append(label)
-    return [Pair(number + 1, verdicts.pairs[at], tuple(why)) for number, (at, why) in enumerate(chosen.items())]
+    return [RankerPair(number + 1, verdicts.pairs[at], tuple(why)) for number, (at, why) in enumerate(chosen.items())]
 
 
-def _notes(data: Judged, verdicts: Sequence[Verdicts], size: Scale) -> list[str]:
+def _notes(data: Judged, verdicts: Sequence[PairVerdicts], size: HofmannScale) -> list[str]:
     first = verdicts[0]
     click = ", ".join(f"{float(share):.3g}" for share in perfect(first.rankings.scale).click)
     noisy = realistic(first.rankings.scale)

@@ -1,20 +1,19 @@
 """H11's comparisons of two rankers at a time: all rankers rank once, and any pair of them then meets on any queries.
 
-A row of its Table 3 is a `Rule`: which method composes the lists, which one judges the clicks on them. Rules that share
-their lists are judged on the same clicks.
+A row of its Table 3 is a `JudgingRule`: which method composes the lists, and which one judges the clicks on them. Rules
+that share their lists are judged on the same clicks.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.stats import binomtest
 
 from interleaf import plots
 from interleaf.clicks import TABLES, Cascade, named, scale_of
@@ -30,16 +29,14 @@ from interleaf.simulate.rankers import generator_of, rank, scores_of
 from interleaf.simulate.run import ndcg_by_query
 from interleaf.studies.study import Cell, Table
 
-Item = TypeVar("Item")
-Found = TypeVar("Found")
 BALANCED, DRAFTED, PROBABILISTIC = "balanced(depth=lowest)", "team_draft(fill=fair)", "probabilistic(tau=3)"
 
 
 @dataclass(frozen=True)
-class Rule:
+class JudgingRule:
     """How lists are composed and clicks judged; with `cut`, by ranks no lower than the last that is shown.
 
-    `published` is the paper's figure for the method, whatever the variant.
+    `published` is the paper's accuracy of the method, whatever the variant.
     """
 
     label: str
@@ -52,24 +49,24 @@ class Rule:
 # In the order of the lists they share. Ranks below the cut make a difference to BI (clicked) and to DC only: team draft
 # needs no ranks, and C12's depth is never below the list. PI's observed owners are teams like those of team draft.
 RULES = (
-    Rule("PI-MA", PROBABILISTIC, PROBABILISTIC, published=91.4),
-    Rule("PI", PROBABILISTIC, DRAFTED),
-    Rule("TD", DRAFTED, DRAFTED, published=89.8),
-    Rule("BI (lowest)", BALANCED, BALANCED, published=88.1),
-    Rule("BI (clicked)", BALANCED, "balanced(depth=clicked)", published=88.1),
-    Rule("BI (clicked), cut", BALANCED, "balanced(depth=clicked)", cut=True, published=88.1),
-    Rule("DC", BALANCED, "document_constraint(constraints=1)", published=85.7),
-    Rule("DC, cut", BALANCED, "document_constraint(constraints=1)", cut=True, published=85.7),
+    JudgingRule("PI-MA", PROBABILISTIC, PROBABILISTIC, published=91.4),
+    JudgingRule("PI", PROBABILISTIC, DRAFTED),
+    JudgingRule("TD", DRAFTED, DRAFTED, published=89.8),
+    JudgingRule("BI (lowest)", BALANCED, BALANCED, published=88.1),
+    JudgingRule("BI (clicked)", BALANCED, "balanced(depth=clicked)", published=88.1),
+    JudgingRule("BI (clicked), cut", BALANCED, "balanced(depth=clicked)", cut=True, published=88.1),
+    JudgingRule("DC", BALANCED, "document_constraint(constraints=1)", published=85.7),
+    JudgingRule("DC, cut", BALANCED, "document_constraint(constraints=1)", cut=True, published=85.7),
 )
 SCHEME = scheme_of("binary")
 
 
-def sharing_lists(rules: Iterable[Rule] = RULES) -> list[tuple[Rule, ...]]:
+def sharing_lists(rules: Iterable[JudgingRule] = RULES) -> list[tuple[JudgingRule, ...]]:
     """Rules by the lists they judge."""
     return [tuple(group) for _, group in groupby(rules, key=lambda rule: rule.lists)]
 
 
-class Rankings:
+class FeatureRankings:
     """Every ranker's ranking of every query: `orders[ranker, row]` are documents best first, `places` their ranks.
 
     The rows of a query are those of the data. `ndcg[query, ranker]` is without cut, as in the paper; `scale` is how
@@ -92,8 +89,8 @@ class Rankings:
             self.tops[:, ranker, : ranking.shape[2]] = ranking[:, 0, :k]
             self.places[ranker, starts + self.orders[ranker]] = np.arange(len(starts)) - starts + 1
 
-    def given(self, pair: tuple[int, int], whole: bool) -> EncodedRankings:
-        """What a method composes from: the two rankings of every query, whole or down to what can be shown."""
+    def of_pair(self, pair: tuple[int, int], whole: bool) -> EncodedRankings:
+        """The two rankings of every query, whole or down to rank k."""
         rankings, depths = self.tops[:, list(pair)], np.minimum(self.sizes, self.k)
         if whole:
             rankings, depths = np.full((len(self.sizes), 2, self.inside.shape[1]), -1, np.int32), self.sizes
@@ -110,10 +107,12 @@ class Rankings:
 class Meeting:
     """Two rankers on lists of one method, judged by one or more rules; positive outcomes are for the first ranker."""
 
-    def __init__(self, rankings: Rankings, pair: tuple[int, int], rules: Sequence[Rule], model: Cascade) -> None:
+    def __init__(
+        self, rankings: FeatureRankings, pair: tuple[int, int], rules: Sequence[JudgingRule], model: Cascade
+    ) -> None:
         self._rankings, self._rules, self._model = rankings, rules, model
         self._chosen = resolve(rules[0].lists)
-        self._given = rankings.given(pair, self._chosen.method.whole_rankings)
+        self._encoded = rankings.of_pair(pair, self._chosen.method.whole_rankings)
         self._places = rankings.places[list(pair)]
         longest = rankings.inside.shape[1]
         self._settings = self._chosen.method.kernels.settings((longest,), self._chosen.parameters, False)
@@ -121,7 +120,7 @@ class Meeting:
     def outcomes(self, queries: Array, numbers: Array, key: Any) -> tuple[Array, Array]:
         """`[rule, impression]` for numbered impressions of queries, and which of these were clicked at all."""
         keys = streams(words_of((key, "lists")), numbers)
-        lists = batch.compose(self._chosen, self._given, self._settings, queries, keys, self._rankings.k, 1)
+        lists = batch.compose(self._chosen, self._encoded, self._settings, queries, keys, self._rankings.k, 1)
         ranks = np.zeros((len(queries), 2, self._rankings.k), np.int16)
         grades = np.full((len(queries), self._rankings.k), -1, np.int8)
         starts = self._rankings.offsets[queries]
@@ -129,11 +128,11 @@ class Meeting:
         clicks = self._model.sample_batch(grades, lists.counts, streams(words_of((key, "clicks")), numbers))
         sizes = self._rankings.sizes[queries]
         shown = Impression(ranks, lists.teams, _twice(sizes), sizes, np.zeros(grades.shape, np.int16))
-        found = np.empty((len(self._rules), len(queries)))
+        outcomes = np.empty((len(self._rules), len(queries)))
         for number, rule in enumerate(self._rules):
             judged = self._cut(shown) if rule.cut else shown
-            found[number] = batch.preferences(resolve(rule.judge), SCHEME, judged, lists.counts, clicks, 1)[:, 0, 1]
-        return found, np.asarray(clicks.any(axis=1))
+            outcomes[number] = batch.preferences(resolve(rule.judge), SCHEME, judged, lists.counts, clicks, 1)[:, 0, 1]
+        return outcomes, np.asarray(clicks.any(axis=1))
 
     def _cut(self, shown: Impression) -> Impression:
         k = self._rankings.k
@@ -160,8 +159,8 @@ def _look_up(
 
 def perfect(grades: int) -> Cascade:
     """Clicks rise with the grade and nobody stops; for grades that no table knows, they rise evenly."""
-    known = {table.grades for table in TABLES if table.name == "perfect"}
-    return named("perfect" if grades in known else "perfect_linear", grades=grades)
+    tables = {table.grades for table in TABLES if table.name == "perfect"}
+    return named("perfect" if grades in tables else "perfect_linear", grades=grades)
 
 
 def realistic(grades: int) -> Cascade:
@@ -175,21 +174,6 @@ def realistic(grades: int) -> Cascade:
     return Cascade([round(0.05 * 16**level, 12) for level in levels], [round(0.8 * level, 12) for level in levels])
 
 
-def in_threads(
-    work: Callable[[Item], Found], items: Sequence[Item], done: Callable[[int], None] | None = None
-) -> list[Found]:
-    """What the work gives for each item, in their order; an interrupt leaves the rest undone."""
-    pool, found = ThreadPoolExecutor(os.cpu_count() or 1), list[Found]()
-    try:
-        for one in pool.map(work, items):
-            found.append(one)
-            if done is not None:
-                done(len(found))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-    return found
-
-
 CLICKS = {"perfect": perfect, "realistic": realistic}
 CHUNK = 16_384
 RARE = 1_000  # impressions for a click: where it takes more, there is nothing to follow
@@ -198,7 +182,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True)
-class Pair:
+class RankerPair:
     """Two rankers by their numbers, the better one first, and why they were chosen."""
 
     number: int
@@ -210,14 +194,16 @@ class Pair:
 class Converged:
     """`right[rule, point]`: of so many repeats, those that prefer the better ranker after so many clicked queries."""
 
-    pair: Pair
+    pair: RankerPair
     clicks: str
     points: tuple[int, ...]
     repeats: int
     right: Array
 
 
-def converge(rankings: Rankings, pair: Pair, clicks: str, repeats: int, samples: int, key: Any) -> Converged:
+def converge(
+    rankings: FeatureRankings, pair: RankerPair, clicks: str, repeats: int, samples: int, key: Any
+) -> Converged:
     """Follow one pair under all rules."""
     points = tuple(step * 10**power for power in range(9) for step in (1, 2, 5) if step * 10**power <= samples)
     names = tuple(rankings.features[ranker] for ranker in pair.rankers)
@@ -265,52 +251,49 @@ class Stream:
         self._chunks += 1
 
 
-def wilson(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval of a share.
+def wilson(successes: int, trials: int) -> tuple[float, float]:
+    """Wilson's 95 % score interval of a share.
 
     >>> wilson(8, 10)
     (0.4901..., 0.9433...)
     """
-    z = float(ndtri((1 + level) / 2))
-    share, spread = successes / trials, z * z / trials
-    centre = (share + spread / 2) / (1 + spread)
-    half = z / (1 + spread) * float(np.sqrt(share * (1 - share) / trials + spread / (4 * trials)))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    interval = binomtest(successes, trials).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)
 
 
-def settled(found: Converged, row: int) -> int | None:
+def settled_at(curves: Converged, row: int) -> int | None:
     """The first point from which on the share of right repeats stays at 95 % or above; None where it does not."""
-    enough = found.right[row] >= SETTLED * found.repeats
-    below = np.flatnonzero(~enough)
+    below = np.flatnonzero(curves.right[row] < SETTLED * curves.repeats)
     after = 0 if not len(below) else int(below[-1]) + 1
-    return found.points[after] if after < len(found.points) else None
+    return curves.points[after] if after < len(curves.points) else None
 
 
 def tables(results: Sequence[Converged]) -> list[Table]:
     """For each kind of people: clicked queries that each method needs, and the share it ends at where it never does."""
-    made = []
+    tables = []
     for clicks in CLICKS:
-        some = [found for found in results if found.clicks == clicks]
         rows: list[tuple[Cell, ...]] = [
-            (found.pair.number, *[_reached(found, row) for row in range(len(RULES))]) for found in some
+            (curves.pair.number, *[_describe(curves, row) for row in range(len(RULES))])
+            for curves in results
+            if curves.clicks == clicks
         ]
         title = (
             f"Clicked queries until {SETTLED:.0%} of repeats are right, for good ({clicks} clicks); where that is "
             "never, the share at the end with Wilson's 95 % interval"
         )
-        made.append(Table(clicks, title, ("pair", *[rule.label for rule in RULES]), tuple(rows)))
-    return made
+        tables.append(Table(clicks, title, ("pair", *[rule.label for rule in RULES]), tuple(rows)))
+    return tables
 
 
-def _reached(found: Converged, row: int) -> str:
-    point = settled(found, row)
+def _describe(curves: Converged, row: int) -> str:
+    point, right = settled_at(curves, row), int(curves.right[row, -1])
     if point is not None:
         return f"{point:,}"
-    low, high = wilson(int(found.right[row, -1]), found.repeats)
-    return f"never: {found.right[row, -1] / found.repeats:.0%} [{low:.0%}, {high:.0%}]"
+    low, high = wilson(right, curves.repeats)
+    return f"never: {right / curves.repeats:.0%} [{low:.0%}, {high:.0%}]"
 
 
-def pair_table(rankings: Rankings, pairs: Sequence[Pair]) -> Table:
+def pair_table(rankings: FeatureRankings, pairs: Sequence[RankerPair]) -> Table:
     """Table 4, and how the NDCG differences of each pair spread over the queries."""
     rows: list[tuple[Cell, ...]] = []
     for pair in pairs:
@@ -329,22 +312,17 @@ def pair_table(rankings: Rankings, pairs: Sequence[Pair]) -> Table:
 
 
 def charts(results: Sequence[Converged]) -> dict[str, Any]:
-    """Figures 6 to 11: a chart a pair, a panel a kind of people."""
-    made = {}
-    for number in dict.fromkeys(found.pair.number for found in results):
-        rows = [row for found in results if found.pair.number == number for row in _points(found)]
-        title = f"Pair {number}: share of repeats that prefer the better ranker, with Wilson's 95 % interval"
-        made[f"pair-{number}"] = plots.lines(
-            rows, "queries with a click", "share right", "method", title, facet="clicks", band=("low", "high")
-        )
-    return made
-
-
-def _points(found: Converged) -> list[dict[str, Any]]:
-    rows = []
-    for row, rule in enumerate(RULES):
-        for point, right in zip(found.points, found.right[row].tolist(), strict=True):
-            low, high = wilson(right, found.repeats)
-            line = {"queries with a click": point, "share right": right / found.repeats, "low": low, "high": high}
-            rows.append({**line, "method": rule.label, "clicks": found.clicks})
-    return rows
+    """Figures 6 to 11: a chart for each pair, with a panel for each kind of people."""
+    x, y = "queries with a click", "share right"
+    points: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for curves in results:
+        for row, rule in enumerate(RULES):
+            for point, right in zip(curves.points, curves.right[row].tolist(), strict=True):
+                low, high = wilson(right, curves.repeats)
+                line = {x: point, y: right / curves.repeats, "low": low, "high": high}
+                points[curves.pair.number].append({**line, "method": rule.label, "clicks": curves.clicks})
+    title = "Pair {}: share of repeats that prefer the better ranker, with Wilson's 95 % interval"
+    return {
+        f"pair-{number}": plots.lines(rows, x, y, "method", title.format(number), facet="clicks", band=("low", "high"))
+        for number, rows in points.items()
+    }

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,9 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.simulate.rankers import generator_of
 from interleaf.simulate.run import Result, run
-from interleaf.studies.datasets import Folds, find
-from interleaf.studies.findings import Finding, never_worse, published_in_reach, smallest
-from interleaf.studies.study import NO_CELLS, Cell, Cells, Progress, Study, Table
+from interleaf.studies.datasets import StudyData, find
+from interleaf.studies.findings import Answer, Finding, MissingNumberError, PrintedTables, number_in
+from interleaf.studies.study import Cell, Study, StudyRun, Table
 
 NAME, TITLE = "oosterhuis2017", "Oosterhuis and de Rijke (2017): binary error of multileaving methods"
 # label in the paper -> method and scheme of the released code
@@ -108,8 +108,8 @@ PUBLISHED = {
 
 
 @dataclass(frozen=True)
-class Scale:
-    """How much is run: runs a fold, impressions a run, how many rankers, and of which methods."""
+class OosterhuisScale:
+    """Runs per fold, impressions per run, numbers of rankers, and runs of the slow optimized method."""
 
     runs: int
     impressions: int
@@ -117,75 +117,110 @@ class Scale:
     optimized_runs: int
 
 
-SCALES = {"quick": Scale(8, 10_000, (5, 15), 2), "paper": Scale(25, 10_000, (5, 15, 40), 25)}
+SCALES = {"quick": OosterhuisScale(8, 10_000, (5, 15), 2), "paper": OosterhuisScale(25, 10_000, (5, 15, 40), 25)}
 
-_FIVE, _FIFTEEN, _FORTY = (
-    f"Binary error (standard deviation over runs), {count} rankers, truth on the test queries" for count in (5, 15, 40)
-)
+
+def smallest(tables: PrintedTables, rankers: int, clicks: str, tolerance: float = 0.0) -> Answer:
+    """Whether PPM has the smallest error of all methods, within a tolerance."""
+    row = next(row for row in tables.rows(_title(rankers)) if row["clicks"] == clicks)
+    errors = {name: number_in(row[name]) for name in METHODS}
+    text = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
+    return text, errors["PPM"] <= min(errors.values()) + tolerance
+
+
+def levels(tables: PrintedTables, rankers: int) -> Answer:
+    """How many published means lie within a standard deviation of ours."""
+    inside = []
+    for ours, theirs in pairwise(tables.rows(_title(rankers))):
+        if theirs[""].startswith("published"):
+            for name in METHODS:
+                mean, deviation = map(float, ours[name].rstrip(")").split(" ("))
+                inside.append(abs(number_in(theirs[name]) - mean) <= deviation)
+    if not inside:
+        raise MissingNumberError("nothing is published for this set")
+    return f"{sum(inside)} of {len(inside)} cells within a standard deviation", all(inside)
+
+
+def never_worse(tables: PrintedTables) -> Answer:
+    """Whether no method beats PPM at p below .05."""
+    rows = tables.rows("Two-tailed t-tests")
+    worse = [row for row in rows for cell in list(row.values())[2:] if cell.endswith(">") and number_in(cell) < 0.05]
+    return f"{len(worse)} significant losses", not worse
+
+
+def _title(rankers: int, where: str = "the test queries") -> str:
+    return f"Binary error (standard deviation over runs), {rankers} rankers, truth on {where}"
+
+
 FINDINGS = (
-    Finding("5 rankers: the levels", "table 3", published_in_reach(_FIVE)),
-    Finding("15 rankers: the levels", "table 4", published_in_reach(_FIFTEEN)),
-    Finding("5 rankers, informational clicks: PPM has the smallest error", "yes", smallest(_FIVE, "informational")),
-    Finding("15 rankers, navigational: PPM the smallest", "yes, or level", smallest(_FIFTEEN, "navigational", 0.005)),
-    Finding("15 rankers, informational: PPM the smallest", "yes, or level", smallest(_FIFTEEN, "informational", 0.005)),
+    Finding("5 rankers: the levels", "table 3", lambda tables: levels(tables, 5)),
+    Finding("15 rankers: the levels", "table 4", lambda tables: levels(tables, 15)),
+    Finding(
+        "5 rankers, informational clicks: PPM has the smallest error", "yes",
+        lambda tables: smallest(tables, 5, "informational"),
+    ),
+    Finding(
+        "15 rankers, navigational: PPM the smallest", "yes, or level",
+        lambda tables: smallest(tables, 15, "navigational", 0.005),
+    ),
+    Finding(
+        "15 rankers, informational: PPM the smallest", "yes, or level",
+        lambda tables: smallest(tables, 15, "informational", 0.005),
+    ),
     Finding(
         "no method is significantly better than PPM", "one exception: SOSM, 15 rankers, perfect, MQ2007", never_worse
     ),
     Finding(
-        "40 rankers, informational: PPM the smallest",
-        "table 5: .27",
-        smallest(_FORTY, "informational"),
+        "40 rankers, informational: PPM the smallest", "table 5: .27",
+        lambda tables: smallest(tables, 40, "informational"),
         needs="it needs --scale paper on MSLR-WEB10k",
     ),
     Finding(
-        "OHSUMED, 15 rankers, informational: the level of OM",
-        "table 4: .42",
-        None,
+        "OHSUMED, 15 rankers, informational: the level of OM", "table 4: .42", None,
         "OHSUMED is not at hand; a run elsewhere is reported to have given .30, which is not the level",
     ),
-)
+)  # fmt: skip
 
 
-def study(
-    folder: Path | None, scale: str, seed: int = 1, progress: Progress | None = None, kept: Cells = NO_CELLS
-) -> Study:
+def study(task: StudyRun) -> Study:
     """Run the protocol on a set, or on synthetic queries."""
-    size, folds = SCALES[scale], find(folder, seed)
+    size, folds = SCALES[task.scale], find(task.folder, task.seed)
     varying = set[int].intersection(*[set(impressions.varying_features().tolist()) for impressions, _ in folds.pairs])
-    known = sorted(varying.intersection(FEATURES.get(folds.name, varying)))
-    counts = [count for count in size.rankers if count <= len(known)]
+    features = sorted(varying.intersection(FEATURES.get(folds.name, varying)))
+    counts = [count for count in size.rankers if count <= len(features)]
     if not counts:
         raise DataError(
-            f"{folds.described} has {len(known)} features that vary; the study compares {min(size.rankers)}"
+            f"{folds.described} has {len(features)} features that vary; the study compares {min(size.rankers)}"
         )
-    results: dict[tuple[int, str, str], list[Result]] = {}
     cells = [(count, clicks, label) for count in counts for clicks in CLICKS for label in METHODS]
-    for number, cell in enumerate(cells):
-        results[cell] = kept.keep(cell, partial(_cell, folds, known, cell, size, seed))
-        if progress is not None:
-            progress(number + 1, len(cells))
+    task.total = len(cells)
+    runs = task.compute(cells, partial(_run_folds, folds, features, size, task.seed))
+    results = dict(zip(cells, runs, strict=True))
     tables = [_table(results, count, folds.name, own) for count in counts for own in (False, True)]
-    tables += [_tests(results, counts)]
+    notes = _notes(folds, size, counts, len(features))
     charts = {"error": _chart(results, counts)}
-    return Study(NAME, TITLE, folds.described, scale, tuple(tables), charts, _notes(folds, size, counts, len(known)))
+    return Study(NAME, TITLE, folds.described, task.scale, (*tables, _tests(results, counts)), charts, notes)
 
 
-def _cell(folds: Folds, features: list[int], cell: tuple[int, str, str], size: Scale, seed: int) -> list[Result]:
-    """One cell of a table: every fold, with its runs."""
-    count, clicks, label = cell
+def _run_folds(
+    folds: StudyData, features: list[int], size: OosterhuisScale, seed: int, count: int, clicks: str, label: str
+) -> list[Result]:
+    """One cell of a table: all runs of every fold."""
     method, scheme = METHODS[label]
-    found = []
+    results = []
     for fold, (impressions, test) in enumerate(folds.pairs):
         model = named(clicks, scale_of(max(impressions.max_grade, test.max_grade)), stop_needs_click=False)
         runs = size.optimized_runs if label == "OM" else size.runs
-        drawn = _drawn(features, count, (seed, fold))
-        found.append(run(impressions, drawn, method, model, size.impressions, runs, seed, scheme=scheme, truth=test))
-        if found[-1].interrupted:
+        rankers = _draw_features(features, count, (seed, fold))
+        results.append(
+            run(impressions, rankers, method, model, size.impressions, runs, seed, scheme=scheme, truth=test)
+        )
+        if results[-1].interrupted:
             raise KeyboardInterrupt
-    return found
+    return results
 
 
-def _drawn(features: list[int], count: int, key: tuple[int, int]) -> Callable[[int], list[int]]:
+def _draw_features(features: list[int], count: int, key: tuple[int, int]) -> Callable[[int], list[int]]:
     """The same features in the same run of every method, so that methods are compared on equal terms."""
     return lambda number: generator_of((*key, number, count)).permutation(features)[:count].tolist()
 
@@ -204,8 +239,7 @@ def _table(results: Mapping[Any, list[Result]], count: int, name: str, own: bool
         if published and not own:
             whose = "published, mean of six sets" if name in LETOR_3 else "published"
             rows.append(("", whose, *[f"{mean:.2f} ({deviation:.2f})" for mean, deviation in published]))
-    where = "on the impression queries" if own else "on the test queries"
-    title = f"Binary error (standard deviation over runs), {count} rankers, truth {where}"
+    title = _title(count, "the impression queries" if own else "the test queries")
     return Table(f"{count}{'-own' if own else ''}", title, ("clicks", "", *METHODS), tuple(rows))
 
 
@@ -229,15 +263,15 @@ def _chart(results: Mapping[Any, list[Result]], counts: list[int]) -> dict[str, 
     """Figure 1: error over impressions, a panel a click model, for the second number of rankers."""
     count = counts[min(1, len(counts) - 1)]
     rows = []
-    for (rankers, clicks, label), found in results.items():
+    for (rankers, clicks, label), by_fold in results.items():
         if rankers == count:
-            errors = np.concatenate([result.errors for result in found])
-            for point, error in zip(found[0].checkpoints, errors.mean(axis=0).tolist(), strict=True):
+            errors = np.concatenate([result.errors for result in by_fold])
+            for point, error in zip(by_fold[0].checkpoints, errors.mean(axis=0).tolist(), strict=True):
                 rows.append({"impressions": point, "binary error": error, "method": label, "clicks": clicks})
     return plots.lines(rows, "impressions", "binary error", "method", f"Binary error, {count} rankers", facet="clicks")
 
 
-def _notes(folds: Folds, size: Scale, counts: list[int], features: int) -> list[str]:
+def _notes(folds: StudyData, size: OosterhuisScale, counts: list[int], features: int) -> list[str]:
     missing = [str(count) for count in size.rankers if count not in counts]
     left_out = [f"No table for {' and '.join(missing)} rankers: only {features} features vary."] if missing else []
     return [

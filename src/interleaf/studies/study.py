@@ -1,4 +1,4 @@
-"""What a reproduced study hands back: tables with our figures beside the published ones, charts, and what it ran on."""
+"""What every study takes and returns: `StudyRun` is the task, `Study` the result, `FinishedCells` the parts so far."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import os
 import pickle
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
+from io import StringIO
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -19,8 +21,10 @@ import interleaf
 from interleaf.environment import cache_folder
 from interleaf.tables import Cell, Table
 
-__all__ = ["Cell", "Progress", "Study", "Table"]
+__all__ = ["Cell", "Progress", "Study", "StudyRun", "Table"]
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
 
@@ -46,93 +50,121 @@ class Study:
         return "\n\n".join([*parts, *self.notes]) + "\n"
 
     def write(self, folder: Path) -> list[Path]:
-        """Tables as CSV and Markdown, charts as PNG and SVG; each file is renamed into place when it is whole."""
-        folder.mkdir(parents=True, exist_ok=True)
-        written = [_put(folder / f"{self.name}.md", self.to_markdown().encode())]
-        written += [_put(folder / f"{self.name}-{table.name}.csv", _csv(table)) for table in self.tables]
+        """Write tables as CSV and Markdown, charts as PNG, SVG and JSON; each file is renamed into place when whole."""
+        files = {f"{self.name}.md": self.to_markdown().encode()}
+        for table in self.tables:
+            text = StringIO()
+            csv.writer(text).writerows([table.columns, *table.rows])
+            files[f"{self.name}-{table.name}.csv"] = text.getvalue().encode()
         for name, chart in self.charts.items():
             from interleaf import plots
 
-            written.append(_put(folder / f"{self.name}-{name}.svg", plots.to_svg(chart).encode()))
-            written.append(_put(folder / f"{self.name}-{name}.png", plots.to_png(chart)))
-            written.append(_put(folder / f"{self.name}-{name}.json", json.dumps(chart).encode()))
-        return written
+            files[f"{self.name}-{name}.svg"] = plots.to_svg(chart).encode()
+            files[f"{self.name}-{name}.png"] = plots.to_png(chart)
+            files[f"{self.name}-{name}.json"] = json.dumps(chart).encode()
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            unfinished = folder / f"{name}.part"
+            unfinished.write_bytes(content)
+            unfinished.replace(folder / name)
+        return [folder / name for name in files]
 
 
-def _put(path: Path, content: bytes) -> Path:
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.write_bytes(content)
-    return unfinished.replace(path)
+PREFIX = "part-"  # of a file that is being written
+# Packages that no result depends on: they serve, store, send, print and draw.
+OTHER_CODE = ("cli", "client", "demo", "experiment", "render", "report", "server", "store")
 
 
-def _csv(table: Table) -> bytes:
-    from io import StringIO
+class FinishedCells:
+    """The finished cells of a study, stored in a folder, so that an interrupted study can continue.
 
-    text = StringIO()
-    writer = csv.writer(text)
-    writer.writerows([table.columns, *table.rows])
-    return text.getvalue().encode()
-
-
-Result = TypeVar("Result")
-PIECE, UNFINISHED = 1 << 20, "part-"
-# Code that no cell depends on: what serves, stores, sends, prints and draws.
-OTHER_CODE = ("cli", "client", "demo", "experiment", "render", "report", "serve", "store")
-
-
-class Cells:
-    """The finished cells of one study with its settings; without a folder nothing is kept."""
+    A cell is the smallest part that is computed on its own, such as one method under one click model. Without a folder
+    nothing is stored.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
     @classmethod
-    def of(cls, study: str, data: Path | None, scale: str, seed: int) -> Cells:
+    def of(cls, study: str, data: Path | None, scale: str, seed: int) -> FinishedCells:
         """The cells of this study on this data, in the cache folder of interleaf."""
         name = _digest(study, scale, str(seed), _digest_of_data(data), _digest_of_code())
         return cls(cache_folder("studies") / f"{study}-{name}")
 
-    def keep(self, cell: tuple[Any, ...], make: Callable[[], Result]) -> Result:
-        """The cell's result: from an earlier, interrupted run where there is one, else made and kept.
+    def get(self, cell: tuple[Any, ...], compute: Callable[[], Result]) -> Result:
+        """The result of a cell: read if an earlier run stored it, else computed and stored.
 
-        >>> Cells().keep(("accuracy", 1), lambda: 0.5)
+        >>> FinishedCells().get(("accuracy", 1), lambda: 0.5)
         0.5
         """
         if self._folder is None:
-            return make()
+            return compute()
         path = self._folder / _digest(repr(cell))
         try:
             return cast(Result, pickle.loads(path.read_bytes()))
         except (OSError, EOFError, ValueError, pickle.UnpicklingError, AttributeError, ImportError):
-            result = make()
-        _save(path, result)
+            result = compute()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=PREFIX)
+            with os.fdopen(descriptor, "wb") as file:
+                pickle.dump(result, file, pickle.HIGHEST_PROTOCOL)
+            os.replace(unfinished, path)
+        except OSError:
+            pass  # the study goes on, and can only not be continued
         return result
 
     def count(self) -> int:
         """How many finished cells there are."""
         if self._folder is None or not self._folder.is_dir():
             return 0
-        return sum(not path.name.startswith(UNFINISHED) for path in self._folder.iterdir())
+        return sum(not path.name.startswith(PREFIX) for path in self._folder.iterdir())
 
     def remove(self) -> None:
-        """Forget all cells: the study is complete, or starts anew."""
+        """Delete all cells: the study is complete, or starts anew."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-NO_CELLS = Cells()  # keeps nothing
+@dataclass
+class StudyRun:
+    """What a study is run with: a learning-to-rank set (None: synthetic queries), scale and seed.
+
+    `total` is the number of cells of the study, which progress reports are relative to.
+    """
+
+    folder: Path | None = None
+    scale: str = "quick"
+    seed: int = 1
+    progress: Progress | None = None
+    cells: FinishedCells = field(default_factory=FinishedCells)
+    done: int = 0
+    total: int = 0
+
+    def compute(
+        self, cells: Sequence[tuple[Any, ...]], work: Callable[..., Result], parallel: bool = False
+    ) -> list[Result]:
+        """The result of `work(*cell)` for each cell, in order; cells that an interrupted run finished are read."""
+
+        def result_of(cell: tuple[Any, ...]) -> Result:
+            return self.cells.get(cell, lambda: work(*cell))
+
+        results = []
+        for result in (map_in_threads if parallel else map)(result_of, cells):
+            results.append(result)
+            self.done += 1
+            if self.progress is not None:
+                self.progress(self.done, self.total)
+        return results
 
 
-def _save(path: Path, result: Any) -> None:
-    """Keep a result; where the disk does not take it, the study goes on without."""
+def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """`map` on all cores; an interrupt cancels the items that have not started."""
+    pool = ThreadPoolExecutor(os.cpu_count() or 1)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
-        with os.fdopen(descriptor, "wb") as file:
-            pickle.dump(result, file, pickle.HIGHEST_PROTOCOL)
-        os.replace(unfinished, path)
-    except OSError:
-        return
+        yield from pool.map(work, items)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _digest(*parts: str) -> str:
@@ -140,7 +172,7 @@ def _digest(*parts: str) -> str:
 
 
 def _digest_of_data(folder: Path | None) -> str:
-    """By the folder's name, which a study may print, and the bytes of all its files."""
+    """The folder's name, which a study may print, and the bytes of all its files."""
     if folder is None:
         return ""
     files = [folder] if folder.is_file() else sorted(path for path in folder.rglob("*") if path.is_file())
@@ -148,19 +180,13 @@ def _digest_of_data(folder: Path | None) -> str:
 
 
 def _digest_of_file(path: Path) -> str:
-    digest = blake2b(digest_size=16)
     with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+        return file_digest(file, "blake2b").hexdigest()
 
 
 @cache
 def _digest_of_code() -> str:
-    """Of every source file of interleaf but those that no cell depends on."""
+    """All source files of interleaf that a result may depend on."""
     top = Path(interleaf.__file__).parent
     files = [path for path in sorted(top.rglob("*.py")) if path.relative_to(top).parts[0] not in OTHER_CODE]
     return _digest(*[f"{path.relative_to(top)} {_digest_of_file(path)}" for path in files])
-
-
-# Names that a folder or file may carry, and what the papers call the set.
