@@ -142,7 +142,7 @@ WRONG: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "the same query in two sets": (lambda: concatenate([small(2), small(2)]), ["twice"]),
     "one part": (lambda: list(letor_folds([small()])), ["at least two", "there are 1"]),
     "no queries": (lambda: synthetic(queries=0), ["queries is 0"]),
-    "a range upside down": (lambda: synthetic(documents=(9, 3)), ["(9, 3)", "fewest to most"]),
+    "a range upside down": (lambda: synthetic(documents=(9, 3)), ["(9, 3)", "from the smallest to the largest"]),
     "one grade": (lambda: synthetic(grades=1), ["grades is 1", "2 to 128"]),
     "shares for other grades": (lambda: synthetic(grades=3, shares=[1, 1]), ["each of the 3 grades"]),
     "strength above 1": (lambda: synthetic(features=1, strengths=[1.5]), ["1.5", "-1 to 1"]),

@@ -29,7 +29,7 @@ def parsed_pieces(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     seen: list[Path] = []
     inner = letor._parse_piece
 
-    def noted(piece: letor.Piece, width: int) -> letor.Block:
+    def noted(piece: letor.LetorPiece, width: int) -> letor.Block:
         seen.append(piece.path)
         return inner(piece, width)
 

@@ -1,4 +1,4 @@
-"""Judged queries: documents with features and grades, and how to part them into what is learnt on and tested on."""
+"""Judged queries: documents with features and grades, read or synthetic, and their splits and folds."""
 
 from __future__ import annotations
 
@@ -114,13 +114,9 @@ class Judged:
         sizes = np.diff(self.offsets)[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
-        return Judged(
-            frozen(self.features[rows]),
-            self.grades[rows],
-            offsets,
-            tuple([self.queries[query] for query in chosen]),
-            name or f"{self.name}, {len(chosen)} of {len(self)} queries",
-        )
+        queries = tuple([self.queries[query] for query in chosen])
+        name = name or f"{self.name}, {len(chosen)} of {len(self)} queries"
+        return Judged(frozen(self.features[rows]), self.grades[rows], offsets, queries, name)
 
     def split(self, shares: Sequence[float], seed: Key) -> list[Judged]:
         """Parts with these shares of the queries, at random, in the order of the set: `split((0.8, 0.2), seed=1)`."""
@@ -132,7 +128,7 @@ class Judged:
             raise DataError(f"{self.name} has {len(self)} queries, too few to split by {shares!r}; ask for fewer parts")
         return [self.select(sorted(order[start:end])) for start, end in pairwise(ends)]
 
-    def folds(self, count: int, seed: Key) -> Folds:
+    def folds(self, count: int, seed: Key) -> QueryFolds:
         """Cross-validation by query: pairs (train, test), every query in one test set."""
         if not 2 <= count <= len(self):
             raise DataError(
@@ -140,12 +136,12 @@ class Judged:
                 "ask for at least 2, at most one a query"
             )
         order = shuffled(len(self), ("folds", seed))
-        return Folds(self, tuple(tuple(sorted(order[fold::count])) for fold in range(count)))
+        return QueryFolds(self, tuple(tuple(sorted(order[fold::count])) for fold in range(count)))
 
 
 @dataclass(frozen=True, eq=False)
-class Folds:
-    """Pairs (train, test), each made when it is asked for: together they would take a copy of the set a fold."""
+class QueryFolds:
+    """Pairs (train, test), each copied from the set only when it is used, because each is as large as the set."""
 
     data: Judged
     tests: tuple[tuple[int, ...], ...]
@@ -208,23 +204,23 @@ def frozen(array: Array) -> Array:
 
 
 def _frozen_features(features: Array) -> Array:
-    given = np.asarray(features)
-    matrix = np.ascontiguousarray(given, np.float32)
+    source = np.asarray(features)
+    matrix = np.ascontiguousarray(source, np.float32)
     if matrix.ndim != 2:
         raise DataError(f"features have {matrix.ndim} axes; give a matrix with a row a document and a column a feature")
-    # What is frozen was checked when it was made; looking again would page in all of a mapped file.
-    if given.flags.writeable and not np.isfinite(matrix.sum(dtype=np.float64)):
+    # A read-only array was checked before; checking it again would read all of a mapped file.
+    if source.flags.writeable and not np.isfinite(matrix.sum(dtype=np.float64)):
         row, column = np.argwhere(~np.isfinite(matrix))[0]
         raise DataError(f"feature {column + 1} of row {row} is {matrix[row, column]}; features are finite numbers")
     return frozen(matrix)
 
 
 def _frozen_grades(grades: Array) -> Array:
-    given = np.asarray(grades)
-    wrong = given[(given < 0) | (given > MAX_GRADE) | (given != np.floor(given))]
+    values = np.asarray(grades)
+    wrong = values[(values < 0) | (values > MAX_GRADE) | (values != np.floor(values))]
     if len(wrong):
         raise DataError(f"a grade is {wrong[0]}; grades are whole numbers from 0 to {MAX_GRADE}")
-    return frozen(given.astype(np.int8))
+    return frozen(values.astype(np.int8))
 
 
 STRONGEST, FEATURES = 0.8, 20
@@ -270,14 +266,22 @@ def synthetic(
     >>> synthetic(queries=50, documents=10, features=5, grades=3, seed=7)
     synthetic, seed 7: 50 queries, 500 documents, 5 features, grades 0 to 2
     """
-    fewest, most = (documents, documents) if isinstance(documents, int) else documents
-    _check_counts(queries=queries, documents=fewest, features=features, families=families, prefix_length=prefix_length)
-    _check_shares(correlation=correlation, shared_prefix=shared_prefix, ties=ties)
-    if most < fewest:
-        raise DataError(f"documents is {documents!r}; give a number, or a range from fewest to most")
-    sizes = fewest + (_uniform(queries, seed, "documents") * (most - fewest + 1)).astype(np.int64)
+    smallest, largest = (documents, documents) if isinstance(documents, int) else documents
+    counts = {"queries": queries, "documents": smallest, "features": features, "families": families}
+    for name, count in (counts | {"prefix_length": prefix_length}).items():
+        if not isinstance(count, int) or count < 1:
+            raise DataError(f"{name} is {count!r}; give a whole number from 1 up")
+    for name, share in {"correlation": correlation, "shared_prefix": shared_prefix, "ties": ties}.items():
+        if not 0 <= share <= 1:
+            raise DataError(f"{name} is {share!r}; give a number from 0 to 1")
+    if largest < smallest:
+        raise DataError(f"documents is {documents!r}; give a number, or a range from the smallest to the largest")
+    sizes = smallest + (_uniform(queries, seed, "documents") * (largest - smallest + 1)).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    drawn, signal = _graded(int(offsets[-1]), _weights(shares, grades), seed)
+    weights, levels = _weights(shares, grades), np.arange(grades)
+    drawn = np.searchsorted(np.cumsum(weights)[:-1], _uniform(int(offsets[-1]), seed, "grades"), side="right")
+    mean = weights @ levels
+    signal = (drawn - mean) / np.sqrt(weights @ (levels - mean) ** 2)
     matrix = np.empty((len(drawn), features), np.float32)
     before: Array = np.empty(0)
     for column, values in enumerate(
@@ -310,19 +314,9 @@ def _signals(signal: Array, strengths: Array, correlation: float, families: int,
     """The features one after the other, each with a stream of its own."""
     for column, strength in enumerate(strengths):
         family = column * families // len(strengths)
-        shared = np.sqrt(correlation) * _normal(len(signal), seed, "shared", family)
-        own = np.sqrt(1 - correlation) * _normal(len(signal), seed, "own", column)
+        shared = np.sqrt(correlation) * ndtri(_uniform(len(signal), seed, "shared", family))
+        own = np.sqrt(1 - correlation) * ndtri(_uniform(len(signal), seed, "own", column))
         yield strength * signal + np.sqrt(1 - strength**2) * (shared + own)
-
-
-def _graded(rows: int, weights: Array, seed: Key) -> tuple[Array, Array]:
-    """Grades, and the same standardized by the mean and deviation that the weights imply."""
-    bounds = np.cumsum(weights)[:-1]
-    drawn = np.searchsorted(bounds, _uniform(rows, seed, "grades"), side="right")
-    values = np.arange(len(weights))
-    mean = weights @ values
-    deviation = np.sqrt(weights @ (values - mean) ** 2)
-    return drawn, (drawn - mean) / deviation
 
 
 def _follow(first: Array, second: Array, chosen: Array, query: Array, length: int) -> None:
@@ -335,8 +329,8 @@ def _follow(first: Array, second: Array, chosen: Array, query: Array, length: in
     sizes = np.diff(starts, append=len(rows))
     places = np.empty(len(rows), np.int64)  # by the first feature, from 0 in each query
     places[np.lexsort((-first[rows], groups))] = np.arange(len(rows)) - np.repeat(starts, sizes)
-    wanted = np.lexsort((-values, np.minimum(places, length), groups))
-    second[rows[wanted]] = values[np.lexsort((-values, groups))]
+    order = np.lexsort((-values, np.minimum(places, length), groups))
+    second[rows[order]] = values[np.lexsort((-values, groups))]
 
 
 def _uniform(count: int, *key: Any) -> Array:
@@ -350,13 +344,7 @@ def _uniform(count: int, *key: Any) -> Array:
 def _mixed(words: Array) -> Array:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(MIX_1)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(MIX_2)
-    mixed: Array = words ^ (words >> np.uint64(31))
-    return mixed
-
-
-def _normal(count: int, *key: Any) -> Array:
-    normal: Array = ndtri(_uniform(count, *key))
-    return normal
+    return np.asarray(words ^ (words >> np.uint64(31)))
 
 
 def _weights(shares: Sequence[float] | None, grades: int) -> Array:
@@ -365,8 +353,7 @@ def _weights(shares: Sequence[float] | None, grades: int) -> Array:
     weights = np.array([_NEXT_GRADE**grade for grade in range(grades)] if shares is None else shares, np.float64)
     if len(weights) != grades or not (weights >= 0).all() or np.count_nonzero(weights) < 2:
         raise DataError(f"shares is {shares!r}; give a weight for each of the {grades} grades, at least two above 0")
-    normalized: Array = weights / weights.sum()
-    return normalized
+    return np.asarray(weights / weights.sum())
 
 
 def _checked_strengths(strengths: Sequence[float] | None, features: int) -> Array:
@@ -376,15 +363,3 @@ def _checked_strengths(strengths: Sequence[float] | None, features: int) -> Arra
     if len(values) != features or not (np.abs(values) <= 1).all():
         raise DataError(f"strengths is {strengths!r}; give a number from -1 to 1 for each of the {features} features")
     return values
-
-
-def _check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        if not isinstance(count, int) or count < 1:
-            raise DataError(f"{name} is {count!r}; give a whole number from 1 up")
-
-
-def _check_shares(**shares: float) -> None:
-    for name, share in shares.items():
-        if not 0 <= share <= 1:
-            raise DataError(f"{name} is {share!r}; give a number from 0 to 1")

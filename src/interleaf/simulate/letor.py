@@ -98,7 +98,7 @@ def read_letor(
     return judged
 
 
-class Piece(NamedTuple):
+class LetorPiece(NamedTuple):
     """Whole lines of a file, and how many lines of it come before them."""
 
     path: Path
@@ -117,7 +117,7 @@ class Piece(NamedTuple):
         return f"{self.path}, line {self.before + number + 1}"
 
 
-def _pieces(files: Sequence[Path], report: Callable[[int], None]) -> Iterator[Piece]:
+def _pieces(files: Sequence[Path], report: Callable[[int], None]) -> Iterator[LetorPiece]:
     """All files in pieces of whole lines; a last line without its newline gets one."""
     done = 0
     for file in files:
@@ -127,26 +127,26 @@ def _pieces(files: Sequence[Path], report: Callable[[int], None]) -> Iterator[Pi
                 if mark:
                     data, mark = data.removeprefix(mark), b""
                     if b"\0" in data:
-                        raise Piece(file, 0, data).error(data.index(b"\0"), _BINARY)
+                        raise LetorPiece(file, 0, data).error(data.index(b"\0"), _BINARY)
                 data = rest + data
                 end = data.rfind(b"\n") + 1
                 rest = data[end:]
                 if end:
-                    yield Piece(file, before, data[:end])
+                    yield LetorPiece(file, before, data[:end])
                     before += data.count(b"\n")
                 elif len(rest) > LONGEST:
-                    raise Piece(file, before, rest).error(0, _LONG_LINE)
+                    raise LetorPiece(file, before, rest).error(0, _LONG_LINE)
                 report(done + raw.tell())
             done += raw.tell()
         if rest:
-            yield Piece(file, before, rest + b"\n")
+            yield LetorPiece(file, before, rest + b"\n")
 
 
 def _parse_files(files: Sequence[Path], report: Callable[[int], None], name: str) -> Judged:
     threads = min(os.cpu_count() or 1, _MAX_THREADS)
     rows = _GrowingRows()
     with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[tuple[Piece, Future[Block]]] = deque()
+        waiting: deque[tuple[LetorPiece, Future[Block]]] = deque()
         for piece in _pieces(files, report):
             waiting.append((piece, pool.submit(_parse_piece, piece, rows.features.shape[1])))
             if len(waiting) > threads:  # memory holds so many pieces, however large the files are
@@ -183,7 +183,7 @@ class Block(NamedTuple):
         return cls(np.zeros((lines, width), np.float32), grades, starts, np.empty((numbers, 4), np.int64))
 
 
-def _parse_piece(piece: Piece, width: int) -> Block:
+def _parse_piece(piece: LetorPiece, width: int) -> Block:
     text = piece.text
     if not width:  # so that hardly any piece is parsed twice
         head = text[: text.index(b"\n", min(_HEAD, len(text) - 1)) + 1]
@@ -203,7 +203,7 @@ def _parse_piece(piece: Piece, width: int) -> Block:
     return Block(block.features[:rows], block.grades[:rows], block.starts[:queries], block.doubts[:0])
 
 
-def _parse_error(piece: Piece, outcome: Outcome) -> DataError:
+def _parse_error(piece: LetorPiece, outcome: ParseOutcome) -> DataError:
     message, rest = _MESSAGES[outcome.code], piece.text[outcome.at :]
     if outcome.code == BAD_NUMBER and re.match(rb"[^:\s]*:[+-]?(nan|inf|infinity)[\s#]", rest, re.I):
         message = _NOT_FINITE
@@ -224,7 +224,7 @@ class _GrowingRows:
         self.files: set[Path] = set()
         self.count = 0
 
-    def add(self, piece: Piece, parsed: Future[Block]) -> None:
+    def add(self, piece: LetorPiece, parsed: Future[Block]) -> None:
         """Append the rows of the next piece."""
         features, grades, starts, _ = parsed.result()
         for row, line, start, end in starts.tolist():
@@ -299,7 +299,7 @@ _FULL = 10**17  # a mantissa from here on takes no more digits
 _LARGEST = 3.4028234e38  # just below the largest float32
 
 
-class Outcome(NamedTuple):
+class ParseOutcome(NamedTuple):
     """What was read: a code (FINE, or what is wrong `at` a byte), counts, and the largest feature id."""
 
     code: int
@@ -426,7 +426,7 @@ def _tail(text: Array, at: int, block: Block, row: int, doubts: int) -> tuple[in
 
 
 @kernel
-def parse(text: Array, block: Block) -> Outcome:
+def parse(text: Array, block: Block) -> ParseOutcome:
     """Read all lines of a text; features beyond the width of the block are only counted, as `widest`."""
     at, line, row, queries, doubts, widest = 0, 0, 0, 0, 0, 0
     while at < len(text):
@@ -437,10 +437,10 @@ def parse(text: Array, block: Block) -> Outcome:
                 code, at, doubts, last = _tail(text, at, block, row, doubts)
                 widest = max(widest, last)
             if code != FINE:
-                return Outcome(code, at, row, queries, doubts, widest)
+                return ParseOutcome(code, at, row, queries, doubts, widest)
             row += 1
         while text[at] != _NEWLINE:
             at += 1
         at += 1
         line += 1
-    return Outcome(FINE, at, row, queries, doubts, widest)
+    return ParseOutcome(FINE, at, row, queries, doubts, widest)

@@ -1,8 +1,8 @@
-"""What stays the same from page to page of a world, captions with a planted attraction included."""
+"""The documents of a world with their captions, and what people do with a page of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -44,41 +44,26 @@ def draw_levels(generator: np.random.Generator, sides: Array, lean: float) -> Ar
     return (draws >= lowest).astype(np.int8) + (draws >= lowest + 1 / 3) - np.int8(1)
 
 
-def attraction(levels: Array) -> Array:
-    """What each caption adds to the logit of a click, in units of `People.captions`."""
-    mean: Array = levels.mean(axis=1)
-    return mean
-
-
-def texts(data: Judged, levels: Array) -> pa.Array:
+def caption_texts(data: Judged, levels: Array) -> pa.Array:
     """The captions of all documents, as the log holds them."""
-    captions = list(_texts(data, levels))
-    titles, urls, snippets, marks = zip(*captions, strict=True)
-    kinds = {column.name: column for column in schema.CAPTION}
-    highlights = pa.array(marks, kinds["highlights"].type)
-    links = pa.array(np.zeros(len(captions), np.int16))
-    columns = [pa.array(titles), pa.array(urls), pa.array(snippets), highlights, links]
-    return pa.StructArray.from_arrays(columns, fields=[column.field for column in schema.CAPTION])
-
-
-def _texts(data: Judged, levels: Array) -> Iterator[tuple[str, str, str, list[dict[str, Any]]]]:
+    titles, urls, snippets, highlights = [], [], [], []
     queries = np.repeat(np.arange(len(data)), np.diff(data.offsets))
     for row, (query, (title, url, snippet)) in enumerate(zip(queries.tolist(), (levels + 1).tolist(), strict=True)):
         word, number = f"q{data.queries[query]}", row - int(data.offsets[query]) + 1
-        heading = TITLES[title].format(word=word, number=number)
-        address = URLS[url].format(word=word, number=number)
-        yield heading, address, SNIPPETS[snippet].format(number=number), list(_highlights("title", heading, word))
+        titles.append(TITLES[title].format(word=word, number=number))
+        urls.append(URLS[url].format(word=word, number=number))
+        snippets.append(SNIPPETS[snippet].format(number=number))
+        matches = re.finditer(re.escape(word), titles[-1])
+        highlights.append([{"field": "title", "start": match.start(), "end": match.end()} for match in matches])
+    fields = [column.field for column in schema.CAPTION]
+    (marks,) = (field.type for field in fields if field.name == "highlights")
+    links = pa.array(np.zeros(len(titles), np.int16))
+    columns = [pa.array(titles), pa.array(urls), pa.array(snippets), pa.array(highlights, marks), links]
+    return pa.StructArray.from_arrays(columns, fields=fields)
 
 
-def _highlights(field: str, text: str, word: str) -> Iterable[dict[str, Any]]:
-    start = text.find(word)
-    while start >= 0:
-        yield {"field": field, "start": start, "end": start + len(word)}
-        start = text.find(word, start + len(word))
-
-
-class Scene:
-    """The stage of a world, and the documents on it: `rows[query, document]` is the document's row in the data.
+class RankedDocuments:
+    """The documents of a world as its rankers rank them: `rows[query, document]` is the document's row in the data.
 
     In a relabelled world every query is there twice, the second time with the first two rankers' names exchanged.
     """
@@ -93,7 +78,7 @@ class Scene:
             swapped = rankings[:, [1, 0, *range(2, rankings.shape[1])]]
             rankings, sizes = np.concatenate([rankings, swapped]), np.concatenate([sizes, sizes])
         depth = rankings.shape[2] if chosen.method.whole_rankings else k
-        self.rankings, order, tops = renumber(rankings, sizes, depth)
+        self.rankings, order, tops = renumber(np.ascontiguousarray(rankings), sizes, depth)
         starts = np.resize(data.offsets[:-1], len(sizes))
         self.rows = np.where(order < 0, -1, starts[:, None] + order)
         self.staged = _staged(data, self.rows, sizes)
@@ -101,7 +86,7 @@ class Scene:
         self.stage.given = self.stage.given._replace(documents=tops)
         self.settings, self.relaxed = _settings(self.stage)
         self.levels = draw_levels(generator_of((*key, "captions")), self._sides(), people.captions_lean)
-        self.attractions = people.captions * attraction(self.levels)
+        self.attractions = people.captions * self.levels.mean(axis=1)  # what captions add to the logit of a click
         self.intents = generator_of((*key, "intents")).integers(0, people.intents, len(data.grades)).astype(np.int8)
 
     def named_rankings(self) -> pa.Array:
@@ -155,22 +140,15 @@ def _stacked(arrays: list[Array], padding: int) -> Array:
     return stacked
 
 
+@kernel
 def renumber(rankings: Array, sizes: Array, depth: int) -> tuple[Array, Array, Array]:
     """Documents numbered by first appearance in the tops of the rankings, down to a depth, and then below it.
 
     The rankings in new numbers, the old number of each document, and how many documents the tops hold.
     """
-    queries, _, longest = rankings.shape
-    renumbered, order = np.full_like(rankings, -1), np.full((queries, longest), -1, np.int64)
-    tops = np.zeros(queries, np.int64)
-    _renumber(rankings, sizes, depth, renumbered, order, tops)
-    return renumbered, order, tops
-
-
-@kernel
-def _renumber(rankings: Array, sizes: Array, depth: int, renumbered: Array, order: Array, tops: Array) -> None:
     queries, rankers, longest = rankings.shape
-    number = np.empty(longest, np.int64)
+    renumbered, order = np.full_like(rankings, -1), np.full((queries, longest), -1, np.int64)
+    tops, number = np.zeros(queries, np.int64), np.empty(longest, np.int64)
     for query in range(queries):
         size, count = sizes[query], 0
         for document in range(size):
@@ -187,6 +165,7 @@ def _renumber(rankings: Array, sizes: Array, depth: int, renumbered: Array, orde
         for ranker in range(rankers):
             for place in range(size):
                 renumbered[query, ranker, place] = number[rankings[query, ranker, place]]
+    return renumbered, order, tops
 
 
 KINDS = ("click", "purchase")
@@ -196,7 +175,7 @@ CRAWLING = 0.05  # seconds a result
 PRICE = 20.0  # median value of a purchase
 
 
-class Habits(NamedTuple):
+class ReadingHabits(NamedTuple):
     """Tables by grade, and how often one goes back to a higher rank."""
 
     click: Array
@@ -207,8 +186,8 @@ class Habits(NamedTuple):
     regressions: float
 
 
-class Events(NamedTuple):
-    """Events `[row, number]` in the order of time, of which there are `counts[row]`; `ends[row]` is the page's end.
+class SimulatedEvents(NamedTuple):
+    """Events `[row, number]` in the order of time; a page has `counts[row]` of them, and ends at `ends[row]`.
 
     Seconds count from when the page was shown.
     """
@@ -222,28 +201,23 @@ class Events(NamedTuple):
     ends: Array
 
 
-def habits_of(people: People, grades: int) -> Habits:
+def habits_of(people: People, grades: int) -> ReadingHabits:
     """The habits of these people in front of documents with so many grades."""
     model = people.cascade(grades)
     click, stop = (np.array([float(value) for value in table]) for table in (model.click, model.stop))
     dwell, purchases = people.dwell_by(grades), people.purchases_by(grades)
-    return Habits(click, stop, model.stop_needs_click, dwell, purchases, float(people.regressions))
-
-
-def read(keys: Array, counts: Array, grades: Array, shifts: Array, crawlers: Array, habits: Habits) -> Events:
-    """One person a row, in front of documents with these grades `[row, position]`, in that person's eyes."""
-    rows, width = len(counts), grades.shape[1] * (2 if habits.purchases.any() else 1)
-    kinds, ranks = np.zeros((rows, width), np.int8), np.zeros((rows, width), np.int16)
-    seconds, dwells, values = np.zeros((rows, width)), np.zeros((rows, width), np.float32), np.zeros((rows, width))
-    events = Events(kinds, ranks, seconds, dwells, values, np.zeros(rows, np.int64), np.zeros(rows))
-    _read(keys, counts, grades, shifts, crawlers, habits, events)
-    return events
+    return ReadingHabits(click, stop, model.stop_needs_click, dwell, purchases, float(people.regressions))
 
 
 @kernel
-def _read(
-    keys: Array, counts: Array, grades: Array, shifts: Array, crawlers: Array, habits: Habits, events: Events
-) -> None:
+def read(
+    keys: Array, counts: Array, grades: Array, shifts: Array, crawlers: Array, habits: ReadingHabits
+) -> SimulatedEvents:
+    """One person per row reads documents whose grades `[row, position]` are those in the eyes of that person."""
+    rows, width = len(counts), grades.shape[1] * (2 if habits.purchases.any() else 1)
+    kinds, ranks = np.zeros((rows, width), np.int8), np.zeros((rows, width), np.int16)
+    seconds, dwells, values = np.zeros((rows, width)), np.zeros((rows, width), np.float32), np.zeros((rows, width))
+    events = SimulatedEvents(kinds, ranks, seconds, dwells, values, np.zeros(rows, np.int64), np.zeros(rows))
     chance: Any = np.zeros(3, np.uint64)
     clicked, order = np.zeros(grades.shape[1], np.bool_), np.zeros(grades.shape[1], np.int64)
     for row in range(len(keys)):
@@ -257,18 +231,19 @@ def _read(
         _act(order[:clicks], grades[row], habits, chance, row, events)
         if clicks == 0:
             events.ends[row] = last * around(chance, READING, 0.5)
+    return events
 
 
 @inline_kernel
-def _crawl(count: int, row: int, events: Events) -> None:
-    """Everything at once, and nobody stays."""
+def _crawl(count: int, row: int, events: SimulatedEvents) -> None:
+    """A crawler clicks everything at once."""
     for position in range(count):
         _note(events, row, CLICK, position + 1, CRAWLING * (position + 1), CRAWLING, 0.0)
     events.ends[row] = CRAWLING * (count + 1)
 
 
 @inline_kernel
-def _scan(grades: Array, shifts: Array, habits: Habits, chance: Randomness, clicked: Array) -> int:
+def _scan(grades: Array, shifts: Array, habits: ReadingHabits, chance: Randomness, clicked: Array) -> int:
     """The cascade; returns how many results were read."""
     for position in range(len(grades)):
         grade = grades[position]
@@ -303,7 +278,9 @@ def _in_order(clicked: Array, last: int, regressions: float, chance: Randomness,
 
 
 @inline_kernel
-def _act(order: Array, grades: Array, habits: Habits, chance: Randomness, row: int, events: Events) -> None:
+def _act(
+    order: Array, grades: Array, habits: ReadingHabits, chance: Randomness, row: int, events: SimulatedEvents
+) -> None:
     """Read on to the next click, stay there, perhaps buy, come back to the page."""
     seconds, at = 0.0, -1
     for position in order:
@@ -318,7 +295,7 @@ def _act(order: Array, grades: Array, habits: Habits, chance: Randomness, row: i
 
 
 @inline_kernel
-def _note(events: Events, row: int, kind: int, rank: int, seconds: float, dwell: float, value: float) -> None:
+def _note(events: SimulatedEvents, row: int, kind: int, rank: int, seconds: float, dwell: float, value: float) -> None:
     number = events.counts[row]
     events.kinds[row, number] = kind
     events.ranks[row, number] = rank

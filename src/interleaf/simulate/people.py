@@ -1,4 +1,4 @@
-"""People, described: who they are, how often they come, what they like, and what they do with a page of results."""
+"""`People`: the description of a population; and who of them visits when, asks what, and sees which arm."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _by_grade(name: str, values: Sequence[float], grades: int) -> Array:
     return np.array(values[:grades], np.float64)
 
 
-class Arm(NamedTuple):
+class SimulatedArm(NamedTuple):
     """A share of the units, and how their lists are composed."""
 
     name: str
@@ -199,7 +199,7 @@ class Arm(NamedTuple):
 
 def arms_of(
     shares: Mapping[str, float], rankers: Sequence[str], chosen: ResolvedMethod, settings: Any
-) -> tuple[Arm, ...]:
+) -> tuple[SimulatedArm, ...]:
     """The arms, the interleaved one first: it has what the others leave. The holdout shows the first ranker's list."""
     for ranker in rankers:
         if ranker in (INTERLEAVED, HOLDOUT, FALLBACK):
@@ -212,24 +212,21 @@ def arms_of(
     left = 1 - sum(shares.values())
     if left < -1e-9:
         raise DataError(f"the arms {dict(shares)!r} take more than all units; give shares that sum to at most 1")
-    others = [_single(name, share, rankers) for name, share in shares.items()]
-    return Arm(INTERLEAVED, max(left, 0.0), chosen, settings), *others
+    arms = [SimulatedArm(INTERLEAVED, max(left, 0.0), chosen, settings)]
+    for name, share in shares.items():
+        ranker = rankers[0] if name == HOLDOUT else name
+        arms.append(SimulatedArm(name, share, unchanged(ranker), single.SingleSettings(rankers.index(ranker))))
+    return tuple(arms)
 
 
-def _single(name: str, share: float, rankers: Sequence[str]) -> Arm:
-    ranker = rankers[0] if name == HOLDOUT else name
-    return Arm(name, share, unchanged(ranker), single.SingleSettings(rankers.index(ranker)))
-
-
-def assign(arms: Sequence[Arm], salt: str, units: Sequence[str]) -> Array:
+def assign(arms: Sequence[SimulatedArm], salt: str, units: Sequence[str]) -> Array:
     """The number of each unit's arm, by a hash of its name with a salt of its own."""
     if len(arms) == 1:
         return np.zeros(len(units), np.int64)
     digests = b"".join([bytes_of(key_of((salt, "arm", unit))) for unit in units])
     places = np.frombuffer(digests, "<u8")[::2] / 2.0**64
     edges = np.cumsum([arm.share for arm in arms])[:-1]
-    found: Array = np.searchsorted(edges, places, side="right")
-    return found
+    return np.asarray(np.searchsorted(edges, places, side="right"))
 
 
 DEVICES = ("desktop", "mobile", "tablet")
@@ -239,7 +236,7 @@ ROOM = 3_600_000_000  # microseconds that a session has to itself before the uni
 THINKING = 8.0  # median seconds between the end of a page and the next query
 
 
-class Units(NamedTuple):
+class SimulatedUnits(NamedTuple):
     """People by row: `intent` is -1 for those who want all, `swapped` the coin of a relabelled comparison."""
 
     number: Array
@@ -253,8 +250,8 @@ class Units(NamedTuple):
     country: Array
 
 
-class Pages(NamedTuple):
-    """Pages by row: whose they are (`unit`, a row of `Units`), which of the visit, for what query, when (us)."""
+class PageRequests(NamedTuple):
+    """Requests by row: unit (a row of `SimulatedUnits`), visit, step in the visit, query, and time in microseconds."""
 
     unit: Array
     visit: Array
@@ -263,61 +260,49 @@ class Pages(NamedTuple):
     time: Array
 
 
-class Population(NamedTuple):
-    """What the kernel needs to know of people."""
-
-    fewest: int
-    most: int
-    tail: float
-    taste: float
-    spread: float
-    intents: int
-    narrow: float
-    crawlers: float
-    queries: int
-
-
-def draw_units(people: People, words: Array, numbers: Array, queries: int) -> Units:
+def draw_units(people: People, words: Array, numbers: Array, queries: int) -> SimulatedUnits:
     """The units with these numbers: a unit is a function of its number and the world's key."""
     rows = len(numbers)
     small, whole = np.zeros((4, rows), np.int8), np.zeros((2, rows), np.int64)
-    units = Units(
+    units = SimulatedUnits(
         numbers.astype(np.int64), np.zeros(rows, np.bool_), whole[0], np.zeros(rows), small[0], whole[1],
         np.zeros(rows, np.bool_), small[1], small[2],
     )  # fmt: skip
-    population = Population(
-        people.min_visits, people.max_visits, float(people.visits_tail), float(people.taste),
-        float(people.taste_spread), people.intents, float(people.narrow), float(people.crawlers), queries,
-    )  # fmt: skip
-    _draw_units(streams(words, numbers), population, units)
+    visits = float(people.min_visits), float(people.max_visits), float(people.visits_tail)
+    taste, narrow = (float(people.taste), float(people.taste_spread)), (float(people.narrow), people.intents)
+    _draw_units(streams(words, numbers), visits, taste, narrow, float(people.crawlers), queries, units)
     return units
 
 
 @kernel
-def _draw_units(keys: Array, population: Population, units: Units) -> None:
+def _draw_units(
+    keys: Array, visits: Any, taste: Any, narrow: Any, crawlers: float, queries: int, units: SimulatedUnits
+) -> None:
+    """`visits`: least, largest, tail; `taste`: mean, deviation; `narrow`: share of units, number of intents."""
+    min_visits, max_visits, tail = visits
     chance: Any = np.zeros(3, np.uint64)
     for row in range(len(keys)):
         reseed(chance, keys, row)
-        units.crawler[row] = toss(chance, population.crawlers)
-        visits = population.fewest * uniform(chance) ** (-1 / population.tail)
-        visits = visits * CRAWLING if units.crawler[row] else visits
-        units.visits[row] = int(min(visits, float(population.most)))
-        units.taste[row] = population.taste + population.spread * normal(chance)
-        is_narrow = toss(chance, population.narrow)
-        intent = pick(chance, population.intents)
+        units.crawler[row] = toss(chance, crawlers)
+        count = min_visits * uniform(chance) ** (-1 / tail)
+        count = count * CRAWLING if units.crawler[row] else count
+        units.visits[row] = int(min(count, max_visits))
+        units.taste[row] = taste[0] + taste[1] * normal(chance)
+        is_narrow = toss(chance, narrow[0])
+        intent = pick(chance, narrow[1])
         units.intent[row] = intent if is_narrow else -1
-        units.favourite[row] = pick(chance, population.queries)
+        units.favourite[row] = pick(chance, queries)
         units.swapped[row] = pick(chance, 2) == 1
         units.device[row] = pick(chance, len(DEVICES))
         units.country[row] = pick(chance, len(COUNTRIES))
 
 
-def first_pages(people: People, words: Array, units: Units, queries: int) -> Pages:
+def first_pages(people: People, words: Array, units: SimulatedUnits, queries: int) -> PageRequests:
     """The first page of every visit of these units, unit by unit."""
     unit = np.repeat(np.arange(len(units.number)), units.visits)
     before = np.cumsum(units.visits) - units.visits
     visit = np.arange(len(unit)) - np.repeat(before, units.visits)
-    pages = Pages(unit, visit, np.zeros_like(unit), np.zeros_like(unit), np.zeros_like(unit))
+    pages = PageRequests(unit, visit, np.zeros_like(unit), np.zeros_like(unit), np.zeros_like(unit))
     start, span = round(people.start.timestamp() * 1e6), round(people.days * 86_400e6)
     keys = streams(words, page_numbers(units.number[unit], visit, pages.step))
     _first_pages(keys, units, start, span, float(people.returning), queries, pages)
@@ -326,7 +311,7 @@ def first_pages(people: People, words: Array, units: Units, queries: int) -> Pag
 
 @kernel
 def _first_pages(
-    keys: Array, units: Units, start: int, span: int, returning: float, queries: int, pages: Pages
+    keys: Array, units: SimulatedUnits, start: int, span: int, returning: float, queries: int, pages: PageRequests
 ) -> None:
     """Each visit falls anywhere into its own part of the days, but for some room at the end of it."""
     chance: Any = np.zeros(3, np.uint64)
@@ -335,26 +320,26 @@ def _first_pages(
         unit = pages.unit[row]
         share = span // units.visits[unit]
         pages.time[row] = start + pages.visit[row] * share + int(uniform(chance) * max(share - ROOM, share // 2))
-        asked = pick(chance, queries)
-        pages.query[row] = units.favourite[unit] if toss(chance, returning) else asked
+        other = pick(chance, queries)
+        pages.query[row] = units.favourite[unit] if toss(chance, returning) else other
 
 
 def next_pages(
-    people: People, words: Array, units: Units, pages: Pages, clicked: Array, ends: Array, queries: int
-) -> Pages:
+    people: People, words: Array, units: SimulatedUnits, pages: PageRequests, clicked: Array, ends: Array, queries: int
+) -> PageRequests:
     """The pages that follow, for the sessions that go on; `ends` is when people were done with the last page."""
     rows = np.flatnonzero(~units.crawler[pages.unit] & (pages.step + 1 < MAX_PAGES))
-    following = Pages(*(values[rows] for values in pages))
+    following = PageRequests(*(values[rows] for values in pages))
     following = following._replace(step=following.step + 1)
     keys = streams(words, page_numbers(units.number[following.unit], following.visit, following.step))
     again = np.where(clicked[rows], float(people.again_after_click), float(people.again_without_click))
     goes_on = np.zeros(len(rows), np.bool_)
     _next_pages(keys, again, ends[rows], queries, following, goes_on)
-    return Pages(*(values[goes_on] for values in following))
+    return PageRequests(*(values[goes_on] for values in following))
 
 
 @kernel
-def _next_pages(keys: Array, again: Array, ends: Array, queries: int, pages: Pages, goes_on: Array) -> None:
+def _next_pages(keys: Array, again: Array, ends: Array, queries: int, pages: PageRequests, goes_on: Array) -> None:
     """Another query than the last one, if there is another."""
     chance: Any = np.zeros(3, np.uint64)
     for row in range(len(keys)):

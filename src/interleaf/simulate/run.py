@@ -1,4 +1,4 @@
-"""Where simulated impressions happen: rankings, ready for batches, and their true quality (NDCG)."""
+"""`run`: the same comparison of rankers many times, each time checked against their true quality (NDCG)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -19,7 +20,7 @@ from interleaf.kernels.arrays import Array, EncodedRankings, Impression
 from interleaf.kernels.jit import kernel
 from interleaf.methods.loops import score_columns
 from interleaf.methods.registry import ResolvedMethod, resolve
-from interleaf.methods.schemes import TOLERANCE, Scheme
+from interleaf.methods.schemes import TOLERANCE
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import streams, words_of
 from interleaf.simulate.rankers import Ranker, generator_of, rank, scores_of
@@ -30,9 +31,7 @@ def ndcg(data: Judged, rankings: Array, cut: int | None = 10) -> Array:
 
     Queries without a relevant document count as 0, as in the code released with O17.
     """
-    by_query = ndcg_by_query(data, rankings, cut)
-    mean: Array = by_query.mean(axis=0)
-    return mean
+    return np.asarray(ndcg_by_query(data, rankings, cut).mean(axis=0))
 
 
 def ndcg_by_query(data: Judged, rankings: Array, cut: int | None = 10) -> Array:
@@ -65,14 +64,14 @@ def _by_query(rankings: Array, grades: Array, offsets: Array, cut: int, counts: 
 
 
 class Stage:
-    """One method on judged queries whose documents all rankers rank: composes lists, and looks up what was shown."""
+    """One method on judged queries that all rankers rank: draws lists, and looks up their ranks and grades."""
 
     def __init__(self, data: Judged, rankings: Array, chosen: ResolvedMethod, k: int) -> None:
         self.chosen, self.k = chosen, k
         self.sizes = np.diff(data.offsets).astype(np.int32)
         self.places = _places(rankings, self.sizes)
-        self.grades = _padded(data.grades, data.offsets, rankings.shape[2])
-        self.ideal = _ideal(self.grades, k)
+        self.grades = np.full((len(data), rankings.shape[2]), -1, data.grades.dtype)
+        self.grades[np.arange(rankings.shape[2]) < self.sizes[:, None]] = data.grades
         rankers = rankings.shape[1]
         depths = self.sizes if chosen.method.whole_rankings else np.minimum(self.sizes, k)
         tops = rankings if chosen.method.whole_rankings else rankings[:, :, :k]
@@ -106,26 +105,18 @@ class Stage:
 
     def ndcg_of(self, queries: Array, grades: Array) -> Array:
         """NDCG at k of each shown list; 0 where nothing is relevant."""
-        ideal = self.ideal[queries]
+        ideal = self._ideal[queries]
         return np.divide(_gain(grades), ideal, out=np.zeros(len(ideal)), where=ideal > 0)
+
+    @cached_property
+    def _ideal(self) -> Array:
+        return _gain(-np.sort(-self.grades.astype(np.int64), axis=1)[:, : self.k])
 
 
 def _gain(grades: Array) -> Array:
     """Discounted gain of rows of grades, 2^grade - 1 over log2(rank + 1); -1 is nothing."""
     discounts = 1 / np.log2(np.arange(2, grades.shape[1] + 2))
     return (2.0 ** np.maximum(grades, 0) - 1) @ discounts
-
-
-def _ideal(grades: Array, k: int) -> Array:
-    return _gain(-np.sort(-grades.astype(np.int64), axis=1)[:, :k])
-
-
-def _padded(values: Array, offsets: Array, width: int) -> Array:
-    """Ragged rows as a matrix, -1 where there is nothing."""
-    padded = np.full((len(offsets) - 1, width), -1, values.dtype)
-    inside = np.arange(width) < np.diff(offsets)[:, None]
-    padded[inside] = values
-    return padded
 
 
 @kernel
@@ -175,8 +166,8 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What every run has in common; `truth` are the judged queries the rankers' NDCG is taken on."""
+class RunSettings:
+    """What all runs have in common; `truth` are the judged queries on which the rankers' NDCG is computed."""
 
     data: Judged
     rankers: Sequence[Ranker] | Callable[[int], Sequence[Ranker]]
@@ -274,30 +265,28 @@ def run(
     interrupt keeps the runs that are finished.
     """
     model = _model(data, clicks)
-    plan = Plan(
-        data, rankers, resolve(method), model, scheme, impressions, _checkpoints(checkpoints, impressions), k, seed,
-        truth or data, cut, ties,
-    )  # fmt: skip
+    if checkpoints is None:
+        checkpoints = [step * 10**power for power in range(1, 12) for step in (1, 2, 5)]
+    points = (*sorted({int(point) for point in checkpoints if 0 < point < impressions}), impressions)
+    settings = RunSettings(
+        data, rankers, resolve(method), model, scheme, impressions, points, k, seed, truth or data, cut, ties
+    )
     check_k(k)
     if cut is not None and cut < 1:
         raise DataError(f"NDCG cannot be cut at {cut}; give a rank from 1 up, or None for all of the ranking")
     if runs < 1 or impressions < 1:
         raise DataError(f"{runs} runs of {impressions} impressions is nothing to simulate; give at least 1 of each")
-    outcomes, interrupted = _all_runs(plan, runs, threads, progress)
+    finished = _all_runs(settings, runs, threads, progress)
     return Result(
-        method=plan.chosen.text,
-        scheme=outcomes[0].scheme,
+        method=settings.chosen.text,
+        scheme=settings.chosen.scheme(scheme, len(finished[0]["truths"])).name,
         clicks=clicks if isinstance(clicks, str) else repr(clicks),
         data=data.name,
         ties=ties,
-        checkpoints=plan.checkpoints,
-        errors=np.array([outcome.errors for outcome in outcomes]),
-        own_errors=np.array([outcome.own_errors for outcome in outcomes]),
-        preferences_at=np.array([outcome.preferences for outcome in outcomes]),
-        truths=np.array([outcome.truth for outcome in outcomes]),
-        shown_ndcg=np.array([outcome.shown_ndcg for outcome in outcomes]),
-        interrupted=interrupted,
-        settings={"impressions": impressions, "k": k, "seed": seed, "truth": plan.truth.name, "cut": cut},
+        checkpoints=points,
+        interrupted=len(finished) < runs,
+        settings={"impressions": impressions, "k": k, "seed": seed, "truth": settings.truth.name, "cut": cut},
+        **{name: np.array([one[name] for one in finished]) for name in finished[0]},
     )
 
 
@@ -315,8 +304,8 @@ def _model(data: Judged, clicks: str | ClickModel) -> ClickModel:
         model.click if isinstance(model, Cascade) else model.attraction if isinstance(model, PositionBased) else None
     )
     if table is not None and data.max_grade >= len(table):
-        known = f"the click model knows 0 to {len(table) - 1}"
-        raise ClickError(f"{highest}, but {known}; give it a probability for each grade")
+        grades = f"the click model knows 0 to {len(table) - 1}"
+        raise ClickError(f"{highest}, but {grades}; give it a probability for each grade")
     return model
 
 
@@ -346,28 +335,11 @@ def sweep(
     return results
 
 
-def _checkpoints(given: Sequence[int] | None, impressions: int) -> tuple[int, ...]:
-    if given is None:
-        given = [step * 10**power for power in range(1, 12) for step in (1, 2, 5)]
-    inside = sorted({int(point) for point in given if 0 < point < impressions})
-    return (*inside, impressions)
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    scheme: str
-    errors: Array
-    own_errors: Array
-    preferences: Array
-    truth: Array
-    shown_ndcg: float
-
-
-def _all_runs(plan: Plan, runs: int, threads: int, progress: Progress | None) -> tuple[list[_Outcome], bool]:
+def _all_runs(settings: RunSettings, runs: int, threads: int, progress: Progress | None) -> list[dict[str, Any]]:
     """Runs in threads, in the order of their numbers; after an interrupt, those that are finished."""
-    done: dict[int, _Outcome] = {}
+    done: dict[int, dict[str, Any]] = {}
     pool = ThreadPoolExecutor(threads or os.cpu_count() or 1)
-    waiting = {pool.submit(_run_once, plan, number): number for number in range(runs)}
+    waiting = {pool.submit(_run_once, settings, number): number for number in range(runs)}
     try:
         for future in as_completed(waiting):
             done[waiting[future]] = future.result()
@@ -378,50 +350,52 @@ def _all_runs(plan: Plan, runs: int, threads: int, progress: Progress | None) ->
             raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    return [done[number] for number in sorted(done)], len(done) < runs
+    return [done[number] for number in sorted(done)]
 
 
-def _run_once(plan: Plan, number: int) -> _Outcome:
-    rankers = plan.rankers(number) if callable(plan.rankers) else plan.rankers
-    check_rankers(tuple(letter(place) for place in range(len(rankers))), plan.chosen)
-    key = (plan.seed, number)
-    rankings = _rankings(plan, plan.data, rankers, (*key, "impressions"))
-    own_truth = truth = ndcg(plan.data, rankings, plan.cut)
-    if plan.truth is not plan.data:
-        truth = ndcg(plan.truth, _rankings(plan, plan.truth, rankers, (*key, "truth")), plan.cut)
-    stage = Stage(plan.data, rankings, plan.chosen, plan.k)
-    scheme = plan.chosen.scheme(plan.scheme, len(rankers))
-    queries = generator_of((*key, "queries")).integers(0, len(plan.data), plan.impressions)
-    tally = _Tally(plan, stage, scheme, (truth, own_truth), queries, key)
+def _run_once(settings: RunSettings, number: int) -> dict[str, Any]:
+    """All impressions of a run, in chunks that end at the checkpoints; the fields of `Result` that have a row a run."""
+    run = _SingleRun(settings, number)
     start = 0
-    for point in plan.checkpoints:
+    for point in settings.checkpoints:
         while start < point:
             stop = min(start + CHUNK, point)
-            tally.add(slice(start, stop))
+            run.add(slice(start, stop))
             start = stop
-        tally.note()
-    errors, own_errors = np.array(tally.errors).T
-    shown = tally.gain / plan.impressions
-    means = np.array(tally.preferences) / np.array(plan.checkpoints)[:, None, None]
-    return _Outcome(scheme.name, errors, own_errors, means, truth, shown)
+        run.note_errors()
+    errors, own_errors = np.array(run.errors).T
+    means = np.array(run.preferences) / np.array(settings.checkpoints)[:, None, None]
+    shown = run.gain / settings.impressions
+    arrays = {"errors": errors, "own_errors": own_errors, "preferences_at": means}
+    return {**arrays, "truths": run.truths[0], "shown_ndcg": shown}
 
 
-def _rankings(plan: Plan, data: Judged, rankers: Sequence[Ranker], key: tuple[Any, ...]) -> Array:
-    return rank(data, [scores_of(data, ranker) for ranker in rankers], key, plan.ties)
+class _SingleRun:
+    """One run: sums of credit per ranker where the scheme is linear, of preferences of pairs where it is a sign.
 
+    `truths` are the rankers' NDCG on the queries for the truth and on those of the impressions; `errors[checkpoint]`
+    are the binary errors against each, `preferences[checkpoint]` the summed preferences of pairs.
+    """
 
-class _Tally:
-    """The sums of one run: credit per ranker where the scheme is linear, preferences of pairs where it is a sign."""
+    def __init__(self, settings: RunSettings, number: int) -> None:
+        rankers = settings.rankers(number) if callable(settings.rankers) else settings.rankers
+        check_rankers(tuple(letter(place) for place in range(len(rankers))), settings.chosen)
+        key = (settings.seed, number)
 
-    def __init__(
-        self, plan: Plan, stage: Stage, scheme: Scheme, truths: tuple[Array, Array], queries: Array, key: Any
-    ) -> None:
-        rankers = len(truths[0])
-        self._plan, self._stage, self._scheme, self._queries = plan, stage, scheme, queries
-        self._settings = stage.settings(queries)
+        def rankings_of(data: Judged, part: str) -> Array:
+            return rank(data, [scores_of(data, ranker) for ranker in rankers], (*key, part), settings.ties)
+
+        rankings = rankings_of(settings.data, "impressions")
+        own_truth = truth = ndcg(settings.data, rankings, settings.cut)
+        if settings.truth is not settings.data:
+            truth = ndcg(settings.truth, rankings_of(settings.truth, "truth"), settings.cut)
+        self.truths = (truth, own_truth)
+        self.scheme = settings.chosen.scheme(settings.scheme, len(rankers))
+        self._run, self._stage = settings, Stage(settings.data, rankings, settings.chosen, settings.k)
+        self._queries = generator_of((*key, "queries")).integers(0, len(settings.data), settings.impressions)
+        self._settings = self._stage.settings(self._queries)
         self._lists, self._people = words_of((*key, "lists")), words_of((*key, "clicks"))
-        self._credit, self._pairs = np.zeros(rankers), np.zeros((rankers, rankers))
-        self._truths = [np.sign(truth[:, None] - truth[None, :]) for truth in truths]
+        self._credit, self._pairs = np.zeros(len(rankers)), np.zeros((len(rankers), len(rankers)))
         self.errors: list[list[float]] = []
         self.preferences: list[Array] = []
         self.gain = 0.0
@@ -434,15 +408,15 @@ class _Tally:
         impressions, grades = self._stage.look_up(queries, lists)
         clicks = self._clicks(queries, lists, grades, streams(self._people, numbers))
         self.gain += self._stage.ndcg_of(queries, grades).sum()
-        arguments = (self._plan.chosen, self._scheme, impressions, lists.counts, clicks, 1)
-        if self._scheme.form.linear:
-            self._credit += score_columns(self._scheme.form, *batch.credit(*arguments)).sum(axis=0)
+        arguments = (self._run.chosen, self.scheme, impressions, lists.counts, clicks, 1)
+        if self.scheme.form.linear:
+            self._credit += score_columns(self.scheme.form, *batch.credit(*arguments)).sum(axis=0)
         else:
             self._pairs += batch.preferences(*arguments).sum(axis=0)
 
     def _clicks(self, queries: Array, lists: batch.DrawnLists, grades: Array, keys: Array) -> Array:
         """What people click: by the grades of the data where the model has a table of grades, else by documents."""
-        model, data = self._plan.clicks, self._plan.data
+        model, data = self._run.clicks, self._run.data
         if isinstance(model, (Cascade, PositionBased)):
             return model.sample_batch(grades, lists.counts, keys)
         shown = [
@@ -451,14 +425,11 @@ class _Tally:
         ]
         return model.sample_lists(shown, keys, grades.shape[1])
 
-    def preference(self) -> Array:
-        """The summed preference of each pair."""
-        return self._pairs + (self._credit[:, None] - self._credit[None, :])
-
-    def note(self) -> None:
-        """The binary errors so far: pairs whose sum has another sign than each truth."""
-        found = self.preference()
-        self.preferences.append(found)
-        signs = np.sign(np.where(np.abs(found) <= TOLERANCE * max(1.0, np.abs(found).max()), 0.0, found))
-        off_diagonal = ~np.eye(len(signs), dtype=bool)
-        self.errors.append([float((signs != truth)[off_diagonal].mean()) for truth in self._truths])
+    def note_errors(self) -> None:
+        """Append the preferences so far, and the share of pairs whose sign differs from that of each truth."""
+        sums = self._pairs + (self._credit[:, None] - self._credit[None, :])
+        self.preferences.append(sums)
+        signs = np.sign(np.where(np.abs(sums) <= TOLERANCE * max(1.0, np.abs(sums).max()), 0.0, sums))
+        pairs = ~np.eye(len(signs), dtype=bool)
+        truths = [np.sign(truth[:, None] - truth[None, :]) for truth in self.truths]
+        self.errors.append([float((signs != truth)[pairs].mean()) for truth in truths])

@@ -14,14 +14,14 @@ from interleaf.interleaving import batch, call
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.randomness import delimited, digest
 from interleaf.log import schema
-from interleaf.simulate.pages import CLICK, KINDS, PURCHASE, Events, Habits, Scene, read
+from interleaf.simulate.pages import CLICK, KINDS, PURCHASE, RankedDocuments, ReadingHabits, SimulatedEvents, read
 from interleaf.simulate.people import (
     COUNTRIES,
     DEVICES,
-    Arm,
-    Pages,
+    PageRequests,
     People,
-    Units,
+    SimulatedArm,
+    SimulatedUnits,
     assign,
     draw_units,
     first_pages,
@@ -36,8 +36,8 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _EVENT = [column.field for column in schema.EVENT]
 
 
-class Rows(NamedTuple):
-    """Shown pages by row: `unit` is a row of `Units`, `documents` are rows of the data, -1 below the end of a list."""
+class ShownPages(NamedTuple):
+    """Pages by row; `unit` is a row of `SimulatedUnits`, `documents` are rows of the data, -1 below the list's end."""
 
     unit: Array
     visit: Array
@@ -55,10 +55,10 @@ class Rows(NamedTuple):
     choices: Array
     log_probability: Array
     relaxed: Array
-    events: Events
+    events: SimulatedEvents
 
 
-class Constants(NamedTuple):
+class BatchConstants(NamedTuple):
     """What all batches of a world share; `has_teams` and `has_choices` by arm, None for columns that are null."""
 
     experiment: str
@@ -75,15 +75,21 @@ class Constants(NamedTuple):
     captions: pa.Array | None
 
 
-def joined(waves: Sequence[Rows]) -> Rows:
+def join_waves(waves: Sequence[ShownPages]) -> ShownPages:
     """The pages of all waves as one, session by session."""
-    events = Events(*(np.concatenate(parts) for parts in zip(*(wave.events for wave in waves), strict=True)))
-    whole = Rows._make([*(np.concatenate(parts) for parts in zip(*(wave[:-1] for wave in waves), strict=True)), events])
+    events = SimulatedEvents(*(np.concatenate(parts) for parts in zip(*(wave.events for wave in waves), strict=True)))
+    whole = ShownPages._make(
+        [*(np.concatenate(parts) for parts in zip(*(wave[:-1] for wave in waves), strict=True)), events]
+    )
     order = np.lexsort((whole.step, whole.visit, whole.unit))
-    return Rows._make([*(values[order] for values in whole[:-1]), Events(*(values[order] for values in events))])
+    return ShownPages._make(
+        [*(values[order] for values in whole[:-1]), SimulatedEvents(*(values[order] for values in events))]
+    )
 
 
-def to_batch(rows: Rows, units: Units, names: Sequence[str], constants: Constants) -> pa.RecordBatch:
+def to_batch(
+    rows: ShownPages, units: SimulatedUnits, names: Sequence[str], constants: BatchConstants
+) -> pa.RecordBatch:
     """The record batch; `names` are those of the units."""
     count = len(rows.unit)
     columns: dict[str, Any] = {column.name: None for column in schema.COLUMNS}
@@ -97,7 +103,7 @@ def to_batch(rows: Rows, units: Units, names: Sequence[str], constants: Constant
     return pa.RecordBatch.from_arrays(arrays, schema=schema.SCHEMA)
 
 
-def _who(rows: Rows, names: Sequence[str], constants: Constants) -> dict[str, pa.Array]:
+def _who(rows: ShownPages, names: Sequence[str], constants: BatchConstants) -> dict[str, pa.Array]:
     """Who asked what, when, and in which arm; ids of sessions and impressions hold the seed, so that logs add up."""
     count = len(rows.unit)
     unit = pa.array(names, pa.string()).take(pa.array(rows.unit))
@@ -117,7 +123,7 @@ def _who(rows: Rows, names: Sequence[str], constants: Constants) -> dict[str, pa
     }
 
 
-def _what(rows: Rows, constants: Constants) -> dict[str, pa.Array | None]:
+def _what(rows: ShownPages, constants: BatchConstants) -> dict[str, pa.Array | None]:
     """What was shown, and where it came from."""
     count, rankers = len(rows.unit), len(constants.rankers)
     shown = np.arange(rows.documents.shape[1]) < rows.counts[:, None]
@@ -141,7 +147,7 @@ def _what(rows: Rows, constants: Constants) -> dict[str, pa.Array | None]:
     }
 
 
-def _events(shown_at: Array, events: Events, impressions: pa.Array) -> pa.Array:
+def _events(shown_at: Array, events: SimulatedEvents, impressions: pa.Array) -> pa.Array:
     number = np.arange(events.kinds.shape[1])
     there = number < events.counts[:, None]
     kinds = events.kinds[there]
@@ -162,26 +168,24 @@ def _attributes(devices: Array, countries: Array) -> pa.Array:
     count = len(devices)
     values = np.stack([devices.astype(np.int64), len(DEVICES) + countries], axis=1)
     items = pa.array(DEVICES + COUNTRIES).take(pa.array(values.ravel()))
-    return pa.MapArray.from_arrays(
-        pa.array(_offsets(np.full(count, 2))), pa.array(["device", "country"] * count), items
-    )
+    return pa.MapArray.from_arrays(_offsets(np.full(count, 2)), pa.array(["device", "country"] * count), items)
 
 
 def _lists(values: pa.Array, lengths: Array) -> pa.Array:
-    return pa.ListArray.from_arrays(pa.array(_offsets(lengths)), values)
+    return pa.ListArray.from_arrays(_offsets(lengths), values)
 
 
 def _lists_where(values: Array, shown: Array, there: Array) -> pa.Array | None:
     """Lists of the shown positions in rows that have them, nulls in the others."""
     if not there.any():
         return None
-    kept = shown & there[:, None]
-    offsets = pa.array(_offsets(kept.sum(axis=1)))
-    return pa.ListArray.from_arrays(offsets, pa.array(values[kept]), mask=pa.array(~there))
+    logged = shown & there[:, None]
+    offsets = _offsets(logged.sum(axis=1))
+    return pa.ListArray.from_arrays(offsets, pa.array(values[logged]), mask=pa.array(~there))
 
 
-def _offsets(lengths: Array) -> Array:
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+def _offsets(lengths: Array) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
 
 
 def _times(microseconds: Array) -> pa.Array:
@@ -203,26 +207,29 @@ def _key_names(keys: Array) -> pa.Array:
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))
 
 
-class Traffic:
-    """The pages that people ask for and what they do with them, for any units, in any order."""
+class TrafficSimulator:
+    """Simulates the pages that units request and what they do with them; any units, in any order."""
 
     def __init__(
-        self, scene: Scene, people: People, habits: Habits, arms: Sequence[Arm], seed: Any, salt: str, relabel: bool
+        self,
+        scene: RankedDocuments,
+        people: People,
+        habits: ReadingHabits,
+        arms: Sequence[SimulatedArm],
+        seed: Any,
+        salt: str,
+        relabel: bool,
     ) -> None:
         self._scene, self._people, self._habits, self._arms = scene, people, habits, arms
         self._salt, self._relabel = salt, relabel
         self._units, self._asking, self._reading = (words_of((seed, part)) for part in ("units", "asking", "reading"))
         self._queries = [delimited(query) for query in scene.data.queries]
 
-    def units(self, first: int, count: int) -> Units:
+    def units(self, first: int, count: int) -> SimulatedUnits:
         """Units by their numbers."""
         return draw_units(self._people, self._units, np.arange(first, first + count), self._scene.queries)
 
-    def names(self, units: Units) -> list[str]:
-        """What the log calls these units."""
-        return [f"u{number}" for number in units.number.tolist()]
-
-    def rows(self, units: Units, names: Sequence[str], log_probability: bool = False) -> Rows:
+    def rows(self, units: SimulatedUnits, names: Sequence[str], log_probability: bool = False) -> ShownPages:
         """Every page of every session of these units."""
         arms = assign(self._arms, self._salt, names)
         starts = [b"t3:" + delimited(self._salt) + delimited(name) for name in names]
@@ -234,9 +241,11 @@ class Traffic:
             ends = wave.time + np.round(wave.events.ends * 1e6).astype(np.int64)
             clicked = wave.events.counts > 0
             pages = next_pages(self._people, self._asking, units, pages, clicked, ends, self._scene.queries)
-        return joined(waves)
+        return join_waves(waves)
 
-    def _show(self, units: Units, starts: Sequence[bytes], arms: Array, pages: Pages, log_probability: bool) -> Rows:
+    def _show(
+        self, units: SimulatedUnits, starts: Sequence[bytes], arms: Array, pages: PageRequests, log_probability: bool
+    ) -> ShownPages:
         """Compose the lists of these pages, and let people read them."""
         scene = self._scene
         query = pages.query + scene.queries * units.swapped[pages.unit] if self._relabel else pages.query
@@ -245,7 +254,7 @@ class Traffic:
         impressions, grades = scene.stage.look_up(query, lists)
         documents = scene.rows[query[:, None], lists.shown]
         documents[lists.shown < 0] = -1
-        return Rows(
+        return ShownPages(
             *pages._replace(query=query), arm, keys, documents, lists.teams, lists.counts, impressions.ranks, grades,
             scene.stage.sizes[query], impressions.choices,
             self._log_probabilities(arm, query, lists, impressions, log_probability),
@@ -253,7 +262,7 @@ class Traffic:
             self._read(units, pages, lists.counts, impressions.ranks, grades, documents),
         )  # fmt: skip
 
-    def _keys(self, starts: Sequence[bytes], pages: Pages) -> Array:
+    def _keys(self, starts: Sequence[bytes], pages: PageRequests) -> Array:
         """The chance keys of the lists, `key_of((salt, unit, query))`, with each unit and each query encoded once."""
         queries = self._queries
         digests = [
@@ -274,7 +283,9 @@ class Traffic:
                 whole[mine] = part
         return lists
 
-    def _read(self, units: Units, pages: Pages, counts: Array, ranks: Array, grades: Array, documents: Array) -> Any:
+    def _read(
+        self, units: SimulatedUnits, pages: PageRequests, counts: Array, ranks: Array, grades: Array, documents: Array
+    ) -> Any:
         """Each person sees grades by intent, and leans by taste and captions."""
         scene, unit = self._scene, pages.unit
         numbers = page_numbers(units.number[unit], pages.visit, pages.step)
@@ -282,9 +293,9 @@ class Traffic:
         sides = np.where(shown, side(np.maximum(ranks[:, 0], 1), np.maximum(ranks[:, 1], 1)), 0.0)
         shifts = units.taste[unit][:, None] * sides + scene.attractions[documents]
         intents = units.intent[unit][:, None]
-        wanted = (intents < 0) | (scene.intents[documents] == intents)
-        seen = np.where(wanted & shown, grades, np.int8(0))
-        return read(streams(self._reading, numbers), counts, seen, shifts, units.crawler[unit], self._habits)
+        serves = (intents < 0) | (scene.intents[documents] == intents)
+        grades = np.where(serves & shown, grades, np.int8(0))
+        return read(streams(self._reading, numbers), counts, grades, shifts, units.crawler[unit], self._habits)
 
     def _relaxed(self, arm: Array, query: Array) -> Array:
         """1 or 0 where the list was drawn from a programme, -1 elsewhere."""
@@ -293,13 +304,13 @@ class Traffic:
         return np.where(arm == 0, self._scene.relaxed[query], -1).astype(np.int8)
 
     def _log_probabilities(
-        self, arm: Array, query: Array, lists: batch.DrawnLists, impressions: Impression, wanted: bool
+        self, arm: Array, query: Array, lists: batch.DrawnLists, impressions: Impression, is_needed: bool
     ) -> Array:
         """The log of each list's probability, nan where it has none; one call a row, so only when asked for."""
-        found = np.full(len(arm), np.nan)
-        for row in np.flatnonzero(arm == 0).tolist() if wanted else []:
-            found[row] = self._log_probability(int(query[row]), row, lists, impressions)
-        return found
+        logs = np.full(len(arm), np.nan)
+        for row in np.flatnonzero(arm == 0).tolist() if is_needed else []:
+            logs[row] = self._log_probability(int(query[row]), row, lists, impressions)
+        return logs
 
     def _log_probability(self, query: int, row: int, lists: batch.DrawnLists, impressions: Impression) -> float:
         _, _, chosen, settings = self._arms[0]

@@ -34,11 +34,11 @@ from interleaf.interleaving.rankings import check_k, check_rankers, letter
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import ResolvedMethod, resolve
 from interleaf.simulate.data import Judged
-from interleaf.simulate.pages import Habits, Scene, habits_of, shifted, texts
-from interleaf.simulate.people import Arm, People, Units, arms_of, side
+from interleaf.simulate.pages import RankedDocuments, ReadingHabits, caption_texts, habits_of, shifted
+from interleaf.simulate.people import People, SimulatedArm, SimulatedUnits, arms_of, side
 from interleaf.simulate.rankers import Ranker, rank, scores_of
 from interleaf.simulate.run import ndcg
-from interleaf.simulate.traffic import Constants, Traffic, to_batch
+from interleaf.simulate.traffic import BatchConstants, TrafficSimulator, to_batch
 
 NODES = 31  # of the Gauss-Hermite rule over tastes
 TOLERANCE = 1e-9
@@ -67,7 +67,7 @@ class Truth:
         return asdict(self)
 
 
-def truth_of(scene: Scene, people: People, habits: Habits, rankers: tuple[str, ...]) -> Truth:
+def truth_of(scene: RankedDocuments, people: People, habits: ReadingHabits, rankers: tuple[str, ...]) -> Truth:
     """The truth of people in front of these rankings."""
     relevance = _appeals(scene, people, habits, captions=False, taste=False)
     presented = _appeals(scene, people, habits, captions=True, taste=False)
@@ -89,7 +89,7 @@ def truth_of(scene: Scene, people: People, habits: Habits, rankers: tuple[str, .
     )
 
 
-def _appeals(scene: Scene, people: People, habits: Habits, captions: bool, taste: bool) -> Array:
+def _appeals(scene: RankedDocuments, people: People, habits: ReadingHabits, captions: bool, taste: bool) -> Array:
     """The appeal of each ranker, with or without what captions and tastes add."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     tastes = people.taste + people.taste_spread * nodes if taste else np.zeros(1)
@@ -105,7 +105,7 @@ def _appeals(scene: Scene, people: People, habits: Habits, captions: bool, taste
     return appeals
 
 
-def _top(scene: Scene, ranker: int) -> tuple[Array, Array, Array]:
+def _top(scene: RankedDocuments, ranker: int) -> tuple[Array, Array, Array]:
     """Grades (-1 nothing there), sides and attractions `[query, rank]` of what one ranker puts first."""
     stage = scene.stage
     top = scene.rankings[:, ranker, : stage.k].astype(np.int64)
@@ -115,13 +115,12 @@ def _top(scene: Scene, ranker: int) -> tuple[Array, Array, Array]:
     return grades, side(first, second), scene.attractions[scene.rows[query, top]]
 
 
-def _chances(people: People, habits: Habits, grades: Array, shifts: Array) -> Array:
+def _chances(people: People, habits: ReadingHabits, grades: Array, shifts: Array) -> Array:
     """The probability of a click on what is read; to people with another intent a document is worth nothing."""
     lost = people.narrow * (1 - 1 / people.intents)
-    wanted = shifted(habits.click[np.maximum(grades, 0)], shifts)
-    unwanted = shifted(np.full(grades.shape, habits.click[0]), shifts)
-    chances: Array = (1 - lost) * wanted + lost * unwanted
-    return chances
+    relevant = shifted(habits.click[np.maximum(grades, 0)], shifts)
+    irrelevant = shifted(np.full(grades.shape, habits.click[0]), shifts)
+    return np.asarray((1 - lost) * relevant + lost * irrelevant)
 
 
 def _verdict(
@@ -235,27 +234,27 @@ class World:
         return log.write_batches(path, self.batches(impressions, units, **options), metadata)
 
     @cached_property
-    def _scene(self) -> Scene:
+    def _scene(self) -> RankedDocuments:
         rankers = list(self.rankers.values()) if isinstance(self.rankers, Mapping) else self.rankers
         key = ("world", self.seed)
         rankings = rank(self.data, [scores_of(self.data, ranker) for ranker in rankers], key, self.ties)
-        return Scene(self.data, rankings, self.chosen, self.k, self.people, key, self.relabel)
+        return RankedDocuments(self.data, rankings, self.chosen, self.k, self.people, key, self.relabel)
 
     @cached_property
-    def _habits(self) -> Habits:
+    def _habits(self) -> ReadingHabits:
         return habits_of(self.people, self.data.max_grade + 1)
 
     @cached_property
-    def _arms(self) -> tuple[Arm, ...]:
+    def _arms(self) -> tuple[SimulatedArm, ...]:
         return arms_of(self.arms, self.names, self.chosen, self._scene.settings)
 
     @cached_property
-    def _traffic(self) -> Traffic:
-        return Traffic(self._scene, self.people, self._habits, self._arms, self.seed, self.salt, self.relabel)
+    def _traffic(self) -> TrafficSimulator:
+        return TrafficSimulator(self._scene, self.people, self._habits, self._arms, self.seed, self.salt, self.relabel)
 
-    def _constants(self, rankings: bool, captions: bool) -> Constants:
+    def _constants(self, rankings: bool, captions: bool) -> BatchConstants:
         scene = self._scene
-        return Constants(
+        return BatchConstants(
             experiment=self.experiment,
             version=1,
             seed=self.seed,
@@ -267,24 +266,26 @@ class World:
             queries=pa.array(self.data.queries),
             documents=scene.names,
             rankings=scene.named_rankings() if rankings else None,
-            captions=texts(self.data, scene.levels) if captions else None,
+            captions=caption_texts(self.data, scene.levels) if captions else None,
         )
 
-    def _parts(self, units: int, chunk: int) -> Iterator[Units]:
+    def _parts(self, units: int, chunk: int) -> Iterator[SimulatedUnits]:
         """Units in parts that make about `chunk` visits together; a unit is never split."""
         first = 0
         while first < units:
             window = self._traffic.units(first, min(chunk, units - first))
             count = max(1, int(np.searchsorted(np.cumsum(window.visits), chunk, side="right")))
-            yield Units(*(values[:count] for values in window))
+            yield SimulatedUnits(*(values[:count] for values in window))
             first += count
 
-    def _batch(self, units: Units, constants: Constants, log_probability: bool) -> pa.RecordBatch:
-        names = self._traffic.names(units)
+    def _batch(self, units: SimulatedUnits, constants: BatchConstants, log_probability: bool) -> pa.RecordBatch:
+        names = [f"u{number}" for number in units.number.tolist()]
         return to_batch(self._traffic.rows(units, names, log_probability), units, names, constants)
 
 
-def _ordered(parts: Iterator[Units], make: Callable[[Units], pa.RecordBatch], threads: int) -> Iterator[pa.RecordBatch]:
+def _ordered(
+    parts: Iterator[SimulatedUnits], make: Callable[[SimulatedUnits], pa.RecordBatch], threads: int
+) -> Iterator[pa.RecordBatch]:
     """The batches of the parts, made in threads a little ahead, in the order of the parts."""
     workers = threads or os.cpu_count() or 1
     waiting: deque[Future[pa.RecordBatch]] = deque()
@@ -303,8 +304,8 @@ def _ordered(parts: Iterator[Units], make: Callable[[Units], pa.RecordBatch], th
 def _cut(batches: Iterator[pa.RecordBatch], impressions: int | None) -> Iterator[pa.RecordBatch]:
     """All batches, or the first so many impressions of them."""
     left = impressions
-    for found in batches:
-        yield found if left is None else found.slice(0, left)
-        left = None if left is None else left - found.num_rows
+    for rows in batches:
+        yield rows if left is None else rows.slice(0, left)
+        left = None if left is None else left - rows.num_rows
         if left is not None and left <= 0:
             return

@@ -100,7 +100,7 @@ def _ranked(target: Stage) -> Ranked:
 
 
 def tables(right: ByWorld, errors: ByWorld, points: Sequence[int]) -> tuple[Table, ...]:
-    """PI+DR and the best of the four in every world; `right` and `errors` (estimate minus live) are `[repeat, point]`."""
+    """PI+DR and the best of the four in every world; `right` and `errors` (from live) are `[repeat, point]`."""
     columns = tuple(f"{point:,}" for point in points)
     gains, closer, distances = [], [], []
     for (people, distance), errors_of in errors.items():

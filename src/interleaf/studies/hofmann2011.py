@@ -151,7 +151,7 @@ def judge(rankings: FeatureRankings, passes: int, key: Any) -> PairVerdicts:
     pairs = [(one, other) for one, other in combinations(ranked, 2) if ndcg[one] - ndcg[other] > TOLERANCE]
     if not pairs:
         raise DataError("no two rankers differ in NDCG; give queries with grades and at least two features that vary")
-    queries = np.tile(np.arange(len(rankings.sizes)), passes)
+    queries = np.tile(np.arange(len(rankings.data)), passes)
 
     def meet(pair: tuple[int, int]) -> Array:
         own = (key, *[rankings.features[ranker] for ranker in pair])

@@ -19,14 +19,13 @@ from interleaf import plots
 from interleaf.clicks import TABLES, Cascade, named, scale_of
 from interleaf.errors import DataError
 from interleaf.interleaving import batch
-from interleaf.kernels.arrays import Array, EncodedRankings, Impression
-from interleaf.kernels.jit import kernel
+from interleaf.kernels.arrays import Array, Impression
 from interleaf.methods.registry import resolve
 from interleaf.methods.schemes import TOLERANCE, scheme_of
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import streams, words_of
 from interleaf.simulate.rankers import generator_of, rank, scores_of
-from interleaf.simulate.run import ndcg_by_query
+from interleaf.simulate.run import Stage, ndcg_by_query
 from interleaf.studies.study import Cell, Table
 
 BALANCED, DRAFTED, PROBABILISTIC = "balanced(depth=lowest)", "team_draft(fill=fair)", "probabilistic(tau=3)"
@@ -67,41 +66,33 @@ def sharing_lists(rules: Iterable[JudgingRule] = RULES) -> list[tuple[JudgingRul
 
 
 class FeatureRankings:
-    """Every ranker's ranking of every query: `orders[ranker, row]` are documents best first, `places` their ranks.
+    """Every ranker's ranking of every query: `orders[ranker, row]` are documents best first, query after query.
 
-    The rows of a query are those of the data. `ndcg[query, ranker]` is without cut, as in the paper; `scale` is how
-    many grades there are.
+    `ndcg[query, ranker]` is without cut, as in the paper; `scale` is the number of grades.
     """
 
     def __init__(self, data: Judged, features: Sequence[int], k: int, key: Any) -> None:
-        self.k, self.features, self.grades, self.offsets = k, tuple(features), data.grades, data.offsets
-        self.sizes, self.scale = np.diff(data.offsets), scale_of(data.max_grade)
-        self.inside = np.arange(self.sizes.max()) < self.sizes[:, None]
-        starts = np.repeat(data.offsets[:-1], self.sizes)
-        self.orders = np.empty((len(features), len(starts)), np.int32)
-        self.places = np.empty((len(features), len(starts)), np.int32)
-        self.tops = np.full((len(data), len(features), k), -1, np.int32)
+        self.data, self.k, self.features, self.scale = data, k, tuple(features), scale_of(data.max_grade)
+        sizes = np.diff(data.offsets)
+        self._inside = np.arange(sizes.max()) < sizes[:, None]
+        self.orders = np.empty((len(features), len(data.grades)), np.int32)
         self.ndcg = np.empty((len(data), len(features)))
         for ranker, feature in enumerate(features):
             ranking = rank(data, [scores_of(data, int(feature))], (key, int(feature)))
             self.ndcg[:, ranker] = ndcg_by_query(data, ranking, None)[:, 0]
-            self.orders[ranker] = ranking[:, 0][self.inside]
-            self.tops[:, ranker, : ranking.shape[2]] = ranking[:, 0, :k]
-            self.places[ranker, starts + self.orders[ranker]] = np.arange(len(starts)) - starts + 1
+            self.orders[ranker] = ranking[:, 0][self._inside]
 
-    def of_pair(self, pair: tuple[int, int], whole: bool) -> EncodedRankings:
-        """The two rankings of every query, whole or down to rank k."""
-        rankings, depths = self.tops[:, list(pair)], np.minimum(self.sizes, self.k)
-        if whole:
-            rankings, depths = np.full((len(self.sizes), 2, self.inside.shape[1]), -1, np.int32), self.sizes
-            for side, ranker in enumerate(pair):
-                rankings[:, side][self.inside] = self.orders[ranker]
-        return EncodedRankings(np.ascontiguousarray(rankings), _twice(depths), self.sizes)
+    def of_pair(self, pair: tuple[int, int]) -> Array:
+        """`[query, ranker, rank]`: the rankings of two rankers, padded with -1."""
+        rankings = np.full((len(self.data), 2, self._inside.shape[1]), -1, np.int32)
+        for side, ranker in enumerate(pair):
+            rankings[:, side][self._inside] = self.orders[ranker]
+        return rankings
 
     def clickable(self, model: Cascade) -> Array:
-        """The queries with a document that can be clicked: of the others, none is ever counted."""
+        """The queries with a document that can be clicked; on the others no impression ever counts."""
         can = np.array([float(probability) > 0 for probability in model.click])
-        return np.flatnonzero(np.add.reduceat(can[self.grades], self.offsets[:-1]) > 0)
+        return np.flatnonzero(np.add.reduceat(can[self.data.grades], self.data.offsets[:-1]) > 0)
 
 
 class Meeting:
@@ -110,24 +101,15 @@ class Meeting:
     def __init__(
         self, rankings: FeatureRankings, pair: tuple[int, int], rules: Sequence[JudgingRule], model: Cascade
     ) -> None:
-        self._rankings, self._rules, self._model = rankings, rules, model
-        self._chosen = resolve(rules[0].lists)
-        self._encoded = rankings.of_pair(pair, self._chosen.method.whole_rankings)
-        self._places = rankings.places[list(pair)]
-        longest = rankings.inside.shape[1]
-        self._settings = self._chosen.method.kernels.settings((longest,), self._chosen.parameters, False)
+        self._rules, self._model = rules, model
+        self._stage = Stage(rankings.data, rankings.of_pair(pair), resolve(rules[0].lists), rankings.k)
+        self._settings = self._stage.settings(np.zeros(1, np.int64))
 
     def outcomes(self, queries: Array, numbers: Array, key: Any) -> tuple[Array, Array]:
         """`[rule, impression]` for numbered impressions of queries, and which of these were clicked at all."""
-        keys = streams(words_of((key, "lists")), numbers)
-        lists = batch.compose(self._chosen, self._encoded, self._settings, queries, keys, self._rankings.k, 1)
-        ranks = np.zeros((len(queries), 2, self._rankings.k), np.int16)
-        grades = np.full((len(queries), self._rankings.k), -1, np.int8)
-        starts = self._rankings.offsets[queries]
-        _look_up(self._places, self._rankings.grades, starts, lists.shown, lists.counts, ranks, grades)
+        lists = self._stage.compose(queries, streams(words_of((key, "lists")), numbers), self._settings)
+        shown, grades = self._stage.look_up(queries, lists)
         clicks = self._model.sample_batch(grades, lists.counts, streams(words_of((key, "clicks")), numbers))
-        sizes = self._rankings.sizes[queries]
-        shown = Impression(ranks, lists.teams, _twice(sizes), sizes, np.zeros(grades.shape, np.int16))
         outcomes = np.empty((len(self._rules), len(queries)))
         for number, rule in enumerate(self._rules):
             judged = self._cut(shown) if rule.cut else shown
@@ -135,26 +117,9 @@ class Meeting:
         return outcomes, np.asarray(clicks.any(axis=1))
 
     def _cut(self, shown: Impression) -> Impression:
-        k = self._rankings.k
-        ranks = np.where(shown.ranks > k, 0, shown.ranks).astype(np.int16)
-        return shown._replace(ranks=ranks, lengths=np.minimum(shown.lengths, k).astype(np.int32))
-
-
-def _twice(lengths: Array) -> Array:
-    """The same length for both rankers: each ranks all documents."""
-    return np.repeat(lengths[:, None], 2, axis=1).astype(np.int32)
-
-
-@kernel
-def _look_up(
-    places: Array, judged: Array, starts: Array, shown: Array, counts: Array, ranks: Array, grades: Array
-) -> None:
-    for row in range(len(counts)):
-        for position in range(counts[row]):
-            document = starts[row] + shown[row, position]
-            grades[row, position] = judged[document]
-            for ranker in range(len(places)):
-                ranks[row, ranker, position] = places[ranker, document]
+        """The same impressions, as if no ranker had ranked below the list."""
+        ranks = np.where(shown.ranks > self._stage.k, 0, shown.ranks).astype(np.int16)
+        return shown._replace(ranks=ranks, lengths=np.minimum(shown.lengths, self._stage.k).astype(np.int32))
 
 
 def perfect(grades: int) -> Cascade:

@@ -72,7 +72,7 @@ class Study:
 
 PREFIX = "part-"  # of a file that is being written
 # Packages that no result depends on: they serve, store, send, print and draw.
-OTHER_CODE = ("cli", "client", "demo", "experiment", "render", "report", "server", "store")
+OTHER_CODE = ("cli", "client", "demo", "experiment", "report", "server", "store")
 
 
 class FinishedCells:
