@@ -46,7 +46,7 @@ def together(one: float, other: float, rises: bool) -> float:
 @pytest.mark.parametrize("name", METRICS)
 def test_table_vi_gives_the_directions_that_are_lost_from_table_v_and_the_divisor(name: str) -> None:
     """Its steps make up the whole if they divide by the worse ranker's value, with our directions and no others."""
-    row, rises = published.ARXIV_METRICS[name], METRICS[name].rises
+    row, rises = published.METRICS_OF["arXiv"][name].differences, METRICS[name].rises
     for one, other, whole in TRIPLES:
         assert together(row[one], row[other], rises) == pytest.approx(row[whole], abs=0.016)
     wrong = [abs(together(row[one], row[other], not rises) - row[whole]) for one, other, whole in TRIPLES]
@@ -55,15 +55,15 @@ def test_table_vi_gives_the_directions_that_are_lost_from_table_v_and_the_diviso
 
 @pytest.mark.parametrize("engine", ["arXiv", "Yahoo"])
 def test_printed_differences_have_the_printed_signs(engine: str) -> None:
-    rows = published.ARXIV_METRICS if engine == "arXiv" else published.YAHOO_METRICS
+    rows = published.METRICS_OF[engine]
     for name, row in rows.items():
-        assert verdicts(row, [False] * 6)[:2] == published.VERDICTS[engine][name][:2], name
+        assert verdicts(row.differences, [False] * 6)[:2] == row.verdicts[:2], name
 
 
-@pytest.mark.parametrize("name", published.YAHOO_METRICS)
+@pytest.mark.parametrize("name", published.METRICS_OF["Yahoo"])
 def test_printed_differences_have_the_printed_correlations(name: str) -> None:
-    found = correlation(published.YAHOO_DCG, published.YAHOO_METRICS[name])
-    assert found == pytest.approx(published.YAHOO_CORRELATIONS[name], abs=0.01)
+    metric = published.METRICS_OF["Yahoo"][name]
+    assert correlation(published.YAHOO_DCG, metric.differences) == pytest.approx(metric.correlation, abs=0.01)
 
 
 def test_printed_medians_are_those_of_the_printed_rows() -> None:

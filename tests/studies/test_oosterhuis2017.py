@@ -71,6 +71,6 @@ def test_the_published_cells_are_those_of_the_paper() -> None:
             elif cells := re.findall(r"(\d\.\d\d)(?:</b>)? \((\d\.\d\d)\)", line):
                 name = line.split("\t")[0]
                 printed = tuple((float(mean), float(deviation)) for mean, deviation in cells)
-                assert study.PUBLISHED[name, count][clicks] == printed, (name, count, clicks)
+                assert study.PUBLISHED[name, count, clicks] == printed, (name, count, clicks)
                 compared += 1
         assert compared == 15

@@ -59,15 +59,11 @@ class ShownPages(NamedTuple):
 
 
 class BatchConstants(NamedTuple):
-    """What all batches of a world share; `has_teams` and `has_choices` by arm, None for columns that are null."""
+    """What all batches of a world share; `rankings` and `captions` are None if their columns are null."""
 
     experiment: str
-    version: int
     seed: int
-    arms: Sequence[str]
-    methods: Sequence[str]
-    has_teams: Array
-    has_choices: Array
+    arms: Sequence[SimulatedArm]
     rankers: Sequence[str]
     queries: pa.Array
     documents: pa.Array
@@ -92,15 +88,12 @@ def to_batch(
 ) -> pa.RecordBatch:
     """The record batch; `names` are those of the units."""
     count = len(rows.unit)
-    columns: dict[str, Any] = {column.name: None for column in schema.COLUMNS}
-    columns |= _who(rows, names, constants) | _what(rows, constants)
+    columns: dict[str, Any] = _who(rows, names, constants) | _what(rows, constants)
     columns["events"] = _events(rows.time, rows.events, columns["impression"])
     columns["attributes"] = _attributes(units.device[rows.unit], units.country[rows.unit])
-    arrays = [
-        pa.nulls(count, column.type) if columns[column.name] is None else columns[column.name]
-        for column in schema.COLUMNS
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema.SCHEMA)
+    arrays = [(columns.get(column.name), column.type) for column in schema.COLUMNS]
+    filled = [pa.nulls(count, kind) if array is None else array for array, kind in arrays]
+    return pa.RecordBatch.from_arrays(filled, schema=schema.SCHEMA)
 
 
 def _who(rows: ShownPages, names: Sequence[str], constants: BatchConstants) -> dict[str, pa.Array]:
@@ -110,14 +103,14 @@ def _who(rows: ShownPages, names: Sequence[str], constants: BatchConstants) -> d
     session = pc.binary_join_element_wise(f"seed{constants.seed}", unit, _digits(rows.visit), "-")
     return {
         "experiment": pa.repeat(constants.experiment, count),
-        "version": pa.repeat(pa.scalar(constants.version, pa.int32()), count),
+        "version": pa.repeat(pa.scalar(1, pa.int32()), count),
         "impression": pc.binary_join_element_wise(session, _digits(rows.step), "-"),
-        "time": _times(rows.time),
+        "time": pa.array(rows.time).view(schema.TIME),
         "unit": unit,
         "session": session,
         "query": constants.queries.take(pa.array(rows.query % len(constants.queries))),
-        "arm": pa.array(constants.arms).take(pa.array(rows.arm)),
-        "method": pa.array(constants.methods).take(pa.array(rows.arm)),
+        "arm": pa.array([arm.name for arm in constants.arms]).take(pa.array(rows.arm)),
+        "method": pa.array([arm.chosen.text for arm in constants.arms]).take(pa.array(rows.arm)),
         "key": _key_names(rows.keys),
         "page": pa.repeat(pa.scalar(1, pa.int16()), count),
     }
@@ -130,7 +123,9 @@ def _what(rows: ShownPages, constants: BatchConstants) -> dict[str, pa.Array | N
     documents = pa.array(rows.documents[shown])
     by_ranker = np.broadcast_to(shown[:, None, :], rows.ranks.shape)
     ranks = _lists(pa.array(rows.ranks[by_ranker], pa.int32()), np.repeat(rows.counts, rankers))
-    has_teams, has_choices = constants.has_teams[rows.arm], constants.has_choices[rows.arm]
+    methods = [arm.chosen.method for arm in constants.arms]
+    has_teams = np.array([method.has_teams for method in methods])[rows.arm]
+    has_choices = np.array(["choices" in method.needs for method in methods])[rows.arm]
     return {
         "log_probability": pa.array(rows.log_probability, mask=np.isnan(rows.log_probability)),
         "relaxed": pa.array(rows.relaxed == 1, mask=rows.relaxed < 0),
@@ -157,7 +152,7 @@ def _events(shown_at: Array, events: SimulatedEvents, impressions: pa.Array) -> 
         pc.binary_join_element_wise(owners, _digits(np.broadcast_to(number, there.shape)[there]), "-"),
         pa.array(KINDS).take(pa.array(kinds)),
         pa.array(events.ranks[there], pa.int32()),
-        _times(times[there]),
+        pa.array(times[there]).view(schema.TIME),
         pa.array(events.dwells[there], mask=kinds != CLICK),
         pa.array(events.values[there], mask=kinds != PURCHASE),
     ]
@@ -186,10 +181,6 @@ def _lists_where(values: Array, shown: Array, there: Array) -> pa.Array | None:
 
 def _offsets(lengths: Array) -> pa.Array:
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-
-
-def _times(microseconds: Array) -> pa.Array:
-    return pa.array(microseconds).view(schema.TIME)
 
 
 def _digits(numbers: Array) -> pa.Array:

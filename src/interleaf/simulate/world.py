@@ -1,16 +1,14 @@
-"""A world: judged queries, rankers, people and a method; its truth, and the log that its people leave behind.
+"""`World`: judged queries, rankers, people and a method; the log of its people, and the truth about its rankers.
 
-Everything in it is drawn from chance keyed by the seed and the numbers of unit, visit and page, so a world's log is the
-same whatever the batches and threads, and the first thousand units are those of any larger population.
+All randomness is keyed by the seed and the numbers of unit, visit and page. So a world's log does not depend on batches
+and threads, and the first thousand units are the same in any larger population.
 
-The truth of a world: what people should prefer in it, and why, computed from its description.
-
-The appeal of a ranker is what its own top k promises people,
+The truth says which ranker people should prefer, and why. It is computed from the appeal of each ranker's own top k,
 
     sum over ranks r of P(click | the document at rank r is read) / log2(r + 1),
 
-in the mean over queries and people, crawlers left out: NDCG's discount, with what people want in the place of grades.
-It holds all that makes people click, so it splits into relevance, captions and taste, added one after the other.
+in the mean over queries and people, without crawlers: NDCG's discount, with click probabilities in place of gains. The
+appeal is the sum of three parts: relevance, captions and taste.
 """
 
 from __future__ import annotations
@@ -256,12 +254,8 @@ class World:
         scene = self._scene
         return BatchConstants(
             experiment=self.experiment,
-            version=1,
             seed=self.seed,
-            arms=[arm.name for arm in self._arms],
-            methods=[arm.chosen.text for arm in self._arms],
-            has_teams=np.array([arm.chosen.method.has_teams for arm in self._arms]),
-            has_choices=np.array(["choices" in arm.chosen.method.needs for arm in self._arms]),
+            arms=self._arms,
             rankers=self.names,
             queries=pa.array(self.data.queries),
             documents=scene.names,

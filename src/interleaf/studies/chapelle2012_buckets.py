@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,81 +30,52 @@ YAHOO = (("B_Y", "A_Y"), ("C_Y", "A_Y"), ("D_Y", "A_Y"), ("C_Y", "B_Y"), ("D_Y",
 
 Row = tuple[float, ...]
 
-# Delta_AB in per cent: Table II for arXiv, Table VIII for Yahoo.
-SIGNALS: dict[tuple[str, str], Row] = {
-    ("arXiv", "balanced"): (4.32, 2.54, 5.38, 1.74, 3.06, 3.83),
-    ("arXiv", "team_draft"): (5.23, 3.52, 12.92, 2.05, 1.96, 4.92),
-    ("Yahoo", "balanced"): (0.160, 0.543, 0.559, 0.504, 0.537, 0.035),
+
+class PublishedMetric(NamedTuple):
+    """Differences of the six pairs in per cent (Tables VI and VIII; of interleaving Delta_AB, Tables II and VIII).
+
+    `verdicts` count pairs weakly right and wrong, significantly right and wrong (Tables VII and IX); `correlation` is
+    that with DCG@5 (Table VIII).
+    """
+
+    differences: Row
+    verdicts: tuple[int, int, int, int]
+    correlation: float | None = None
+
+
+YAHOO_DCG: Row = (0.27, 0.50, 0.65, 0.23, 0.38, 0.16)
+METRICS_OF: dict[str, dict[str, PublishedMetric]] = {
+    "arXiv": {
+        "abandonment": PublishedMetric((6.22, 0.14, 6.35, -3.56, 2.61, -0.86), (4, 2, 2, 0)),
+        "reformulation": PublishedMetric((3.86, 1.30, 5.12, 0.82, -0.84, -0.01), (4, 2, 0, 0)),
+        "session_queries": PublishedMetric((1.90, 1.86, 3.73, -0.70, -3.90, -4.62), (3, 3, 0, 0)),
+        "clicks": PublishedMetric((28.26, 4.16, 33.59, -5.17, 3.49, -1.86), (4, 2, 2, 0)),
+        "clicks_at_1": PublishedMetric((36.01, -2.93, 32.02, -11.77, 35.65, 19.68), (4, 2, 4, 0)),
+        "skipped": PublishedMetric((2.28, 3.00, 5.22, -2.38, 12.51, 10.43), (5, 1, 2, 0)),
+        "max_reciprocal_rank": PublishedMetric((6.48, 0.48, 6.99, -3.80, 14.69, 10.33), (5, 1, 3, 0)),
+        "mean_reciprocal_rank": PublishedMetric((3.67, 0.51, 4.20, -4.86, 18.45, 12.69), (5, 1, 2, 0)),
+        "first_click": PublishedMetric((-3.33, 6.25, 3.12, 0.00, 12.50, 12.50), (4, 1, 0, 0)),
+        "last_click": PublishedMetric((4.59, -5.22, -0.87, 24.04, -18.11, 1.57), (3, 3, 1, 0)),
+        "balanced": PublishedMetric((4.32, 2.54, 5.38, 1.74, 3.06, 3.83), (6, 0, 6, 0)),
+        "team_draft": PublishedMetric((5.23, 3.52, 12.92, 2.05, 1.96, 4.92), (6, 0, 4, 0)),
+    },
+    "Yahoo": {
+        "abandonment": PublishedMetric((-0.214, 0.084, 0.228, 0.298, 0.441, 0.144), (5, 1, 5, 1), 0.16),
+        "clicks": PublishedMetric((-0.365, -0.033, -0.097, 0.334, 0.269, -0.064), (2, 4, 2, 3), -0.11),
+        "clicks_at_1": PublishedMetric((0.049, 0.245, 0.844, 0.196, 0.795, 0.597), (6, 0, 5, 0), 0.43),
+        "skipped": PublishedMetric((-0.039, 0.140, 0.465, 0.180, 0.504, 0.326), (5, 1, 5, 0), 0.38),
+        "max_reciprocal_rank": PublishedMetric((-0.069, 0.155, 0.527, 0.224, 0.596, 0.371), (5, 1, 5, 0), 0.35),
+        "mean_reciprocal_rank": PublishedMetric((-0.014, 0.178, 0.599, 0.192, 0.613, 0.420), (5, 1, 5, 0), 0.40),
+        "first_click": PublishedMetric((0.646, 0.245, 0.381, -0.403, -0.266, 0.137), (4, 2, 3, 1), 0.28),
+        "last_click": PublishedMetric((-0.725, -0.282, -0.233, 0.446, 0.496, 0.050), (3, 3, 2, 3), -0.23),
+        "balanced": PublishedMetric((0.160, 0.543, 0.559, 0.504, 0.537, 0.035), (6, 0, 6, 0), 0.69),
+    },
 }
 # Table III: correlation with a judged metric, and mean and deviation of the bootstrapped one.
 CORRELATIONS = {
     ("Bing", "team_draft", "NDCG@5"): (0.882, 0.864, 0.048),
     ("Bing", "team_draft", "MAP"): (0.689, 0.669, 0.104),
     ("Yahoo", "balanced", "DCG@5"): (0.696, 0.417, 0.419),
-}
-# Table VI: relative differences of absolute metrics in per cent, positive as expected, on arXiv.
-ARXIV_METRICS: dict[str, Row] = {
-    "abandonment": (6.22, 0.14, 6.35, -3.56, 2.61, -0.86),
-    "reformulation": (3.86, 1.30, 5.12, 0.82, -0.84, -0.01),
-    "session_queries": (1.90, 1.86, 3.73, -0.70, -3.90, -4.62),
-    "clicks": (28.26, 4.16, 33.59, -5.17, 3.49, -1.86),
-    "clicks_at_1": (36.01, -2.93, 32.02, -11.77, 35.65, 19.68),
-    "skipped": (2.28, 3.00, 5.22, -2.38, 12.51, 10.43),
-    "max_reciprocal_rank": (6.48, 0.48, 6.99, -3.80, 14.69, 10.33),
-    "mean_reciprocal_rank": (3.67, 0.51, 4.20, -4.86, 18.45, 12.69),
-    "first_click": (-3.33, 6.25, 3.12, 0.00, 12.50, 12.50),
-    "last_click": (4.59, -5.22, -0.87, 24.04, -18.11, 1.57),
-}
-# Table VIII: the same on Yahoo, and the correlation with DCG@5, whose differences stand above.
-YAHOO_DCG: Row = (0.27, 0.50, 0.65, 0.23, 0.38, 0.16)
-YAHOO_METRICS: dict[str, Row] = {
-    "abandonment": (-0.214, 0.084, 0.228, 0.298, 0.441, 0.144),
-    "clicks": (-0.365, -0.033, -0.097, 0.334, 0.269, -0.064),
-    "clicks_at_1": (0.049, 0.245, 0.844, 0.196, 0.795, 0.597),
-    "skipped": (-0.039, 0.140, 0.465, 0.180, 0.504, 0.326),
-    "max_reciprocal_rank": (-0.069, 0.155, 0.527, 0.224, 0.596, 0.371),
-    "mean_reciprocal_rank": (-0.014, 0.178, 0.599, 0.192, 0.613, 0.420),
-    "first_click": (0.646, 0.245, 0.381, -0.403, -0.266, 0.137),
-    "last_click": (-0.725, -0.282, -0.233, 0.446, 0.496, 0.050),
-}
-YAHOO_CORRELATIONS = {
-    "abandonment": 0.16,
-    "clicks": -0.11,
-    "clicks_at_1": 0.43,
-    "skipped": 0.38,
-    "max_reciprocal_rank": 0.35,
-    "mean_reciprocal_rank": 0.40,
-    "first_click": 0.28,
-    "last_click": -0.23,
-    "balanced": 0.69,
-}
-# Tables VII and IX: weakly right and wrong, significantly right and wrong.
-VERDICTS: dict[str, dict[str, tuple[int, int, int, int]]] = {
-    "arXiv": {
-        "abandonment": (4, 2, 2, 0),
-        "reformulation": (4, 2, 0, 0),
-        "session_queries": (3, 3, 0, 0),
-        "clicks": (4, 2, 2, 0),
-        "clicks_at_1": (4, 2, 4, 0),
-        "skipped": (5, 1, 2, 0),
-        "max_reciprocal_rank": (5, 1, 3, 0),
-        "mean_reciprocal_rank": (5, 1, 2, 0),
-        "first_click": (4, 1, 0, 0),
-        "last_click": (3, 3, 1, 0),
-        "balanced": (6, 0, 6, 0),
-        "team_draft": (6, 0, 4, 0),
-    },
-    "Yahoo": {
-        "abandonment": (5, 1, 5, 1),
-        "clicks": (2, 4, 2, 3),
-        "clicks_at_1": (6, 0, 5, 0),
-        "skipped": (5, 1, 5, 0),
-        "max_reciprocal_rank": (5, 1, 5, 0),
-        "mean_reciprocal_rank": (5, 1, 5, 0),
-        "first_click": (4, 2, 3, 1),
-        "last_click": (3, 3, 2, 3),
-        "balanced": (6, 0, 6, 0),
-    },
 }
 # Table X: how many queries of Clicks@1 do the work of one of balanced interleaving, on Yahoo.
 DATA_RATIOS: Row = (379.1, 193.1, 17.8, 270.7, 18.9, 0.69)

@@ -16,21 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import plots
-from interleaf.click_value import Lesson, Training, gather, learn
+from interleaf.click_value import Lesson, Training, credit_fitting, gather, learn
 from interleaf.click_value.click_features import default_features
-from interleaf.click_value.credit_fitting import (
-    EACH,
-    GROUPS,
-    POOLED,
-    Example,
-    Fitting,
-    Moments,
-    Pair,
-    fold_of,
-    fold_weights,
-    group_of,
-    learned_from,
-)
+from interleaf.click_value.credit_fitting import EACH, GROUPS, POOLED, Fitting, Moments
 from interleaf.click_value.learn import RESAMPLES, Differences
 from interleaf.clicks import Cascade
 from interleaf.decode.scoring import Scoring
@@ -241,7 +229,7 @@ def honesty(users: Users, repeats: int, seed: int) -> Table:
     names = ("equal credit", "learned from the same users", "from all other users", "from users before")
     counts, generator = dict.fromkeys(names, 0), generator_of((NAME, "coins", seed))
     fitting = Fitting(np.arange(users.sums.shape[1]) > 0)
-    groups = group_of(users.buckets)
+    groups = credit_fitting.group_of(users.buckets)
     for _ in range(repeats):
         sums = users.sums * generator.choice([-1.0, 1.0], len(users.sums))[:, None]
         moments = replace(users.moments, sums=np.zeros_like(users.moments.sums))
@@ -259,18 +247,18 @@ def honesty(users: Users, repeats: int, seed: int) -> Table:
 
 def each_way(moments: Moments, fitting: Fitting) -> Iterator[Array]:
     """Weights `[group, feature]`: equal; of all users; of all but the fold; of the folds before, as `learn` does."""
-    folds = fold_of(np.arange(GROUPS), FOLDS)
+    folds = credit_fitting.fold_of(np.arange(GROUPS), FOLDS)
     equal = np.eye(len(fitting.penalized))[0]
-    examples = [Example(Pair(NAME, 1, "A", "B"), NAME, "A", "B", moments, True)]
+    examples = [credit_fitting.Example(credit_fitting.Pair(NAME, 1, "A", "B"), NAME, "A", "B", moments, True)]
 
     def of(times: Array | None) -> Array:
-        weights, _, _ = learned_from(examples, fitting, RIDGE, times)
+        weights, _, _ = credit_fitting.learned_from(examples, fitting, RIDGE, times)
         return equal if weights is None else weights
 
     yield np.tile(equal, (GROUPS, 1))
     yield np.tile(of(None), (GROUPS, 1))
     yield np.array([of(folds != fold) for fold in range(FOLDS)])[folds]
-    yield np.array(fold_weights(examples, fitting, RIDGE, FOLDS))[folds]
+    yield np.array(credit_fitting.fold_weights(examples, fitting, RIDGE, FOLDS))[folds]
 
 
 def _notes(size: LearningScale, lesson: Lesson) -> list[str]:

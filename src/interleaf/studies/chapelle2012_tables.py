@@ -59,9 +59,9 @@ def signal_table(kind: EnginePairs, traffics: Sequence[PairTraffic], judged: ByM
     ndcg = [f"{difference.mean():.4f}" for difference in _differences(judged["NDCG@5"], traffics)]
     rows: list[tuple[Cell, ...]] = [("NDCG@5, better less worse", "truth", *ndcg)]
     for method in METHODS:
-        theirs = published.SIGNALS.get((kind.engine, method))
+        theirs = published.METRICS_OF[kind.engine].get(method)
         if theirs:
-            rows.append((TITLES[method], "published", *two_digits(theirs)))
+            rows.append((TITLES[method], "published", *two_digits(theirs.differences)))
         ours = [preference(traffic.interleaved[method]) for traffic in traffics]
         rows.append((TITLES[method], "ours", *[with_mark(delta(signal), is_significant(signal)) for signal in ours]))
     number = "Table II" if kind.engine == "arXiv" else "Table VIII, last row"
@@ -123,8 +123,8 @@ def transitivity_table(kinds: Kinds) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for kind, traffics in kinds:
         for method in METHODS:
-            theirs = published.SIGNALS.get((kind.engine, method))
-            printed = dict(zip(kind.pairs, theirs, strict=True)) if theirs else {}
+            theirs = published.METRICS_OF[kind.engine].get(method)
+            printed = dict(zip(kind.pairs, theirs.differences, strict=True)) if theirs else {}
             ours = {traffic.pair: delta(preference(traffic.interleaved[method])) or 0.0 for traffic in traffics}
             for triple in triples(ours):
                 a, b, c = triple.rankers
@@ -137,7 +137,6 @@ def transitivity_table(kinds: Kinds) -> Table:
 
 
 PER_USER = {"arXiv": True, "Yahoo": False}  # as C12 did
-PRINTED = {"arXiv": published.ARXIV_METRICS, "Yahoo": published.YAHOO_METRICS}
 
 Comparisons = Mapping[str, Sequence[Comparison]]
 
@@ -162,10 +161,9 @@ def difference_table(
         rows.append(("DCG@5", "published", *two_digits(published.YAHOO_DCG), "1"))
     rows.append(("DCG@5", "ours", *two_digits(dcg), "1"))
     for name, by_pair in comparisons.items():
-        title, printed = ABSOLUTE_METRICS[name].title, PRINTED[kind.engine].get(name)
-        if printed:
-            correlated = published.YAHOO_CORRELATIONS[name] if kind.engine == "Yahoo" else None
-            rows.append((title, "published", *two_digits(printed), correlated))
+        title, theirs = ABSOLUTE_METRICS[name].title, published.METRICS_OF[kind.engine].get(name)
+        if theirs:
+            rows.append((title, "published", *two_digits(theirs.differences), theirs.correlation))
         relative = [None if one.relative is None else 100 * one.relative for one in by_pair]
         ours = [with_mark(value, one.is_significant) for value, one in zip(relative, by_pair, strict=True)]
         rows.append((title, "ours", *ours, _correlated(relative, dcg)))
@@ -190,7 +188,7 @@ def _correlated(values: Sequence[float | None], dcg: Sequence[float]) -> Cell:
 
 def verdict_table(kind: EnginePairs, traffics: Sequence[PairTraffic], comparisons: Comparisons) -> Table:
     """Tables VII and IX: how many pairs each metric gets right and wrong, weakly and significantly."""
-    theirs = published.VERDICTS[kind.engine]
+    theirs = {name: metric.verdicts for name, metric in published.METRICS_OF[kind.engine].items()}
     rows: list[tuple[Cell, ...]] = []
     for name, ones in comparisons.items():
         counts = verdicts([one.relative for one in ones], [one.is_significant for one in ones])
