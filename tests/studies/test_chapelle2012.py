@@ -29,8 +29,7 @@ from interleaf.studies.chapelle2012_buckets import (
     rankers_of,
     traffic_of,
 )
-from interleaf.studies.chapelle2012_sensitivity import usable
-from interleaf.studies.chapelle2012_tables import preference, session_scores
+from interleaf.studies.chapelle2012_tables import preference, session_scores, usable
 from interleaf.studies.study import Cell, Study, StudyRun, Table
 
 TRIPLES = ((0, 1, 2), (3, 4, 5))  # columns of A over B, B over C and A over C in C12's arXiv tables

@@ -81,7 +81,9 @@ class RankedDocuments:
         self.rankings, order, tops = renumber(np.ascontiguousarray(rankings), sizes, depth)
         starts = np.resize(data.offsets[:-1], len(sizes))
         self.rows = np.where(order < 0, -1, starts[:, None] + order)
-        self.staged = _staged(data, self.rows, sizes)
+        offsets, grades = np.concatenate([[0], np.cumsum(sizes)]), data.grades[self.rows[self.rows >= 0]]
+        names, features = tuple(map(str, range(len(sizes)))), np.zeros((int(offsets[-1]), 0), np.float32)
+        self.staged = replace(data, features=features, grades=grades, offsets=offsets, queries=names)
         self.stage = Stage(self.staged, self.rankings, chosen, k)
         self.stage.given = self.stage.given._replace(documents=tops)
         self.settings, self.relaxed = _settings(self.stage)
@@ -107,14 +109,6 @@ class RankedDocuments:
         sides = np.zeros(len(self.data.grades))
         sides[rows[inside]] = side(places[:, 0][inside], places[:, 1][inside])
         return sides
-
-
-def _staged(data: Judged, rows: Array, sizes: Array) -> Judged:
-    """The data with documents in their new order; the stage looks at no features."""
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    names = tuple(map(str, range(len(sizes))))
-    features = np.zeros((int(offsets[-1]), 0), np.float32)
-    return replace(data, features=features, grades=data.grades[rows[rows >= 0]], offsets=offsets, queries=names)
 
 
 def _settings(stage: Stage) -> tuple[Any, Array | None]:

@@ -29,8 +29,7 @@ def scores_of(data: Judged, ranker: Ranker) -> Array:
     if isinstance(ranker, (int, np.integer)):
         return _feature(data, int(ranker))
     if isinstance(ranker, Mapping):
-        total: Array = np.sum([weight * _feature(data, feature) for feature, weight in ranker.items()], axis=0)
-        return total
+        return np.asarray(np.sum([weight * _feature(data, feature) for feature, weight in ranker.items()], axis=0))
     scores = np.asarray(ranker(data) if callable(ranker) else ranker, np.float64)
     if scores.shape != (len(data.grades),) or not np.isfinite(scores).all():
         raise DataError(
@@ -98,8 +97,7 @@ def shuffled_top(ranker: Ranker, count: int = PAGE, seed: Any = 0) -> Degraded:
     """The ranker with its first `count` documents in random order: C12's A, made from B."""
 
     def shuffle(ranking: Array, generator: np.random.Generator) -> Array:
-        changed: Array = np.r_[generator.permutation(ranking[:count]), ranking[count:]]
-        return changed
+        return np.asarray(np.r_[generator.permutation(ranking[:count]), ranking[count:]])
 
     return _degraded(ranker, shuffle, ("shuffled_top", count, seed))
 

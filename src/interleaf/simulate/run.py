@@ -227,8 +227,7 @@ class Result:
     @property
     def preferences(self) -> Array:
         """The mean preference matrix of each run after its last impression."""
-        last: Array = self.preferences_at[:, -1]
-        return last
+        return np.asarray(self.preferences_at[:, -1])
 
     @property
     def binary_error(self) -> dict[int, tuple[float, float]]:

@@ -1,9 +1,9 @@
 """C12 on simulated traffic of known truth: do interleaving, absolute metrics and judges agree, and what does each need?
 
 For every pair of rankers of known order, people are split into three buckets: each ranker's own lists, and interleaved
-lists (`chapelle2012_buckets`). The tables answer C12's questions: does interleaving agree with judges, do absolute
-metrics, which scheme is the most sensitive (`chapelle2012_tables`), and how much data does each preference need, and
-how many judgments is a click worth (`chapelle2012_sensitivity`).
+lists (`chapelle2012_buckets`). The tables answer C12's questions (`chapelle2012_tables`): does interleaving agree with
+judges, do absolute metrics, which scheme is the most sensitive, how much data does each preference need, and how many
+clicks is a judgment worth.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from interleaf.clicks import Cascade
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import People
 from interleaf.simulate.rankers import generator_of
-from interleaf.studies import chapelle2012_sensitivity as sensitivity
-from interleaf.studies import chapelle2012_tables as agreement
+from interleaf.studies import chapelle2012_tables as c12
 from interleaf.studies.chapelle2012_buckets import (
     CHANGED,
     ENGINES,
@@ -75,7 +74,7 @@ def all_right(tables: PrintedTables, title: str) -> Answer:
 
 def no_metric_is_as_good(tables: PrintedTables) -> Answer:
     """Table IX: whether no absolute metric is right on all pairs, significantly."""
-    rows = [row for row in tables.rows("Table IX:") if row["metric"] not in agreement.TITLES.values()]
+    rows = [row for row in tables.rows("Table IX:") if row["metric"] not in c12.TITLES.values()]
     good = [row["metric"] for row in rows if row["ours: significant"] == "6 / 0"]
     return ", ".join(good) or "none is", not good
 
@@ -174,45 +173,45 @@ def people(data: Judged, units: int) -> People:
 def _of_engine(
     kind: EnginePairs,
     traffics: Sequence[PairTraffic],
-    judged: agreement.ByMetric,
+    judged: c12.ByMetric,
     generator: np.random.Generator,
     size: ChapelleScale,
 ) -> TablesAndCharts:
     """The questions that are asked of the pairs of each engine."""
-    comparisons = agreement.compare_metrics(kind, traffics)
-    curves = {str(traffic): sensitivity.curves(traffic, generator, size.repeats) for traffic in traffics}
+    comparisons = c12.compare_metrics(kind, traffics)
+    curves = {str(traffic): c12.curves(traffic, generator, size.repeats) for traffic in traffics}
     tables = [
-        agreement.signal_table(kind, traffics, judged),
-        agreement.difference_table(kind, traffics, comparisons, judged["DCG@5"]),
-        agreement.verdict_table(kind, traffics, comparisons),
-        sensitivity.consistency_table(kind, curves),
-        sensitivity.ratio_table(kind, traffics, generator, size.repeats),
-        *[agreement.scheme_table(kind, method, traffics) for method in METHODS],
+        c12.signal_table(kind, traffics, judged),
+        c12.difference_table(kind, traffics, comparisons, judged["DCG@5"]),
+        c12.verdict_table(kind, traffics, comparisons),
+        c12.consistency_table(kind, curves),
+        c12.ratio_table(kind, traffics, generator, size.repeats),
+        *[c12.scheme_table(kind, method, traffics) for method in METHODS],
     ]
-    return tables, {f"{kind.engine}-consistency".lower(): sensitivity.consistency_chart(kind, curves)}
+    return tables, {f"{kind.engine}-consistency".lower(): c12.consistency_chart(kind, curves)}
 
 
 def _of_all(
-    kinds: agreement.Kinds, judged: agreement.ByMetric, generator: np.random.Generator, size: ChapelleScale
+    kinds: c12.Kinds, judged: c12.ByMetric, generator: np.random.Generator, size: ChapelleScale
 ) -> TablesAndCharts:
     """The questions that are asked of all pairs, or of one."""
     every = {traffic.pair: traffic for _, traffics in kinds for traffic in traffics}
-    windows = sensitivity.window_shares(every[sensitivity.FOLLOWED], generator, size.subsamples)
-    values = sensitivity.click_values(list(every.values()), judged, generator, size.repeats)
+    windows = c12.window_shares(every[c12.FOLLOWED], generator, size.subsamples)
+    values = c12.click_values(list(every.values()), judged, generator, size.repeats)
     tables = [
-        agreement.agreement_table(kinds, judged, generator, size.repeats),
-        agreement.transitivity_table(kinds),
-        sensitivity.window_table(windows),
-        sensitivity.value_table(values),
-        agreement.session_table(kinds[1][1]),
+        c12.agreement_table(kinds, judged, generator, size.repeats),
+        c12.transitivity_table(kinds),
+        c12.window_table(windows),
+        c12.value_table(values),
+        c12.session_table(kinds[1][1]),
     ]
     return tables, {
-        "windows": sensitivity.window_chart(windows),
-        "clicks": sensitivity.value_chart(kinds[1][0], values),
+        "windows": c12.window_chart(windows),
+        "clicks": c12.value_chart(kinds[1][0], values),
     }
 
 
-def _notes(data: Judged, kinds: agreement.Kinds, size: ChapelleScale) -> list[str]:
+def _notes(data: Judged, kinds: c12.Kinds, size: ChapelleScale) -> list[str]:
     buckets = [len(pages) for _, some in kinds for one in some for pages in (one.better, one.worse)]
     clicked = np.mean([one.better.any_click.mean() for _, some in kinds for one in some])
     model = people(data, 1).cascade(data.max_grade + 1)
@@ -224,6 +223,6 @@ def _notes(data: Judged, kinds: agreement.Kinds, size: ChapelleScale) -> list[st
         "Marks of significance are clustered by user: differences of metrics by the jackknife over users, Delta too. "
         "Judged metrics through ir-measures: gain 2^grade - 1; MAP of ranks 1 to 10, the upper two grades relevant.",
         "Relative differences divide by the worse ranker's value, as C12's Table VI does. n' and n'' count queries "
-        f"with and without a click, n' in each of two buckets; where Clicks@1 is surer than {sensitivity.SURE}, n' is "
+        f"with and without a click, n' in each of two buckets; where Clicks@1 is surer than {c12.SURE}, n' is "
         "halved. For the value of a click, only queries with one are counted.",
     ]

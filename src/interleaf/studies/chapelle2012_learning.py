@@ -113,7 +113,10 @@ def study(task: StudyRun) -> Study:
     shown = lessons[SETTINGS[0][1], WAYS[1][0]]
     users = users_of(every[0].world(SETTINGS[0][0], size.units, 1000 * seed), SETTINGS[0][1])
     honest = honesty(users, size.relabelled, seed)
-    tables = (_summary(rows), shown.held_out_table(), shown.worth_table(), honest)
+    columns = ("lists", "credit", "whose", "more clearly", "the other way", "median relative z", "data it takes")
+    title = f"{_SUMMARY}: experiments of one market by credit learned in the others, against equal credit"
+    summary = Table("summary", title, columns, tuple(rows))
+    tables = (summary, shown.held_out_table(), shown.worth_table(), honest)
     charts = {"relative": _chart(lessons), "worth": shown.charts()["worth"]}
     return Study(NAME, TITLE, folds.described, task.scale, tables, charts, _notes(size, shown))
 
@@ -176,12 +179,6 @@ def people(data: Judged, market: int, units: int) -> People:
 def _counted(number: int, better: int, turned: int, middle: float | None) -> tuple[Cell, ...]:
     gain = (None, None) if middle is None else (f"{middle:.2f}", f"{middle**-2:.2f}")
     return f"{better} of {number}", f"{turned} of {number}", *gain
-
-
-def _summary(rows: Sequence[tuple[Cell, ...]]) -> Table:
-    columns = ("lists", "credit", "whose", "more clearly", "the other way", "median relative z", "data it takes")
-    title = "Figures 8 and 9: experiments of one market by credit learned in the others, against equal credit"
-    return Table("summary", title, columns, tuple(rows))
 
 
 def _chart(lessons: dict[tuple[str, str], Lesson]) -> dict[str, Any]:

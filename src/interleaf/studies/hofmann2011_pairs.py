@@ -101,7 +101,7 @@ class Meeting:
     def __init__(
         self, rankings: FeatureRankings, pair: tuple[int, int], rules: Sequence[JudgingRule], model: Cascade
     ) -> None:
-        self._rules, self._model = rules, model
+        self.rules, self._model = rules, model
         self._stage = Stage(rankings.data, rankings.of_pair(pair), resolve(rules[0].lists), rankings.k)
         self._settings = self._stage.settings(np.zeros(1, np.int64))
 
@@ -110,8 +110,8 @@ class Meeting:
         lists = self._stage.compose(queries, streams(words_of((key, "lists")), numbers), self._settings)
         shown, grades = self._stage.look_up(queries, lists)
         clicks = self._model.sample_batch(grades, lists.counts, streams(words_of((key, "clicks")), numbers))
-        outcomes = np.empty((len(self._rules), len(queries)))
-        for number, rule in enumerate(self._rules):
+        outcomes = np.empty((len(self.rules), len(queries)))
+        for number, rule in enumerate(self.rules):
             judged = self._cut(shown) if rule.cut else shown
             outcomes[number] = batch.preferences(resolve(rule.judge), SCHEME, judged, lists.counts, clicks, 1)[:, 0, 1]
         return outcomes, np.asarray(clicks.any(axis=1))
@@ -191,29 +191,22 @@ class Stream:
     """
 
     def __init__(self, meeting: Meeting, queries: Array, key: Any) -> None:
-        self._meeting, self._queries, self._key = meeting, queries, key
-        self._chunks = 0
-        self._waiting: list[Array] = []
-        self._count = 0
+        self._meeting, self._queries, self._key, self._chunks = meeting, queries, key, 0
+        self._waiting = np.empty((len(meeting.rules), 0))
 
     def take(self, samples: int) -> Array:
         """The next outcomes, `[rule, sample]`."""
-        patience = self._chunks + RARE * (samples // CHUNK + 1)
-        while self._count < samples:
-            if not len(self._queries) or self._chunks > patience:
+        max_chunks = self._chunks + RARE * (samples // CHUNK + 1)
+        while self._waiting.shape[1] < samples:
+            if not len(self._queries) or self._chunks > max_chunks:
                 raise DataError("hardly a list gets a click, so no comparison can converge; give queries with grades")
-            self._draw()
-        outcomes = np.concatenate(self._waiting, axis=1)
-        self._waiting, self._count = [outcomes[:, samples:]], outcomes.shape[1] - samples
-        return outcomes[:, :samples]
-
-    def _draw(self) -> None:
-        drawn = generator_of((self._key, "queries", self._chunks)).integers(0, len(self._queries), CHUNK)
-        numbers = np.arange(self._chunks * CHUNK, (self._chunks + 1) * CHUNK)
-        outcomes, clicked = self._meeting.outcomes(self._queries[drawn], numbers, self._key)
-        self._waiting.append(outcomes[:, clicked])
-        self._count += int(clicked.sum())
-        self._chunks += 1
+            places = generator_of((self._key, "queries", self._chunks)).integers(0, len(self._queries), CHUNK)
+            numbers = np.arange(self._chunks * CHUNK, (self._chunks + 1) * CHUNK)
+            outcomes, clicked = self._meeting.outcomes(self._queries[places], numbers, self._key)
+            self._waiting = np.concatenate([self._waiting, outcomes[:, clicked]], axis=1)
+            self._chunks += 1
+        first, self._waiting = np.split(self._waiting, [samples], axis=1)
+        return first
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
