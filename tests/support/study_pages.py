@@ -43,7 +43,7 @@ def with_findings(name: str, page: str) -> str:
     found = findings_table(module.FINDINGS, printed_tables(body))
     table = Table(found.name, "", found.columns, found.rows).to_markdown()
     intro = (
-        "Each verdict is computed from the first table above that has the figure (`interleaf.studies.findings`);\n"
+        "Each verdict is computed from the first table above that has the number (`interleaf.studies.findings`);\n"
         "`interleaf reproduce` prints the same table of any other run."
     )
     return f"{body}\n\n{HEADING}\n\n{intro}\n\n{table}\n"
