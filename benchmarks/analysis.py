@@ -21,7 +21,7 @@ from interleaf.analysis.analyze import tally_log
 from interleaf.execution.task import Task
 from interleaf.log.projection import leaves
 from interleaf.report.build import report
-from interleaf.report.rule import Settings
+from interleaf.report.rule import ReportSettings
 from interleaf.simulate import People, World, synthetic
 from interleaf.tally import Tally
 
@@ -78,7 +78,7 @@ def measure(what: str, path: str, small: str) -> Cost:
     spent = time.perf_counter() - wall, time.process_time() - processor
     wall = time.perf_counter()
     if tally is not None:
-        report(tally, Settings(resamples=10_000))
+        report(tally, ReportSettings(resamples=10_000))
     return Cost(*spent, time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks import checks, people, plans, queries, rules, watching
 from benchmarks.people import BOUNDED, PER_SEARCH
 from interleaf.report.model import FAILED, WARNING
-from interleaf.report.rule import ONE_LOOK, Settings
+from interleaf.report.rule import ONE_LOOK, ReportSettings
 from interleaf.stats.power import Plan
 
 LOOKS = 20
@@ -159,10 +159,10 @@ def many_rankers(effort: Effort, seed: int) -> Iterator[Row]:
     for index in (1.05, 1.5):
         for units in (100, 400):
             world, runs = f"tail {index:g}, 5 rankers, tastes", effort.few
-            differ, best = rules.wrong_of_many(index, units, 1, Settings(look=ONE_LOOK), runs, seed)
+            differ, best = rules.wrong_of_many(index, units, 1, ReportSettings(look=ONE_LOOK), runs, seed)
             yield Row("one look shows a false difference in any pair", world, f"{units:,}", 0, 0.06, differ, runs)
             yield Row("one look shows a ranker that beats all", world, f"{units:,}", 0, 0.06, best, runs)
-            differ, _ = rules.wrong_of_many(index, units, LOOKS, Settings(planned_units=units), runs // 4, seed)
+            differ, _ = rules.wrong_of_many(index, units, LOOKS, ReportSettings(planned_units=units), runs // 4, seed)
             claim = f"{LOOKS} looks show a false difference in any pair"
             yield Row(claim, world, f"{units:,}", *AT_MOST, differ, runs // 4)
 

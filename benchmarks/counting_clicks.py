@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from interleaf.analysis.analyze import tally_log
 from interleaf.clicks import Cascade
-from interleaf.report.comparisons import Pairs, estimates_of
+from interleaf.report.comparisons import RankerPairs, estimates_of
 from interleaf.report.weights import weighted_sums
 from interleaf.simulate import People, World, synthetic
 from interleaf.stats import looks, sequence, signs
@@ -87,7 +87,7 @@ def history(log: pa.Table, number: int, scheme: str | None = None) -> History:
 def look_at(tally: Tally) -> Seen:
     """What a report has of two rankers, without the parts that take time."""
     scores, linear = tally.scores, tally.about.linear
-    pairs, (voices, weights) = Pairs.of(tally.about.rankers, None), weighted_sums(tally)
+    pairs, (voices, weights) = RankerPairs.of(tally.about.rankers, None), weighted_sums(tally)
     sums = pairs.scores(scores.sums, linear)
     return Seen(
         estimates_of(pairs.weighted_scores(voices, weights, linear), weights, 1 - LEVEL)[0],

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.kernels.arrays import Array
-from interleaf.report.weights import Cells, max_weight, with_queries
+from interleaf.report.weights import QueryCells, max_weight, with_queries
 from interleaf.stats import sequence
 from interleaf.stats.compare import Estimate, estimate
 from interleaf.tables import Table
@@ -45,7 +45,7 @@ class World(NamedTuple):
         scores = np.where(chance.random(len(owner)) < (1 + effects[asked]) / 2, 1, -1) * decided
         return chance.permutation(np.stack([owner, asked, scores]), axis=1), float(shares @ effects) * DECIDED
 
-    def cells(self, visits: Array) -> Cells:
+    def cells(self, visits: Array) -> QueryCells:
         """Visits as a tally has them."""
         owner, asked, scores = visits
         cells, place = np.unique(owner * self.queries + asked, return_inverse=True)
@@ -53,7 +53,7 @@ class World(NamedTuple):
         owners, unit_of = np.unique(cells // self.queries, return_inverse=True)
         names = np.random.default_rng(self.units).integers(0, 2**44, self.units, dtype=np.uint64)[owners]
         numbers, query_of = np.unique(cells % self.queries, return_inverse=True)
-        return Cells(names, numbers, unit_of, query_of, np.bincount(place), sums, max_weight(len(owners)))
+        return QueryCells(names, numbers, unit_of, query_of, np.bincount(place), sums, max_weight(len(owners)))
 
 
 WORLDS = [
@@ -64,7 +64,7 @@ WORLDS = [
 ]
 
 
-def both(cells: Cells) -> tuple[Estimate, Estimate]:
+def both(cells: QueryCells) -> tuple[Estimate, Estimate]:
     """The estimate with errors clustered by unit, and by unit and query."""
     sums, weights, _ = cells.weighted_sums()
     by_unit = estimate(sums[:, 0] / ONE, weights, CONFIDENCE)

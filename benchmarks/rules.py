@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.people import DECIDED, LEVEL, World, scores
 from interleaf.kernels.arrays import Array
-from interleaf.report.rule import Decision, Settings, decide
+from interleaf.report.rule import Decision, ReportSettings, decide
 from interleaf.report.weights import max_weight
 from interleaf.stats import compare
 from interleaf.stats.compare import Estimate
@@ -45,13 +45,15 @@ def wrong_at_planned_looks(tail: float, planned: int, arrived: Sequence[float], 
     sums = scores(chance, visits, world.preferences(chance, visits, lambda seen: seen))
     wrong = np.zeros(runs, np.bool_)
     for look, units in enumerate(sizes, 1):
-        settings = Settings(planned_units=planned, look=(look, len(sizes)))
+        settings = ReportSettings(planned_units=planned, look=(look, len(sizes)))
         found = weighed(visits[:units], sums[:units], units)
         wrong |= np.array([is_wrong(decide([one], units, settings)) for one in found])
     return int(wrong.sum())
 
 
-def wrong_of_many(tail: float, units: int, looks: int, settings: Settings, runs: int, seed: int) -> tuple[int, int]:
+def wrong_of_many(
+    tail: float, units: int, looks: int, settings: ReportSettings, runs: int, seed: int
+) -> tuple[int, int]:
     """How many experiments with five equal rankers ever show a pair that differs, and a ranker that beats all."""
     chance, world = np.random.default_rng(seed), World(tail)
     pairs = np.array(list(combinations(range(RANKERS), 2)))
@@ -93,7 +95,7 @@ def wrong_of_segments(tail: float, units: int, looks: int, runs: int, seed: int)
                 weighed(parts[:end, [part]], sums[:end, [part]], int((parts[:end, part] > 0).sum()))[0]
                 for part in range(SEGMENTS)
             ]
-            if is_wrong(decide(found, end, Settings(planned_units=units))):
+            if is_wrong(decide(found, end, ReportSettings(planned_units=units))):
                 wrong += 1
                 break
     return wrong

@@ -15,7 +15,7 @@ from interleaf.analysis.plan import plan
 from interleaf.execution import session_rows as waiting
 from interleaf.kernels.buckets import BUCKETS, bucket_of
 from interleaf.report.format import signed
-from interleaf.report.model import Arm, Metric
+from interleaf.report.model import Metric, ReportArm
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World
@@ -47,7 +47,7 @@ def by_arm(rows: list[Row]) -> dict[str, list[Row]]:
     return {name: [row for row in rows if row["arm"] == name] for name in {row["arm"] for row in rows}}
 
 
-def metric(arm: Arm, name: str) -> Metric:
+def metric(arm: ReportArm, name: str) -> Metric:
     (found,) = [one for one in arm.metrics if one.name == name]
     return found
 

@@ -45,8 +45,9 @@ def test_a_look_has_the_figures_of_the_report() -> None:
     assert found.z_score is not None
     assert counting_clicks.impression_test(last) == (abs(found.z_score) > counting_clicks.EDGE)
     assert counting_clicks.clustered_test(last) == (once.p_value is not None and once.p_value < 0.05)
-    decided = [looks.planned_look(one.estimate, place + 1, looks.even(LOOKS)) for place, one in enumerate(seen)]
-    assert counting_clicks.planned_test(seen) == any(one.rejects for one in decided)
+    boundaries = looks.obrien_fleming(looks.even(LOOKS))
+    reached = [abs(one.estimate.deviate or 0.0) >= boundary for one, boundary in zip(seen, boundaries, strict=True)]
+    assert counting_clicks.planned_test(seen) == any(reached)
 
 
 def test_raw_clicks_are_the_clicks_on_the_documents_of_each_team() -> None:

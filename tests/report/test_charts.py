@@ -12,7 +12,7 @@ import pytest
 from interleaf import plots
 from interleaf.report import charts
 from interleaf.report.format import Names
-from interleaf.report.model import Comparison, Findings, Point, Slot, Standing, Strength
+from interleaf.report.model import Comparison, Point, ReportData, Slot, Standing, Strength
 from tests.support.report_examples import (
     EXAMPLES,
     SCRIPT,
@@ -25,11 +25,11 @@ from tests.support.report_examples import (
 )
 
 
-def rows_of(make: Any, report: Findings) -> list[dict[str, Any]]:
+def rows_of(make: Any, report: ReportData) -> list[dict[str, Any]]:
     return list(make(report, Names(report.rankers)))
 
 
-def three() -> Findings:
+def three() -> ReportData:
     """Three rankers, one pair undecided, one without an interval, one even."""
     pairs = (
         Comparison("a", "b", 0.2, 0.05, (0.1, 0.3), 0.01, 0.04, wins=60, ties=5, losses=35),

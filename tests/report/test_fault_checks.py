@@ -17,10 +17,10 @@ from interleaf import DataError, analyze, interleave
 from interleaf.analysis.analyze import tally_log
 from interleaf.audit.enumerate import distribution
 from interleaf.methods.registry import METHODS, resolve
-from interleaf.report.codes import CheckCode, CheckInput, Result, health_check
+from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_check
 from interleaf.report.health import CHECKS
 from interleaf.report.model import Check
-from interleaf.report.rule import Settings
+from interleaf.report.rule import ReportSettings
 from interleaf.tally import Tally
 from interleaf.tally.draws import ANY, DECIDED, IMPOSSIBLE, rule_of
 from interleaf.tally.evidence import GROUPS, HOUR, MAX_STRETCHES, Timeline
@@ -82,12 +82,12 @@ def test_every_check_says_what_it_means_and_what_to_do() -> None:
 
 def test_a_check_is_one_function_with_its_code() -> None:
     @health_check(CheckCode.LATENCY, "Speed of {}")
-    def speed(data: CheckInput) -> list[Result]:
+    def speed(data: CheckInput) -> list[CheckResult]:
         """Is every ranker fast?"""
-        return [Result("ok", "fast", "hurry", ranker) for ranker in data.tally.about.rankers]
+        return [CheckResult("ok", "fast", "hurry", ranker) for ranker in data.tally.about.rankers]
 
     tally = tally_log(table_of(made_rows(30)))
-    found = list(speed.run(CheckInput(tally, Settings(), None, ())))
+    found = list(speed.run(CheckInput(tally, ReportSettings(), None, ())))
     assert found[0] == Check("Speed of A", "ok", "fast", "", "latency")  # a check that is ok has nothing to do
     assert len(found) == len(tally.about.rankers)
     assert speed.documentation == "Is every ranker fast?"

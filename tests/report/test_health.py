@@ -15,7 +15,7 @@ from interleaf.report.codes import CheckCode
 from interleaf.report.health import CHECKS
 from interleaf.report.model import Check, Comparison
 from interleaf.report.report import Report
-from interleaf.report.rule import Settings
+from interleaf.report.rule import ReportSettings
 from interleaf.report.verdict import verdict
 from interleaf.stats.compare import ALIKE
 from tests.support.log_rows import Row, made_row, made_rows, table_of, with_column
@@ -260,14 +260,14 @@ ONE = replace(ESTIMATED, wins=60, losses=40, ties=0, clicked=100)
 
 
 def test_a_verdict_says_who_wins_and_how_sure_one_may_be() -> None:
-    found = verdict([ONE], [], Settings())
+    found = verdict([ONE], [], ReportSettings())
     assert (found.winner, found.trusted) == ("A", True)
     assert "100 lists" in found.sentence
     assert "60 favoured A, 40 B and 0 neither" in found.sentence
-    assert verdict([replace(ONE, interval=(-0.01, 0.4), units=30)], [], Settings()).winner is None
-    assert verdict([replace(ONE, interval=(-0.4, -0.1), estimate=-0.2)], [], Settings()).winner == "B"
-    assert "There are no clicks" in verdict([Comparison("A", "B")], [], Settings()).sentence
-    assert "no interleaved lists" in verdict([], [], Settings()).sentence
+    assert verdict([replace(ONE, interval=(-0.01, 0.4), units=30)], [], ReportSettings()).winner is None
+    assert verdict([replace(ONE, interval=(-0.4, -0.1), estimate=-0.2)], [], ReportSettings()).winner == "B"
+    assert "There are no clicks" in verdict([Comparison("A", "B")], [], ReportSettings()).sentence
+    assert "no interleaved lists" in verdict([], [], ReportSettings()).sentence
 
 
 def test_rankings_that_are_one_need_not_differ_in_an_aa() -> None:
@@ -277,36 +277,38 @@ def test_rankings_that_are_one_need_not_differ_in_an_aa() -> None:
 
 
 def test_the_verdict_has_the_sign_of_the_tables() -> None:
-    first = verdict([replace(ONE, clicked=9)], [], Settings()).sentence
+    first = verdict([replace(ONE, clicked=9)], [], ReportSettings()).sentence
     assert "its score is +0.200, between +0.050 and +0.350" in first
     lost = replace(ONE, clicked=9, estimate=-0.2, interval=(-0.35, -0.05))
-    assert "the score of A over B is -0.200, between -0.350 and -0.050" in verdict([lost], [], Settings()).sentence
+    assert (
+        "the score of A over B is -0.200, between -0.350 and -0.050" in verdict([lost], [], ReportSettings()).sentence
+    )
 
 
 def test_small_scores_do_not_round_to_nothing() -> None:
     small = replace(ONE, clicked=9, estimate=0.0004, interval=(0.00012, 0.0014))
-    assert "its score is +0.00040, between +0.00012 and +0.0014" in verdict([small], [], Settings()).sentence
+    assert "its score is +0.00040, between +0.00012 and +0.0014" in verdict([small], [], ReportSettings()).sentence
     none = replace(small, interval=(-0.0002, 0.0014), units=30)
-    sentence = verdict([none], [], Settings()).sentence
+    sentence = verdict([none], [], ReportSettings()).sentence
     assert "is +0.00040, and the data of 30 units allow anything from -0.00020 to +0.0014" in sentence
 
 
 def test_when_all_agree_it_is_said_plainly_and_nobody_wins() -> None:
     found = replace(Comparison("A", "B", -1.0), wins=0, losses=40, ties=0, clicked=40, reasons={"interval": ALIKE})
-    said = verdict([found], [], Settings())
+    said = verdict([found], [], ReportSettings())
     assert said.winner is None
     assert said.sentence.startswith("All 40 lists where clicks favoured one of the two favoured B. That is too uniform")
     mixed = replace(found, wins=10)  # every bucket as many wins, and as many losses
     assert mixed.unanimous is None
     three = [replace(found, second="B"), replace(ONE, second="C"), replace(ONE, first="B", second="C")]
-    assert "1 of them is too uniform" in verdict(three, [], Settings()).sentence
+    assert "1 of them is too uniform" in verdict(three, [], ReportSettings()).sentence
 
 
 def test_planned_looks_decide_instead_of_anytime_intervals() -> None:
-    found = verdict([replace(ONE, interval=(0.1, 0.3), units=30)], [], Settings(look=(2, 5)))
+    found = verdict([replace(ONE, interval=(0.1, 0.3), units=30)], [], ReportSettings(look=(2, 5)))
     assert found.winner == "A"
     assert "with 95% confidence, at look 2 of 5" in found.sentence
-    assert verdict([replace(ONE, interval=(-0.1, 0.3), units=30)], [], Settings(look=(2, 5))).winner is None
+    assert verdict([replace(ONE, interval=(-0.1, 0.3), units=30)], [], ReportSettings(look=(2, 5))).winner is None
 
 
 def test_many_rankers_are_held_against_all_pairs() -> None:
@@ -317,17 +319,17 @@ def test_many_rankers_are_held_against_all_pairs() -> None:
             for (a, b), one in zip(names, decided, strict=True)
         ]
 
-    assert verdict(pairs(True, True, False), [], Settings()).winner == "A"
-    assert verdict(pairs(True, False, False), [], Settings()).winner is None
-    found = verdict(pairs(True, False, False), [], Settings(control="B"))
+    assert verdict(pairs(True, True, False), [], ReportSettings()).winner == "A"
+    assert verdict(pairs(True, False, False), [], ReportSettings()).winner is None
+    found = verdict(pairs(True, False, False), [], ReportSettings(control="B"))
     assert "People prefer A to the control B" in found.sentence
     assert found.winner is None
 
 
 def test_a_failed_check_takes_the_trust_away_and_a_warning_does_not() -> None:
     failed, warning = Check("Rows used", "failed", "none", "mend"), Check("Units known", "warning", "some", "log")
-    assert verdict([ONE], [warning], Settings()).trusted
-    found = verdict([ONE], [failed, warning, failed], Settings())
+    assert verdict([ONE], [warning], ReportSettings()).trusted
+    found = verdict([ONE], [failed, warning, failed], ReportSettings())
     assert (found.trusted, found.why) == (False, ("Rows used: none", "Rows used: none"))
     assert found.sentence.startswith("Do not trust this yet: 2 health checks failed. People prefer A")
 

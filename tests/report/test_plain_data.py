@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from interleaf.errors import DataError
 from interleaf.report.frames import to_frame
 from interleaf.report.json_format import FORMAT, from_dict, to_dict, to_json
-from interleaf.report.model import Comparison, Findings, Point
+from interleaf.report.model import Comparison, Point, ReportData
 from interleaf.report.report import Report
 from interleaf.stats.sums import Interval
 from tests.support.report_examples import EXAMPLES, healthy, nothing_computed, with_cycle
@@ -22,8 +22,8 @@ numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 intervals: st.SearchStrategy[Interval | None] = st.none() | st.tuples(st.floats(-1, 1), st.floats(-1, 1))
 
 
-def read(data: Any) -> Findings:
-    return from_dict(data, Findings)
+def read(data: Any) -> ReportData:
+    return from_dict(data, ReportData)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

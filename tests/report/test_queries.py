@@ -19,7 +19,7 @@ from interleaf import DataError, analyze, tally_log
 from interleaf.cli import main
 from interleaf.report.model import OK, SKIPPED, WARNING, Check
 from interleaf.report.report import Report
-from interleaf.report.weights import FEW_QUERIES, Cells, max_weight, with_queries
+from interleaf.report.weights import FEW_QUERIES, QueryCells, max_weight, with_queries
 from interleaf.stats.compare import estimate
 from interleaf.tally import Tally
 from interleaf.tally.score_sums import ONE
@@ -66,7 +66,7 @@ def test_errors_by_unit_and_query_are_those_of_pairs_of_rows(asked: list[Asked])
     sides = np.array([sum(each) for each in cells.values()])
     counts = np.array([len(each) for each in cells.values()])
     hashes = units.astype(np.uint64) << np.uint64(34)
-    found = Cells(hashes, numbers, unit_of, query_of, counts, sides[:, None] * ONE, max_weight(len(units)))
+    found = QueryCells(hashes, numbers, unit_of, query_of, counts, sides[:, None] * ONE, max_weight(len(units)))
     sums, weights, count = found.weighted_sums()
     assert count == len(units)
     by_unit = estimate(sums[:, 0] / ONE, weights)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import DataError, analyze
-from interleaf.report.rule import Settings, decide, fractions, holm_levels
+from interleaf.report.rule import ReportSettings, decide, fractions, holm_levels
 from interleaf.stats.bootstrap import resample
 from interleaf.stats.compare import estimates
 from interleaf.stats.looks import spending, spending_p_value
@@ -92,7 +92,7 @@ def test_segments_follow_the_rule_and_hold_together() -> None:
 
 @pytest.mark.parametrize("look", LOOKS[1:])
 def test_looks_are_held_against_the_information_that_was_collected(look: tuple[int, int]) -> None:
-    settings = Settings(planned_units=1_000, look=look)
+    settings = ReportSettings(planned_units=1_000, look=look)
     which, of = look
     shares = fractions(700, settings)
     assert len(shares) == which
@@ -119,8 +119,8 @@ def test_more_data_than_planned_keep_the_level_of_the_last_look() -> None:
     runs = 40_000
     first = chance.normal(size=runs) * math.sqrt(500)
     last = first + chance.normal(size=runs) * math.sqrt(1_000)
-    early = spending(fractions(500, Settings(planned_units=1_000, look=(1, 2))))[-1]
-    late = spending(fractions(1_500, Settings(planned_units=1_000, look=(2, 2))))[-1]
+    early = spending(fractions(500, ReportSettings(planned_units=1_000, look=(1, 2))))[-1]
+    late = spending(fractions(1_500, ReportSettings(planned_units=1_000, look=(2, 2))))[-1]
     wrong = (np.abs(first) / math.sqrt(500) > early) | (np.abs(last) / math.sqrt(1_500) > late)
     assert wrong.mean() == pytest.approx(0.05, abs=0.005)
 
@@ -140,7 +140,7 @@ def test_looks_keep_the_level_if_more_or_fewer_people_come_than_planned(planned:
     chance, runs = np.random.default_rng(9), 40_000
     steps = np.sqrt(np.diff((0, *sizes)))
     paths = np.cumsum(chance.normal(size=(runs, len(sizes))) * steps, axis=1) / np.sqrt(sizes)
-    looks = [Settings(planned_units=planned, look=(number, len(sizes))) for number in range(1, len(sizes) + 1)]
+    looks = [ReportSettings(planned_units=planned, look=(number, len(sizes))) for number in range(1, len(sizes) + 1)]
     edges = [spending(fractions(units, look))[-1] for units, look in zip(sizes, looks, strict=True)]
     assert (np.abs(paths) > edges).any(axis=1).mean() <= 0.06
 
@@ -183,7 +183,7 @@ def test_a_plan_is_not_used_where_the_same_people_only_come_again() -> None:
 def test_intervals_decide_as_the_p_values_adjusted_by_max_t() -> None:
     chance = np.random.default_rng(4)
     sums = chance.normal([0.0, 0.1, 0.2, 0.25, 0.3, 1.0], 1.0, (120, 6))
-    settings = Settings(correction="max_t", look=(1, 1))
+    settings = ReportSettings(correction="max_t", look=(1, 1))
     found = estimates(sums, np.ones_like(sums))
     decisions = decide(found, 120, settings, means=resample(sums, np.ones(120), 2_000, 1))
     excluded = [one.interval is not None and (one.interval[0] > 0 or one.interval[1] < 0) for one in decisions]

@@ -8,8 +8,6 @@ import pytest
 from interleaf import DataError
 from interleaf.stats.bootstrap import (
     POISSON,
-    impression_means,
-    impression_percentiles,
     intervals,
     percentiles,
     poisson_weights,
@@ -74,29 +72,11 @@ def test_the_percentile_rule_is_that_of_the_paper(confidence: float, resamples: 
     assert intervals(values[:, None], confidence) == ((low, high),)
 
 
-def test_impressions_are_resampled_by_how_often_each_score_occurs() -> None:
-    values, counts = np.array([1.0, -1.0, 0.0]), np.array([600, 300, 100])
-    scores = np.repeat(values, counts)
-    for size in (None, 50):
-        means = impression_means(values, counts, size)
-        assert means.mean() == pytest.approx(scores.mean(), abs=5 * means.std() / 100)
-        assert means.std() == pytest.approx(scores.std() / math.sqrt(size or 1_000), rel=0.05)
-    low, high = impression_percentiles(values, counts).interval or (0, 0)
-    half = 1.96 * scores.std() / math.sqrt(1_000)
-    assert (low, high) == pytest.approx((scores.mean() - half, scores.mean() + half), abs=0.1 * half)
-
-
-def test_a_thousand_million_impressions_cost_no_more() -> None:
-    means = impression_means(np.array([1.0, -1.0]), np.array([600_000_000, 400_000_000]), resamples=100)
-    assert means == pytest.approx(0.2, abs=2e-4)
-
-
 def test_nothing_to_resample_gives_a_reason() -> None:
     nothing = np.zeros(4)
     assert percentiles(nothing, nothing) == percentiles(np.array([]), np.array([]))
     assert percentiles(nothing, nothing).reason == EMPTY
     assert percentiles(np.array([1, 0]), np.array([3, 0])).reason == ONE_BUCKET
-    assert impression_percentiles(nothing, nothing).reason == EMPTY
     assert resample(nothing, nothing).shape == (0, 1)
 
 
@@ -105,5 +85,3 @@ def test_what_cannot_be_resampled_is_refused() -> None:
         resample(SUMS, np.ones(SUMS.shape))
     with pytest.raises(DataError, match="0 resamples"):
         resample(SUMS, COUNTS, resamples=0)
-    with pytest.raises(DataError, match="cannot draw 0"):
-        impression_means(np.array([1.0]), np.array([3]), size=0)

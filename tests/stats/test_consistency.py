@@ -15,7 +15,7 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.stats.agreement import (
     Triple,
-    Verdicts,
+    VerdictCounts,
     bootstrap_correlation,
     correlation,
     triples,
@@ -191,7 +191,7 @@ def test_windows_without_a_counted_value_are_undecided() -> None:
 
 
 def test_verdicts_count_signs_and_what_is_missing_is_neither() -> None:
-    assert verdicts([1.0, -1.0, None, 0.0, 2.0], [True, True, False, False, False]) == Verdicts(2, 1, 1, 1)
+    assert verdicts([1.0, -1.0, None, 0.0, 2.0], [True, True, False, False, False]) == VerdictCounts(2, 1, 1, 1)
 
 
 def test_correlation_is_pearson_s_and_needs_something_that_varies() -> None:

@@ -9,15 +9,9 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from interleaf import DataError
-from interleaf.stats.compare import Estimate, estimate
-from interleaf.stats.looks import crossing, even, free_look, obrien_fleming, planned_look, spending, spent_by
+from interleaf.stats.looks import crossing, even, obrien_fleming, spending, spent_by
 
 Rule = Callable[[Sequence[float], float], tuple[float, ...]]
-
-
-def found(z: float, effective: float = 1e9) -> Estimate:
-    """An estimate z standard errors from zero."""
-    return Estimate(z, 1.0, (z - 2, z + 2), 0.5, effective, 100)
 
 
 @pytest.mark.parametrize(
@@ -70,31 +64,7 @@ def test_crossing_agrees_with_simulated_walks() -> None:
     assert crossing(boundaries, fractions) == pytest.approx(tuple(simulated), abs=5 * 0.5 / math.sqrt(walks))
 
 
-@pytest.mark.parametrize("look", [1, 2, 3, 4, 5])
-def test_a_planned_look_rejects_exactly_at_its_boundary(look: int) -> None:
-    boundary = obrien_fleming(even(5))[look - 1]
-    above, below = (planned_look(found(z), look, even(5)) for z in (boundary + 1e-4, boundary - 1e-4))
-    assert (above.rejects, below.rejects) == (True, False)
-    assert above.p_value is not None
-    assert below.p_value is not None
-    assert above.p_value <= 0.05 <= below.p_value
-    assert above.p_value == pytest.approx(0.05, abs=1e-4)
-    assert planned_look(found(-boundary - 1e-4), look, even(5)).rejects
-
-
-def test_a_free_look_is_held_against_what_is_left_to_spend() -> None:
-    fractions = (0.2, 0.5)
-    boundary = spending(fractions)[-1]
-    assert free_look(found(boundary + 1e-4), fractions).rejects
-    assert not free_look(found(boundary - 1e-4), fractions).rejects
-    assert not free_look(found(boundary + 1e-4, effective=10), fractions).rejects  # few units: t
-
-
-def test_looks_without_an_estimate_reject_nothing_and_impossible_looks_are_refused() -> None:
-    nothing = planned_look(estimate(np.zeros(2), np.zeros(2)), 1, even(3))
-    assert (nothing.rejects, nothing.p_value, nothing.reason) == (False, None, "no impression with an event")
+def test_impossible_looks_are_refused() -> None:
     for fractions in ([], [0.5, 0.5], [0.6, 0.3], [0.5, 1.2], [0.0, 1.0]):
         with pytest.raises(DataError, match="rise to at most 1"):
             spending(fractions)
-    with pytest.raises(DataError, match="no look 4"):
-        planned_look(found(2.0), 4, even(3))

@@ -9,7 +9,7 @@ import pytest
 
 from interleaf import Interleaving, credit
 from interleaf.errors import DataError
-from interleaf.metrics.absolute import METRICS, Pages
+from interleaf.metrics.absolute import METRICS, QueryPages
 from interleaf.simulate import Judged, People, World, synthetic
 from interleaf.simulate.rankers import rank
 from interleaf.simulate.run import ndcg
@@ -193,11 +193,11 @@ def test_scores_of_sessions_are_those_of_summed_clicks(traffic: PairTraffic) -> 
     assert sorted(whole) == pytest.approx(sorted((a - b) / either for a, b, either in wanted if either))
 
 
-def flat(clicks: int) -> Pages:
+def flat(clicks: int) -> QueryPages:
     """Ten users, the first so many of whom click the first result."""
     clicked = np.array([[user < clicks] for user in range(10)])
     delays = np.where(clicked[:, 0], 1.0, np.nan)
-    return Pages(clicked, delays, delays, np.arange(10), np.zeros(10))
+    return QueryPages(clicked, delays, delays, np.arange(10), np.zeros(10))
 
 
 def test_the_size_of_a_bucket_is_halved_while_the_metric_is_all_but_certain() -> None:

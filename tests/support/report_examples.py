@@ -12,13 +12,13 @@ from interleaf.report.model import (
     OK,
     SKIPPED,
     WARNING,
-    Arm,
     Check,
     Comparison,
-    Findings,
     Metric,
     Neutrality,
     Point,
+    ReportArm,
+    ReportData,
     Segment,
     SegmentComparison,
     Slot,
@@ -111,7 +111,7 @@ CHECKS = (
 )
 
 
-def healthy() -> Findings:
+def healthy() -> ReportData:
     """A candidate that wins, and everything there is to show."""
     rankers = ("production", "candidate")
     pair = comparison("candidate", "production", 0.042)
@@ -119,7 +119,7 @@ def healthy() -> Findings:
         Metric("clicks per query", 0.8312, 0.0121, (-0.004, 0.028), 0.14),
         Metric("abandonment", 0.231, -0.008, (-0.015, -0.001), 0.031),
     )
-    return Findings(
+    return ReportData(
         experiment="search-2026-11",
         version=2,
         method="team_draft",
@@ -146,8 +146,8 @@ def healthy() -> Findings:
         health=CHECKS,
         comparisons=(pair,),
         arms=(
-            Arm("holdout", 1_040, 490, 212, tuple(Metric(m.name, m.value) for m in metrics)),
-            Arm("interleaved", 10_412, 5_000, 2_100, metrics),
+            ReportArm("holdout", 1_040, 490, 212, tuple(Metric(m.name, m.value) for m in metrics)),
+            ReportArm("interleaved", 10_412, 5_000, 2_100, metrics),
         ),
         slots=slots(rankers),
         neutrality=(Neutrality("production", 5.02, 0.498, 0.292), Neutrality("candidate", 4.98, 0.502, 0.294)),
@@ -160,7 +160,7 @@ def healthy() -> Findings:
     )  # fmt: skip
 
 
-def undecided() -> Findings:
+def undecided() -> ReportData:
     """No difference yet, and a warning."""
     report = healthy()
     return replace(
@@ -179,7 +179,7 @@ def undecided() -> Findings:
     )
 
 
-def broken() -> Findings:
+def broken() -> ReportData:
     """A check failed: the verdict is not to be trusted."""
     report = healthy()
     slot_check = Check(
@@ -199,7 +199,7 @@ def broken() -> Findings:
     )
 
 
-def with_cycle() -> Findings:
+def with_cycle() -> ReportData:
     """Five rankers without a control, of which three beat each other in a circle."""
     rankers = ("bm25", "dense", "hybrid", "learned", "random")
     estimates = (-0.05, -0.02, 0.06, 0.31, -0.07, 0.03, 0.34, -0.04, 0.29, 0.36)
@@ -227,7 +227,7 @@ def with_cycle() -> Findings:
     )
 
 
-def nothing_computed() -> Findings:
+def nothing_computed() -> ReportData:
     """Everything that may be None is None, with its reason."""
     numbers = [name for name, value in vars(Comparison("a", "b")).items() if value is None]
     reasons = {name: f"{REASON} ({name})" for name in numbers}
@@ -242,7 +242,7 @@ def nothing_computed() -> Findings:
         standing=Standing(
             None, strengths, (), {name: f"no {name}: {REASON}" for name in ("condorcet", "strength", "interval")}
         ),
-        arms=(Arm("interleaved", 3, 1, None, (Metric("clicks per query", None, reason="no query was logged"),)),),
+        arms=(ReportArm("interleaved", 3, 1, None, (Metric("clicks per query", None, reason="no query was logged"),)),),
         slots=(Slot(1, "candidate", 1.0, 0.5),),
         neutrality=(Neutrality("candidate", 3.0, 1.0, None),),
         over_time=(Point(SINCE, "candidate", "production", 3, None, None),),
@@ -251,7 +251,7 @@ def nothing_computed() -> Findings:
     )
 
 
-def hostile() -> Findings:
+def hostile() -> ReportData:
     """Six rankers, attributes, events and an experiment with the names that strangers give."""
     pairs = tuple(comparison(first, HOSTILE[0], 0.02 * number) for number, first in enumerate(HOSTILE[1:]))
     everything = " ".join(HOSTILE)
@@ -268,7 +268,7 @@ def hostile() -> Findings:
         standing=Standing(
             HOSTILE[3], tuple(Strength(n, 1, 0.1, (0.0, 0.2)) for n in HOSTILE), (HOSTILE[:3],), {"x": SCRIPT}
         ),
-        arms=(Arm(SCRIPT, 1, 1, 1, (Metric(SCRIPT, 1.0), Metric("a|b", None, reason=SCRIPT))),),
+        arms=(ReportArm(SCRIPT, 1, 1, 1, (Metric(SCRIPT, 1.0), Metric("a|b", None, reason=SCRIPT))),),
         slots=slots(HOSTILE, 3),
         neutrality=tuple(Neutrality(name, 1.0, 1.0, 0.5) for name in HOSTILE),
         over_time=tuple(point for pair in pairs for point in points(pair.first, pair.second, 0.02)),
@@ -277,7 +277,7 @@ def hostile() -> Findings:
     )
 
 
-def very_many(rankers: int = 40, control: str | None = None) -> Findings:
+def very_many(rankers: int = 40, control: str | None = None) -> ReportData:
     """So many rankers that not every pair has a place on a page."""
     names = tuple(f"ranker-{number:02d}" for number in range(rankers))
     pairs = tuple(

@@ -21,7 +21,7 @@ from interleaf.log import Progress, read
 from interleaf.report.build import report
 from interleaf.report.codes import FindText
 from interleaf.report.report import Report
-from interleaf.report.rule import Settings
+from interleaf.report.rule import ReportSettings
 from interleaf.tally import Tally
 
 TALLY = ".tally"
@@ -106,7 +106,7 @@ def analyze(
     (0: one per core), and `progress(done, total)` is called while the log is read.
     """
     options = LogOptions.of_arguments(locals())
-    settings = Settings(
+    settings = ReportSettings(
         control, confidence, planned_units, correction, look, aa, holdout, seed=seed, split=split, cluster=cluster
     )
     return report(read_tally(log, options), settings, query_finder(log))

@@ -204,8 +204,8 @@ def _of_log(pilot: Any, options: LogOptions) -> tuple[Known, str]:
     from interleaf.analysis.analyze import read_tally
     from interleaf.log.schema import INTERLEAVED
     from interleaf.report.build import report
-    from interleaf.report.comparisons import Pairs, max_score
-    from interleaf.report.rule import Settings
+    from interleaf.report.comparisons import RankerPairs, max_score
+    from interleaf.report.rule import ReportSettings
     from interleaf.report.verdict import verdict
     from interleaf.tally.units import ARMS, CLICKED, SUMS
 
@@ -213,13 +213,13 @@ def _of_log(pilot: Any, options: LogOptions) -> tuple[Known, str]:
     if len(tally.about.rankers) != 2:
         raise DataError(f"a plan is made for two rankers; the pilot compares {len(tally.about.rankers)}")
     if not tally.scores.clicked.any():
-        found = report(tally, Settings())
-        why = verdict(found.comparisons, (), Settings(), found.totals).sentence
+        found = report(tally, ReportSettings())
+        why = verdict(found.comparisons, (), ReportSettings(), found.totals).sentence
         raise DataError(" ".join(["the pilot log has no event to plan by.", why, *found.notes]))
     rows = tally.units.values  # in one order, so that sums are the same for every way to read a log
     rows = rows[rows[:, ARMS] >> tally.number_of(INTERLEAVED) & 1 == 1]
     clicked = rows[:, CLICKED]
-    sums = Pairs.of(tally.about.rankers, None).scores(rows[:, SUMS:], tally.about.linear)[:, 0]
+    sums = RankerPairs.of(tally.about.rankers, None).scores(rows[:, SUMS:], tally.about.linear)[:, 0]
     known = partial(pilot_of_units, clicked, sums, max_score(tally.about) == 1)
     units, clicking = (tally.units.count(some) for some in (np.ones(len(rows), np.bool_), clicked > 0))
     source = (

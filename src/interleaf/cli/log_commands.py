@@ -64,9 +64,9 @@ def run_analyze(options: argparse.Namespace) -> int:
     """Analyze a log and show the report."""
     from interleaf.analysis.analyze import query_finder, read_tally
     from interleaf.report.build import report as make_report
-    from interleaf.report.rule import Settings
+    from interleaf.report.rule import ReportSettings
 
-    settings = Settings(
+    settings = ReportSettings(
         control=options.control,
         confidence=options.confidence,
         planned_units=options.planned_units,

@@ -20,7 +20,7 @@ MEAN, MEDIAN = "mean", "median"
 
 
 @dataclass(frozen=True, eq=False)
-class Pages:
+class QueryPages:
     """Queries of one bucket by row, and what people did with their results.
 
     `clicked[query, position]`, top first; seconds from the query to its `first` and its `last` click, nan without one;
@@ -57,7 +57,7 @@ class Pages:
 
 
 @dataclass(frozen=True)
-class Metric:
+class AbsoluteMetric:
     """A row of the table: `rises` says what C12 expects when quality drops, and `why`; `over` is what it is taken over.
 
     The arrows of C12's Table V are lost; the directions follow from its rationale, and from its Table VI, where E over
@@ -70,101 +70,64 @@ class Metric:
     why: str
     over: str
     statistic: str
-    values: Callable[[Pages], Array]
+    values: Callable[[QueryPages], Array]
 
 
-def _abandoned(pages: Pages) -> Array:
-    return (~pages.any_click).astype(np.float64)
-
-
-def _reformulated(pages: Pages) -> Array:
-    return (~sessions(pages.units, pages.times, _ends(pages)).is_last).astype(np.float64)
-
-
-def _session_lengths(pages: Pages) -> Array:
-    """A value a session, at its first query."""
-    found = sessions(pages.units, pages.times, _ends(pages))
-    return np.where(found.is_first, found.queries, np.nan)
-
-
-def _ends(pages: Pages) -> Array:
+def _ends(pages: QueryPages) -> Array:
     """When people last did something with the page."""
     return pages.times + np.where(pages.any_click, pages.last, 0.0)
 
 
-def _clicks(pages: Pages) -> Array:
-    return np.asarray(pages.clicked.sum(axis=1), np.float64)
+def _reformulated(pages: QueryPages) -> Array:
+    return (~sessions(pages.units, pages.times, _ends(pages)).is_last).astype(np.float64)
 
 
-def _clicked_first(pages: Pages) -> Array:
-    return pages.clicked[:, 0].astype(np.float64)
+def _session_lengths(pages: QueryPages) -> Array:
+    """A value per session, at its first query."""
+    found = sessions(pages.units, pages.times, _ends(pages))
+    return np.where(found.is_first, found.queries, np.nan)
 
 
-def _skipped(pages: Pages) -> Array:
+def _skipped(pages: QueryPages) -> Array:
     lowest = pages.clicked.shape[1] - np.argmax(pages.clicked[:, ::-1], axis=1)
     return np.where(pages.any_click, 1 - pages.clicked.sum(axis=1) / lowest, np.nan)
 
 
-def _best_reciprocal_rank(pages: Pages) -> Array:
+def _max_inverse(pages: QueryPages) -> Array:
     return np.where(pages.any_click, 1 / (np.argmax(pages.clicked, axis=1) + 1), np.nan)
 
 
-def _mean_reciprocal_rank(pages: Pages) -> Array:
+def _mean_inverse(pages: QueryPages) -> Array:
     gains = pages.clicked @ (1 / np.arange(1, pages.clicked.shape[1] + 1))
     return np.where(pages.any_click, gains / np.maximum(pages.clicked.sum(axis=1), 1), np.nan)
 
 
-def _first(pages: Pages) -> Array:
-    return pages.first
-
-
-def _last(pages: Pages) -> Array:
-    return pages.last
-
-
 _QUERIES, _CLICKED, _SESSIONS = "queries", "queries with a click", "sessions"
-METRICS: dict[str, Metric] = {
-    row.name: row
-    for row in (
-        Metric("abandonment", "Abandonment rate", True, "more bad result sets", _QUERIES, MEAN, _abandoned),
-        Metric("reformulation", "Reformulation rate", True, "more need to reformulate", _QUERIES, MEAN, _reformulated),
-        Metric(
-            "session_queries",
-            "Queries per session",
-            True,
-            "more need to reformulate",
-            _SESSIONS,
-            MEAN,
-            _session_lengths,
-        ),
-        Metric("clicks", "Clicks per query", False, "fewer relevant results", _QUERIES, MEAN, _clicks),
-        Metric("clicks_at_1", "Clicks@1", False, "top result is worse", _QUERIES, MEAN, _clicked_first),
-        Metric("skipped", "pSkip", True, "more skipped results", _CLICKED, MEAN, _skipped),
-        Metric(
-            "max_reciprocal_rank",
-            "Max reciprocal rank",
-            False,
-            "top results are worse",
-            _CLICKED,
-            MEAN,
-            _best_reciprocal_rank,
-        ),
-        Metric(
+METRICS: dict[str, AbsoluteMetric] = {
+    name: AbsoluteMetric(name, title, rises, why, over, MEDIAN if name.endswith("_click") else MEAN, values)
+    for name, title, rises, why, over, values in (
+        ("abandonment", "Abandonment rate", True, "more bad result sets", _QUERIES, lambda p: 1.0 - p.any_click),
+        ("reformulation", "Reformulation rate", True, "more need to reformulate", _QUERIES, _reformulated),
+        ("session_queries", "Queries per session", True, "more need to reformulate", _SESSIONS, _session_lengths),
+        ("clicks", "Clicks per query", False, "fewer relevant results", _QUERIES, lambda p: 1.0 * p.clicked.sum(1)),
+        ("clicks_at_1", "Clicks@1", False, "top result is worse", _QUERIES, lambda p: 1.0 * p.clicked[:, 0]),
+        ("skipped", "pSkip", True, "more skipped results", _CLICKED, _skipped),
+        ("max_reciprocal_rank", "Max reciprocal rank", False, "top results are worse", _CLICKED, _max_inverse),
+        (
             "mean_reciprocal_rank",
             "Mean reciprocal rank",
             False,
             "more need for many clicks",
             _CLICKED,
-            MEAN,
-            _mean_reciprocal_rank,
+            _mean_inverse,
         ),
-        Metric("first_click", "Time to first click", True, "good results are lower", _CLICKED, MEDIAN, _first),
-        Metric("last_click", "Time to last click", False, "fewer relevant results", _CLICKED, MEDIAN, _last),
+        ("first_click", "Time to first click", True, "good results are lower", _CLICKED, lambda p: p.first),
+        ("last_click", "Time to last click", False, "fewer relevant results", _CLICKED, lambda p: p.last),
     )
 }
 
 
-def metric_of(name: str) -> Metric:
+def metric_of(name: str) -> AbsoluteMetric:
     """The metric with this name.
 
     >>> metric_of("skipped").title
@@ -190,12 +153,12 @@ def by_user(values: Array, units: Array, statistic: str) -> tuple[Array, Array]:
     return users, (ordered[starts + (counts - 1) // 2] + ordered[starts + counts // 2]) / 2
 
 
-def value(metric: Metric, pages: Pages, per_user: bool = False) -> float | None:
+def value(metric: AbsoluteMetric, pages: QueryPages, per_user: bool = False) -> float | None:
     """The metric of a bucket: over all that it counts, or of every user first; None where nothing counts.
 
     >>> clicked = np.array([[True, False], [False, True], [False, False]])
     >>> seconds = np.array([2.0, 5.0, np.nan])
-    >>> pages = Pages(clicked, seconds, seconds, units=np.array([1, 1, 2]), times=np.array([0.0, 60.0, 0.0]))
+    >>> pages = QueryPages(clicked, seconds, seconds, units=np.array([1, 1, 2]), times=np.array([0.0, 60.0, 0.0]))
     >>> value(metric_of("clicks_at_1"), pages), value(metric_of("clicks_at_1"), pages, per_user=True)
     (0.333..., 0.25)
     """
@@ -208,17 +171,16 @@ def value(metric: Metric, pages: Pages, per_user: bool = False) -> float | None:
 
 
 LEVEL = 0.05
-DIVISORS = ("smaller", "second")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MetricComparison:
     """A metric of a better and a worse ranker; differences are positive where it moved as C12 expects.
 
     `relative` is the difference as a share of the worse ranker's value; None where there is nothing to divide by.
     """
 
-    metric: Metric
+    metric: AbsoluteMetric
     better: float | None
     worse: float | None
     difference: Estimate
@@ -230,39 +192,37 @@ class Comparison:
         return self.difference.p_value is not None and self.difference.p_value < LEVEL
 
 
-def relative_difference(one: float, other: float, divisor: str = "smaller") -> float | None:
-    """C12's relative difference (one - other) / min(one, other); or divided by the `second`, if that is wanted.
+def relative_difference(one: float, other: float) -> float | None:
+    """(one - other) / other, where the other is the inferior ranking function; None where that is 0.
 
-    C12 speaks of the inferior ranking function and prints min(a, b). Where a metric rises as quality drops, these are
-    not the same; its Table VI divides by the metric of the inferior function, which there is the second: only so do
-    E over B and B over A together make E over A. None where the divisor is 0.
+    C12 speaks of the inferior ranking function and prints min(a, b). If a metric rises as quality drops, these differ.
+    Its Table VI divides by the metric of the inferior function: only so do E over B and B over A make E over A.
 
-    >>> relative_difference(0.6, 0.5), relative_difference(0.5, 0.6), relative_difference(0.5, 0.6, "second")
-    (0.2, -0.2, -0.1666...)
+    >>> relative_difference(0.6, 0.5), relative_difference(0.5, 0.6)
+    (0.2, -0.1666...)
     """
-    if divisor not in DIVISORS:
-        raise DataError(f"cannot divide by {divisor!r}; give {listed(DIVISORS)}")
-    by = other if divisor == "second" else min(one, other)
-    return (one - other) / by if by else None
+    return (one - other) / other if other else None
 
 
-def compare(metric: Metric, better: Pages, worse: Pages, per_user: bool = False) -> Comparison:
+def compare(metric: AbsoluteMetric, better: QueryPages, worse: QueryPages, per_user: bool = False) -> MetricComparison:
     """Two buckets, that of the better ranker first: per query, or with the metric of every user first."""
     one, other = (value(metric, pages, per_user) for pages in (better, worse))
     if one is None or other is None:
         reason = f"a bucket has no {metric.over} to take {metric.title} over"
-        return Comparison(metric, one, other, Estimate(None, None, None, None, None, 0, reason), None)
+        return MetricComparison(metric, one, other, Estimate(None, None, None, None, None, 0, reason), None)
     units, numbers = np.unique(np.concatenate([better.units, worse.units]), return_inverse=True)
     arms = [
         _by_unit(metric, pages, own, len(units), per_user)
         for pages, own in ((better, numbers[: len(better)]), (worse, numbers[len(better) :]))
     ]
     found = difference(*arms[1], *arms[0]) if metric.rises else difference(*arms[0], *arms[1])
-    relative = relative_difference(one, other, "second")
-    return Comparison(metric, one, other, found, -relative if relative and metric.rises else relative)
+    relative = relative_difference(one, other)
+    return MetricComparison(metric, one, other, found, -relative if relative and metric.rises else relative)
 
 
-def _by_unit(metric: Metric, pages: Pages, numbers: Array, units: int, per_user: bool) -> tuple[Array, Array]:
+def _by_unit(
+    metric: AbsoluteMetric, pages: QueryPages, numbers: Array, units: int, per_user: bool
+) -> tuple[Array, Array]:
     """Sums and counts of the values that make up the metric, by unit."""
     values = metric.values(pages)
     if per_user:

@@ -1,48 +1,40 @@
-"""Arms beside each other: absolute metrics of interleaved lists, holdout, A/B buckets, and clustered differences."""
+"""Absolute metrics of interleaved lists, holdout and A/B buckets, and their clustered differences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import HOLDOUT, INTERLEAVED
 from interleaf.metrics.absolute import METRICS
-from interleaf.report.model import Arm, Metric
-from interleaf.report.rule import HOLM, Decision, Settings, decide
+from interleaf.report.model import Metric, ReportArm
+from interleaf.report.rule import HOLM, Decision, ReportSettings, decide
 from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.tally import Tally, page_sums
 from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import ARMS
 
-NO_SESSIONS = "sessions were not put together; ask for them (sessions=1800)"
+NO_SESSIONS = "impressions were not grouped into sessions; ask for it (sessions=1800)"
 MEDIAN = "a median of a histogram, without an error"
 
 
-class Ratio(NamedTuple):
-    """A metric that is a ratio of sums by bucket."""
-
-    sums: Array
-    counts: Array
-
-
-def arms(tally: Tally, settings: Settings) -> tuple[Arm, ...]:
+def arms(tally: Tally, settings: ReportSettings) -> tuple[ReportArm, ...]:
     """Every arm with its metrics; differences are to the control's bucket, else to the holdout."""
     base = baseline(tally, settings)
     seen = tally.units.rows[:, ARMS]
-    ordered = sorted(enumerate(tally.arms.items()), key=_interleaved_first)
+    ordered = sorted(enumerate(tally.arms.items()), key=lambda arm: (arm[1][0] != INTERLEAVED, arm[1][0]))
     measured = [
         list(_metrics(arm, tally.arms[base] if base and base != name else None, settings.confidence))
         for _, (name, arm) in ordered
     ]
     differences = [found for metrics in measured for _, found in metrics if found is not None]
-    # All differences are held against each other, apart from the comparisons of rankers.
+    # The correction is for all differences together, and not for the comparisons of rankers.
     decisions = iter(decide(differences, tally.units.count(), replace(settings, correction=HOLM)))
     return tuple(
-        Arm(
+        ReportArm(
             name,
             int(arm.measures[:, page_sums.QUERIES].sum()),
             int(arm.measures[:, page_sums.CLICKED].sum()),
@@ -59,11 +51,7 @@ def _decided(metric: Metric, decision: Decision) -> Metric:
     return replace(metric, interval=decision.interval, p_value=decision.adjusted_p_value, reason=reason)
 
 
-def _interleaved_first(arm: tuple[int, tuple[str, page_sums.Arm]]) -> tuple[bool, str]:
-    return arm[1][0] != INTERLEAVED, arm[1][0]
-
-
-def baseline(tally: Tally, settings: Settings) -> str | None:
+def baseline(tally: Tally, settings: ReportSettings) -> str | None:
     """The arm that others are compared with, if there is one."""
     buckets = [ranker for ranker in tally.about.rankers if ranker in tally.arms]
     if settings.control in buckets:
@@ -77,40 +65,37 @@ def _metrics(
     """Each metric, and its difference to the base where there is one."""
     for name in METRICS:
         if name in ("first_click", "last_click"):
-            yield _median(name, arm.delays[0 if name == "first_click" else 1]), None
+            bins = arm.delays[0 if name == "first_click" else 1]
+            value, reason = (
+                (page_sums.quantile(bins, 0.5), MEDIAN) if bins.any() else (None, f"no {METRICS[name].over}")
+            )
+            yield Metric(name, value, reason=reason), None
             continue
-        mine = ratio(arm, name)
-        if not mine.counts.any():
+        sums, counts = ratio(arm, name)
+        if not counts.any():
             of_sessions = name in ("reformulation", "session_queries") and not arm.sessions.any()
             yield Metric(name, None, reason=NO_SESSIONS if of_sessions else f"no {METRICS[name].over}"), None
         elif base is None:
-            yield Metric(name, estimate(*mine, confidence).value), None
+            yield Metric(name, estimate(sums, counts, confidence).value), None
         else:
-            found = difference(*mine, *ratio(base, name), confidence)
-            value = float(mine.sums.sum() / mine.counts.sum())
-            yield Metric(name, value, found.value, reason=found.reason), found
+            found = difference(sums, counts, *ratio(base, name), confidence)
+            yield Metric(name, float(sums.sum() / counts.sum()), found.value, reason=found.reason), found
 
 
-def ratio(arm: page_sums.Arm, name: str) -> Ratio:
-    """The sums that a metric is the ratio of."""
+def ratio(arm: page_sums.Arm, name: str) -> tuple[Array, Array]:
+    """The two sums by bucket that a metric is the ratio of."""
     measures = arm.measures.T.astype(np.float64)
     queries, clicked = measures[page_sums.QUERIES], measures[page_sums.CLICKED]
     sessions = arm.sessions.T.astype(np.float64)
     if name == "abandonment":
-        return Ratio(queries - clicked, queries)
+        return queries - clicked, queries
     if name == "reformulation":
-        return Ratio(sessions[page_sums.FOLLOWED], queries if sessions.any() else np.zeros_like(queries))
+        return sessions[page_sums.FOLLOWED], queries if sessions.any() else np.zeros_like(queries)
     if name == "session_queries":
-        return Ratio(queries, sessions[page_sums.SESSIONS])
+        return queries, sessions[page_sums.SESSIONS]
     if name in ("clicks", "clicks_at_1"):
-        return Ratio(measures[page_sums.CLICKS if name == "clicks" else page_sums.AT_1], queries)
-    return Ratio(measures[page_sums.MEASURES.index(name)] / ONE, clicked)
-
-
-def _median(name: str, bins: Array) -> Metric:
-    if not bins.any():
-        return Metric(name, None, reason=f"no {METRICS[name].over}")
-    return Metric(name, page_sums.quantile(bins, 0.5), reason=MEDIAN)
+        return measures[page_sums.CLICKS if name == "clicks" else page_sums.AT_1], queries
+    return measures[page_sums.MEASURES.index(name)] / ONE, clicked
 
 
 def interleaved_against_holdout(tally: Tally, name: str, confidence: float) -> Metric | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from interleaf.execution.collector import ASSUMED, EXAMPLE, MAX_EXAMPLES, NO_MAT
 from interleaf.methods.registry import resolve
 from interleaf.report.arms import arms, baseline
 from interleaf.report.codes import CheckInput, FindText, NoteCode
-from interleaf.report.comparisons import Compared, Pairs, compared, estimates_of, over_time, time_of
+from interleaf.report.comparisons import ComparisonResult, RankerPairs, compared, estimates_of, over_time, time_of
 from interleaf.report.health import run_checks
 from interleaf.report.list_checks import neutrality, slots
 from interleaf.report.model import Standing, Strength, Totals
 from interleaf.report.report import Report
-from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, UNIT, UNIT_AND_QUERY, Settings, without_stalled_plan
+from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, UNIT, UNIT_AND_QUERY, ReportSettings, without_stalled_plan
 from interleaf.report.segments import segments
 from interleaf.report.verdict import verdict
 from interleaf.report.weights import activity
@@ -30,7 +30,7 @@ from interleaf.tally.page_sums import CLICKED
 POPULATIONS = {UNIT: "holds for these queries", UNIT_AND_QUERY: "holds for queries like these"}
 
 
-def report(tally: Tally, settings: Settings, find_text: FindText | None = None) -> Report:
+def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = None) -> Report:
     """All that a tally tells; `find_text` gives the text of the query with a number."""
     _check(tally, settings)
     about, used = tally.about, without_stalled_plan(tally, settings)
@@ -74,7 +74,7 @@ def report(tally: Tally, settings: Settings, find_text: FindText | None = None) 
     )
 
 
-def _check(tally: Tally, settings: Settings) -> None:
+def _check(tally: Tally, settings: ReportSettings) -> None:
     if settings.control is not None and settings.control not in tally.about.rankers:
         known = suggest(settings.control, tally.about.rankers)
         raise DataError(f"there is no ranker {settings.control!r} to be the control; there are {known}")
@@ -101,21 +101,17 @@ def _check(tally: Tally, settings: Settings) -> None:
         )
     if settings.holdout is not None and not 0 < settings.holdout < 1:
         raise DataError(f"holdout is {settings.holdout!r}; give the planned share of units, such as 0.05")
-    _check_split(tally, settings.split or {})
-    if settings.planned_units is not None and settings.planned_units < 1:
-        raise DataError(
-            f"planned_units is {settings.planned_units!r}; give a whole number from 1 up, or None without a plan"
-        )
-
-
-def _check_split(tally: Tally, split: Mapping[str, float]) -> None:
-    for arm, share in split.items():
+    for arm, share in (settings.split or {}).items():
         if arm not in tally.arms:
             raise DataError(
                 f"split names the bucket {arm!r}, which the log does not have; there are {suggest(arm, tally.arms)}"
             )
         if not 0 < share < math.inf:
             raise DataError(f"the planned share of {arm!r} is {share!r}; give a number above 0, such as 0.5")
+    if settings.planned_units is not None and settings.planned_units < 1:
+        raise DataError(
+            f"planned_units is {settings.planned_units!r}; give a whole number from 1 up, or None without a plan"
+        )
 
 
 def _totals(tally: Tally) -> Totals:
@@ -131,12 +127,12 @@ def _totals(tally: Tally) -> Totals:
     )
 
 
-def _standing(tally: Tally, result: Compared, settings: Settings) -> Standing | None:
+def _standing(tally: Tally, result: ComparisonResult, settings: ReportSettings) -> Standing | None:
     """Where each of many rankers stands; pairs in the order that `stats` takes them."""
     rankers = tally.about.rankers
     if len(rankers) < 3:
         return None
-    natural = Pairs.of(rankers, None)
+    natural = RankerPairs.of(rankers, None)
     back = np.argsort(result.pairs.order)
     sums = natural.weighted_scores(result.sums, result.weights, tally.about.linear)
     estimates = estimates_of(sums, result.weights, settings.confidence)
@@ -148,20 +144,17 @@ def _standing(tally: Tally, result: Compared, settings: Settings) -> Standing | 
     fitted = ranking.strengths(rankers, values, clicked, means, signed, settings.confidence)
     strong = [None] * len(rankers) if fitted.values is None else fitted.values
     ranges = [None] * len(rankers) if fitted.intervals is None else fitted.intervals
+    strengths = map(Strength, rankers, places.copeland, strong, ranges)
     reasons = {"condorcet": places.reason, "strength": fitted.reason}
     return Standing(
         condorcet=places.condorcet,
-        strengths=tuple(sorted(map(Strength, rankers, places.copeland, strong, ranges), key=_strongest_first)),
+        strengths=tuple(sorted(strengths, key=lambda one: (-(one.strength or 0.0), -one.copeland))),
         cycles=places.cycles,
         reasons={name: reason for name, reason in reasons.items() if reason},
     )
 
 
-def _strongest_first(place: Strength) -> tuple[float, int]:
-    return -(place.strength or 0.0), -place.copeland  # without strengths, all have none
-
-
-def _notes(tally: Tally, settings: Settings, used: Settings) -> Iterator[tuple[NoteCode, str]]:
+def _notes(tally: Tally, settings: ReportSettings, used: ReportSettings) -> Iterator[tuple[NoteCode, str]]:
     """What a reader should know besides the numbers."""
     about, facts = tally.about, sorted(tally.facts.items())
     absent = [name.removeprefix(NO_MATCH) for name, n in facts if name.startswith(NO_MATCH) and n == tally.impressions]

@@ -10,7 +10,7 @@ from typing import Any
 from interleaf import plots
 from interleaf.report.comparison_tables import Labelled, followed, furthest, interval_name, pair_label, shown
 from interleaf.report.format import MOST_LETTERS, Names, count, share, signed
-from interleaf.report.model import Comparison, Findings, Point
+from interleaf.report.model import Comparison, Point, ReportData
 
 Row = dict[str, Any]
 
@@ -41,7 +41,7 @@ class Chart:
     key: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
-def charts(report: Findings) -> dict[str, list[Chart]]:
+def charts(report: ReportData) -> dict[str, list[Chart]]:
     """The charts of each section that has any."""
     names = Names(report.rankers)
     made = {
@@ -55,13 +55,13 @@ def charts(report: Findings) -> dict[str, list[Chart]]:
     return {section: drawn for section, drawn in made.items() if drawn}
 
 
-def forest_rows(report: Findings, names: Names) -> list[Row]:
+def forest_rows(report: ReportData, names: Names) -> list[Row]:
     """The pairs that are shown and have an estimate, with their intervals."""
     labelled = _labelled(shown(report), names)
     return [_forest_row(label, pair, names) for label, pair in labelled if pair.estimate is not None]
 
 
-def segment_rows(report: Findings, names: Names) -> list[Row]:
+def segment_rows(report: ReportData, names: Names) -> list[Row]:
     """The same for each value of each attribute."""
     every = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
     return [
@@ -84,7 +84,7 @@ def _forest_row(label: str, pair: Comparison, names: Names) -> Row:
     }
 
 
-def time_rows(report: Findings, names: Names) -> list[Row]:
+def time_rows(report: ReportData, names: Names) -> list[Row]:
     """The points that have an estimate, of the pairs that are followed."""
     return [_time_row(point, names) for point in followed(report) if point.estimate is not None]
 
@@ -96,7 +96,7 @@ def _time_row(point: Point, names: Names) -> Row:
     return {"time": time, "pair": pair, "impressions": point.impressions, **figures}
 
 
-def outcome_rows(report: Findings, names: Names) -> list[Row]:
+def outcome_rows(report: ReportData, names: Names) -> list[Row]:
     """Three rows a pair: how many impressions prefer the first, neither, the second."""
     rows: list[Row] = []
     for label, pair in _labelled(shown(report), names):
@@ -112,7 +112,7 @@ def outcome_rows(report: Findings, names: Names) -> list[Row]:
     return rows
 
 
-def matrix_rows(report: Findings, names: Names) -> list[Row]:
+def matrix_rows(report: ReportData, names: Names) -> list[Row]:
     """A row for each ordered pair of rankers, the strongest ranker first; ▲ and ▼ where the verdict is sure."""
     if report.standing is None:
         return []
@@ -141,7 +141,7 @@ def _matrix_cell(estimate: float, sure: bool, roomy: bool) -> Row:
     return {"estimate": estimate, "strength": abs(estimate), "better": better, "written": written}
 
 
-def strength_rows(report: Findings, names: Names) -> list[Row]:
+def strength_rows(report: ReportData, names: Names) -> list[Row]:
     """The rankers that have a strength, with its interval."""
     strengths = report.standing.strengths if report.standing is not None else ()
     rows = []
@@ -152,7 +152,7 @@ def strength_rows(report: Findings, names: Names) -> list[Row]:
     return rows
 
 
-def slot_rows(report: Findings, names: Names) -> list[Row]:
+def slot_rows(report: ReportData, names: Names) -> list[Row]:
     """A row for each position and ranker: its share there, and the expected one."""
     return [
         {"position": slot.position, "ranker": names[slot.ranker], "share": slot.share, "expected": slot.expected}
@@ -160,7 +160,7 @@ def slot_rows(report: Findings, names: Names) -> list[Row]:
     ]
 
 
-def _forest(rows: list[Row], report: Findings, title: str) -> list[Chart]:
+def _forest(rows: list[Row], report: ReportData, title: str) -> list[Chart]:
     if not rows:
         return []
     described = f"The line is the {interval_name(report)}: if it excludes 0, people prefer one ranker."
@@ -172,7 +172,7 @@ def _forest(rows: list[Row], report: Findings, title: str) -> list[Chart]:
     return [Chart(title + _over(rows), described, spec, FOREST)]
 
 
-def _over_time(rows: list[Row], report: Findings) -> list[Chart]:
+def _over_time(rows: list[Row], report: ReportData) -> list[Chart]:
     # Early intervals are wide: what has a quarter of the impressions sets the scale, and they are cut off there.
     late = [row for row in rows if 4 * row["impressions"] >= max(other["impressions"] for other in rows)]
     ends = [row[end] for row in late for end in ("low", "high", "estimate") if row[end] is not None]
@@ -225,7 +225,7 @@ def _outcomes(rows: list[Row]) -> list[Chart]:
     return [Chart(f"Impressions with an event{_over(rows)}", "Which ranker of the pair they prefer.", spec, OUTCOMES)]
 
 
-def _matrix(rows: list[Row], report: Findings) -> list[Chart]:
+def _matrix(rows: list[Row], report: ReportData) -> list[Chart]:
     if not rows:
         return []
     rankers = len({row["row"] for row in rows})

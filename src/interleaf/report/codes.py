@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from interleaf.report.comparisons import Compared
+from interleaf.report.comparisons import ComparisonResult
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Check, Slot
-from interleaf.report.rule import Settings
+from interleaf.report.rule import ReportSettings
 from interleaf.tally import Tally
 
 WARN_BELOW, FAIL_BELOW = 0.01, 0.001  # p-values of checks
@@ -84,13 +84,13 @@ class CheckInput:
     """What a health check may look at; `result` has the comparisons, if the log has interleaved lists."""
 
     tally: Tally
-    settings: Settings
-    result: Compared | None
+    settings: ReportSettings
+    result: ComparisonResult | None
     slots: tuple[Slot, ...]
     find_text: FindText | None = None
 
 
-class Result(NamedTuple):
+class CheckResult(NamedTuple):
     """What a check finds: a status, a sentence with its numbers, and what to do if it warns or fails.
 
     A check of each ranker or pair names it as `subject`.
@@ -108,7 +108,7 @@ class HealthCheck:
 
     code: str
     title: str
-    find: Callable[[CheckInput], Result | Iterable[Result] | None]
+    find: Callable[[CheckInput], CheckResult | Iterable[CheckResult] | None]
     interleaved: bool
 
     @property
@@ -119,14 +119,14 @@ class HealthCheck:
     def run(self, data: CheckInput) -> Iterator[Check]:
         """The check, as a report shows it; none where it does not apply."""
         results = self.find(data) if data.tally.about.method or not self.interleaved else None
-        for one in [results] if isinstance(results, Result) else results or ():
+        for one in [results] if isinstance(results, CheckResult) else results or ():
             remedy = one.remedy if one.status in (WARNING, FAILED) else ""
             yield Check(self.title.format(one.subject), one.status, one.figure, remedy, str(self.code))
 
 
 def health_check(
     code: str, title: str, interleaved: bool = False
-) -> Callable[[Callable[[CheckInput], Result | Iterable[Result] | None]], HealthCheck]:
+) -> Callable[[Callable[[CheckInput], CheckResult | Iterable[CheckResult] | None]], HealthCheck]:
     """Declare a function as the health check with this code, one of `CheckCode` in this package.
 
     `{}` in the title stands for the subject of a result. `interleaved` checks do not run without interleaved lists.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from interleaf.report.format import Names, several
-from interleaf.report.model import BY_SEGMENT, Comparison, Findings, Point, SegmentComparison, columns_of
+from interleaf.report.model import BY_SEGMENT, Comparison, Point, ReportData, SegmentComparison, columns_of
 from interleaf.tables import Table
 
 MOST_ROWS = 40
@@ -17,7 +17,7 @@ Thing = TypeVar("Thing")
 Labelled = tuple[str, Comparison]
 
 
-def interval_name(report: Findings) -> str:
+def interval_name(report: ReportData) -> str:
     """What the intervals of the report are called, by its rule."""
     level = f"{100 * report.confidence:g} %"
     if report.look is None:
@@ -26,7 +26,7 @@ def interval_name(report: Findings) -> str:
     return f"{level} interval" if of == 1 else f"{level} interval at look {which} of {of}"
 
 
-def shown(report: Findings) -> tuple[Comparison, ...]:
+def shown(report: ReportData) -> tuple[Comparison, ...]:
     """All pairs; of too many, those with the control; without one, those furthest from zero in standard errors."""
     every = report.comparisons
     if len(every) > MOST_ROWS and report.control is not None:
@@ -34,7 +34,7 @@ def shown(report: Findings) -> tuple[Comparison, ...]:
     return furthest(every, lambda pair: pair)
 
 
-def shown_in_brief(report: Findings) -> tuple[Comparison, ...]:
+def shown_in_brief(report: ReportData) -> tuple[Comparison, ...]:
     """All pairs; of many rankers, those with the control, or without one, those with the leader."""
     if report.standing is None:
         return shown(report)
@@ -43,7 +43,7 @@ def shown_in_brief(report: Findings) -> tuple[Comparison, ...]:
     return pairs[:MOST_ROWS] or shown(report)
 
 
-def wins_and_losses(report: Findings) -> tuple[Counter[str], Counter[str]]:
+def wins_and_losses(report: ReportData) -> tuple[Counter[str], Counter[str]]:
     """How many other rankers each ranker beats, and how many it loses to, corrected for all pairs together."""
     wins, losses = Counter[str](), Counter[str]()
     for pair in report.comparisons:
@@ -64,7 +64,7 @@ def furthest(things: Sequence[Thing], comparison_of: Callable[[Thing], Compariso
     return tuple(things[number] for number in sorted(kept))
 
 
-def followed(report: Findings) -> tuple[Point, ...]:
+def followed(report: ReportData) -> tuple[Point, ...]:
     """The points over time of the pairs that are shown first."""
     pairs = {(pair.first, pair.second) for pair in shown(report)[:MOST_FOLLOWED]}
     return tuple(point for point in report.over_time if (point.first, point.second) in pairs)
@@ -78,7 +78,7 @@ def left_out(where: str, some: int, every: int, what: str) -> tuple[str, ...]:
 
 
 def comparison_grid(
-    report: Findings, table: str, name: str, title: str, rows: Sequence[Labelled], drop_empty: bool = False
+    report: ReportData, table: str, name: str, title: str, rows: Sequence[Labelled], drop_empty: bool = False
 ) -> Grid:
     """The columns of one table, a row per comparison under its label."""
     units = report.comparisons[0].unit_sign_test_of if report.comparisons else "units"

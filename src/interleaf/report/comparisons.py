@@ -22,7 +22,7 @@ from interleaf.report.rule import (
     UNIT,
     UNIT_AND_QUERY,
     Decision,
-    Settings,
+    ReportSettings,
     decide,
     holm_levels,
     interval_of,
@@ -30,7 +30,7 @@ from interleaf.report.rule import (
 )
 from interleaf.report.weights import (
     PER_PERSON,
-    Cells,
+    QueryCells,
     max_weight,
     units_with_event,
     weigh,
@@ -51,7 +51,7 @@ ONE_LOOK_ONLY = "this test is for one look at a planned time; ask for it (look 1
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class RankerPairs:
     """All pairs as the report names them: `first[pair]` over `second[pair]`, with sums turned to match."""
 
     rankers: tuple[str, ...]
@@ -61,7 +61,7 @@ class Pairs:
     order: Array
 
     @classmethod
-    def of(cls, rankers: tuple[str, ...], control: str | None) -> Pairs:
+    def of(cls, rankers: tuple[str, ...], control: str | None) -> RankerPairs:
         """Each ranker over those after it, but a control always under its candidates; pairs with it come first."""
         first, second = pairs(len(rankers))
         place = rankers.index(control) if control is not None else -1
@@ -70,7 +70,7 @@ class Pairs:
         order = np.argsort(other != place, kind="stable") if control is not None else np.arange(len(first))
         return cls(rankers, one[order], other[order], turn[order], order)
 
-    def turned(self, lost: Array) -> Pairs:
+    def turned(self, lost: Array) -> RankerPairs:
         """The same with these pairs the other way round."""
         first, second = np.where(lost, self.second, self.first), np.where(lost, self.first, self.second)
         return replace(self, first=first, second=second, turn=np.where(lost, -self.turn, self.turn))
@@ -100,19 +100,19 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class ComparisonResult:
     """All pairs of a tally, and what they were made of, for those who go on from there."""
 
-    pairs: Pairs
+    pairs: RankerPairs
     comparisons: tuple[Comparison, ...]
     sums: Array
     weights: Array
     means: Array
 
 
-def compared(tally: Tally, settings: Settings) -> Compared:
+def compared(tally: Tally, settings: ReportSettings) -> ComparisonResult:
     """Compare all pairs. Without a control, the winner of a decided pair comes first."""
-    found = Pairs.of(tally.about.rankers, settings.control)
+    found = RankerPairs.of(tally.about.rankers, settings.control)
     voices, weights = weighted_sums(tally)
     units = units_with_event(tally)
     decided = _decided(tally, found, voices, weights, units, settings)
@@ -137,7 +137,7 @@ def compared(tally: Tally, settings: Settings) -> Compared:
     for pair, (estimate, decision, *others) in enumerate(parts):
         figures = [*_by_the_rule(estimate, decision), *(one for figures in others for one in figures)]
         made.append(_comparison(found.names(pair), totals, figures))
-    return Compared(found, tuple(made), voices, weights, decided.means)
+    return ComparisonResult(found, tuple(made), voices, weights, decided.means)
 
 
 class _Decided(NamedTuple):
@@ -149,13 +149,15 @@ class _Decided(NamedTuple):
     decisions: tuple[Decision, ...]
 
 
-def _decided(tally: Tally, found: Pairs, voices: Array, weights: Array, units: int, settings: Settings) -> _Decided:
+def _decided(
+    tally: Tally, found: RankerPairs, voices: Array, weights: Array, units: int, settings: ReportSettings
+) -> _Decided:
     sums = found.weighted_scores(voices, weights, tally.about.linear)
     estimates = estimates_of(sums, weights, settings.confidence)
     if settings.cluster == UNIT_AND_QUERY:
         if reason := why_no_cells(tally):
             raise DataError(f"errors cannot be clustered by query: {reason}; leave out cluster={UNIT_AND_QUERY!r}")
-        cells = Cells.of(tally)
+        cells = QueryCells.of(tally)
         scores = found.scores(cells.sums, tally.about.linear)
         estimates = with_queries(estimates, cells, scores, settings.confidence)
     # Only tests for one look and the strengths of many rankers need resamples.
@@ -210,7 +212,7 @@ def _by_the_rule(estimate: Estimate, decision: Decision) -> Iterator[Figure]:
         yield name, getattr(decision, name), decision.reason
 
 
-def _one_look(decided: _Decided, settings: Settings) -> Iterator[list[Figure]]:
+def _one_look(decided: _Decided, settings: ReportSettings) -> Iterator[list[Figure]]:
     """Tests that hold for one look only."""
     if settings.look != ONE_LOOK or settings.cluster != UNIT:
         reason = ONE_LOOK_ONLY if settings.cluster == UNIT else NOT_BY_QUERY
@@ -228,7 +230,7 @@ def _one_look(decided: _Decided, settings: Settings) -> Iterator[list[Figure]]:
 
 
 def _other_voices(
-    tally: Tally, found: Pairs, estimates: Sequence[Estimate], settings: Settings, units: int
+    tally: Tally, found: RankerPairs, estimates: Sequence[Estimate], settings: ReportSettings, units: int
 ) -> Iterator[list[Figure]]:
     """One voice per person and per search, and whether people contradict visits."""
     voices, weights = weighted_sums(tally, PER_PERSON)
@@ -254,7 +256,7 @@ def _side(estimate: Estimate, confidence: float) -> int:
     return 1 if estimate.value > 0 else -1
 
 
-def _sides(tally: Tally, found: Pairs, settings: Settings) -> Iterator[list[Figure]]:
+def _sides(tally: Tally, found: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
     """Wins, losses and ties of impressions, where the sign of a score means something."""
     reason, clicked = sign_reason(tally), int(tally.scores.clicked.sum())
     names = ("wins", "losses", "ties", "delta", "sign_test_p_value")
@@ -268,11 +270,11 @@ def _sides(tally: Tally, found: Pairs, settings: Settings) -> Iterator[list[Figu
         yield list(zip(names, values, ("", "", "", delta.reason, test.reason), strict=True))
 
 
-def _sign_test(wins: int, losses: int, settings: Settings) -> sums.Figure:
+def _sign_test(wins: int, losses: int, settings: ReportSettings) -> sums.Figure:
     return signs.sign_test(wins, losses) if settings.look == ONE_LOOK else sums.Figure(None, ONE_LOOK_ONLY)
 
 
-def _unit_sides(tally: Tally, found: Pairs, settings: Settings) -> Iterator[list[Figure]]:
+def _unit_sides(tally: Tally, found: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
     """How many units prefer each; of buckets, where units are too many to hold."""
     exact = tally.units.is_exact
     sums = tally.units.rows[:, SUMS:] if exact else tally.scores.sums
@@ -290,7 +292,7 @@ def _unit_sides(tally: Tally, found: Pairs, settings: Settings) -> Iterator[list
         ]
 
 
-def _z_scores(tally: Tally, found: Pairs) -> Iterator[list[Figure]]:
+def _z_scores(tally: Tally, found: RankerPairs) -> Iterator[list[Figure]]:
     clicked, sums = int(tally.scores.clicked.sum()), found.scores(tally.scores.sums, tally.about.linear)
     squares = tally.scores.squares[found.order] / ONE
     for total, square in zip(sums.sum(axis=0).tolist(), squares.tolist(), strict=True):
@@ -304,7 +306,7 @@ def _z_scores(tally: Tally, found: Pairs) -> Iterator[list[Figure]]:
 MAX_PAIRS = 12  # whose history is kept
 
 
-def over_time(tally: Tally, settings: Settings, result: Compared) -> tuple[Point, ...]:
+def over_time(tally: Tally, settings: ReportSettings, result: ComparisonResult) -> tuple[Point, ...]:
     """Each pair as it stood at the end of every slice; the last point is the comparison itself.
 
     With planned looks, only the last point has an interval: there was no look before it.
@@ -333,7 +335,7 @@ def over_time(tally: Tally, settings: Settings, result: Compared) -> tuple[Point
     return tuple(points)
 
 
-def _history(tally: Tally, pairs: Pairs) -> tuple[Array, Array]:
+def _history(tally: Tally, pairs: RankerPairs) -> tuple[Array, Array]:
     """Sums `[slice, bucket, pair]` of the first pairs and weights `[slice, bucket]`, as of the end of each slice."""
     sums, weights = [], []
     for units, clicked, columns in tally.slices.totals():

@@ -15,16 +15,16 @@ from interleaf.report.codes import (
     WARN_BELOW,
     CheckCode,
     CheckInput,
-    Result,
+    CheckResult,
     health_check,
     smallest,
     tested,
 )
-from interleaf.report.comparisons import Compared, Pairs, time_of
+from interleaf.report.comparisons import ComparisonResult, RankerPairs, time_of
 from interleaf.report.format import moment, signed, span
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING
 from interleaf.report.rule import holm_levels, interval_of
-from interleaf.report.weights import Cells, why_no_cells
+from interleaf.report.weights import QueryCells, why_no_cells
 from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.sums import significance
@@ -50,7 +50,7 @@ class _Difference(NamedTuple):
 
 
 @health_check(CheckCode.UNITS_ONCE, "Units that came once")
-def units_once(data: CheckInput) -> Result:
+def units_once(data: CheckInput) -> CheckResult:
     """Do units that came on a single day click far more than others, or for another ranker? If so, look for bots that
     take a new id for each visit. People do the reverse: those who find something come back. Heavy users may also have
     another taste, so a different preference alone is a warning.
@@ -59,10 +59,10 @@ def units_once(data: CheckInput) -> Result:
     _, days, (with_event, events, clicks) = _by_unit(tally)
     once, back = days == 1, days > 1
     if 2 * tally.facts.get(ALONE, 0) > tally.impressions:
-        return Result(SKIPPED, "most impressions have no unit")
+        return CheckResult(SKIPPED, "most impressions have no unit")
     if min(once.sum(), back.sum()) < MIN_UNITS:
         figure = f"{once.sum():,} units came on one day and {back.sum():,} on several"
-        return Result(SKIPPED, f"{figure}: the check needs {MIN_UNITS} of each")
+        return CheckResult(SKIPPED, f"{figure}: the check needs {MIN_UNITS} of each")
     clicked = events > 0
     # Days, not impressions: a person who finds nothing asks again on the same day.
     share = _difference(with_event[once], with_event[back] / days[back])
@@ -76,7 +76,7 @@ def units_once(data: CheckInput) -> Result:
     differs = p_value is not None and p_value < FAIL_BELOW
     fails = len(odd) + differs > 1 or max(odd, default=0.0) > FAIL_RATIO
     effect = "" if p_value is None else f"; that both prefer the same ranker has p = {p_value:.2g}"
-    return Result(
+    return CheckResult(
         FAILED if fails else WARNING if odd or differs else OK,
         f"{once.sum():,} units came on one day: {share.once:.1%} of them clicked, {many.once:.2f} documents per list; "
         f"{back.sum():,} came again: they clicked on {share.back:.1%} of days, {many.back:.2f} per list{effect}",
@@ -118,7 +118,7 @@ def _effect_p_value(tally: Tally) -> float | None:
     used = (units[places] == known) & (values[:, VISITS] > 0)
     rows, once = values[used], days[places[used]] == 1
     counts = rows[:, VISITS].astype(np.float64)
-    means = Pairs.of(tally.about.rankers, None).scores(rows[:, SUMS:], tally.about.linear) / counts[:, None]
+    means = RankerPairs.of(tally.about.rankers, None).scores(rows[:, SUMS:], tally.about.linear) / counts[:, None]
     if min(once.sum(), (~once).sum()) < MIN_UNITS:
         return None
     found = [
@@ -129,14 +129,14 @@ def _effect_p_value(tally: Tally) -> float | None:
 
 
 @health_check(CheckCode.EFFECT_OVER_TIME, "Same effect over time", interleaved=True)
-def effect_over_time(data: CheckInput) -> Result:
+def effect_over_time(data: CheckInput) -> CheckResult:
     """Do early and late lists prefer the same ranker? If not, look for a release, or for ranker names that changed
     midway, and analyse each part by itself.
     """
     tally, slices = data.tally, data.tally.slices
-    pairs, total = Pairs.of(tally.about.rankers, None), slices.clicked.sum()
+    pairs, total = RankerPairs.of(tally.about.rankers, None), slices.clicked.sum()
     if len(slices.clicked) < 2 or not total:
-        return Result(SKIPPED, "the log is too short to compare its parts")
+        return CheckResult(SKIPPED, "the log is too short to compare its parts")
     ends = np.unique(np.searchsorted(np.cumsum(slices.clicked) / total, SPLITS) + 1)
     keys, values = slices.cells.unordered
     units, slice_of = unpack(keys)
@@ -153,12 +153,12 @@ def effect_over_time(data: CheckInput) -> Result:
     turned = smallest([p if is_one else None for p, is_one in zip(adjusted, is_turned, strict=True)])
     worst = turned or smallest(adjusted)
     if worst is None:
-        return Result(SKIPPED, gaps[0].reason if gaps else "all events fall into one stretch of time")
+        return CheckResult(SKIPPED, gaps[0].reason if gaps else "all events fall into one stretch of time")
     p_value, place = worst
     before, after = (estimate(*part[place]) for part in (parts, later))
     first, second = pairs.names(cells[place][1])
     until = moment(time_of(int(slices.ends[cells[place][0] - 1])))
-    return Result(
+    return CheckResult(
         FAILED if turned else WARNING if p_value < WARN_BELOW else OK,
         f"{first} over {second}: {before.value or 0.0:+.3f} up to {until}, "
         f"{after.value or 0.0:+.3f} from then on, adjusted p = {p_value:.2g}",
@@ -180,7 +180,7 @@ def _turns(early: tuple[Array, Array], late: tuple[Array, Array]) -> bool:
 
 
 @health_check(CheckCode.HOLDS_WITHOUT_QUERY, "Holds without any one query", interleaved=True)
-def holds_without_query(data: CheckInput) -> Result | None:
+def holds_without_query(data: CheckInput) -> CheckResult | None:
     """Is the preference still significant without the query that adds most to it? If not, look at what the rankers
     show for this query.
     """
@@ -189,8 +189,8 @@ def holds_without_query(data: CheckInput) -> Result | None:
         return None
     shown = [place for place, one in enumerate(result.comparisons) if one.winner is not None][:MAX_PAIRS]
     if reason or not shown:
-        return Result(SKIPPED, reason or "no preference is shown")
-    cells = Cells.of(tally)
+        return CheckResult(SKIPPED, reason or "no preference is shown")
+    cells = QueryCells.of(tally)
     scores = result.pairs.scores(cells.sums, tally.about.linear)
     levels = holm_levels([one.p_value for one in result.comparisons], significance(data.settings.confidence))
     results = []
@@ -212,10 +212,12 @@ def holds_without_query(data: CheckInput) -> Result | None:
         results.append((min(sign * interval[0], sign * interval[1]) > 0, figure))
     holds, figure = min(results, key=lambda one: one[0])
     remedy = "look at what the rankers show for this query: the verdict may rest on it more than on all others"
-    return Result(OK if holds else WARNING, figure, remedy)
+    return CheckResult(OK if holds else WARNING, figure, remedy)
 
 
-def _without(cells: Cells, query: int, tally: Tally, result: Compared, place: int) -> tuple[Estimate, int] | None:
+def _without(
+    cells: QueryCells, query: int, tally: Tally, result: ComparisonResult, place: int
+) -> tuple[Estimate, int] | None:
     """The comparison and its number of units, changed as the sample of units changes without a query."""
     parts = []
     for sums, weights, count in (cells.weighted_sums(), cells.weighted_sums(query)):
@@ -236,12 +238,12 @@ def _without(cells: Cells, query: int, tally: Tally, result: Compared, place: in
 
 
 @health_check(CheckCode.AA, "A/A: {}", interleaved=True)
-def aa(data: CheckInput) -> Iterator[Result]:
+def aa(data: CheckInput) -> Iterator[CheckResult]:
     """With `--aa`: does the A/A test find no difference? If it finds one, go through all checks above, and do not
     trust other comparisons of this set-up.
     """
     for one in data.result.comparisons if data.result and data.settings.aa else ():
-        yield Result(
+        yield CheckResult(
             tested(one.adjusted_p_value),
             "no estimate" if one.estimate is None else signed(one.estimate),
             "rankers that are the same look different: do not trust other comparisons of this set-up",

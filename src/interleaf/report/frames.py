@@ -11,13 +11,13 @@ from typing import Any, get_origin, get_type_hints
 import pyarrow as pa
 
 from interleaf.report.model import (
-    Arm,
     Check,
     Comparison,
-    Findings,
     Metric,
     Neutrality,
     Point,
+    ReportArm,
+    ReportData,
     SegmentComparison,
     Slot,
     Strength,
@@ -29,12 +29,12 @@ _REASONS = pa.map_(pa.string(), pa.string())
 _hints = cache(get_type_hints)
 
 
-def to_frame(report: Findings) -> pa.Table:
+def to_frame(report: ReportData) -> pa.Table:
     """A row per comparison, a column per field; an interval is two columns, `_low` and `_high`."""
     return _table(Comparison, report.comparisons)
 
 
-def to_frames(report: Findings) -> dict[str, pa.Table]:
+def to_frames(report: ReportData) -> dict[str, pa.Table]:
     """All tables of a report by name, empty ones too."""
     metrics = [(arm.name, metric) for arm in report.arms for metric in arm.metrics]
     pairs = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
@@ -42,7 +42,7 @@ def to_frames(report: Findings) -> dict[str, pa.Table]:
         "comparisons": to_frame(report),
         "health": _table(Check, report.health),
         "strengths": _table(Strength, report.standing.strengths if report.standing is not None else ()),
-        "arms": _table(Arm, report.arms),
+        "arms": _table(ReportArm, report.arms),
         "metrics": _table(Metric, [metric for _, metric in metrics], arm=[arm for arm, _ in metrics]),
         "slots": _table(Slot, report.slots),
         "neutrality": _table(Neutrality, report.neutrality),

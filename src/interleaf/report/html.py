@@ -13,7 +13,7 @@ from interleaf.environment import require
 from interleaf.errors import DataError, InterleafError
 from interleaf.report.charts import Chart, charts
 from interleaf.report.layout import MARKS, lay_out
-from interleaf.report.model import Findings
+from interleaf.report.model import ReportData
 from interleaf.report.text import to_text
 
 WIDE = 640  # of a drawing, in pixels: too much for half a page or a phone
@@ -35,7 +35,7 @@ def templates(*places: tuple[str, str], finalize: Callable[[Any], Any] | None = 
     )
 
 
-def to_html(report: Findings, path: str | Path | None = None) -> str:
+def to_html(report: ReportData, path: str | Path | None = None) -> str:
     """The page; written to the path, too, if one is given. Charts are drawn where the extra `plots` is installed."""
     template = templates().get_template("page.html")
     drawn, missing = _drawn(report)
@@ -55,7 +55,7 @@ def to_html(report: Findings, path: str | Path | None = None) -> str:
     return html
 
 
-def to_notebook(report: Findings) -> str:
+def to_notebook(report: ReportData) -> str:
     """The page in a frame of its own, so that its style stays inside; the plain text where no page can be made."""
     from html import escape
 
@@ -67,7 +67,7 @@ def to_notebook(report: Findings) -> str:
     return f'<iframe sandbox title="report" style="{style}" srcdoc="{escape(page)}"></iframe>'
 
 
-def _drawn(report: Findings) -> tuple[dict[str, list[dict[str, Any]]], str]:
+def _drawn(report: ReportData) -> tuple[dict[str, list[dict[str, Any]]], str]:
     """The charts of each section as inline SVG, and a sentence where they cannot be drawn."""
     try:
         plots.check_drawing()

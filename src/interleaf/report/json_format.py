@@ -12,20 +12,20 @@ from typing import Any, TypeVar
 import msgspec
 
 from interleaf.errors import DataError, listed
-from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Findings
+from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, ReportData
 
 FORMAT = 1  # raised when older readers would misread a report; they ignore fields that they do not know
 _STATUSES = (OK, WARNING, FAILED, SKIPPED)
 
-Kind = TypeVar("Kind", bound=Findings)
+Kind = TypeVar("Kind", bound=ReportData)
 
 
-def to_dict(report: Findings) -> dict[str, Any]:
+def to_dict(report: ReportData) -> dict[str, Any]:
     """The report as plain data: lists, dictionaries, text and numbers; times are ISO 8601."""
     return {"format": FORMAT, **_plain(report, "report")}
 
 
-def to_json(report: Findings, indent: int | None = None) -> str:
+def to_json(report: ReportData, indent: int | None = None) -> str:
     """The report as JSON; `from_dict(json.loads(...))` reads it back."""
     return json.dumps(to_dict(report), allow_nan=False, indent=indent)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from interleaf.report import sections
@@ -14,8 +14,7 @@ from interleaf.report.model import (
     OK,
     SKIPPED,
     WARNING,
-    Check,
-    Findings,
+    ReportData,
     Totals,
 )
 from interleaf.report.sections import Section
@@ -60,7 +59,7 @@ NUMBERS = (
 
 
 @dataclass(frozen=True)
-class Page:
+class ReportPage:
     """The whole report in words and tables; `tone` is winner, even, split or untrusted."""
 
     title: str
@@ -76,7 +75,7 @@ class Page:
         return HEADLINES[self.tone]
 
 
-def lay_out(report: Findings, brief: bool = False) -> Page:
+def lay_out(report: ReportData, brief: bool = False) -> ReportPage:
     """Everything a report says, in the order in which one should read it; in brief, comparisons and segments."""
     names = Names(report.rankers)
     if brief:
@@ -99,10 +98,10 @@ def lay_out(report: Findings, brief: bool = False) -> Page:
     tone = decided if verdict.trusted else UNTRUSTED
     reasons = tuple(map(names.within, verdict.why))
     title = f"{names.within(report.experiment)}, version {report.version}"
-    return Page(title, tone, names.within(verdict.sentence), reasons, _facts(report), tuple(parts))
+    return ReportPage(title, tone, names.within(verdict.sentence), reasons, _facts(report), tuple(parts))
 
 
-def _numbers(report: Findings, names: Names) -> Iterator[Section]:
+def _numbers(report: ReportData, names: Names) -> Iterator[Section]:
     """The parts with numbers; of many rankers, only the leaderboard is open."""
     for make in NUMBERS:
         section = make(report, names)
@@ -110,7 +109,7 @@ def _numbers(report: Findings, names: Names) -> Iterator[Section]:
             yield replace(section, closed=report.standing is not None and section.name != "standing")
 
 
-def _dropped(report: Findings, names: Names) -> list[Section]:
+def _dropped(report: ReportData, names: Names) -> list[Section]:
     """In brief: what was dropped, on a line."""
     if not report.totals.dropped:
         return []
@@ -118,12 +117,12 @@ def _dropped(report: Findings, names: Names) -> list[Section]:
     return [Section("dropped", "Dropped", (f"Rows dropped: {told}.",))]
 
 
-def _next_step(report: Findings, names: Names, before: str = "") -> list[Section]:
+def _next_step(report: ReportData, names: Names, before: str = "") -> list[Section]:
     step = report.verdict.next_step
     return [Section("next", "What to do next", (before + names.within(step),))] if step else []
 
 
-def _facts(report: Findings) -> tuple[str, ...]:
+def _facts(report: ReportData) -> tuple[str, ...]:
     totals = report.totals
     units = f"{'' if totals.units_are_exact else 'about '}{count(totals.units)} unit{'s' * (totals.units != 1)}"
     planned = "" if report.planned_units is None else f" ({count(report.planned_units)} planned)"
@@ -145,22 +144,23 @@ def _days(totals: Totals) -> str:
     return f"{count(days)} days ({totals.since:%Y-%m-%d} to {totals.until:%Y-%m-%d})"
 
 
-def _health(report: Findings, names: Names, brief: bool = False) -> Section:
+def _health(report: ReportData, names: Names, brief: bool = False) -> Section:
     """All checks, the worst first; in brief, only those that are not fine, a line each."""
     short, order = _health_in_short(report, names), list(MARKS)
     checks = sorted(report.health, key=lambda check: order.index(check.status))
+    rows = [(MARKS[one.status], *map(names.within, (one.name, one.figure, one.remedy))) for one in checks]
     if brief:
-        wrong = [check for check in checks if check.status != OK]
-        return Section("health", "Health", (short, *[_check_line(check, names) for check in wrong]), ())
-    return Section("health", "Health", (short,), (_check_table(checks, names),) if checks else ())
+        lines = [
+            f"{mark}  {name}: {figure}" + (f"\n  To do: {remedy}" if remedy else "")
+            for mark, name, figure, remedy in rows
+            if mark != MARKS[OK]
+        ]
+        return Section("health", "Health", (short, *lines))
+    table = Table("health", "", ("status", "check", "result", "what to do"), tuple(rows))
+    return Section("health", "Health", (short,), (table,) if rows else ())
 
 
-def _check_line(check: Check, names: Names) -> str:
-    name, figure, remedy = map(names.within, (check.name, check.figure, check.remedy))
-    return f"{MARKS[check.status]}  {name}: {figure}" + (f"\n  To do: {remedy}" if remedy else "")
-
-
-def _health_in_short(report: Findings, names: Names) -> str:
+def _health_in_short(report: ReportData, names: Names) -> str:
     found = {status: [names.within(c.name) for c in report.health if c.status == status] for status in MARKS}
     made = len(report.health) - len(found[SKIPPED])
     said = [f"{status.capitalize()}: {several(found[status])}." for status in (FAILED, WARNING) if found[status]]
@@ -172,14 +172,7 @@ def _health_in_short(report: Findings, names: Names) -> str:
     return " ".join([*said, fine, *skipped])
 
 
-def _check_table(checks: Sequence[Check], names: Names) -> Table:
-    rows = tuple(
-        (MARKS[check.status], *map(names.within, (check.name, check.figure, check.remedy))) for check in checks
-    )
-    return Table("health", "", ("status", "check", "result", "what to do"), rows)
-
-
-def _input(report: Findings, names: Names) -> Section:
+def _input(report: ReportData, names: Names) -> Section:
     settings = Grid("settings", "How it was analysed", ("setting", "value"), ())
     for setting, value in (
         ("method", report.method),

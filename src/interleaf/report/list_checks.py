@@ -10,7 +10,7 @@ from interleaf.decode import RELAXED
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import ResolvedMethod, resolve
-from interleaf.report.codes import CheckCode, CheckInput, Result, graded, health_check, smallest, tested
+from interleaf.report.codes import CheckCode, CheckInput, CheckResult, graded, health_check, smallest, tested
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Neutrality, Slot
 from interleaf.stats.compare import difference
 from interleaf.stats.multiplicity import holm
@@ -63,17 +63,17 @@ def neutrality(tally: Tally) -> tuple[Neutrality, ...]:
 
 
 @health_check(CheckCode.FAIR_LISTS, "Fair lists", interleaved=True)
-def fair_lists(data: CheckInput) -> Result:
+def fair_lists(data: CheckInput) -> CheckResult:
     """Do lists have the probabilities of the method? Each ranker should own its share of each position, whoever is
     better. If not, look for caches, for lost impressions, and at the code that makes lists.
     """
     tally = data.tally
     if 2 * tally.facts.get(ALONE, 0) > max(int(tally.scores.impressions.sum()), 1):
-        return Result(SKIPPED, "most impressions have no unit, and repeat visits would bias this test")
+        return CheckResult(SKIPPED, "most impressions have no unit, and repeat visits would bias this test")
     if not resolve(tally.about.composed).method.has_teams:
         return _fair_tops(tally)
     if tally.scores.impressions.any() and not (tally.lists.owned.any() or tally.lists.seen.any()):
-        return Result(
+        return CheckResult(
             WARNING,
             "no list has the owners of all its documents, so it is unknown whether lists are mixed, and fairly",
             "log the owner of every shown document, not of clicked ones only, or log the ranks",
@@ -81,14 +81,14 @@ def fair_lists(data: CheckInput) -> Result:
     return _fair_slots(data.slots)
 
 
-def _fair_slots(slots: Sequence[Slot]) -> Result:
+def _fair_slots(slots: Sequence[Slot]) -> CheckResult:
     worst = smallest([slot.p_value for slot in slots])
     if worst is None:
-        return Result(SKIPPED, next((slot.reason for slot in slots), "no position has an owner"))
+        return CheckResult(SKIPPED, next((slot.reason for slot in slots), "no position has an owner"))
     p_value, slot = worst[0], slots[worst[1]]
     if p_value == 1:
-        return Result(OK, "every ranker owns its share of every position, as far as chance allows")
-    return Result(
+        return CheckResult(OK, "every ranker owns its share of every position, as far as chance allows")
+    return CheckResult(
         tested(p_value),
         f"at position {slot.position}, {slot.ranker} owns {slot.share:.1%} ({slot.expected:.1%} expected), "
         f"adjusted p = {p_value:.2g}: the most unusual share",
@@ -96,21 +96,21 @@ def _fair_slots(slots: Sequence[Slot]) -> Result:
     )
 
 
-def _fair_tops(tally: Tally) -> Result:
+def _fair_tops(tally: Tally) -> CheckResult:
     """For methods without teams: if top documents differ, each ranker's should be first equally often."""
     method, rankers = resolve(tally.about.composed).method, len(tally.about.rankers)
     tops = tally.lists.tops
     shown_first = tops[:, 1:].sum(axis=1)
     if not method.even_tops:
-        return Result(SKIPPED, f"{method.name} does not promise equal shares of positions")
+        return CheckResult(SKIPPED, f"{method.name} does not promise equal shares of positions")
     if not shown_first.any():
-        return Result(SKIPPED, "no list has ranks and top documents that differ")
+        return CheckResult(SKIPPED, "no list has ranks and top documents that differ")
     tests = share_tests(tops[:, 1:], np.repeat(shown_first[:, None], rankers, axis=1), 1 / rankers)
     worst = smallest(holm([test.p_value for test in tests]))
     if worst is None:
-        return Result(SKIPPED, tests[0].reason)
+        return CheckResult(SKIPPED, tests[0].reason)
     p_value, place = worst
-    return Result(
+    return CheckResult(
         tested(p_value),
         f"if top documents differ, that of {tally.about.rankers[place]} is first in {tests[place].share:.1%} "
         f"({1 / rankers:.1%} expected), adjusted p = {p_value:.2g}",
@@ -119,7 +119,7 @@ def _fair_tops(tally: Tally) -> Result:
 
 
 @health_check(CheckCode.RANKINGS_DIFFER, "Rankings differ", interleaved=True)
-def rankings_differ(data: CheckInput) -> Result | None:
+def rankings_differ(data: CheckInput) -> CheckResult | None:
     """Do the rankings differ at all? If they differ in less than 5 % of lists, most of the traffic gives no
     information.
     """
@@ -128,9 +128,9 @@ def rankings_differ(data: CheckInput) -> Result | None:
         return None
     differ = int(tally.lists.differ[0])
     if data.settings.aa and not differ:
-        return Result(SKIPPED, "a ranking is compared with itself, so nothing can differ")
+        return CheckResult(SKIPPED, "a ranking is compared with itself, so nothing can differ")
     share = differ / max(int(tally.scores.impressions.sum()), 1)
-    return Result(
+    return CheckResult(
         WARNING if share < MIN_DIFFERENT else OK,
         f"in {share:.1%} of lists",
         "the rankers show nearly the same lists: most impressions give no information",
@@ -138,12 +138,12 @@ def rankings_differ(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.CONSTRAINTS_MET, "Constraints met", interleaved=True)
-def constraints_met(data: CheckInput) -> Result | None:
+def constraints_met(data: CheckInput) -> CheckResult | None:
     """Only if not: could `optimized` satisfy its constraints in all lists? If not, use another method for such
     rankings.
     """
     relaxed, lists = data.tally.facts.get(RELAXED, 0), max(int(data.tally.scores.impressions.sum()), 1)
-    return Result(
+    return CheckResult(
         graded(relaxed / lists, 0.01, 0.5),
         f"{relaxed:,} of {lists:,} lists could not satisfy all constraints of {data.tally.about.composed}",
         "credit on these lists may be biased: use team_draft or pairwise_preference for such rankings",
@@ -151,17 +151,17 @@ def constraints_met(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.POSSIBLE_LISTS, "Possible lists", interleaved=True)
-def possible_lists(data: CheckInput) -> Result:
+def possible_lists(data: CheckInput) -> CheckResult:
     """Can the method make these lists, with these owners, from these rankings? If not, documents, ranks or teams are
     logged in another order than they were drawn.
     """
     decided, impossible = data.tally.evidence.draws.lists.tolist()
     composed = resolve(data.tally.about.composed)
     if rule_of(composed) == ANY:
-        return Result(SKIPPED, f"{composed.method.name} can draw documents in any order")
+        return CheckResult(SKIPPED, f"{composed.method.name} can draw documents in any order")
     if not decided:
-        return Result(SKIPPED, "no list has ranks")
-    return Result(
+        return CheckResult(SKIPPED, "no list has ranks")
+    return CheckResult(
         graded(impossible / decided, 0.0, 0.01),
         f"{impossible:,} of {decided:,} lists cannot be drawn by {composed.text} from these rankings",
         "documents, ranks or teams are logged in another order than they were drawn: log the list as it was made",
@@ -169,7 +169,7 @@ def possible_lists(data: CheckInput) -> Result:
 
 
 @health_check(CheckCode.FAIR_SEGMENTS, "Fair lists by segment", interleaved=True)
-def fair_segments(data: CheckInput) -> Result | None:
+def fair_segments(data: CheckInput) -> CheckResult | None:
     """With `--by`: does each ranker pick first equally often in every segment? If not, look for a cache, or a client
     with its own code, in that segment.
     """
@@ -178,17 +178,17 @@ def fair_segments(data: CheckInput) -> Result | None:
     if not segments or not resolve(tally.about.composed).method.has_teams:
         return None
     if 2 * tally.facts.get(ALONE, 0) > tally.impressions:
-        return Result(SKIPPED, "most impressions have no unit, and repeat visits would bias this test")
+        return CheckResult(SKIPPED, "most impressions have no unit, and repeat visits would bias this test")
     cells = [(segment, ranker) for segment in segments for ranker in range(1 if rankers == 2 else rankers)]
     hits = np.stack([firsts[segment][:, ranker] for segment, ranker in cells], axis=1)
     totals = np.stack([firsts[segment].sum(axis=1) for segment, _ in cells], axis=1)
     shares = share_tests(hits, totals, 1 / rankers)
     worst = smallest(holm([one.p_value for one in shares]))
     if worst is None:
-        return Result(SKIPPED, shares[0].reason)
+        return CheckResult(SKIPPED, shares[0].reason)
     p_value, place = worst
     (attribute, value), ranker = cells[place]
-    return Result(
+    return CheckResult(
         tested(p_value),
         f"where {attribute} is {value}, {tally.about.rankers[ranker]} owns {shares[place].share:.1%} of first "
         f"positions ({1 / rankers:.1%} expected), adjusted p = {p_value:.2g}: the most unusual "
@@ -198,7 +198,7 @@ def fair_segments(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.CLICKS_BY_RANKER, "Clicks by ranker", interleaved=True)
-def clicks_by_ranker(data: CheckInput) -> Result:
+def clicks_by_ranker(data: CheckInput) -> CheckResult:
     """Are clicks on the documents of one ranker lost? If it warns or fails, follow such a click from the page to the
     log. Where a document is the next one of every ranker, chance decides who owns it and people cannot know, so both
     owners should get equally many clicks.
@@ -214,17 +214,17 @@ def clicks_by_ranker(data: CheckInput) -> Result:
         is_enough = expected >= MIN_EXPECTED_CLICKS and (by_others > 0).sum() >= MIN_BUCKETS
         if is_enough and own < NEARLY_NONE * expected:
             figure = f"{own:,} clicks on {mine:,} documents of {ranker}; the others' rate would give {expected:,.0f}"
-            return Result(FAILED, figure, remedy)
+            return CheckResult(FAILED, figure, remedy)
     tests = [_coin_test(owners, place) for place in range(len(rankers))]
     worst = smallest(holm([test[2] for test in tests]))
     if worst is None:
         reason = "the rankers rarely have the same next document, or the log lacks ranks, teams or lengths"
-        return Result(SKIPPED, f"{reason}: lost clicks of one ranker may go unnoticed")
+        return CheckResult(SKIPPED, f"{reason}: lost clicks of one ranker may go unnoticed")
     p_value, place = worst
     own_rate, rate, _ = tests[place]
     low, high = sorted((own_rate, rate))
     status = tested(p_value)
-    return Result(
+    return CheckResult(
         WARNING if status == FAILED and low > MATERIAL_RATIO * high else status,
         f"of the documents that chance gave to {rankers[place]}, {own_rate:.1%} were clicked, of those that it gave to "
         f"others {rate:.1%}, adjusted p = {p_value:.2g}",
@@ -243,19 +243,19 @@ def _coin_test(owners: Array, place: int) -> tuple[float, float, float | None]:
 
 
 @health_check(CheckCode.CLICKS_BY_RANK, "Clicks by rank")
-def clicks_by_rank(data: CheckInput) -> Result:
+def clicks_by_rank(data: CheckInput) -> CheckResult:
     """Is the top rank clicked, if others are? If not, ranks of events may start at 0 or be one too deep."""
     ranks = data.tally.evidence.draws.ranks
     shown, clicked = ranks[:, SHOWN], ranks[:, CLICKED]
     arms = data.tally.arms.values()
     buckets = sum((arm.measures[:, page_sums.CLICKED] > 0 for arm in arms), np.zeros(1, np.bool_)).sum()
     if clicked.sum() < MIN_CLICKS or buckets < MIN_BUCKETS:
-        return Result(SKIPPED, f"{clicked.sum():,} clicks are too few, or come from too few people, for this test")
+        return CheckResult(SKIPPED, f"{clicked.sum():,} clicks are too few, or come from too few people, for this test")
     if not shown[1:].any():
-        return Result(SKIPPED, "all lists show one document")
+        return CheckResult(SKIPPED, "all lists show one document")
     rates = clicked / np.maximum(shown, 1)
     highest = 1 + int(np.argmax(np.where(2 * clicked[1:] >= clicked[1:].max(), rates[1:], 0)))
-    return Result(
+    return CheckResult(
         graded(1 - rates[0] / rates[highest] if rates[highest] else 0.0, 0.5, 1 - NEARLY_NONE),
         f"rank 1 was clicked in {rates[0]:.1%} of lists, rank {highest + 1} in {rates[highest]:.1%}",
         "people usually click the top most: ranks of events may be one too deep, or belong to another list (1 is the "
@@ -264,11 +264,11 @@ def clicks_by_rank(data: CheckInput) -> Result:
 
 
 @health_check(CheckCode.UNBIASED_SCORING, "Unbiased scoring", interleaved=True)
-def unbiased_scoring(data: CheckInput) -> Result:
+def unbiased_scoring(data: CheckInput) -> CheckResult:
     """Is the credit fair for these lists? If not, score lists with the method that made them."""
     about = data.tally.about
     problem = bias(about.composed, about.method, about.scheme, data.tally.facts.get(RELAXED, 0) > 0)
-    return Result(
+    return CheckResult(
         WARNING if problem else OK,
         problem or f"{about.method} by {about.scheme}",
         "make and score lists with the same method, and with one that is proved fair (interleaf audit)",

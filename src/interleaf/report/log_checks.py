@@ -10,7 +10,7 @@ from interleaf.decode.events import COUNTED, FATES, TIMELESS
 from interleaf.execution.collector import CONCURRENT, OTHER_EXPERIMENT, OTHER_METHOD, OTHER_RANKERS, OTHER_VERSION
 from interleaf.log.jsonl import OF_EVENT
 from interleaf.log.schema import TIME_EXAMPLE
-from interleaf.report.codes import CheckCode, CheckInput, Result, graded, health_check
+from interleaf.report.codes import CheckCode, CheckInput, CheckResult, graded, health_check
 from interleaf.report.model import FAILED, SKIPPED
 from interleaf.tally import Tally
 from interleaf.tally.tally import SHARED
@@ -32,20 +32,20 @@ _NAME_IMPRESSION = (
 
 
 @health_check(CheckCode.ROWS_USED, "Rows used")
-def rows_used(data: CheckInput) -> Result:
+def rows_used(data: CheckInput) -> CheckResult:
     """Can all rows be used? If not, the table of dropped rows names the reasons: fix the code that writes the log."""
     used, dropped = data.tally.impressions, data.tally.dropped
     repeated = dropped.get(reasons.REASONS[reasons.REPEATED], 0)
     number = dropped.total() - repeated - sum(_excluded(data.tally).values())
     share = number / max(used + number, 1)
-    return Result(
+    return CheckResult(
         graded(share, WARN_ABOVE, FAIL_ABOVE),
         f"{used:,} of {used + number:,} rows; {share:.2%} could not be used",
         "fix the code that writes the log; the report lists the reasons and numbers of dropped rows",
     )
 
 
-def _left_out(tally: Tally, cause: str, remedy: str) -> Result | None:
+def _left_out(tally: Tally, cause: str, remedy: str) -> CheckResult | None:
     """Usable rows that are not in this report, for one cause."""
     counts = {fact.removeprefix(cause).strip(): n for fact, n in tally.facts.items() if fact.startswith(cause)}
     number = sum(counts.values())
@@ -59,11 +59,11 @@ def _left_out(tally: Tally, cause: str, remedy: str) -> Result | None:
         if graded(concurrent / (tally.impressions + concurrent), WARN_ABOVE, FAIL_ABOVE) == FAILED:
             status = FAILED
         figure += f"; about {concurrent:,} of them came after version {tally.about.version} began"
-    return Result(status, figure, remedy)
+    return CheckResult(status, figure, remedy)
 
 
 @health_check(CheckCode.ROWS_OTHER_RANKERS, "Rows of another set of rankers")
-def rows_other_rankers(data: CheckInput) -> Result | None:
+def rows_other_rankers(data: CheckInput) -> CheckResult | None:
     """Only if there are any: rows that compare other rankers are not in this report. Write ranker names the same way
     in all rows, or give another comparison another experiment name.
     """
@@ -74,7 +74,7 @@ def rows_other_rankers(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.ROWS_OTHER_METHOD, "Rows of another method")
-def rows_other_method(data: CheckInput) -> Result | None:
+def rows_other_method(data: CheckInput) -> CheckResult | None:
     """Only if there are any: lists made by another method are not in this report. Give them another version or
     experiment name.
     """
@@ -84,7 +84,7 @@ def rows_other_method(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.ROWS_OTHER_EXPERIMENT, "Rows of another experiment of nearly the same name")
-def rows_other_experiment(data: CheckInput) -> Result | None:
+def rows_other_experiment(data: CheckInput) -> CheckResult | None:
     """Only if there are any: rows whose experiment has nearly the same name are not in this report. If they belong to
     it, write the name the same way in all rows.
     """
@@ -95,7 +95,7 @@ def rows_other_experiment(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.ROWS_OTHER_VERSION, "Rows of another version")
-def rows_other_version(data: CheckInput) -> Result | None:
+def rows_other_version(data: CheckInput) -> CheckResult | None:
     """Only if there are any: rows of other versions are not in this report. It fails if another version still came
     after this one began: then some servers or clients still use the old version.
     """
@@ -108,7 +108,7 @@ def rows_other_version(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.ROWS_EXCLUDED, "Rows excluded")
-def rows_excluded(data: CheckInput) -> Result | None:
+def rows_excluded(data: CheckInput) -> CheckResult | None:
     """Only if there are any: rows that your rules exclude. Above 50 %, check the rules."""
     excluded = _excluded(data.tally)
     if not excluded:
@@ -116,7 +116,7 @@ def rows_excluded(data: CheckInput) -> Result | None:
     number = sum(excluded.values())
     total = data.tally.impressions + number
     rules = {reason.removeprefix(EXCLUDED).strip(": "): count for reason, count in excluded.items()}
-    return Result(
+    return CheckResult(
         graded(number / total, MAX_EXCLUDED, 1.0),
         f"{number:,} of {total:,} rows ({number / total:.2%}) are excluded by rules: {_causes(rules)}",
         "most rows are excluded: check the rules",
@@ -134,10 +134,10 @@ def _causes(counts: Mapping[str, int]) -> str:
 
 
 @health_check(CheckCode.REPEATED_IMPRESSIONS, "Repeated impressions")
-def repeated_impressions(data: CheckInput) -> Result:
+def repeated_impressions(data: CheckInput) -> CheckResult:
     """Does every impression have its own id? If not, look for retries, and for days that are read twice."""
     repeated = data.tally.dropped.get(reasons.REASONS[reasons.REPEATED], 0)
-    return Result(
+    return CheckResult(
         graded(repeated / max(data.tally.impressions + repeated, 1), 0.001, 0.01),
         f"{repeated:,} rows had the id of an earlier row and were left out",
         "write each impression once, with its own id",
@@ -145,23 +145,23 @@ def repeated_impressions(data: CheckInput) -> Result:
 
 
 @health_check(CheckCode.TALLIES_OVERLAP, "Tallies overlap")
-def tallies_overlap(data: CheckInput) -> Result | None:
+def tallies_overlap(data: CheckInput) -> CheckResult | None:
     """Only if it happens: tallies that were added share impressions, which then count twice. Add each day once."""
     shared = data.tally.facts.get(SHARED, 0)
     figure = f"about {shared:,} impressions are in two of the added tallies and count twice"
-    return Result(FAILED, figure, "add each day once") if shared else None
+    return CheckResult(FAILED, figure, "add each day once") if shared else None
 
 
 @health_check(CheckCode.REPEATED_CONTENT, "Repeated content")
-def repeated_content(data: CheckInput) -> Result:
+def repeated_content(data: CheckInput) -> CheckResult:
     """Does the log contain the same rows again under other ids? Look for jobs that ran twice, and for ids that are
     created when the log is written.
     """
     contents = data.tally.evidence.contents
     rows, distinct = int(contents.rows[:, CLICKED].sum()), contents.size
     if not rows:
-        return Result(SKIPPED, "no impression has an event")
-    return Result(
+        return CheckResult(SKIPPED, "no impression has an event")
+    return CheckResult(
         graded(max(1 - distinct / rows, 0.0), 0.001, 0.01),
         f"{rows - distinct:,} of {rows:,} impressions with an event repeat another in unit, time, list and clicks"
         + ("" if contents.level == 0 else " (in a sample)"),
@@ -170,7 +170,7 @@ def repeated_content(data: CheckInput) -> Result:
 
 
 @health_check(CheckCode.EVENTS_COUNTED, "Events counted")
-def events_counted(data: CheckInput) -> Result | None:
+def events_counted(data: CheckInput) -> CheckResult | None:
     """Only if it fails: many lists were shown and no event counts. Check that events reach the log, and that the
     report counts their kind, dwell time and window.
     """
@@ -182,16 +182,16 @@ def events_counted(data: CheckInput) -> Result | None:
         lists = int(tally.scores.impressions.sum())
         figure = f"none on {lists:,} interleaved lists, {counted:,} on other arms"
         is_lost = lists >= MIN_IMPRESSIONS and not tally.scores.clicked.any()
-        return Result(FAILED, figure, "log the events on interleaved lists, too") if is_lost else None
+        return CheckResult(FAILED, figure, "log the events on interleaved lists, too") if is_lost else None
     if came:
         fates = ", ".join(f"{number:,} {fate}" for fate, number in tally.events.most_common() if fate != UNPLACED)
         counted_kinds = tally.about.events or "no events"
         remedy = f"the report counts {counted_kinds}: name a kind that the log has, and check dwell time and window"
-        return Result(FAILED, f"none of {came:,} ({fates})", remedy)
+        return CheckResult(FAILED, f"none of {came:,} ({fates})", remedy)
     if lost := unusable_events(tally.dropped):
-        return Result(FAILED, f"none: {lost}", "fix the lines of events; the notes show an example")
+        return CheckResult(FAILED, f"none: {lost}", "fix the lines of events; the notes show an example")
     remedy = "log clicks and other events on the lists: without events, nothing can be compared"
-    return Result(FAILED, f"none: {tally.impressions:,} lists have no event at all", remedy)
+    return CheckResult(FAILED, f"none: {tally.impressions:,} lists have no event at all", remedy)
 
 
 def unusable_events(dropped: Mapping[str, int]) -> str:
@@ -201,14 +201,14 @@ def unusable_events(dropped: Mapping[str, int]) -> str:
     return f"{sum(lines.values()):,} lines of events could not be used ({causes})" if lines else ""
 
 
-def _lost(tally: Tally, number: int, remedy: str, warn: float = WARN_ABOVE, fail: float = FAIL_ABOVE) -> Result:
+def _lost(tally: Tally, number: int, remedy: str, warn: float = WARN_ABOVE, fail: float = FAIL_ABOVE) -> CheckResult:
     """Events with one fate, as a share of all events but those of no experiment."""
     total = tally.events.total() - tally.events[UNPLACED]
-    return Result(graded(number / max(total, 1), warn, fail), f"{number:,} of {total:,} events", remedy)
+    return CheckResult(graded(number / max(total, 1), warn, fail), f"{number:,} of {total:,} events", remedy)
 
 
 @health_check(CheckCode.EVENTS_UNMATCHED, "Events unmatched")
-def events_unmatched(data: CheckInput) -> Result:
+def events_unmatched(data: CheckInput) -> CheckResult:
     """Does each event match an impression? If not, look for impressions that are not logged, for late files, and for
     events without the id of their impression.
     """
@@ -221,21 +221,21 @@ def events_unmatched(data: CheckInput) -> Result:
 
 
 @health_check(CheckCode.EVENTS_EARLY, "Events before its impression")
-def events_early(data: CheckInput) -> Result:
+def events_early(data: CheckInput) -> CheckResult:
     """Does each event come after its impression? If not, look for clocks that differ between machines."""
     remedy = "correct the clocks, or the order in which impressions and events are written"
     return _lost(data.tally, data.tally.events[EARLY], remedy)
 
 
 @health_check(CheckCode.EVENTS_LATE, "Events past the window")
-def events_late(data: CheckInput) -> Result:
+def events_late(data: CheckInput) -> CheckResult:
     """Do events come within the window? If not, and people take that long, make the window longer."""
     remedy = "they came too late to count; make the window longer if people take that long"
     return _lost(data.tally, data.tally.events[LATE], remedy, fail=1.0)
 
 
 @health_check(CheckCode.EVENTS_REPEATED, "Events repeated")
-def events_repeated(data: CheckInput) -> Result:
+def events_repeated(data: CheckInput) -> CheckResult:
     """Is each event sent once? A click that is sent again with its dwell time is merged, so up to half may be copies.
     Above that, look for code that sends events again and again.
     """
@@ -244,7 +244,7 @@ def events_repeated(data: CheckInput) -> Result:
 
 
 @health_check(CheckCode.EVENTS_IDLE, f"Events {IDLE}")
-def events_idle(data: CheckInput) -> Result | None:
+def events_idle(data: CheckInput) -> CheckResult | None:
     """Only if there are any: events of kinds that no metric of the experiment counts. Look for misspelt kinds."""
     idle = data.tally.facts.get(IDLE, 0)
     remedy = "send the kinds that the experiment counts, spelt exactly as in its settings"
@@ -252,7 +252,7 @@ def events_idle(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.EVENTS_WITHOUT_TIME, f"Events {TIMELESS}")
-def events_without_time(data: CheckInput) -> Result | None:
+def events_without_time(data: CheckInput) -> CheckResult | None:
     """Only if there are any: the times of events cannot be read. Fix the code that writes the log."""
     number = data.tally.events[TIMELESS]
     found = _lost(data.tally, number, f"write times in ISO 8601, such as {TIME_EXAMPLE}")
@@ -260,10 +260,10 @@ def events_without_time(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.EVENTS_UNPLACED, f"Events {UNPLACED}")
-def events_unplaced(data: CheckInput) -> Result | None:
+def events_unplaced(data: CheckInput) -> CheckResult | None:
     """Only for a service: events that match no impression of any experiment. Look for wrong ids and lost responses."""
     unplaced = data.tally.events[UNPLACED]
-    return Result(
+    return CheckResult(
         graded(unplaced / data.tally.events.total(), 0.01, 1.0),
         f"{unplaced:,} events of the store match no impression in it; they may belong to this experiment or another",
         _NAME_IMPRESSION,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from interleaf.report.layout import UNTRUSTED, Page, lay_out
-from interleaf.report.model import Findings
+from interleaf.report.layout import UNTRUSTED, ReportPage, lay_out
+from interleaf.report.model import ReportData
 from interleaf.report.sections import Section
 from interleaf.tables import escape
 
 
-def to_markdown(report: Findings) -> str:
+def to_markdown(report: ReportData) -> str:
     """The whole report as one Markdown page: the verdict, its health, then the numbers."""
     page = lay_out(report)
     # What has nothing to say without its chart is left out.
@@ -18,7 +18,7 @@ def to_markdown(report: Findings) -> str:
     return "\n\n".join([f"# {escape(page.title)}", _verdict(page), " · ".join(page.facts), *parts]) + "\n"
 
 
-def _verdict(page: Page) -> str:
+def _verdict(page: ReportPage) -> str:
     """A quotation: bold if it can be trusted; if not, the warning is bold, and why comes before the sentence."""
     if page.tone != UNTRUSTED:
         return f"> **{escape(page.sentence)}**"

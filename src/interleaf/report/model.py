@@ -18,7 +18,7 @@ UNIT, UNIT_AND_QUERY = "unit", "unit_and_query"  # what errors are clustered by
 BROKEN, DISAGREE, PREFERRED, UNDECIDED = "broken", "disagree", "preferred", "undecided"  # codes of a verdict
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """How tables show a field: the title, how it is written, in which tables, and the fields in the same cell.
 
     `{interval}` in a title is the name of the report's intervals, `{units}` is `units` or `buckets`.
@@ -42,14 +42,14 @@ def column(
     return field(default=default, metadata={"column": (title, write, tables, beside)})
 
 
-def columns_of(kind: type[Comparison], table: str) -> list[Column]:
+def columns_of(kind: type[Comparison], table: str) -> list[TableColumn]:
     """The columns of a table, in the order of the fields.
 
     >>> [column.title for column in columns_of(Comparison, BRIEF)]
     ['estimate', '{interval}', 'adjusted p', 'wins / ties / losses', 'units']
     """
     every = [(one.name, one.metadata["column"]) for one in fields(kind) if "column" in one.metadata]
-    columns = [Column(title, write, tables, (name, *beside)) for name, (title, write, tables, beside) in every]
+    columns = [TableColumn(title, write, tables, (name, *beside)) for name, (title, write, tables, beside) in every]
     return [column for column in columns if table in column.tables]
 
 
@@ -172,7 +172,7 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Arm:
+class ReportArm:
     """One arm of the experiment: interleaved, holdout, fallback, or an A/B bucket, with its absolute metrics."""
 
     name: str
@@ -275,7 +275,7 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class Findings:
+class ReportData:
     """A log's answer: the verdict, its health, and every number with the reason where there is none."""
 
     experiment: str
@@ -296,7 +296,7 @@ class Findings:
     health: tuple[Check, ...]
     comparisons: tuple[Comparison, ...]
     standing: Standing | None = None
-    arms: tuple[Arm, ...] = ()
+    arms: tuple[ReportArm, ...] = ()
     baseline: str | None = None
     slots: tuple[Slot, ...] = ()
     neutrality: tuple[Neutrality, ...] = ()

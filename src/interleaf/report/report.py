@@ -9,10 +9,10 @@ from typing import Any, TextIO
 import pyarrow as pa
 
 from interleaf.report import frames, html, json_format, markdown, text
-from interleaf.report.model import Findings
+from interleaf.report.model import ReportData
 
 
-class Report(Findings):
+class Report(ReportData):
     """A log's answer: `verdict` first, then `health`, `comparisons` and the rest; `print` shows it.
 
     A number that could not be computed is None, and the `reasons` beside it say why.

@@ -31,7 +31,7 @@ MIN_NEW_UNITS = 0.2  # of all units, in the later half of the impressions with a
 
 
 @dataclass(frozen=True)
-class Settings:
+class ReportSettings:
     """How a tally is read: whose candidates are compared with a control, how sure, for how many units, and when.
 
     `look` is (which, of how many) where looks were planned. `aa` says that there should be nothing to see, and
@@ -58,7 +58,7 @@ class Settings:
         return ANYTIME if self.look is None else LOOKS
 
 
-def without_stalled_plan(tally: Tally, settings: Settings) -> Settings:
+def without_stalled_plan(tally: Tally, settings: ReportSettings) -> ReportSettings:
     """The settings without their plan where new units have nearly stopped coming.
 
     A plan counts units. If the same people only come again, what is known grows and their number does not, and an
@@ -87,7 +87,7 @@ class Decision(NamedTuple):
 def decide(
     estimates: Sequence[Estimate],
     units: Array | int,
-    settings: Settings,
+    settings: ReportSettings,
     most: float = math.inf,
     means: Array | None = None,
 ) -> tuple[Decision, ...]:
@@ -135,7 +135,7 @@ def _levels(p_values: Sequence[float | None], adjusted: Sequence[float | None], 
     return tuple(levels)
 
 
-def interval_of(estimate: Estimate, units: int, settings: Settings, level: float) -> tuple[Interval | None, str]:
+def interval_of(estimate: Estimate, units: int, settings: ReportSettings, level: float) -> tuple[Interval | None, str]:
     """The interval of one estimate by the rule, at this level; the reason where there is none."""
     if settings.look is None:
         found = sequence.anytime(estimate, units, settings.planned_units, 1 - level)
@@ -159,7 +159,7 @@ def possible(interval: Interval | None, most: float) -> Interval | None:
     return None if interval is None else (max(interval[0], -most), min(interval[1], most))
 
 
-def fractions(units: int, settings: Settings) -> tuple[float, ...]:
+def fractions(units: int, settings: ReportSettings) -> tuple[float, ...]:
     """The information at the looks so far, as shares of all: what was collected, not what was planned.
 
     Earlier looks are taken for evenly spaced, and so is this one where no number of units was planned. Look k of K has
@@ -167,8 +167,8 @@ def fractions(units: int, settings: Settings) -> tuple[float, ...]:
     the looks before it have used. The last look has all information.
 
     >>> (
-    ...     fractions(400, Settings(look=(2, 5), planned_units=500)),
-    ...     fractions(50, Settings(look=(1, 5), planned_units=500)),
+    ...     fractions(400, ReportSettings(look=(2, 5), planned_units=500)),
+    ...     fractions(50, ReportSettings(look=(1, 5), planned_units=500)),
     ... )
     ((0.2, 0.4), (0.1,))
     """
@@ -178,7 +178,9 @@ def fractions(units: int, settings: Settings) -> tuple[float, ...]:
     return tuple(now * look / which for look in range(1, which + 1))
 
 
-def _p_values(estimates: Sequence[Estimate], clock: Array, settings: Settings) -> tuple[list[float | None], list[str]]:
+def _p_values(
+    estimates: Sequence[Estimate], clock: Array, settings: ReportSettings
+) -> tuple[list[float | None], list[str]]:
     if settings.look is None:
         found = sequence.anytimes(estimates, clock, settings.planned_units, settings.confidence)
         return [one.p_value for one in found], [one.reason for one in found]

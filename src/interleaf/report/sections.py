@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 
 from interleaf.methods.registry import DRAFTED, resolve
 from interleaf.report.comparison_tables import (
@@ -22,7 +23,7 @@ from interleaf.report.comparison_tables import (
     written,
 )
 from interleaf.report.format import Names, count, moment, probability, share, signed, span
-from interleaf.report.model import BRIEF, BY_SEGMENT, MAIN, OTHER, Findings, Segment
+from interleaf.report.model import BRIEF, BY_SEGMENT, MAIN, OTHER, ReportData, Segment
 from interleaf.tables import Table
 
 
@@ -48,7 +49,7 @@ def _section(name: str, title: str, words: tuple[str, ...], grids: list[Grid], n
     return Section(name, title, words, tables, tuple(map(names.within, reasons)), folded)
 
 
-def comparisons(report: Findings, names: Names, brief: bool = False) -> Section:
+def comparisons(report: ReportData, names: Names, brief: bool = False) -> Section:
     """The scorecard; in brief, as much of it as fits a terminal."""
     rows = [(pair_label(pair, names), pair) for pair in (shown_in_brief(report) if brief else shown(report))]
     if not rows:
@@ -58,7 +59,7 @@ def comparisons(report: Findings, names: Names, brief: bool = False) -> Section:
     return _section("comparisons", "Comparisons", words, [grid], names, folded=False)
 
 
-def other_tests(report: Findings, names: Names) -> Section | None:
+def other_tests(report: ReportData, names: Names) -> Section | None:
     """What other tests say of the same pairs."""
     rows = [(pair_label(pair, names), pair) for pair in shown(report)]
     if not rows:
@@ -67,7 +68,7 @@ def other_tests(report: Findings, names: Names) -> Section | None:
     return _section("tests", "Other tests of the same pairs", (), [grid], names, folded=True)
 
 
-def over_time(report: Findings, names: Names) -> Section | None:
+def over_time(report: ReportData, names: Names) -> Section | None:
     """The comparisons as they stood."""
     if not report.over_time:
         return None
@@ -90,14 +91,14 @@ def over_time(report: Findings, names: Names) -> Section | None:
     )
 
 
-def outcomes(report: Findings, names: Names) -> Section | None:
+def outcomes(report: ReportData, names: Names) -> Section | None:
     """A chart only: the counts are in the table of comparisons."""
     if all(None in (pair.wins, pair.losses, pair.ties) for pair in report.comparisons):
         return None
     return Section("outcomes", "Wins, ties, losses", folded=True)
 
 
-def standing(report: Findings, names: Names) -> Section | None:
+def standing(report: ReportData, names: Names) -> Section | None:
     """The leaderboard of many rankers: whom each one beats, its strength, and every cycle by name."""
     found = report.standing
     if found is None:
@@ -125,7 +126,7 @@ def standing(report: Findings, names: Names) -> Section | None:
     return _section("standing", "Leaderboard", tuple(words), [grid], names, folded=False)
 
 
-def activity(report: Findings, names: Names) -> Section | None:
+def activity(report: ReportData, names: Names) -> Section | None:
     """Who comes how often, and whom they prefer."""
     if len(report.activity) < 2:
         return None
@@ -137,7 +138,7 @@ def activity(report: Findings, names: Names) -> Section | None:
     return _section("activity", "Heavy and light users", words, [grid], names, folded=True)
 
 
-def arms(report: Findings, names: Names) -> Section | None:
+def arms(report: ReportData, names: Names) -> Section | None:
     """Who saw what, and the absolute metrics of each arm."""
     if not report.arms:
         return None
@@ -152,6 +153,9 @@ def arms(report: Findings, names: Names) -> Section | None:
     )
     for arm in report.arms:
         name = names[arm.name]
+        reason = f"{base} is the arm that others are compared with" if name == base else ""
+        if base is None:
+            reason = "there is no arm to compare with"
         sizes.add(name, name, count(arm.impressions), count(arm.clicked), written(count, arm.units))
         for metric in arm.metrics:
             metrics.add(
@@ -162,19 +166,13 @@ def arms(report: Findings, names: Names) -> Section | None:
                 written(signed, metric.difference),
                 written(span, metric.interval),
                 written(probability, metric.p_value),
-                reason=metric.reason or _arm_reason(base, name),
+                reason=metric.reason or reason,
             )
     grids = [sizes, metrics] if metrics.rows else [sizes]
     return _section("arms", "Arms and their metrics", (), grids, names, folded=False)
 
 
-def _arm_reason(base: str | None, name: str) -> str:
-    if base is None:
-        return "there is no arm to compare with"
-    return f"{base} is the arm that others are compared with" if name == base else ""
-
-
-def slots(report: Findings, names: Names) -> Section | None:
+def slots(report: ReportData, names: Names) -> Section | None:
     """Whose documents stood where."""
     if not report.slots:
         return None
@@ -189,7 +187,7 @@ def slots(report: Findings, names: Names) -> Section | None:
     return _section("slots", "Team share by position", words, [grid], names, folded=True)
 
 
-def neutrality(report: Findings, names: Names) -> Section | None:
+def neutrality(report: ReportData, names: Names) -> Section | None:
     """How each ranker fared in the lists."""
     if not report.neutrality:
         return None
@@ -209,11 +207,7 @@ def neutrality(report: Findings, names: Names) -> Section | None:
     return _section("neutrality", "Neutrality", words, [grid], names, folded=False)
 
 
-def _attribute(segment: Segment) -> str:
-    return segment.attribute
-
-
-def _heterogeneity(attribute: str, rows: list[Segment], report: Findings) -> str:
+def _heterogeneity(attribute: str, rows: list[Segment], report: ReportData) -> str:
     """Whether the segments of an attribute differ from each other."""
     p_values = [pair.differs_p_value for segment in rows for pair in segment.comparisons]
     known = [p_value for p_value in p_values if p_value is not None]
@@ -227,7 +221,7 @@ def _heterogeneity(attribute: str, rows: list[Segment], report: Findings) -> str
     return f"Segments by {attribute} differ from each other (adjusted p: {probability(min(known))})."
 
 
-def segments(report: Findings, names: Names) -> Section | None:
+def segments(report: ReportData, names: Names) -> Section | None:
     """The comparisons for each value of an attribute, with the warning that they are many."""
     if not report.segments:
         return None
@@ -237,10 +231,14 @@ def segments(report: Findings, names: Names) -> Section | None:
     for attribute, rows in groupby(some, key=lambda row: row[0].attribute):
         labelled = [(f"{names[segment.value]}: {pair_label(pair, names)}", pair) for segment, pair in rows]
         grids.append(comparison_grid(report, BY_SEGMENT, "segments", f"By {names[attribute]}", labelled))
+    by_attribute = groupby(report.segments, attrgetter("attribute"))
     words = (
         f"Comparisons made here: {count(len(every))}. Among many, some look different by chance alone: use the "
         "adjusted p, which is corrected for all of them, and test a surprise in the next experiment.",
-        *(_heterogeneity(names[name], list(rows), report) for name, rows in groupby(report.segments, _attribute)),
+        *(
+            _heterogeneity(names[name], list(rows), report)
+            for name, rows in groupby(report.segments, attrgetter("attribute"))
+        ),
         "Shrunken: the estimate moved towards the mean of the attribute's segments; the best guess for a segment. "
         "Smallest effect: the effect that a segment of its size detects in 80 % of experiments.",
         *left_out("Shown are", len(some), len(every), "comparisons"),

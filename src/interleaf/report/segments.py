@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from statistics import NormalDist
-from typing import NamedTuple
 
-from interleaf.report.comparisons import Compared, estimates_of, max_score, segment_comparison
+from interleaf.report.comparisons import ComparisonResult, estimates_of, max_score, segment_comparison
 from interleaf.report.model import Segment
-from interleaf.report.rule import HOLM, Settings, decide
+from interleaf.report.rule import HOLM, ReportSettings, decide
 from interleaf.report.weights import max_weight, weigh
 from interleaf.stats.compare import Estimate
 from interleaf.tally import Tally
@@ -25,7 +24,7 @@ from interleaf.tally import Tally
 POWER = 0.8  # with which the smallest effect of a segment is shown
 
 
-def segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segment, ...]:
+def segments(tally: Tally, settings: ReportSettings, result: ComparisonResult) -> tuple[Segment, ...]:
     """Each value of each attribute with its own comparisons; p-values are adjusted over all of them."""
     keys = sorted(tally.segments)
     found = []
@@ -39,9 +38,12 @@ def segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segmen
     units = max((one.units or 0 for one in result.comparisons), default=0)
     rule = replace(settings, correction=HOLM)
     decisions = iter(decide([one for row in found for one in row], units, rule, max_score(tally.about)))
-    pooled = [_pooled(row) for row in _by_attribute(keys, found)]
-    differing = iter(decide([one.difference for row in pooled for one in row], units, rule))
-    shrunk = iter([one.shrunken for row in pooled for one in row])
+    pooled = []  # segment by segment and pair by pair
+    for _, rows in groupby(zip(keys, found, strict=True), key=lambda row: row[0][0]):
+        pairs = [_pooled(column) for column in zip(*(row for _, row in rows), strict=True)]
+        pooled += [part for parts in zip(*pairs, strict=True) for part in parts]
+    differing = iter(decide([difference for difference, _ in pooled], units, rule))
+    shrunk = iter([shrunken for _, shrunken in pooled])
     made = []
     for key, estimates in zip(keys, found, strict=True):
         shown, number = tally.segments.impressions[key], tally.segments.clicked[key]
@@ -57,28 +59,8 @@ def segments(tally: Tally, settings: Settings, result: Compared) -> tuple[Segmen
     return tuple(made)
 
 
-class _Part(NamedTuple):
-    """One segment's estimate of a pair beside those of the other segments."""
-
-    difference: Estimate
-    shrunken: float | None
-
-
-def _by_attribute(
-    keys: Sequence[tuple[str, str]], found: Sequence[tuple[Estimate, ...]]
-) -> list[list[tuple[Estimate, ...]]]:
-    """The estimates of each attribute's segments, in the order of the keys."""
-    rows = zip(keys, found, strict=True)
-    return [[row for _, row in group] for _, group in groupby(rows, key=lambda row: row[0][0])]
-
-
-def _pooled(rows: list[tuple[Estimate, ...]]) -> list[_Part]:
-    """Each estimate of an attribute's segments against the others, segment by segment and pair by pair."""
-    pairs = [_parts(list(column)) for column in zip(*rows, strict=True)]
-    return [pairs[pair][place] for place in range(len(rows)) for pair in range(len(pairs))]
-
-
-def _parts(estimates: list[Estimate]) -> list[_Part]:
+def _pooled(estimates: Sequence[Estimate]) -> list[tuple[Estimate, float | None]]:
+    """For one pair, each segment's difference to the other segments of the attribute, and its shrunken estimate."""
     precisions = [1 / one.error**2 if one.error and one.value is not None else 0.0 for one in estimates]
     values = [one.value or 0.0 for one in estimates]
     total = sum(precisions)
@@ -88,7 +70,7 @@ def _parts(estimates: list[Estimate]) -> list[_Part]:
     scale = total - sum(precision**2 for precision in precisions) / (total or 1.0)
     spread = max(0.0, excess / scale) if scale > 0 else 0.0
     return [
-        _Part(
+        (
             _against_others(one, precision, value, mean, total, estimates),
             (value * spread + mean / precision) / (spread + 1 / precision) if precision else None,
         )
@@ -97,7 +79,7 @@ def _parts(estimates: list[Estimate]) -> list[_Part]:
 
 
 def _against_others(
-    one: Estimate, precision: float, value: float, mean: float, total: float, estimates: list[Estimate]
+    one: Estimate, precision: float, value: float, mean: float, total: float, estimates: Sequence[Estimate]
 ) -> Estimate:
     """The difference of a segment to the mean of the others."""
     rest = total - precision

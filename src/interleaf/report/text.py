@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from typing import Any, TextIO
 
-from interleaf.report.layout import EVEN, MARKS, SPLIT, UNTRUSTED, WINNER, Page, lay_out
-from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Findings
+from interleaf.report.layout import EVEN, MARKS, SPLIT, UNTRUSTED, WINNER, ReportPage, lay_out
+from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, ReportData
 from interleaf.tables import Table
 
 COLOURS = {
@@ -21,7 +22,7 @@ COLOURS = {
 }
 
 
-def to_text(report: Findings) -> str:
+def to_text(report: ReportData) -> str:
     """The report in brief, as plain text."""
     page = lay_out(report, brief=True)
     parts = [page.title, *_verdict(page), ", ".join(page.facts)]
@@ -30,32 +31,26 @@ def to_text(report: Findings) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def show(report: Findings, file: TextIO | None = None) -> None:
+def show(report: ReportData, file: TextIO | None = None) -> None:
     """Print the report in brief: in colour on a terminal, where rich is installed; as plain text elsewhere."""
     file = sys.stdout if file is None else file
     encoding = file.encoding or "utf-8"
-    if file.isatty() and encoding.lower().startswith("utf") and (console := _console(file)) is not None:
-        _show_in_colour(lay_out(report, brief=True), console)
+    if file.isatty() and encoding.lower().startswith("utf") and find_spec("rich"):
+        from rich.console import Console
+
+        _show_in_colour(lay_out(report, brief=True), Console(file=file))
     else:
         # A terminal without the marks shows question marks; the words beside them say the same.
         file.write(to_text(report).encode(encoding, "replace").decode(encoding) + "\n")
 
 
-def _verdict(page: Page) -> list[str]:
+def _verdict(page: ReportPage) -> list[str]:
     """The sentence; before it, if it cannot be trusted, that and why."""
     warning = ["\n".join([page.headline, *[f"  {reason}" for reason in page.why]])] if page.tone == UNTRUSTED else []
     return [*warning, page.sentence]
 
 
-def _console(file: TextIO) -> Any:
-    try:
-        from rich.console import Console
-    except ImportError:
-        return None
-    return Console(file=file)
-
-
-def _show_in_colour(page: Page, console: Any) -> None:
+def _show_in_colour(page: ReportPage, console: Any) -> None:
     """The same parts as in the plain text; names are never read as markup."""
     from rich.panel import Panel
     from rich.text import Text

@@ -10,7 +10,16 @@ from interleaf.kernels.buckets import BUCKETS
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.metrics.absolute import METRICS
 from interleaf.report.arms import interleaved_against_holdout
-from interleaf.report.codes import WARN_BELOW, CheckCode, CheckInput, Result, graded, health_check, smallest, tested
+from interleaf.report.codes import (
+    WARN_BELOW,
+    CheckCode,
+    CheckInput,
+    CheckResult,
+    graded,
+    health_check,
+    smallest,
+    tested,
+)
 from interleaf.report.comparisons import time_of
 from interleaf.report.format import moment, signed
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING
@@ -33,10 +42,10 @@ MIN_GROUPS = 10  # of 64: people who must have been there, so that it is not one
 
 
 @health_check(CheckCode.UNITS_KNOWN, "Units known")
-def units_known(data: CheckInput) -> Result:
+def units_known(data: CheckInput) -> CheckResult:
     """Does the log identify users? Without a unit, intervals are too narrow: log a user, client or session id."""
     total, alone = data.tally.impressions, data.tally.facts.get(ALONE, 0)
-    return Result(
+    return CheckResult(
         WARNING if alone else OK,
         f"{total - alone:,} of {total:,} impressions have a unit",
         "without a unit, repeat visits of one person count as many people: log a user, client or session id",
@@ -44,7 +53,7 @@ def units_known(data: CheckInput) -> Result:
 
 
 @health_check(CheckCode.UNITS_COME_BACK, "Units come back")
-def units_come_back(data: CheckInput) -> Result | None:
+def units_come_back(data: CheckInput) -> CheckResult | None:
     """Only if it warns, from 1,000 impressions with a unit, or 200 on two days: do ids last? If nearly every impression
     has a new unit, ids may change with each request. `interleaf.visitor_id` gives visitors a lasting id.
     """
@@ -53,7 +62,7 @@ def units_come_back(data: CheckInput) -> Result | None:
     days = ((tally.until or 0) - (tally.since or 0)) / DAY
     if not units or visits < (MANY_IN_DAYS if days >= DAYS else MANY_VISITS) or visits > ONCE * units:
         return None
-    return Result(
+    return CheckResult(
         WARNING,
         f"{units:,} units made {visits:,} impressions: nearly every unit came once",
         "ids may change with each request, so that one person gets different lists and arms: give visitors who are "
@@ -62,14 +71,14 @@ def units_come_back(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.ENOUGH_UNITS, "Enough units")
-def enough_units(data: CheckInput) -> Result | None:
+def enough_units(data: CheckInput) -> CheckResult | None:
     """Does the result rest on enough people? Below 20 effective units, wait, or look for one unit with most visits."""
     comparisons = data.result.comparisons if data.result else ()
     effective = next((one.effective_units for one in comparisons if one.effective_units is not None), None)
     if effective is None:
         return None
     plural, queries = "" if round(effective) == 1 else "s", "" if data.settings.cluster == UNIT else " or queries"
-    return Result(
+    return CheckResult(
         WARNING if effective < MIN_UNITS else OK,
         f"{effective:,.0f} effective unit{plural}{queries} (at most {BUCKETS:,}, because units are grouped into as "
         "many buckets)",
@@ -78,13 +87,13 @@ def enough_units(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.LIGHT_USERS_AGREE, "Light users agree")
-def light_users_agree(data: CheckInput) -> Result | None:
+def light_users_agree(data: CheckInput) -> CheckResult | None:
     """Only if they do not: does the preference hold if each person counts once? If not, a few heavy users make the
     difference.
     """
     for one in data.result.comparisons if data.result else ():
         if one.winner and (one.estimate or 0.0) * (one.per_person_estimate or 0.0) < 0:
-            return Result(
+            return CheckResult(
                 WARNING,
                 f"{one.winner} is preferred, but if each person counts once, {one.first} over {one.second} is "
                 f"{signed(one.per_person_estimate or 0.0)}: heavy users make the difference",
@@ -94,14 +103,14 @@ def light_users_agree(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.FALLBACKS, "Fallbacks")
-def fallbacks(data: CheckInput) -> Result:
+def fallbacks(data: CheckInput) -> CheckResult:
     """How often did a ranker fail, so that the control's list was shown? These requests are not compared. Look at
     latency and errors of the rankers.
     """
     impressions = {name: int(arm.measures[:, QUERIES].sum()) for name, arm in data.tally.arms.items()}
     total, number = max(sum(impressions.values()), 1), impressions.get(FALLBACK, 0)
     causes = [name for name in data.tally.facts if name.startswith("fallback: ")]
-    return Result(
+    return CheckResult(
         graded(number / total, 0.01, 0.1),
         f"{number:,} of {total:,} lists were the control's, because a ranker failed"
         + "".join(f"; {name.removeprefix('fallback: ')}: {data.tally.facts[name]:,}" for name in causes),
@@ -110,16 +119,16 @@ def fallbacks(data: CheckInput) -> Result:
 
 
 @health_check(CheckCode.LATENCY, "Latency of {}")
-def latency(data: CheckInput) -> Iterator[Result]:
+def latency(data: CheckInput) -> Iterator[CheckResult]:
     """How long does each ranker take? Shown only if the log has latencies; it never warns."""
     for ranker, bins in zip(data.tally.about.rankers, data.tally.lists.latency, strict=True):
         if bins.any():
             middle, slow = quantile(bins, 0.5), quantile(bins, 0.95)
-            yield Result(OK, f"median {middle:,.0f} ms, 95 % below {slow:,.0f} ms", subject=ranker)
+            yield CheckResult(OK, f"median {middle:,.0f} ms, 95 % below {slow:,.0f} ms", subject=ranker)
 
 
 @health_check(CheckCode.UNITS_IN_ONE_ARM, "Units in one arm")
-def units_in_one_arm(data: CheckInput) -> Result | None:
+def units_in_one_arm(data: CheckInput) -> CheckResult | None:
     """Do people stay in their arm? If not, look for ids that do not last."""
     places = [place for place, name in enumerate(data.tally.arms) if name != FALLBACK]
     if len(places) < 2:
@@ -127,22 +136,22 @@ def units_in_one_arm(data: CheckInput) -> Result | None:
     units = data.tally.units
     arms = units.rows[:, ARMS]
     several = sum((arms >> place & 1 for place in places), start=np.zeros(len(arms), np.int64)) > 1
-    return Result(
+    return CheckResult(
         graded(float(several.mean()) if len(several) else 0.0, 0.001, 0.01),
         f"{units.count(several):,} of {units.count():,} units were in several arms",
         "a hash of the unit decides its arm, so a unit should keep it: check that ids last",
     )
 
 
-def _against_holdout(data: CheckInput, name: str) -> Result | None:
+def _against_holdout(data: CheckInput, name: str) -> CheckResult | None:
     """Never a failure: lists with documents of a worse ranker are worse, and the comparison is still sound."""
     found = interleaved_against_holdout(data.tally, name, data.settings.confidence)
     if found is None:
         return None
     if found.difference is None or found.p_value is None:
-        return Result(SKIPPED, found.reason or "there is nothing to compare")
+        return CheckResult(SKIPPED, found.reason or "there is nothing to compare")
     is_worse = (found.difference > 0) == METRICS[name].rises
-    return Result(
+    return CheckResult(
         WARNING if found.p_value < WARN_BELOW else OK,
         f"{signed(found.difference)}, p = {found.p_value:.2g}",
         f"expected if a candidate is {'worse' if is_worse else 'better'} than the control; otherwise check latency and "
@@ -151,7 +160,7 @@ def _against_holdout(data: CheckInput, name: str) -> Result | None:
 
 
 @health_check(CheckCode.HOLDOUT_CLICKS, "Interleaved against holdout, clicks per query")
-def holdout_clicks(data: CheckInput) -> Result | None:
+def holdout_clicks(data: CheckInput) -> CheckResult | None:
     """With a holdout: do people click interleaved lists as often as the lists of the holdout? A much better or worse
     candidate explains a difference. Otherwise look at latency, and at how lists are displayed.
     """
@@ -159,7 +168,7 @@ def holdout_clicks(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.HOLDOUT_ABANDONMENT, "Interleaved against holdout, abandonment rate")
-def holdout_abandonment(data: CheckInput) -> Result | None:
+def holdout_abandonment(data: CheckInput) -> CheckResult | None:
     """With a holdout: do people leave interleaved lists without a click as often as the lists of the holdout? Look at
     the same causes as for clicks.
     """
@@ -167,20 +176,20 @@ def holdout_abandonment(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.HOLDOUT_SPLIT, "Holdout split")
-def holdout_split(data: CheckInput) -> Result | None:
+def holdout_split(data: CheckInput) -> CheckResult | None:
     """With a holdout: does it have the planned size? If not, look for redirects, bots and late joins."""
     units, arms, planned = data.tally.units, list(data.tally.arms), data.settings.holdout
     if HOLDOUT not in arms or INTERLEAVED not in arms:
         if planned is None:
             return None
         status = tested((1 - planned) ** units.count())  # the probability that nobody is in it yet
-        return Result(status, f"no unit is in the holdout, {planned:.2%} were planned", "switch it on")
+        return CheckResult(status, f"no unit is in the holdout, {planned:.2%} were planned", "switch it on")
     inside = units.rows[:, ARMS] >> arms.index(HOLDOUT) & 1
     if planned is None:
         share = units.count(inside) / units.count()
-        return Result(SKIPPED, f"{share:.2%} of units; the planned share is not given (holdout=0.05)")
+        return CheckResult(SKIPPED, f"{share:.2%} of units; the planned share is not given (holdout=0.05)")
     test = share_test(inside, np.ones(len(inside), np.int64), planned)
-    return Result(
+    return CheckResult(
         tested(test.p_value),
         f"{test.share or 0:.2%} of units, {planned:.2%} planned",
         "units are lost or added on one side: look for redirects, bots and late joins",
@@ -188,7 +197,7 @@ def holdout_split(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.AB_SPLIT, "A/B split")
-def ab_split(data: CheckInput) -> Result | None:
+def ab_split(data: CheckInput) -> CheckResult | None:
     """With A/B buckets: do they have the planned sizes (`--split`), or equal sizes? If not, look for redirects, bots
     and late joins.
     """
@@ -204,9 +213,9 @@ def ab_split(data: CheckInput) -> Result | None:
     tests = share_tests(inside, np.ones_like(inside), planned) if len(inside) else ()
     worst = smallest(holm([test.p_value for test in tests]))
     if worst is None:
-        return Result(SKIPPED, tests[0].reason if tests else "no unit is in one bucket only")
+        return CheckResult(SKIPPED, tests[0].reason if tests else "no unit is in one bucket only")
     p_value, place = worst
-    return Result(
+    return CheckResult(
         tested(p_value),
         f"{tests[place].share:.2%} of all units in buckets are in {buckets[place]} ({planned[place]:.2%} planned), "
         f"adjusted p = {p_value:.2g}",
@@ -215,19 +224,19 @@ def ab_split(data: CheckInput) -> Result | None:
 
 
 @health_check(CheckCode.EVENTS_OVER_TIME, "Events over time")
-def events_over_time(data: CheckInput) -> Result:
+def events_over_time(data: CheckInput) -> CheckResult:
     """Was there an hour or a day with lists and hardly an event? If so, look for an outage of the click tracker."""
     from scipy.special import bdtr
 
     timeline = data.tally.evidence.timeline
     places, counts = timeline.places[:-1], timeline.counts[:-1]  # events of the last stretch may still come
     if len(places) < 3:
-        return Result(SKIPPED, "the log is too short to compare hours")
+        return CheckResult(SKIPPED, "the log is too short to compare hours")
     measures = sum((arm.measures for arm in data.tally.arms.values()), Arm.empty().measures)
     estimate = jackknife(measures[:, ARM_CLICKED], measures[:, QUERIES])
     rate, total = float(estimate.values[0]), int(measures[:, QUERIES].sum())
     if not 0 < rate < 1:
-        return Result(SKIPPED, "no list, or every list, has an event")
+        return CheckResult(SKIPPED, "no list, or every list, has an event")
     spread = max(1.0, float(estimate.errors[0]) ** 2 / (rate * (1 - rate) / total))  # by people who come back
     sums = np.cumsum(np.concatenate([np.zeros_like(counts[:1]), counts]), axis=0)
     rows = []
@@ -241,9 +250,9 @@ def events_over_time(data: CheckInput) -> Result:
             rows.append((chance, int(places[at]), int(places[ends[at] - 1]) + 1, int(shown[at]), int(events[at])))
     chance, since, until, lists, with_event = min(rows, default=(1.0, 0, 0, 0, 0))
     if chance >= MAX_CHANCE:
-        return Result(OK, f"{rate:.1%} of lists have an event, and at no time far fewer")
+        return CheckResult(OK, f"{rate:.1%} of lists have an event, and at no time far fewer")
     begin, end = (moment(time_of(place * timeline.width)) for place in (since, until))
-    return Result(
+    return CheckResult(
         FAILED,
         f"{with_event:,} of {lists:,} lists have an event from {begin} to {end} (UTC), {rate:.1%} of all",
         "events of that time are lost: look for an outage, and exclude the time if they cannot be recovered",

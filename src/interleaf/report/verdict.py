@@ -19,7 +19,7 @@ from interleaf.report.model import (
     Totals,
     Verdict,
 )
-from interleaf.report.rule import Settings
+from interleaf.report.rule import ReportSettings
 
 NOTHING = Totals(0, 0, 0, True, None, None)
 
@@ -27,7 +27,7 @@ NOTHING = Totals(0, 0, 0, True, None, None)
 def verdict(
     comparisons: Sequence[Comparison],
     checks: Sequence[Check],
-    settings: Settings,
+    settings: ReportSettings,
     totals: Totals = NOTHING,
     activity: Sequence[Activity] = (),
 ) -> Verdict:
@@ -46,7 +46,7 @@ def verdict(
 
 
 def _next_step(
-    code: str, winner: str | None, settings: Settings, totals: Totals, comparisons: Sequence[Comparison]
+    code: str, winner: str | None, settings: ReportSettings, totals: Totals, comparisons: Sequence[Comparison]
 ) -> str:
     """What to do now."""
     if code == BROKEN:
@@ -67,7 +67,7 @@ def _next_step(
     )
 
 
-def _answer(comparisons: Sequence[Comparison], settings: Settings, totals: Totals) -> tuple[str, str | None]:
+def _answer(comparisons: Sequence[Comparison], settings: ReportSettings, totals: Totals) -> tuple[str, str | None]:
     if not comparisons:
         dropped = " that could be used" if totals.dropped else ""
         return f"The log has no interleaved lists{dropped}, so no ranker is compared with another.", None
@@ -105,7 +105,7 @@ def _unanimity(one: Comparison) -> str:
     )
 
 
-def _of_two(one: Comparison, settings: Settings) -> tuple[str, str | None]:
+def _of_two(one: Comparison, settings: ReportSettings) -> tuple[str, str | None]:
     if one.clicked == 0:
         return "There are no clicks yet, so there is nothing to compare.", None
     if one.estimate == 0 and one.error is None:
@@ -162,7 +162,7 @@ def _shares(one: Comparison, winner: str) -> str:
     return f"{said}; of {one.units:,} people, {won:,} favoured {winner} and {lost:,} {loser}"
 
 
-def _sure(one: Comparison, settings: Settings, winner: str) -> str:
+def _sure(one: Comparison, settings: ReportSettings, winner: str) -> str:
     """How large and how sure, in the direction of all tables: below 0 if the second wins."""
     whose = "its score" if winner == one.first else f"the score of {one.first} over {one.second}"
     score = signed(one.estimate or 0.0)
@@ -175,7 +175,7 @@ def _sure(one: Comparison, settings: Settings, winner: str) -> str:
     return f"{whose} is {score}, between {signed(low)} and {signed(high)} with {sure}"
 
 
-def _of_many(comparisons: Sequence[Comparison], settings: Settings) -> tuple[str, str | None]:
+def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> tuple[str, str | None]:
     """The ranker that beats all others, if there is one; else those that beat the control, or how many pairs differ."""
     beats: dict[str, set[str]] = {}
     for one in comparisons:

@@ -117,7 +117,7 @@ FEW_QUERIES = "fewer than two effective queries: one query has nearly all impres
 MIN_KNOWN = 0.9  # of impressions with an event: fewer with a query are too few to speak of queries
 
 
-class Cells(NamedTuple):
+class QueryCells(NamedTuple):
     """Units in queries: hashes of units, and for each cell the unit's place, the query's place, impressions with an
     event, and sums.
 
@@ -133,7 +133,7 @@ class Cells(NamedTuple):
     limit: int
 
     @classmethod
-    def of(cls, tally: Tally) -> Cells:
+    def of(cls, tally: Tally) -> QueryCells:
         """Those of a tally for which `why_no_cells` has no reason."""
         keys, values = tally.queries.unordered
         units, numbers = unpack(keys)
@@ -176,7 +176,9 @@ def why_no_cells(tally: Tally) -> str:
     return ""
 
 
-def with_queries(estimates: Sequence[Estimate], cells: Cells, scores: Array, confidence: float) -> tuple[Estimate, ...]:
+def with_queries(
+    estimates: Sequence[Estimate], cells: QueryCells, scores: Array, confidence: float
+) -> tuple[Estimate, ...]:
     """Estimates by units, with errors clustered by query, too; `scores[cell, pair]` are the sums of the cells."""
     factors = cells.factors
     weights = factors * cells.clicked

@@ -94,7 +94,7 @@ def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> 
     from interleaf.log import rows_to_batch
     from interleaf.methods.registry import DEFAULT, METHODS
     from interleaf.report.build import report
-    from interleaf.report.rule import Settings
+    from interleaf.report.rule import ReportSettings
     from interleaf.store.fold import Sums
 
     for method in sorted(METHODS.values(), key=lambda method: method.name != DEFAULT):
@@ -104,7 +104,7 @@ def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> 
             sums.add(rows_to_batch(_rows(method.name)))
             tally = Sums.of_bytes(sums.to_bytes(), task).close()
             if tally is not None:
-                report(tally, Settings()).to_json()
+                report(tally, ReportSettings()).to_json()
         mark_ready(method.name)
 
 

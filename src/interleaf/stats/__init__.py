@@ -8,7 +8,7 @@ one between buckets. What cannot be computed is None, and `reason` says why.
     sums.py           what all share: figures with reasons, checked columns, Student's t as a normal deviate
     compare.py        by how much: mean, jackknife error, t interval; two arms against each other
     signs.py          what the literature reports beside it: Delta, sign test, sign flips, z-score
-    bootstrap.py      resampled buckets, shared by all pairs; resampled impressions for published protocols
+    bootstrap.py      resampled buckets, shared by all pairs
     sequence.py       for a page that people watch: intervals that hold at every look
     looks.py          for planned looks: O'Brien-Fleming; for free times: Lan-DeMets spending
     power.py          how many units, and what so many can show

@@ -19,7 +19,7 @@ from interleaf.stats.signs import z_score
 REPEATS = 1_000
 
 
-class Verdicts(NamedTuple):
+class VerdictCounts(NamedTuple):
     """How many differences have the right sign, how many the wrong one; and of these, which are significant."""
 
     right: int
@@ -49,15 +49,15 @@ class Triple(NamedTuple):
         return self.first_third >= max(self.first_second, self.second_third)
 
 
-def verdicts(differences: Sequence[float | None], significant: Sequence[bool]) -> Verdicts:
+def verdicts(differences: Sequence[float | None], significant: Sequence[bool]) -> VerdictCounts:
     """C12's Tables VII and IX: no difference is neither right nor wrong, and so is one that could not be computed.
 
     >>> verdicts([0.5, 0.1, -0.2, 0.0], [True, False, True, False])
-    Verdicts(right=2, wrong=1, significantly_right=1, significantly_wrong=1)
+    VerdictCounts(right=2, wrong=1, significantly_right=1, significantly_wrong=1)
     """
     found = list(zip([difference or 0.0 for difference in differences], significant, strict=True))
     right, wrong = ([sure for difference, sure in found if sign * difference > 0] for sign in (1, -1))
-    return Verdicts(len(right), len(wrong), sum(right), sum(wrong))
+    return VerdictCounts(len(right), len(wrong), sum(right), sum(wrong))
 
 
 def correlation(one: Sequence[float] | Array, other: Sequence[float] | Array) -> float | None:

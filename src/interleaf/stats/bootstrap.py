@@ -1,11 +1,10 @@
-"""Resampled buckets, shared by all pairs, and their percentile intervals; resampled impressions for old protocols.
+"""Resampled buckets, shared by all pairs, and their percentile intervals.
 
     means = resample(sums, counts)      [resample, pair], of buckets with Poisson weights
     intervals(means)                    each pair's percentile interval; `multiplicity.max_t` and `strengths` take the
                                         very same resamples
 
-The cost does not grow with the log. Resampled impressions give intervals that are too short where people come back:
-they are for comparison with published figures (C12).
+The cost does not grow with the log.
 """
 
 from __future__ import annotations
@@ -112,45 +111,6 @@ def percentiles(
         return Percentiles(None, ONE_BUCKET if there else EMPTY)
     means = resample(np.asarray(sums).reshape(-1, 1), counts, resamples, seed)
     return Percentiles(intervals(means, confidence)[0])
-
-
-def impression_means(
-    values: Array, counts: Array, size: int | None = None, resamples: int = RESAMPLES, seed: int = 0
-) -> Array:
-    """Means of `size` impressions drawn with replacement, from how often each distinct score occurs; None: of all.
-
-    For wins, losses and ties the values are 1, -1 and 0.
-
-    >>> impression_means(np.array([1, -1]), np.array([5, 0]), size=2, resamples=3)
-    array([1., 1., 1.])
-    """
-    values, counts = np.asarray(values, np.float64), np.asarray(counts)
-    total = int(counts.sum())
-    size = total if size is None else size
-    if total < 1 or size < 1 or (counts < 0).any() or values.shape != counts.shape:
-        raise DataError(f"cannot draw {size} of {total} impressions; give values, their counts, and a size from 1 up")
-    _check(resamples)
-    drawn = np.random.default_rng(seed).multinomial(size, counts / total, resamples)
-    means: Array = drawn @ values / size
-    return means
-
-
-def impression_percentiles(
-    values: Array,
-    counts: Array,
-    confidence: float = 0.95,
-    size: int | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Percentiles:
-    """C12's interval over impressions, at a cost that does not grow with them.
-
-    >>> impression_percentiles(np.array([1, -1, 0]), np.array([60, 30, 10])).interval
-    (0.12, 0.47)
-    """
-    if not np.any(counts):
-        return Percentiles(None, EMPTY)
-    return Percentiles(intervals(impression_means(values, counts, size, resamples, seed)[:, None], confidence)[0])
 
 
 def _check(resamples: int) -> None:

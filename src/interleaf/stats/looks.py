@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from statistics import NormalDist
@@ -22,28 +21,12 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.stats.compare import Estimate
 from interleaf.stats.sums import significance
 
 NEAREST = 1e-3  # of the planned information: looks nearer to each other are one look
 MAX_LOOKS = 200  # planned ones; the boundary of more takes many seconds to compute, and is hardly another one
 FAR = 9.0  # standard deviations, beyond which nothing is
 POINTS, PANEL = 12, 2.5  # Gauss-Legendre points a panel, and its width in steps of the motion: nine digits
-
-
-@dataclass(frozen=True)
-class Look:
-    """One look: the deviate of the estimate, the boundary it is held against, and whether it is reached.
-
-    `p_value` (planned looks only) is the smallest alpha at which this look rejects, all planned looks counted.
-    """
-
-    fraction: float
-    deviate: float | None
-    boundary: float
-    rejects: bool
-    p_value: float | None = None
-    reason: str = ""
 
 
 def even(looks: int) -> tuple[float, ...]:
@@ -124,35 +107,6 @@ def spent_by(spent: Sequence[float], fractions: Sequence[float]) -> tuple[float,
         walk.stop_at(bound)
         boundaries.append(bound / math.sqrt(fraction))
     return tuple(boundaries)
-
-
-def planned_look(estimate: Estimate, look: int, fractions: Sequence[float], confidence: float = 0.95) -> Look:
-    """Decide at one of the planned looks, counted from 1.
-
-    >>> from interleaf.stats.compare import estimate
-    >>> found = estimate(np.tile([1, 1, 0, -1], 100), np.ones(400))
-    >>> planned_look(found, look=2, fractions=even(5)).rejects
-    True
-    """
-    if not 1 <= look <= len(fractions):
-        raise DataError(f"there is no look {look} among {len(fractions)} planned ones; give 1 to {len(fractions)}")
-    found = _look(estimate, obrien_fleming(fractions, confidence)[look - 1], fractions[look - 1])
-    if found.deviate is None:
-        return found
-    reached = abs(found.deviate) * math.sqrt(found.fraction)
-    p_value = crossing([reached / math.sqrt(fraction) for fraction in fractions], fractions)[-1]
-    return Look(found.fraction, found.deviate, found.boundary, found.rejects, min(1.0, p_value))
-
-
-def free_look(estimate: Estimate, fractions: Sequence[float], confidence: float = 0.95) -> Look:
-    """Decide at the last of the looks so far, whose times were free, but not chosen by what was seen."""
-    return _look(estimate, spending(fractions, confidence)[-1], fractions[-1])
-
-
-def _look(estimate: Estimate, boundary: float, fraction: float) -> Look:
-    reached = estimate.deviate
-    rejects = reached is not None and abs(reached) >= boundary
-    return Look(fraction, reached, boundary, rejects, reason=estimate.reason)
 
 
 @lru_cache(maxsize=256)

@@ -20,7 +20,7 @@ from interleaf.execution.collector import TallyCollector
 from interleaf.execution.task import Task, repeats, work
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, RELABELLED
-from interleaf.report.rule import Settings
+from interleaf.report.rule import ReportSettings
 from interleaf.store.codec import COLUMNS, EVENT_COLUMNS, Kept, batch_of
 from interleaf.store.database import Database, Row, Transaction
 from interleaf.store.experiments import parsed
@@ -43,13 +43,13 @@ def task_of(settings: Experiment, version: int, metric: str) -> Task:
     return Task(scoring, settings.by, experiment=settings.name, version=version)
 
 
-def report_settings_of(settings: Experiment) -> Settings:
+def report_settings_of(settings: Experiment) -> ReportSettings:
     """How its tally is read.
 
     >>> report_settings_of(Experiment.of({"name": "shoes", "rankers": ["a", "b"], "holdout": 0.1})).holdout
     0.1
     """
-    return Settings(
+    return ReportSettings(
         control=settings.control,
         confidence=settings.confidence,
         planned_units=settings.planned_units,

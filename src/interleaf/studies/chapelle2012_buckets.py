@@ -18,7 +18,7 @@ from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import resolve
 from interleaf.methods.schemes import scheme_of
 from interleaf.metrics import judged
-from interleaf.metrics.absolute import Pages
+from interleaf.metrics.absolute import QueryPages
 from interleaf.simulate.data import Judged, shuffled
 from interleaf.simulate.people import People
 from interleaf.simulate.rankers import Ranker, rank, scores_of, shuffled_top, swapped
@@ -210,14 +210,14 @@ class Impressions:
     """Logged impressions by row: their arms, who did what with them, and what was shown, as credit takes it."""
 
     arms: Array
-    pages: Pages
+    pages: QueryPages
     shown: Impression
     counts: Array
 
     def of(self, arm: str) -> Impressions:
         """Those of one arm."""
         some = np.flatnonzero(self.arms == arm)
-        pages = Pages(*(getattr(self.pages, column.name)[some] for column in fields(Pages)))
+        pages = QueryPages(*(getattr(self.pages, column.name)[some] for column in fields(QueryPages)))
         shown = Impression(*(values[some] for values in self.shown))
         return Impressions(self.arms[some], pages, shown, self.counts[some])
 
@@ -230,7 +230,7 @@ class Interleaved:
     impressions: Impressions
 
     @property
-    def pages(self) -> Pages:
+    def pages(self) -> QueryPages:
         """Who saw the lists, and what they did."""
         return self.impressions.pages
 
@@ -262,8 +262,8 @@ class PairTraffic:
 
     pair: tuple[str, str]
     interleaved: Mapping[str, Interleaved]
-    better: Pages
-    worse: Pages
+    better: QueryPages
+    worse: QueryPages
 
     def __str__(self) -> str:
         return " > ".join(self.pair)
@@ -305,7 +305,7 @@ def impressions_of(batches: Iterable[pa.RecordBatch], k: int) -> Impressions:
         column(lambda part: part.impressions.choices, 0),
     )
     first, last = column(lambda part: part.clicks.first), column(lambda part: part.clicks.last)
-    pages = Pages(
+    pages = QueryPages(
         column(lambda part: part.clicked, 0),
         np.where(first < 0, np.nan, first),
         np.where(last < 0, np.nan, last),

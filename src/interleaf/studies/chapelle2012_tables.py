@@ -206,7 +206,7 @@ def verdict_table(kind: EnginePairs, traffics: Sequence[PairTraffic], comparison
     return Table(f"{kind.engine}-verdicts".lower(), title, columns, tuple(rows))
 
 
-def _counts(counts: Verdicts | tuple[int, ...] | None) -> tuple[Cell, Cell]:
+def _counts(counts: VerdictCounts | tuple[int, ...] | None) -> tuple[Cell, Cell]:
     return (None, None) if counts is None else (f"{counts[0]} / {counts[1]}", f"{counts[2]} / {counts[3]}")
 
 

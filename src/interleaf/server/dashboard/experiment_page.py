@@ -14,7 +14,7 @@ from interleaf.experiment import Experiment
 from interleaf.experiment.serving import build_whole_list
 from interleaf.experiment.settings import COMPARE, SETTINGS
 from interleaf.report.format import Names, count
-from interleaf.report.layout import MARKS, Page, lay_out
+from interleaf.report.layout import MARKS, ReportPage, lay_out
 from interleaf.report.model import FAILED, WARNING
 from interleaf.report.report import Report
 from interleaf.report.sections import Section
@@ -124,7 +124,7 @@ class Numbers:
     """What a report says, part by part."""
 
     report: Report
-    page: Page
+    page: ReportPage
     sections: Mapping[str, Section]
     scorecard: Scorecard
     drawn: Drawn
