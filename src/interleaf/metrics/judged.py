@@ -22,7 +22,7 @@ from interleaf.errors import DataError
 Qrels = Mapping[str, Mapping[str, int]]
 Rankings = Mapping[str, Sequence[str]]
 RELEVANT = 3  # of the grades 0 to 4: C12's upper two levels
-MOST_GRADE = 30  # its gain still fits trec_eval's integers
+MAX_GRADE = 30  # its gain still fits trec_eval's integers
 
 
 def ndcg(qrels: Qrels, rankings: Rankings, cut: int = 5) -> dict[str, float]:
@@ -62,8 +62,8 @@ def gain(grade: int) -> int:
     >>> [gain(grade) for grade in range(5)]
     [0, 1, 3, 7, 15]
     """
-    if not 0 <= grade <= MOST_GRADE:
-        raise DataError(f"a judgement has the grade {grade}; grades are whole numbers from 0 to {MOST_GRADE}")
+    if not 0 <= grade <= MAX_GRADE:
+        raise DataError(f"a judgement has the grade {grade}; grades are whole numbers from 0 to {MAX_GRADE}")
     return int(2**grade - 1)
 
 
@@ -100,8 +100,8 @@ def _grade(text: str, where: str) -> int:
         grade = int(text)
     except ValueError:
         raise DataError(f"{where}: the grade {text!r} is no whole number") from None
-    if grade > MOST_GRADE:
-        raise DataError(f"{where}: the grade {grade} is above {MOST_GRADE}; map grades to a smaller scale first")
+    if grade > MAX_GRADE:
+        raise DataError(f"{where}: the grade {grade} is above {MAX_GRADE}; map grades to a smaller scale first")
     return grade
 
 

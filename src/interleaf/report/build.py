@@ -13,7 +13,7 @@ from interleaf.execution.collector import ASSUMED, EXAMPLE, MAX_EXAMPLES, NO_MAT
 from interleaf.methods.registry import resolve
 from interleaf.report.arms import arms, baseline
 from interleaf.report.codes import CheckInput, FindText, NoteCode
-from interleaf.report.comparisons import ComparisonResult, RankerPairs, compared, estimates_of, over_time, time_of
+from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, estimates_of, over_time, time_of
 from interleaf.report.health import run_checks
 from interleaf.report.list_checks import neutrality, slots
 from interleaf.report.model import Standing, Strength, Totals
@@ -34,7 +34,7 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
     """All that a tally tells; `find_text` gives the text of the query with a number."""
     _check(tally, settings)
     about, used = tally.about, without_stalled_plan(tally, settings)
-    result = compared(tally, used) if about.method else None
+    result = compare_pairs(tally, used) if about.method else None
     comparisons = result.comparisons if result else ()
     active = activity(tally, int(result.pairs.turn[0])) if result else ()
     totals, shares = _totals(tally), slots(tally)

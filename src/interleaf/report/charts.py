@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from interleaf import plots
-from interleaf.report.comparison_tables import Labelled, followed, furthest, interval_name, pair_label, shown
-from interleaf.report.format import MOST_LETTERS, Names, count, share, signed
-from interleaf.report.model import Comparison, Point, ReportData
+from interleaf.report.comparison_tables import Labelled, interval_name, pair_label, pick_furthest, points_shown, shown
+from interleaf.report.format import MAX_LETTERS, Names, count, share, signed
+from interleaf.report.model import Comparison, ReportData
+from interleaf.stats.sums import Interval
 
 Row = dict[str, Any]
 
@@ -26,7 +27,7 @@ OUTCOMES = {
 MATRIX = {"the row's ranker does better": (plots.BLUE, "■"), "the column's does": (plots.ORANGE, "■")}
 INK = "inherit"
 MANY = 12  # pairs: labels of two lines take too much room
-MOST_WRITTEN = 8  # rankers of a matrix with room for its numbers
+MAX_WRITTEN = 8  # rankers of a matrix with room for its numbers
 MARGIN = 0.15  # of the scale of a chart over time, beyond what it must show
 SLIVER = 0.08  # of a bar: too narrow for its number
 
@@ -65,35 +66,31 @@ def segment_rows(report: ReportData, names: Names) -> list[Row]:
     """The same for each value of each attribute."""
     every = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
     return [
-        _forest_row(
-            f"{names[segment.attribute]} = {names[segment.value]}\n{pair_label(pair, names)}",
-            pair,
-            names,
-        )
-        for segment, pair in furthest(every, lambda row: row[1])
+        _forest_row(f"{names[segment.attribute]} = {names[segment.value]}\n{pair_label(pair, names)}", pair, names)
+        for segment, pair in pick_furthest(every, lambda row: row[1])
         if pair.estimate is not None
     ]
 
 
 def _forest_row(label: str, pair: Comparison, names: Names) -> Row:
-    low, high = pair.interval or (None, None)
     preferred = {pair.first: FIRST, pair.second: SECOND, None: NEITHER}[pair.winner]
-    return {
-        **{"label": label, "estimate": pair.estimate, "preferred": preferred, "second": names[pair.second]},
-        **{"low": low, "high": high},
-    }
+    named = {"label": label, "preferred": preferred, "second": names[pair.second]}
+    return named | _interval(pair.estimate, pair.interval)
 
 
 def time_rows(report: ReportData, names: Names) -> list[Row]:
     """The points that have an estimate, of the pairs that are followed."""
-    return [_time_row(point, names) for point in followed(report) if point.estimate is not None]
+    return [
+        {"time": point.time.isoformat(), "pair": pair_label(point, names), "impressions": point.impressions}
+        | _interval(point.estimate, point.interval)
+        for point in points_shown(report)
+        if point.estimate is not None
+    ]
 
 
-def _time_row(point: Point, names: Names) -> Row:
-    low, high = point.interval or (None, None)
-    pair, time = pair_label(point, names), point.time.isoformat()
-    figures = {"estimate": point.estimate, "low": low, "high": high}
-    return {"time": time, "pair": pair, "impressions": point.impressions, **figures}
+def _interval(estimate: float | None, interval: Interval | None, name: str = "estimate") -> Row:
+    low, high = interval or (None, None)
+    return {name: estimate, "low": low, "high": high}
 
 
 def outcome_rows(report: ReportData, names: Names) -> list[Row]:
@@ -118,7 +115,6 @@ def matrix_rows(report: ReportData, names: Names) -> list[Row]:
         return []
     order = [place.ranker for place in report.standing.strengths]
     pairs = {(pair.first, pair.second): pair for pair in report.comparisons}
-    sure = {(pair.first, pair.second) for pair in report.comparisons if pair.winner}
     rows = []
     for one in order:
         for other in order:
@@ -126,8 +122,7 @@ def matrix_rows(report: ReportData, names: Names) -> list[Row]:
             if pair is None:
                 pair, sign = pairs.get((other, one)), -1
             if pair is not None and pair.estimate is not None:
-                is_sure = (pair.first, pair.second) in sure
-                cell = _matrix_cell(sign * pair.estimate, is_sure, len(order) <= MOST_WRITTEN)
+                cell = _matrix_cell(sign * pair.estimate, bool(pair.winner), len(order) <= MAX_WRITTEN)
                 rows.append({"row": names[one], "column": names[other], **cell})
     return rows
 
@@ -144,12 +139,11 @@ def _matrix_cell(estimate: float, sure: bool, roomy: bool) -> Row:
 def strength_rows(report: ReportData, names: Names) -> list[Row]:
     """The rankers that have a strength, with its interval."""
     strengths = report.standing.strengths if report.standing is not None else ()
-    rows = []
-    for place in strengths:
-        low, high = place.interval or (None, None)
-        if place.strength is not None:
-            rows.append({"label": names[place.ranker], "strength": place.strength, "low": low, "high": high})
-    return rows
+    return [
+        {"label": names[place.ranker]} | _interval(place.strength, place.interval, "strength")
+        for place in strengths
+        if place.strength is not None
+    ]
 
 
 def slot_rows(report: ReportData, names: Names) -> list[Row]:
@@ -229,7 +223,7 @@ def _matrix(rows: list[Row], report: ReportData) -> list[Chart]:
     if not rows:
         return []
     rankers = len({row["row"] for row in rows})
-    side = 64 if rankers <= MOST_WRITTEN else max(16, 600 // rankers)
+    side = 64 if rankers <= MAX_WRITTEN else max(16, 600 // rankers)
     spec = plots.heat(
         rows, "row", "column", "strength", "written", colour="better", colours=_colours(MATRIX), cell=(side, side)
     )  # fmt: skip
@@ -277,6 +271,6 @@ def _labelled(pairs: Sequence[Comparison], names: Names) -> list[Labelled]:
     if len({pair.second for pair in pairs}) == 1:
         return [(names[pair.first], pair) for pair in pairs]
     whole = [(pair_label(pair, names), pair) for pair in pairs]
-    if len(pairs) > MANY and max(len(label) for label, _ in whole) <= MOST_LETTERS:
+    if len(pairs) > MANY and max(len(label) for label, _ in whole) <= MAX_LETTERS:
         return whole
     return [(f"{names[pair.first]}\nover {names[pair.second]}", pair) for pair in pairs]

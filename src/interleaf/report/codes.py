@@ -134,12 +134,12 @@ def health_check(
     return lambda find: HealthCheck(code, title, find, interleaved)
 
 
-def graded(share: float, warn: float, fail: float) -> str:
+def grade_share(share: float, warn: float, fail: float) -> str:
     """The status for a share that should be small."""
     return FAILED if share > fail else WARNING if share > warn else OK
 
 
-def tested(p_value: float | None) -> str:
+def grade_p_value(p_value: float | None) -> str:
     """The status for the p-value of a result that a sound experiment has."""
     if p_value is None:
         return SKIPPED

@@ -10,8 +10,8 @@ from interleaf.report.format import Names, several
 from interleaf.report.model import BY_SEGMENT, Comparison, Point, ReportData, SegmentComparison, columns_of
 from interleaf.tables import Table
 
-MOST_ROWS = 40
-MOST_FOLLOWED = 6  # pairs over time
+MAX_ROWS = 40
+MAX_FOLLOWED = 6  # pairs over time
 
 Thing = TypeVar("Thing")
 Labelled = tuple[str, Comparison]
@@ -29,9 +29,9 @@ def interval_name(report: ReportData) -> str:
 def shown(report: ReportData) -> tuple[Comparison, ...]:
     """All pairs; of too many, those with the control; without one, those furthest from zero in standard errors."""
     every = report.comparisons
-    if len(every) > MOST_ROWS and report.control is not None:
+    if len(every) > MAX_ROWS and report.control is not None:
         every = tuple(pair for pair in every if report.control in (pair.first, pair.second)) or every
-    return furthest(every, lambda pair: pair)
+    return pick_furthest(every, lambda pair: pair)
 
 
 def shown_in_brief(report: ReportData) -> tuple[Comparison, ...]:
@@ -40,7 +40,7 @@ def shown_in_brief(report: ReportData) -> tuple[Comparison, ...]:
         return shown(report)
     centre = report.control or report.standing.strengths[0].ranker
     pairs = tuple(pair for pair in report.comparisons if centre in (pair.first, pair.second))
-    return pairs[:MOST_ROWS] or shown(report)
+    return pairs[:MAX_ROWS] or shown(report)
 
 
 def wins_and_losses(report: ReportData) -> tuple[Counter[str], Counter[str]]:
@@ -53,24 +53,24 @@ def wins_and_losses(report: ReportData) -> tuple[Counter[str], Counter[str]]:
     return wins, losses
 
 
-def furthest(things: Sequence[Thing], comparison_of: Callable[[Thing], Comparison]) -> tuple[Thing, ...]:
+def pick_furthest(things: Sequence[Thing], comparison_of: Callable[[Thing], Comparison]) -> tuple[Thing, ...]:
     """As many as a table holds, in their own order: those whose comparisons are furthest from zero."""
 
     def errors_from_zero(number: int) -> float:
         pair = comparison_of(things[number])
         return abs(pair.estimate) / pair.error if pair.estimate is not None and pair.error else 0.0
 
-    kept = sorted(range(len(things)), key=errors_from_zero, reverse=True)[:MOST_ROWS]
+    kept = sorted(range(len(things)), key=errors_from_zero, reverse=True)[:MAX_ROWS]
     return tuple(things[number] for number in sorted(kept))
 
 
-def followed(report: ReportData) -> tuple[Point, ...]:
+def points_shown(report: ReportData) -> tuple[Point, ...]:
     """The points over time of the pairs that are shown first."""
-    pairs = {(pair.first, pair.second) for pair in shown(report)[:MOST_FOLLOWED]}
+    pairs = {(pair.first, pair.second) for pair in shown(report)[:MAX_FOLLOWED]}
     return tuple(point for point in report.over_time if (point.first, point.second) in pairs)
 
 
-def left_out(where: str, some: int, every: int, what: str) -> tuple[str, ...]:
+def say_left_out(where: str, some: int, every: int, what: str) -> tuple[str, ...]:
     """A sentence on what is not shown, if there is any."""
     if some == every:
         return ()
@@ -146,15 +146,15 @@ class Grid:
         return Table(self.name, self.title, columns, rows, right=self.figures)
 
 
-def written(write: Callable[[Value], str], value: Value | None) -> str | None:
+def write(form: Callable[[Value], str], value: Value | None) -> str | None:
     """The value as it is written; None stays None."""
-    return None if value is None else write(value)
+    return None if value is None else form(value)
 
 
-def why(missing: Iterable[Missing]) -> tuple[str, ...]:
+def explain_missing(missing: Iterable[Missing]) -> tuple[str, ...]:
     """Every reason once, with the columns and the rows that it holds for.
 
-    >>> why([Missing("a over b", "p", "one unit"), Missing("a over b", "interval", "one unit")])
+    >>> explain_missing([Missing("a over b", "p", "one unit"), Missing("a over b", "interval", "one unit")])
     ('No p, interval for a over b: one unit.',)
     """
     rows: dict[tuple[str, str], list[str]] = {}

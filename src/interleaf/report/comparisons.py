@@ -23,10 +23,10 @@ from interleaf.report.rule import (
     UNIT_AND_QUERY,
     Decision,
     ReportSettings,
+    clip_to_possible,
     decide,
     holm_levels,
     interval_of,
-    possible,
 )
 from interleaf.report.weights import (
     PER_PERSON,
@@ -110,17 +110,17 @@ class ComparisonResult:
     means: Array
 
 
-def compared(tally: Tally, settings: ReportSettings) -> ComparisonResult:
+def compare_pairs(tally: Tally, settings: ReportSettings) -> ComparisonResult:
     """Compare all pairs. Without a control, the winner of a decided pair comes first."""
     found = RankerPairs.of(tally.about.rankers, settings.control)
     voices, weights = weighted_sums(tally)
     units = units_with_event(tally)
-    decided = _decided(tally, found, voices, weights, units, settings)
+    decided = _decide_pairs(tally, found, voices, weights, units, settings)
     if settings.control is None:
         lost = [interval is not None and interval[1] < 0 for interval in (one.interval for one in decided.decisions)]
         if any(lost):
             found = found.turned(np.array(lost))
-            decided = _decided(tally, found, voices, weights, units, settings)
+            decided = _decide_pairs(tally, found, voices, weights, units, settings)
     clicked = int(tally.scores.clicked.sum())
     totals = {"impressions": int(tally.scores.impressions.sum()), "clicked": clicked, "units": units}
     parts = zip(
@@ -149,7 +149,7 @@ class _Decided(NamedTuple):
     decisions: tuple[Decision, ...]
 
 
-def _decided(
+def _decide_pairs(
     tally: Tally, found: RankerPairs, voices: Array, weights: Array, units: int, settings: ReportSettings
 ) -> _Decided:
     sums = found.weighted_scores(voices, weights, tally.about.linear)
@@ -244,7 +244,7 @@ def _other_voices(
             figures.append((f"{name}_estimate", voice.value, voice.reason))
             if settings.cluster != UNIT:
                 interval, reason = None, NOT_BY_QUERY
-            figures.append((f"{name}_interval", possible(interval, max_score(tally.about)), reason))
+            figures.append((f"{name}_interval", clip_to_possible(interval, max_score(tally.about)), reason))
         side, *others = (_side(one, settings.confidence) for one in (person, search, bounded))
         yield [*figures, ("people_and_visits_disagree", side != 0 and -side in others, "")]
 
@@ -326,7 +326,7 @@ def over_time(tally: Tally, settings: ReportSettings, result: ComparisonResult) 
         intervals: list[Interval | None] = [None] * len(ends)
         if settings.rule == ANYTIME:
             found = sequence.anytimes(estimates, units, settings.planned_units, 1 - levels[pair])
-            intervals = [possible(one.interval, max_score(tally.about)) for one in found]
+            intervals = [clip_to_possible(one.interval, max_score(tally.about)) for one in found]
         for place in range(len(ends) - 1):
             figures = (shown[place], estimates[place].value, intervals[place])
             points.append(Point(time_of(int(ends[place])), first, second, *figures))

@@ -16,9 +16,9 @@ from interleaf.report.codes import (
     CheckCode,
     CheckInput,
     CheckResult,
+    grade_p_value,
     health_check,
     smallest,
-    tested,
 )
 from interleaf.report.comparisons import ComparisonResult, RankerPairs, time_of
 from interleaf.report.format import moment, signed, span
@@ -244,7 +244,7 @@ def aa(data: CheckInput) -> Iterator[CheckResult]:
     """
     for one in data.result.comparisons if data.result and data.settings.aa else ():
         yield CheckResult(
-            tested(one.adjusted_p_value),
+            grade_p_value(one.adjusted_p_value),
             "no estimate" if one.estimate is None else signed(one.estimate),
             "rankers that are the same look different: do not trust other comparisons of this set-up",
             f"{one.first} and {one.second}",

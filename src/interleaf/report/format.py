@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from interleaf.stats.sums import Interval
 from interleaf.tables import one_line
 
-MOST_LETTERS = 32  # of a name: enough to know it by, few enough for the margin of a chart
-MOST_IN_SENTENCE = 1200
-MOST_WRAPPED = 100  # letters of a name within a sentence, which has more lines than one
+MAX_LETTERS = 32  # of a name: enough to know it by, few enough for the margin of a chart
+MAX_IN_SENTENCE = 1200
+MAX_WRAPPED = 100  # letters of a name within a sentence, which has more lines than one
 SMALLEST = 0.5e-6  # what rounds to nothing
 _ISOLATES = dict.fromkeys(range(0x2066, 0x206A))
 
@@ -37,7 +37,7 @@ class Names(dict[str, str]):
             cuts.setdefault(_short(name), []).append(name)
         for alike in cuts.values():
             if len(alike) > 1:
-                self.update(_told_apart(alike))
+                self.update(_distinguish(alike))
         for name in given:
             self[name]
 
@@ -52,21 +52,21 @@ class Names(dict[str, str]):
     def within(self, text: str) -> str:
         """A sentence in which long names are short, and which ends."""
         for name in sorted(self, key=len, reverse=True):
-            if len(name) > MOST_WRAPPED:
+            if len(name) > MAX_WRAPPED:
                 text = text.replace(name, self[name])
-        return one_line(text if len(text) <= MOST_IN_SENTENCE else f"{text[:MOST_IN_SENTENCE]}…")
+        return one_line(text if len(text) <= MAX_IN_SENTENCE else f"{text[:MAX_IN_SENTENCE]}…")
 
 
 def _short(name: str) -> str:
     """Both ends of a name; one that is written from the right does not turn what stands beside it."""
     name = " ".join(one_line(name).translate(_ISOLATES).split()) or "(no name)"
-    if len(name) > MOST_LETTERS:
+    if len(name) > MAX_LETTERS:
         name = f"{name[:19]}…{name[-12:]}"
     turns = any(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in name)
     return f"\u2068{name}\u2069" if turns else name
 
 
-def _told_apart(names: list[str]) -> dict[str, str]:
+def _distinguish(names: list[str]) -> dict[str, str]:
     """Names that are cut to the same: both ends, and between them where they begin to differ; none, if that fails."""
     low, high = min(names), max(names)
     begins = next((place for place, (one, other) in enumerate(zip(low, high, strict=False)) if one != other), len(low))

@@ -10,7 +10,15 @@ from interleaf.decode import RELAXED
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import ResolvedMethod, resolve
-from interleaf.report.codes import CheckCode, CheckInput, CheckResult, graded, health_check, smallest, tested
+from interleaf.report.codes import (
+    CheckCode,
+    CheckInput,
+    CheckResult,
+    grade_p_value,
+    grade_share,
+    health_check,
+    smallest,
+)
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Neutrality, Slot
 from interleaf.stats.compare import difference
 from interleaf.stats.multiplicity import holm
@@ -89,7 +97,7 @@ def _fair_slots(slots: Sequence[Slot]) -> CheckResult:
     if p_value == 1:
         return CheckResult(OK, "every ranker owns its share of every position, as far as chance allows")
     return CheckResult(
-        tested(p_value),
+        grade_p_value(p_value),
         f"at position {slot.position}, {slot.ranker} owns {slot.share:.1%} ({slot.expected:.1%} expected), "
         f"adjusted p = {p_value:.2g}: the most unusual share",
         _NOT_DRAWN_SO,
@@ -111,7 +119,7 @@ def _fair_tops(tally: Tally) -> CheckResult:
         return CheckResult(SKIPPED, tests[0].reason)
     p_value, place = worst
     return CheckResult(
-        tested(p_value),
+        grade_p_value(p_value),
         f"if top documents differ, that of {tally.about.rankers[place]} is first in {tests[place].share:.1%} "
         f"({1 / rankers:.1%} expected), adjusted p = {p_value:.2g}",
         _NOT_DRAWN_SO,
@@ -144,7 +152,7 @@ def constraints_met(data: CheckInput) -> CheckResult | None:
     """
     relaxed, lists = data.tally.facts.get(RELAXED, 0), max(int(data.tally.scores.impressions.sum()), 1)
     return CheckResult(
-        graded(relaxed / lists, 0.01, 0.5),
+        grade_share(relaxed / lists, 0.01, 0.5),
         f"{relaxed:,} of {lists:,} lists could not satisfy all constraints of {data.tally.about.composed}",
         "credit on these lists may be biased: use team_draft or pairwise_preference for such rankings",
     ) if relaxed else None  # fmt: skip
@@ -162,7 +170,7 @@ def possible_lists(data: CheckInput) -> CheckResult:
     if not decided:
         return CheckResult(SKIPPED, "no list has ranks")
     return CheckResult(
-        graded(impossible / decided, 0.0, 0.01),
+        grade_share(impossible / decided, 0.0, 0.01),
         f"{impossible:,} of {decided:,} lists cannot be drawn by {composed.text} from these rankings",
         "documents, ranks or teams are logged in another order than they were drawn: log the list as it was made",
     )
@@ -189,7 +197,7 @@ def fair_segments(data: CheckInput) -> CheckResult | None:
     p_value, place = worst
     (attribute, value), ranker = cells[place]
     return CheckResult(
-        tested(p_value),
+        grade_p_value(p_value),
         f"where {attribute} is {value}, {tally.about.rankers[ranker]} owns {shares[place].share:.1%} of first "
         f"positions ({1 / rankers:.1%} expected), adjusted p = {p_value:.2g}: the most unusual "
         f"of {len(segments)} segments",
@@ -223,7 +231,7 @@ def clicks_by_ranker(data: CheckInput) -> CheckResult:
     p_value, place = worst
     own_rate, rate, _ = tests[place]
     low, high = sorted((own_rate, rate))
-    status = tested(p_value)
+    status = grade_p_value(p_value)
     return CheckResult(
         WARNING if status == FAILED and low > MATERIAL_RATIO * high else status,
         f"of the documents that chance gave to {rankers[place]}, {own_rate:.1%} were clicked, of those that it gave to "
@@ -256,7 +264,7 @@ def clicks_by_rank(data: CheckInput) -> CheckResult:
     rates = clicked / np.maximum(shown, 1)
     highest = 1 + int(np.argmax(np.where(2 * clicked[1:] >= clicked[1:].max(), rates[1:], 0)))
     return CheckResult(
-        graded(1 - rates[0] / rates[highest] if rates[highest] else 0.0, 0.5, 1 - NEARLY_NONE),
+        grade_share(1 - rates[0] / rates[highest] if rates[highest] else 0.0, 0.5, 1 - NEARLY_NONE),
         f"rank 1 was clicked in {rates[0]:.1%} of lists, rank {highest + 1} in {rates[highest]:.1%}",
         "people usually click the top most: ranks of events may be one too deep, or belong to another list (1 is the "
         "top)",

@@ -10,7 +10,7 @@ from interleaf.decode.events import COUNTED, FATES, TIMELESS
 from interleaf.execution.collector import CONCURRENT, OTHER_EXPERIMENT, OTHER_METHOD, OTHER_RANKERS, OTHER_VERSION
 from interleaf.log.jsonl import OF_EVENT
 from interleaf.log.schema import TIME_EXAMPLE
-from interleaf.report.codes import CheckCode, CheckInput, CheckResult, graded, health_check
+from interleaf.report.codes import CheckCode, CheckInput, CheckResult, grade_share, health_check
 from interleaf.report.model import FAILED, SKIPPED
 from interleaf.tally import Tally
 from interleaf.tally.tally import SHARED
@@ -39,7 +39,7 @@ def rows_used(data: CheckInput) -> CheckResult:
     number = dropped.total() - repeated - sum(_excluded(data.tally).values())
     share = number / max(used + number, 1)
     return CheckResult(
-        graded(share, WARN_ABOVE, FAIL_ABOVE),
+        grade_share(share, WARN_ABOVE, FAIL_ABOVE),
         f"{used:,} of {used + number:,} rows; {share:.2%} could not be used",
         "fix the code that writes the log; the report lists the reasons and numbers of dropped rows",
     )
@@ -52,11 +52,11 @@ def _left_out(tally: Tally, cause: str, remedy: str) -> CheckResult | None:
     if not number:
         return None
     share = number / (tally.impressions + number)
-    status = graded(share, WARN_ABOVE, 1.0 if cause == OTHER_VERSION else FAIL_ABOVE)
+    status = grade_share(share, WARN_ABOVE, 1.0 if cause == OTHER_VERSION else FAIL_ABOVE)
     figure = f"{number:,} of {tally.impressions + number:,} rows ({share:.2%}) are left out: {_causes(counts)}"
     concurrent = tally.facts.get(CONCURRENT, 0) if cause == OTHER_VERSION else 0
     if concurrent:
-        if graded(concurrent / (tally.impressions + concurrent), WARN_ABOVE, FAIL_ABOVE) == FAILED:
+        if grade_share(concurrent / (tally.impressions + concurrent), WARN_ABOVE, FAIL_ABOVE) == FAILED:
             status = FAILED
         figure += f"; about {concurrent:,} of them came after version {tally.about.version} began"
     return CheckResult(status, figure, remedy)
@@ -117,7 +117,7 @@ def rows_excluded(data: CheckInput) -> CheckResult | None:
     total = data.tally.impressions + number
     rules = {reason.removeprefix(EXCLUDED).strip(": "): count for reason, count in excluded.items()}
     return CheckResult(
-        graded(number / total, MAX_EXCLUDED, 1.0),
+        grade_share(number / total, MAX_EXCLUDED, 1.0),
         f"{number:,} of {total:,} rows ({number / total:.2%}) are excluded by rules: {_causes(rules)}",
         "most rows are excluded: check the rules",
     )
@@ -138,7 +138,7 @@ def repeated_impressions(data: CheckInput) -> CheckResult:
     """Does every impression have its own id? If not, look for retries, and for days that are read twice."""
     repeated = data.tally.dropped.get(reasons.REASONS[reasons.REPEATED], 0)
     return CheckResult(
-        graded(repeated / max(data.tally.impressions + repeated, 1), 0.001, 0.01),
+        grade_share(repeated / max(data.tally.impressions + repeated, 1), 0.001, 0.01),
         f"{repeated:,} rows had the id of an earlier row and were left out",
         "write each impression once, with its own id",
     )
@@ -162,7 +162,7 @@ def repeated_content(data: CheckInput) -> CheckResult:
     if not rows:
         return CheckResult(SKIPPED, "no impression has an event")
     return CheckResult(
-        graded(max(1 - distinct / rows, 0.0), 0.001, 0.01),
+        grade_share(max(1 - distinct / rows, 0.0), 0.001, 0.01),
         f"{rows - distinct:,} of {rows:,} impressions with an event repeat another in unit, time, list and clicks"
         + ("" if contents.level == 0 else " (in a sample)"),
         "the log contains the same rows under other ids: write and read each row once",
@@ -204,7 +204,7 @@ def unusable_events(dropped: Mapping[str, int]) -> str:
 def _lost(tally: Tally, number: int, remedy: str, warn: float = WARN_ABOVE, fail: float = FAIL_ABOVE) -> CheckResult:
     """Events with one fate, as a share of all events but those of no experiment."""
     total = tally.events.total() - tally.events[UNPLACED]
-    return CheckResult(graded(number / max(total, 1), warn, fail), f"{number:,} of {total:,} events", remedy)
+    return CheckResult(grade_share(number / max(total, 1), warn, fail), f"{number:,} of {total:,} events", remedy)
 
 
 @health_check(CheckCode.EVENTS_UNMATCHED, "Events unmatched")
@@ -264,7 +264,7 @@ def events_unplaced(data: CheckInput) -> CheckResult | None:
     """Only for a service: events that match no impression of any experiment. Look for wrong ids and lost responses."""
     unplaced = data.tally.events[UNPLACED]
     return CheckResult(
-        graded(unplaced / data.tally.events.total(), 0.01, 1.0),
+        grade_share(unplaced / data.tally.events.total(), 0.01, 1.0),
         f"{unplaced:,} events of the store match no impression in it; they may belong to this experiment or another",
         _NAME_IMPRESSION,
     ) if unplaced else None  # fmt: skip

@@ -107,7 +107,9 @@ def decide(
     made = []
     for place, estimate in enumerate(estimates):
         interval, reason = interval_of(estimate, int(clock[place]), settings, levels[place])
-        made.append(Decision(possible(interval, most), p_values[place], adjusted[place], reason or reasons[place]))
+        made.append(
+            Decision(clip_to_possible(interval, most), p_values[place], adjusted[place], reason or reasons[place])
+        )
     return tuple(made)
 
 
@@ -154,7 +156,7 @@ def interval_of(estimate: Estimate, units: int, settings: ReportSettings, level:
     return (estimate.value - estimate.error * width, estimate.value + estimate.error * width), ""
 
 
-def possible(interval: Interval | None, most: float) -> Interval | None:
+def clip_to_possible(interval: Interval | None, most: float) -> Interval | None:
     """The interval cut to scores that can be: no mean lies outside of them, so the confidence holds."""
     return None if interval is None else (max(interval[0], -most), min(interval[1], most))
 

@@ -8,19 +8,19 @@ from operator import attrgetter
 
 from interleaf.methods.registry import DRAFTED, resolve
 from interleaf.report.comparison_tables import (
-    MOST_ROWS,
+    MAX_ROWS,
     Grid,
     comparison_grid,
-    followed,
-    furthest,
+    explain_missing,
     interval_name,
-    left_out,
     pair_label,
+    pick_furthest,
+    points_shown,
+    say_left_out,
     shown,
     shown_in_brief,
-    why,
     wins_and_losses,
-    written,
+    write,
 )
 from interleaf.report.format import Names, count, moment, probability, share, signed, span
 from interleaf.report.model import BRIEF, BY_SEGMENT, MAIN, OTHER, ReportData, Segment
@@ -44,7 +44,7 @@ class Section:
 
 
 def _section(name: str, title: str, words: tuple[str, ...], grids: list[Grid], names: Names, folded: bool) -> Section:
-    reasons = why(missing for grid in grids for missing in grid.missing)
+    reasons = explain_missing(missing for grid in grids for missing in grid.missing)
     tables = tuple(grid.table() for grid in grids)
     return Section(name, title, words, tables, tuple(map(names.within, reasons)), folded)
 
@@ -54,7 +54,7 @@ def comparisons(report: ReportData, names: Names, brief: bool = False) -> Sectio
     rows = [(pair_label(pair, names), pair) for pair in (shown_in_brief(report) if brief else shown(report))]
     if not rows:
         return Section("comparisons", "Comparisons", ("Nothing was compared.",))
-    words = left_out("Shown are", len(rows), len(report.comparisons), "comparisons")
+    words = say_left_out("Shown are", len(rows), len(report.comparisons), "comparisons")
     grid = comparison_grid(report, BRIEF if brief else MAIN, "comparisons", "", rows)
     return _section("comparisons", "Comparisons", words, [grid], names, folded=False)
 
@@ -72,12 +72,12 @@ def over_time(report: ReportData, names: Names) -> Section | None:
     """The comparisons as they stood."""
     if not report.over_time:
         return None
-    points = followed(report)
+    points = points_shown(report)
     pairs, every = len({(point.first, point.second) for point in points}), len(report.comparisons)
     grid = Grid("over_time", "", ("time (UTC)", "comparison"), ("estimate", interval_name(report), "impressions"))
-    for point in sorted(points, key=lambda point: point.time)[-MOST_ROWS:]:
+    for point in sorted(points, key=lambda point: point.time)[-MAX_ROWS:]:
         pair, time = pair_label(point, names), moment(point.time)
-        figures = written(signed, point.estimate), written(span, point.interval)
+        figures = write(signed, point.estimate), write(span, point.interval)
         grid.add(f"{pair} at {time}", time, pair, *figures, count(point.impressions))
     words = (
         "The estimate at each time, with its anytime interval, which is valid even if you check repeatedly."
@@ -87,7 +87,7 @@ def over_time(report: ReportData, names: Names) -> Section | None:
     )
     made = _section("over_time", "Over time", words, [grid], names, folded=True)
     return replace(
-        made, reasons=(*left_out("The table has the last", len(grid.rows), len(points), "points"), *made.reasons)
+        made, reasons=(*say_left_out("The table has the last", len(grid.rows), len(points), "points"), *made.reasons)
     )
 
 
@@ -121,7 +121,7 @@ def standing(report: ReportData, names: Names) -> Section | None:
     for place in found.strengths:
         name, won, lost = names[place.ranker], wins[place.ranker], losses[place.ranker]
         counts = (count(number) for number in (won, lost, len(report.rankers) - 1 - won - lost))
-        figures = *counts, written(signed, place.strength), written(span, place.interval)
+        figures = *counts, write(signed, place.strength), write(span, place.interval)
         grid.add(name, name, *figures, reasons=found.reasons, reason=strength)
     return _section("standing", "Leaderboard", tuple(words), [grid], names, folded=False)
 
@@ -133,7 +133,7 @@ def activity(report: ReportData, names: Names) -> Section | None:
     grid = Grid("activity", "", ["searches of a unit"], ("units", "share of units", "share of searches", "mean score"))
     for row in report.activity:
         figures = count(row.units), share(row.share_of_units), share(row.share_of_searches)
-        grid.add(row.searches, row.searches, *figures, written(signed, row.estimate), reason="more than two rankers")
+        grid.add(row.searches, row.searches, *figures, write(signed, row.estimate), reason="more than two rankers")
     words = ("Units by their number of searches with an event. The mean score counts each unit once.",)
     return _section("activity", "Heavy and light users", words, [grid], names, folded=True)
 
@@ -156,16 +156,16 @@ def arms(report: ReportData, names: Names) -> Section | None:
         reason = f"{base} is the arm that others are compared with" if name == base else ""
         if base is None:
             reason = "there is no arm to compare with"
-        sizes.add(name, name, count(arm.impressions), count(arm.clicked), written(count, arm.units))
+        sizes.add(name, name, count(arm.impressions), count(arm.clicked), write(count, arm.units))
         for metric in arm.metrics:
             metrics.add(
                 f"{names[metric.name]} of {name}",
                 name,
                 names[metric.name],
-                written(lambda value: f"{value:.4g}", metric.value),
-                written(signed, metric.difference),
-                written(span, metric.interval),
-                written(probability, metric.p_value),
+                write(lambda value: f"{value:.4g}", metric.value),
+                write(signed, metric.difference),
+                write(span, metric.interval),
+                write(probability, metric.p_value),
                 reason=metric.reason or reason,
             )
     grids = [sizes, metrics] if metrics.rows else [sizes]
@@ -177,12 +177,12 @@ def slots(report: ReportData, names: Names) -> Section | None:
     if not report.slots:
         return None
     grid = Grid("slots", "", ("position", "ranker"), ("share", "expected", "p"))
-    for slot in report.slots[:MOST_ROWS]:
-        figures = share(slot.share), share(slot.expected), written(probability, slot.p_value)
+    for slot in report.slots[:MAX_ROWS]:
+        figures = share(slot.share), share(slot.expected), write(probability, slot.p_value)
         grid.add(f"{names[slot.ranker]} at {slot.position}", str(slot.position), names[slot.ranker], *figures)
     words = (
         "Each ranker's share of each position, before any click. It should be close to the expected share.",
-        *left_out("The table has the first", len(grid.rows), len(report.slots), "slots"),
+        *say_left_out("The table has the first", len(grid.rows), len(report.slots), "slots"),
     )
     return _section("slots", "Team share by position", words, [grid], names, folded=True)
 
@@ -193,7 +193,7 @@ def neutrality(report: ReportData, names: Names) -> Section | None:
         return None
     grid = Grid("neutrality", "", ["ranker"], ("documents shown", "shown first", "mean reciprocal rank"))
     for row in report.neutrality:
-        mean = written(lambda value: f"{value:.3f}", row.mean_reciprocal_rank)
+        mean = write(lambda value: f"{value:.3f}", row.mean_reciprocal_rank)
         grid.add(names[row.ranker], names[row.ranker], f"{row.documents_shown:,.2f}", share(row.shown_first), mean)
     words = (
         "How much of each ranker the lists show, before any click. Documents shown: how many documents of its own "
@@ -226,12 +226,11 @@ def segments(report: ReportData, names: Names) -> Section | None:
     if not report.segments:
         return None
     every = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
-    some = furthest(every, lambda row: row[1])
+    some = pick_furthest(every, lambda row: row[1])
     grids = []
     for attribute, rows in groupby(some, key=lambda row: row[0].attribute):
         labelled = [(f"{names[segment.value]}: {pair_label(pair, names)}", pair) for segment, pair in rows]
         grids.append(comparison_grid(report, BY_SEGMENT, "segments", f"By {names[attribute]}", labelled))
-    by_attribute = groupby(report.segments, attrgetter("attribute"))
     words = (
         f"Comparisons made here: {count(len(every))}. Among many, some look different by chance alone: use the "
         "adjusted p, which is corrected for all of them, and test a surprise in the next experiment.",
@@ -241,6 +240,6 @@ def segments(report: ReportData, names: Names) -> Section | None:
         ),
         "Shrunken: the estimate moved towards the mean of the attribute's segments; the best guess for a segment. "
         "Smallest effect: the effect that a segment of its size detects in 80 % of experiments.",
-        *left_out("Shown are", len(some), len(every), "comparisons"),
+        *say_left_out("Shown are", len(some), len(every), "comparisons"),
     )
     return _section("segments", "Segments", words, grids, names, folded=True)

@@ -15,10 +15,10 @@ from interleaf.report.codes import (
     CheckCode,
     CheckInput,
     CheckResult,
-    graded,
+    grade_p_value,
+    grade_share,
     health_check,
     smallest,
-    tested,
 )
 from interleaf.report.comparisons import time_of
 from interleaf.report.format import moment, signed
@@ -111,7 +111,7 @@ def fallbacks(data: CheckInput) -> CheckResult:
     total, number = max(sum(impressions.values()), 1), impressions.get(FALLBACK, 0)
     causes = [name for name in data.tally.facts if name.startswith("fallback: ")]
     return CheckResult(
-        graded(number / total, 0.01, 0.1),
+        grade_share(number / total, 0.01, 0.1),
         f"{number:,} of {total:,} lists were the control's, because a ranker failed"
         + "".join(f"; {name.removeprefix('fallback: ')}: {data.tally.facts[name]:,}" for name in causes),
         "requests in which a ranker is slow or fails are not compared: make it faster or more reliable",
@@ -137,7 +137,7 @@ def units_in_one_arm(data: CheckInput) -> CheckResult | None:
     arms = units.rows[:, ARMS]
     several = sum((arms >> place & 1 for place in places), start=np.zeros(len(arms), np.int64)) > 1
     return CheckResult(
-        graded(float(several.mean()) if len(several) else 0.0, 0.001, 0.01),
+        grade_share(float(several.mean()) if len(several) else 0.0, 0.001, 0.01),
         f"{units.count(several):,} of {units.count():,} units were in several arms",
         "a hash of the unit decides its arm, so a unit should keep it: check that ids last",
     )
@@ -182,7 +182,7 @@ def holdout_split(data: CheckInput) -> CheckResult | None:
     if HOLDOUT not in arms or INTERLEAVED not in arms:
         if planned is None:
             return None
-        status = tested((1 - planned) ** units.count())  # the probability that nobody is in it yet
+        status = grade_p_value((1 - planned) ** units.count())  # the probability that nobody is in it yet
         return CheckResult(status, f"no unit is in the holdout, {planned:.2%} were planned", "switch it on")
     inside = units.rows[:, ARMS] >> arms.index(HOLDOUT) & 1
     if planned is None:
@@ -190,7 +190,7 @@ def holdout_split(data: CheckInput) -> CheckResult | None:
         return CheckResult(SKIPPED, f"{share:.2%} of units; the planned share is not given (holdout=0.05)")
     test = share_test(inside, np.ones(len(inside), np.int64), planned)
     return CheckResult(
-        tested(test.p_value),
+        grade_p_value(test.p_value),
         f"{test.share or 0:.2%} of units, {planned:.2%} planned",
         "units are lost or added on one side: look for redirects, bots and late joins",
     )
@@ -216,7 +216,7 @@ def ab_split(data: CheckInput) -> CheckResult | None:
         return CheckResult(SKIPPED, tests[0].reason if tests else "no unit is in one bucket only")
     p_value, place = worst
     return CheckResult(
-        tested(p_value),
+        grade_p_value(p_value),
         f"{tests[place].share:.2%} of all units in buckets are in {buckets[place]} ({planned[place]:.2%} planned), "
         f"adjusted p = {p_value:.2g}",
         "units are lost or added in one bucket: look for redirects, bots, late joins; or give planned shares (split)",

@@ -10,7 +10,7 @@ from itertools import combinations
 
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, COMPARE, LOSER, RELABELLED, WEIGHTED
-from interleaf.report.comparison_tables import MOST_ROWS, pair_label, shown
+from interleaf.report.comparison_tables import MAX_ROWS, pair_label, shown
 from interleaf.report.format import Names, count, share, signed, span
 from interleaf.report.model import FAILED, WARNING, Comparison
 from interleaf.report.report import Report
@@ -62,7 +62,7 @@ def scorecard(settings: Experiment, reports: Mapping[str, Report]) -> Scorecard:
     """The rows of all metrics, the primary one first; a metric's note is on its first row only."""
     names = Names(settings.rankers)
     every = [(metric, pair) for metric, report in reports.items() for pair in shown(report)]
-    some = every[:MOST_ROWS]
+    some = every[:MAX_ROWS]
     reach = _reach([pair for _, pair in some])
     rows = [_row(metric, pair, names, settings, reach) for metric, pair in some]
     metrics = [row.metric for row in rows]
@@ -91,7 +91,7 @@ def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str,
                     f"Metrics disagree: by {names[one]} people prefer {names[better]}, and by {by} "
                     f"{names[worse]}. Decide which of the two matters more before you choose a ranker."
                 )
-    return tuple(found[:MOST_ROWS])
+    return tuple(found[:MAX_ROWS])
 
 
 def _favoured(pair: Comparison | None, weight: float) -> str | None:
