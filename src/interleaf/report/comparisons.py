@@ -46,13 +46,13 @@ from interleaf.tally import About, Tally
 from interleaf.tally.score_sums import ONE, Scores
 from interleaf.tally.units import CLICKED, SINCE, SUMS
 
-NOT_BY_QUERY = "not computed with errors clustered by query"
-ONE_LOOK_ONLY = "this test is for one look at a planned time; ask for it (look 1/1)"
+NOT_BY_QUERY = "it is not computed if errors are clustered by query"
+ONE_LOOK_ONLY = "this test is valid for one planned look only; ask for it (look 1/1)"
 
 
 @dataclass(frozen=True, eq=False)
 class RankerPairs:
-    """All pairs as the report names them: `first[pair]` over `second[pair]`, with sums turned to match."""
+    """All pairs as the report names them: `first[pair]` over `second[pair]`; `turn` is -1 if its sums flip sign."""
 
     rankers: tuple[str, ...]
     first: Array
@@ -62,7 +62,7 @@ class RankerPairs:
 
     @classmethod
     def of(cls, rankers: tuple[str, ...], control: str | None) -> RankerPairs:
-        """Each ranker over those after it, but a control always under its candidates; pairs with it come first."""
+        """Each ranker over the later ones, but candidates over the control; pairs with the control come first."""
         first, second = pairs(len(rankers))
         place = rankers.index(control) if control is not None else -1
         turn = np.where(first == place, -1, 1)
@@ -101,7 +101,7 @@ class RankerPairs:
 
 @dataclass(frozen=True, eq=False)
 class ComparisonResult:
-    """All pairs of a tally, and what they were made of, for those who go on from there."""
+    """All pairs of a tally, and the sums that they were computed from."""
 
     pairs: RankerPairs
     comparisons: tuple[Comparison, ...]
@@ -111,7 +111,7 @@ class ComparisonResult:
 
 
 def compare_pairs(tally: Tally, settings: ReportSettings) -> ComparisonResult:
-    """Compare all pairs. Without a control, the winner of a decided pair comes first."""
+    """Compare all pairs. Without a control, the winner of a pair comes first."""
     found = RankerPairs.of(tally.about.rankers, settings.control)
     voices, weights = weighted_sums(tally)
     units = units_with_event(tally)
@@ -232,7 +232,7 @@ def _one_look(decided: _Decided, settings: ReportSettings) -> Iterator[list[Figu
 def _other_voices(
     tally: Tally, found: RankerPairs, estimates: Sequence[Estimate], settings: ReportSettings, units: int
 ) -> Iterator[list[Figure]]:
-    """One voice per person and per search, and whether people contradict visits."""
+    """Estimates per person and per search, and whether people and visits disagree."""
     voices, weights = weighted_sums(tally, PER_PERSON)
     per_person = estimates_of(found.weighted_scores(voices, weights, tally.about.linear), weights, settings.confidence)
     per_search = found.scores(tally.scores.sums, tally.about.linear)
@@ -250,7 +250,7 @@ def _other_voices(
 
 
 def _side(estimate: Estimate, confidence: float) -> int:
-    """Whom one look prefers: 1 the first, -1 the second, 0 nobody."""
+    """The preference at one look: 1 for the first, -1 for the second, 0 for neither."""
     if estimate.value is None or estimate.p_value is None or estimate.p_value > 1 - confidence:
         return 0
     return 1 if estimate.value > 0 else -1

@@ -1,4 +1,4 @@
-"""How a report writes numbers, times and the names of strangers: the same in text, in tables and in charts."""
+"""How a report writes numbers, times and names: the same in text, tables and charts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ISOLATES = dict.fromkeys(range(0x2066, 0x206A))
 
 
 class Names(dict[str, str]):
-    """What a report calls each name: on one line, short, and never two of them alike.
+    """Short forms of names for a report: each on one line, and no two the same.
 
     >>> names = Names(["production", "a" * 50])
     >>> names["production"], names["a" * 50]
@@ -75,7 +75,7 @@ def _distinguish(names: list[str]) -> dict[str, str]:
 
 
 def signed(value: float) -> str:
-    """An estimate: its sign is its meaning, and two digits of it are there however small it is.
+    """An estimate, with its sign and at least two digits.
 
     >>> signed(0.0421), signed(0.0014), signed(-0.00012), signed(0.000025), signed(0.0), signed(1234.5)
     ('+0.042', '+0.0014', '-0.00012', '+0.000025', '0.000', '+1,234')

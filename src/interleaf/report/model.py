@@ -1,4 +1,4 @@
-"""The report as plain data: every figure with its name; what could not be computed is None, and `reasons` says why."""
+"""The report as plain data: a number that could not be computed is None, and `reasons` says why."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ def columns_of(kind: type[Comparison], table: str) -> list[TableColumn]:
 
 @dataclass(frozen=True)
 class Check:
-    """A health check: `ok`, `warning`, `failed`, or `skipped` where the log cannot tell; its figure, and what to do.
+    """The result of a health check: `ok`, `warning`, `failed`, or `skipped` if the log does not have the data for it.
 
-    `code` says which check it is. It stays the same in later versions; names may change, and may name rankers.
+    `figure` is a sentence with its numbers, `remedy` says what to do. `code` stays the same in later versions; names
+    may change, and may name rankers.
     """
 
     name: str
@@ -71,10 +72,10 @@ class Check:
 class Comparison:
     """One pair of rankers, `first` over `second`: an estimate above 0 says that people prefer the first.
 
-    `estimate` is the mean of unit means, each weighed by the unit's impressions with an event, up to a limit of 10
-    to 40 that grows with the number of units; `per_person` counts each unit once, `per_search` each impression once.
-    Intervals and p-values follow the rule of the report. `adjusted_p_value` is held against all pairs of the report;
-    `interval` leaves out zero exactly where it is small enough. Tests for one look are None unless that is the rule.
+    `estimate` is the mean of unit means, each weighted by the unit's impressions with an event, up to a limit of 5 to
+    40 that grows with the number of units; `per_person` counts each unit once, `per_search` each impression once.
+    Intervals and p-values follow the rule of the report. `adjusted_p_value` is corrected for all pairs of the report;
+    `interval` excludes zero exactly if it is small enough. Tests for one look are None unless that is the rule.
     `delta` is C12's: (wins + ties / 2) / (wins + losses + ties) - 1/2.
     """
 
@@ -111,7 +112,7 @@ class Comparison:
 
     @property
     def winner(self) -> str | None:
-        """Whom the interval prefers, if it lies on one side of zero and people and visits do not disagree."""
+        """The preferred ranker, if the interval excludes zero and people and visits do not disagree."""
         if self.interval is None or self.people_and_visits_disagree:
             return None
         low, high = self.interval
@@ -119,7 +120,7 @@ class Comparison:
 
     @property
     def unanimous(self) -> str | None:
-        """Whom every list favours that favours anyone, where all are so alike that no interval can be computed."""
+        """The ranker that all lists favour, if they are so uniform that no interval can be computed."""
         if not self.estimate or self.reasons.get("interval") != ALIKE or (self.wins and self.losses):
             return None
         return self.first if self.estimate > 0 else self.second
@@ -129,9 +130,9 @@ class Comparison:
 class SegmentComparison(Comparison):
     """A pair in one segment.
 
-    `shrunken_estimate` is drawn towards the mean of the attribute's segments, the more the less they differ.
-    `smallest_effect` is what a segment of this size shows in 80 % of experiments. `differs_p_value`, adjusted over all
-    segments, is that of a difference to the other segments of the attribute.
+    `shrunken_estimate` is moved towards the mean of the attribute's segments, the more the less they differ.
+    `smallest_effect` is the effect that a segment of this size detects in 80 % of experiments. `differs_p_value`,
+    adjusted over all segments, tests the difference to the other segments of the attribute.
     """
 
     shrunken_estimate: float | None = column("shrunken", signed, BY_SEGMENT)
@@ -141,7 +142,7 @@ class SegmentComparison(Comparison):
 
 @dataclass(frozen=True)
 class Strength:
-    """A ranker's place among many: Copeland score (pairs won less pairs lost), Bradley-Terry strength with interval."""
+    """A ranker among many: Copeland score (pairs won minus pairs lost), Bradley-Terry strength with interval."""
 
     ranker: str
     copeland: int
@@ -151,7 +152,7 @@ class Strength:
 
 @dataclass(frozen=True)
 class Standing:
-    """Many rankers: who beats everyone (Condorcet), the order, and every cycle by name."""
+    """Many rankers: the one that beats all others (Condorcet), the order, and every cycle by name."""
 
     condorcet: str | None
     strengths: tuple[Strength, ...]
@@ -184,7 +185,7 @@ class ReportArm:
 
 @dataclass(frozen=True)
 class Slot:
-    """A position of the shown list and one ranker: what share of the owned slots it owns, and the expected one."""
+    """A position of the shown list and one ranker: its share of the owned slots, and the expected share."""
 
     position: int
     ranker: str
@@ -196,10 +197,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class Neutrality:
-    """How a ranker fared in the lists, before any click; rankers that agree share documents, which count for each.
+    """How much of a ranker the lists show, before any click. A document that several rankers have counts for each.
 
-    `documents_shown` of its own top are on a list, `shown_first` is how often its first one begins it, and
-    `mean_reciprocal_rank` is that of all these documents.
+    `documents_shown` is how many documents of its own first page a list has, `shown_first` the share of lists that
+    begin with its top document, and `mean_reciprocal_rank` that of all these documents.
     """
 
     ranker: str
@@ -210,7 +211,7 @@ class Neutrality:
 
 @dataclass(frozen=True)
 class Point:
-    """The comparison as it stood at a time: estimate and interval of all data up to there."""
+    """The comparison at a time: estimate and interval of all data up to then."""
 
     time: datetime
     first: str
@@ -222,9 +223,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Activity:
-    """Units by how many impressions with an event they have: their shares of all, and of two rankers, their mean score.
+    """Units with a similar number of impressions with an event: their shares of units and of impressions.
 
-    `estimate` counts each unit once.
+    `estimate` is their mean score, for two rankers; it counts each unit once.
     """
 
     searches: str
@@ -246,7 +247,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer in a sentence; `winner` None: no difference shown. Not `trusted`: a health check failed, and `why`.
+    """The answer in a sentence. Without a `winner`, no difference is shown. `why` lists failed health checks.
 
     `code` is `broken` (a health check failed), `disagree` (people and visits prefer different rankers), `preferred`
     (there is a winner) or `undecided`. `next_step` says what to do now.
@@ -262,7 +263,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Totals:
-    """What went in."""
+    """The data of a report."""
 
     impressions: int
     clicked: int
@@ -276,7 +277,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class ReportData:
-    """A log's answer: the verdict, its health, and every number with the reason where there is none."""
+    """All results of a report: the verdict, the health checks, and every number, or the reason why there is none."""
 
     experiment: str
     version: int

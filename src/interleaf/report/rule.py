@@ -1,8 +1,8 @@
-"""The one rule by which a report decides: intervals that may be watched at any time, or planned looks.
+"""The rule by which a report decides: intervals that are valid at any time, or planned looks.
 
 Every interval and p-value of a report follows its rule. With several comparisons, Holm's correction holds for all of
-them together, and each interval has the confidence at which the correction holds it against zero: so an interval
-leaves out zero exactly where the adjusted p-value is small enough.
+them together, and each interval has the confidence level that the correction gives its comparison. So an interval
+excludes zero exactly if the adjusted p-value is small enough.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from interleaf.tally.units import CLICKED, SINCE
 HOLM, MAX_T = "holm", "max_t"
 ANYTIME, LOOKS = "anytime", "looks"
 ONE_LOOK = (1, 1)
-MIN_SLICES = 4  # of time, to tell whether units still come
+MIN_SLICES = 4  # of time, to decide whether new units still come
 MIN_NEW_UNITS = 0.2  # of all units, in the later half of the impressions with an event
 
 
 @dataclass(frozen=True)
 class ReportSettings:
-    """How a tally is read: whose candidates are compared with a control, how sure, for how many units, and when.
+    """How a tally becomes a report.
 
-    `look` is (which, of how many) where looks were planned. `aa` says that there should be nothing to see, and
-    `holdout` which share of units should see the control unchanged. `split` has the planned shares of A/B buckets,
-    relative to each other; without it, they should be of equal size. `cluster` says for which queries the
-    result holds: with `unit` for those of the log, with `unit_and_query` for queries like these.
+    `look` is (which, of how many), if looks were planned. `aa` marks an A/A test, in which no difference is expected.
+    `holdout` is the planned share of units that see the control unchanged. `split` has the planned shares of A/B
+    buckets, relative to each other; without it, they should be of equal size. `cluster` says for which queries the
+    result holds: with `unit` for those of the log, with `unit_and_query` for similar queries.
     """
 
     control: str | None = None
@@ -61,8 +61,8 @@ class ReportSettings:
 def without_stalled_plan(tally: Tally, settings: ReportSettings) -> ReportSettings:
     """The settings without their plan where new units have nearly stopped coming.
 
-    A plan counts units. If the same people only come again, what is known grows and their number does not, and an
-    interval planned in units would be too narrow when watched: in closed groups of 100 and 400 people with 10 to 50
+    A plan counts units. If the same people only come again, the data grow and the number of units does not, and an
+    interval planned in units would be too narrow if it is watched: in closed groups of 100 and 400 people with 10 to 50
     visits, 7.6 to 19.4 % of experiments showed a false winner (500 runs each), and 1.8 to 4.4 % by this rule.
     """
     slices = tally.slices
@@ -91,7 +91,7 @@ def decide(
     most: float = math.inf,
     means: Array | None = None,
 ) -> tuple[Decision, ...]:
-    """Decide on comparisons that are held against each other.
+    """Decide on several comparisons, with a correction for all of them.
 
     `units` are those with an event, of all comparisons or of each. `most` is the largest score that an impression can
     have. `means` are resamples of the same comparisons, for the correction max_t.
@@ -129,7 +129,7 @@ def holm_levels(p_values: Sequence[float | None], alpha: float) -> tuple[float, 
 
 
 def _levels(p_values: Sequence[float | None], adjusted: Sequence[float | None], alpha: float) -> tuple[float, ...]:
-    """The level at which each p-value is held so that it decides as its adjusted one; at least Bonferroni's if so."""
+    """The level at which each p-value decides as the adjusted one does; at least Bonferroni's if that rejects."""
     levels = []
     for p_value, held in zip(p_values, adjusted, strict=True):
         level = alpha * (p_value or 0.0) / held if held else alpha
@@ -157,16 +157,16 @@ def interval_of(estimate: Estimate, units: int, settings: ReportSettings, level:
 
 
 def clip_to_possible(interval: Interval | None, most: float) -> Interval | None:
-    """The interval cut to scores that can be: no mean lies outside of them, so the confidence holds."""
+    """The interval cut to possible scores: no mean lies outside of them, so the confidence level holds."""
     return None if interval is None else (max(interval[0], -most), min(interval[1], most))
 
 
 def fractions(units: int, settings: ReportSettings) -> tuple[float, ...]:
     """The information at the looks so far, as shares of all: what was collected, not what was planned.
 
-    Earlier looks are taken for evenly spaced, and so is this one where no number of units was planned. Look k of K has
-    at most k / K, even if more units came than were planned: else the last look could not know how much of the level
-    the looks before it have used. The last look has all information.
+    Earlier looks are assumed to be evenly spaced, and so is this one if no number of units was planned. Look k of K has
+    at most k / K, even if more units came than were planned; otherwise the last look could not know how much of the
+    level earlier looks have used. The last look has all information.
 
     >>> (
     ...     fractions(400, ReportSettings(look=(2, 5), planned_units=500)),

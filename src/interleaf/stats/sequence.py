@@ -1,4 +1,4 @@
-"""For a page that people watch: an interval that holds at every look, and its p-value.
+"""Confidence sequences: intervals and p-values that are valid even if you check repeatedly.
 
 If nothing is preferred, z sqrt(n) is a Brownian motion in the number of units n. A boundary for |z| that this motion
 ever reaches with probability alpha at most may be watched after every unit. The p-value is the smallest alpha whose
@@ -39,7 +39,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.stats.compare import Estimate
 from interleaf.stats.sums import Interval, deviate, significance, statistic
 
-EARLY = "so few units allow no interval yet"
+EARLY = "there are too few units for an interval yet"
 WIDEST = 50  # standard errors to each side; a wider interval says nothing
 MISSING_DEGREES = 40  # how many effective units it takes to halve the degrees of freedom
 
@@ -52,7 +52,7 @@ NORMAL = NormalDist()
 
 @dataclass(frozen=True)
 class Anytime:
-    """The interval and two-sided p-value that hold however often one looks; None where `reason` says why."""
+    """An interval and a two-sided p-value that are valid even if you check repeatedly; None where `reason` says why."""
 
     interval: Interval | None
     p_value: float | None
