@@ -125,7 +125,7 @@ def test_without_rich_or_without_the_letters_a_terminal_gets_plain_text(monkeypa
     ascii_only = Terminal("ascii")
     show(broken(), ascii_only)
     assert ascii_only.getvalue().replace("?", "") == re.sub(r"[^\x00-\x7f]", "", to_text(broken())) + "\n"
-    monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.setitem(sys.modules, "rich", None)
     terminal = Terminal()
     show(broken(), terminal)
     assert terminal.getvalue() == to_text(broken()) + "\n"
