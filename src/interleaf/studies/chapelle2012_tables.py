@@ -13,10 +13,10 @@ from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import resolve
 from interleaf.methods.schemes import FORMS
 from interleaf.metrics.absolute import METRICS as ABSOLUTE_METRICS
-from interleaf.metrics.absolute import Comparison, Metric, Pages, compare
+from interleaf.metrics.absolute import AbsoluteMetric, MetricComparison, QueryPages, compare
 from interleaf.metrics.sessions import sessions, totals
 from interleaf.stats import consistency as resampling
-from interleaf.stats.agreement import Verdicts, bootstrap_correlation, correlation, triples, verdicts, z_ratios
+from interleaf.stats.agreement import VerdictCounts, bootstrap_correlation, correlation, triples, verdicts, z_ratios
 from interleaf.stats.bootstrap import percentiles
 from interleaf.stats.compare import Estimate, estimate
 from interleaf.studies import chapelle2012_buckets as published
@@ -141,7 +141,7 @@ def transitivity_table(kinds: Kinds) -> Table:
 
 PER_USER = {"arXiv": True, "Yahoo": False}  # as C12 did
 
-Comparisons = Mapping[str, Sequence[Comparison]]
+Comparisons = Mapping[str, Sequence[MetricComparison]]
 
 
 def compare_metrics(kind: EnginePairs, traffics: Sequence[PairTraffic]) -> Comparisons:
@@ -295,7 +295,7 @@ class JudgmentValue(NamedTuple):
         return median(ratios) if ratios else None
 
 
-def larger_is_better(metric: Metric, pages: Pages) -> Array:
+def larger_is_better(metric: AbsoluteMetric, pages: QueryPages) -> Array:
     """The values of a metric, negated where smaller ones are better."""
     values = metric.values(pages)
     return -values if metric.rises else values
