@@ -1,4 +1,4 @@
-"""A caller's rankings, checked, with documents as numbers; documents at fixed ranks of a list, such as ads."""
+"""The rankings of a caller: checked, with documents as numbers. Documents at fixed ranks of a list, such as ads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Document = Hashable
 Rankings = Mapping[str, Sequence[Document]] | Sequence[Sequence[Document]]
 
-_NOTHING: Document = object()  # stands in for the documents that a shorter ranking does not have
+_NOTHING: Document = object()  # stands for the documents that a shorter ranking does not have
 MAX_DOCUMENTS = 1_000_000
 MAX_RANKERS = 127  # teams are logged as 8-bit integers
 
@@ -34,7 +34,7 @@ class CheckedRankings:
     @classmethod
     def of(cls, rankings: Rankings, chosen: ResolvedMethod) -> CheckedRankings:
         """Check the rankings; a plain sequence of them gets the names A, B, C, ..."""
-        named = rankings if type(rankings) is dict else _named(rankings)
+        named = rankings if type(rankings) is dict else _by_name(rankings)
         rankers = tuple(named)
         check_rankers(rankers, chosen)
         checked, places = [], []
@@ -68,10 +68,10 @@ class CheckedRankings:
     def union(self) -> int:
         """How many different documents the rankings hold together."""
         first, *others = self.places
-        together = dict(first)  # whose table is copied whole: quicker than a set that grows
+        documents = dict(first)  # copying a table is faster than growing a set
         for places in others:
-            together.update(places)
-        return len(together)
+            documents.update(places)
+        return len(documents)
 
     def encode(self, depth: int | None) -> tuple[list[Document], EncodedRankings]:
         """The documents in the order of first appearance, and the top of each ranking (None: all) in their numbers."""
@@ -99,15 +99,15 @@ class CheckedRankings:
 
     def choices(self, size: int) -> tuple[int, ...]:
         """|Omega(x)| for x = 1 .. size: how many documents some ranker has in its top x."""
-        seen, sizes = {_NOTHING}, []
+        documents, sizes = {_NOTHING}, []
         for column in islice(zip_longest(*self.rankings, fillvalue=_NOTHING), size):
-            seen.update(column)
-            sizes.append(len(seen) - 1)
+            documents.update(column)
+            sizes.append(len(documents) - 1)
         return tuple(sizes + sizes[-1:] * (size - len(sizes)))
 
 
 def text_id(document: object) -> str | None:
-    """A document id as logs and services hold it: a text as it is, a whole number as text, and None for all else.
+    """A document id as text, as logs store it: a text, or a whole number; None for all else.
 
     >>> text_id("d4"), text_id(7), text_id((7, "red"))
     ('d4', '7', None)
@@ -145,11 +145,10 @@ def text_rankings(rankings: Mapping[str, Sequence[object] | None]) -> dict[str, 
 def collapse(
     rankings: Rankings | Mapping[str, Any], groups: Mapping[Any, Any], fixed: Iterable[Document] = ()
 ) -> dict[str, Any]:
-    """Rankings with one document of each group: where the group's first document stands.
+    """Rankings with one document of each group, at the rank of the group's first document.
 
-    Of documents of one group, all rankings have that of the first ranking which has one, so that it is one document to
-    compare. A document without a group stands for itself. Ids are compared as logs keep them, as texts. Groups of
-    `fixed` documents, which stand in the list whatever the rankers say, are left out.
+    All rankings get the same document of a group: the one that the first ranking with this group has. A document
+    without a group is its own group. Ids are compared as texts, as in logs. Groups of `fixed` documents are left out.
 
     >>> groups = {"shoe-red": "shoe", "shoe-blue": "shoe"}
     >>> collapse({"A": ["shoe-red", "shoe-blue", "hat"], "B": ["hat", "shoe-blue"]}, groups)
@@ -160,60 +159,58 @@ def collapse(
     if not isinstance(groups, Mapping):
         raise RankingError(f"groups are a mapping from document to group, not {groups!r:.100}")
     group_of = _groups_by_text(groups)
-    chosen: dict[Any, Any] = {}
-    taken = {group for document in fixed if (group := group_of.get(text_id(document))) is not None}
+    document_of: dict[Any, Any] = {}
+    fixed_groups = {group for document in fixed if (group := group_of.get(text_id(document))) is not None}
     return {
-        ranker: ranking and _one_of_each(ranking, group_of, chosen, taken)
-        for ranker, ranking in _named(rankings).items()
+        ranker: ranking and _one_of_each(ranking, group_of, document_of, fixed_groups)
+        for ranker, ranking in _by_name(rankings).items()
     }
 
 
 def _groups_by_text(groups: Mapping[Any, Any]) -> dict[str | None, Any]:
-    """The group of each document by the text of its id; None, which is no id, has none."""
-    found: dict[str | None, Any] = {}
+    """The group of each document by the text of its id."""
+    group_of: dict[str | None, Any] = {}
     for document, group in groups.items():
         text = text_id(document)
-        if text is not None and found.setdefault(text, group) != group:
+        if text is not None and group_of.setdefault(text, group) != group:
             raise RankingError(
-                f"groups have document {text!r:.100} in {found[text]!r:.100} and in {group!r:.100}; a number and its "
-                "text are one id: give it one group"
+                f"groups have document {text!r:.100} in {group_of[text]!r:.100} and in {group!r:.100}; a number and "
+                "its text are one id: give it one group"
             )
-    return found
+    return group_of
 
 
 def _one_of_each(
-    ranking: Sequence[Any], group_of: Mapping[str | None, Any], chosen: dict[Any, Any], taken: set[Any]
+    ranking: Sequence[Any], group_of: Mapping[str | None, Any], document_of: dict[Any, Any], fixed_groups: set[Any]
 ) -> list[Any]:
-    """A ranking with one document of each group, which is `chosen` where a ranking before it had one; `taken` are
-    groups that have a document in the list already.
-    """
-    seen, documents = set(taken), list[Any]()
+    """A ranking with one document of each group, that of `document_of` if an earlier ranking had one."""
+    groups, documents = set(fixed_groups), list[Any]()
     for document in ranking:
         group = group_of.get(text_id(document))
         if group is None:
             documents.append(document)
-        elif group not in seen:
-            seen.add(group)
-            documents.append(chosen.setdefault(group, document))
+        elif group not in groups:
+            groups.add(group)
+            documents.append(document_of.setdefault(group, document))
     return documents
 
 
 def remove_documents(rankings: Rankings | Mapping[str, Any], documents: Iterable[Document]) -> dict[str, Any]:
-    """Rankings without some documents; ids are compared as logs keep them, as texts.
+    """Rankings without some documents; ids are compared as texts, as in logs.
 
     >>> remove_documents({"A": ["a", "ad", "b"], "B": ["b", 7]}, ["ad", "7"])
     {'A': ['a', 'b'], 'B': ['b']}
     """
     removed = set(map(text_id, documents))
     rest = dict[str, Any]()
-    for ranker, ranking in _named(rankings).items():
+    for ranker, ranking in _by_name(rankings).items():
         ids = _documents(ranker, ranking)
         rest[ranker] = [one for one, text in zip(ids, text_ids(ranker, ids), strict=True) if text not in removed]
     return rest
 
 
 def _check_kinds(rankers: Sequence[str], rankings: Sequence[tuple[Document, ...]]) -> None:
-    """Ids are texts or whole numbers, and a log, which keeps both as texts, can tell them apart."""
+    """Ids are texts or whole numbers, and differ as texts, too: logs store them as texts."""
     kinds = {kind for documents in rankings for kind in set(map(type, documents))}
     if kinds <= {str} or kinds <= {int}:
         return
@@ -236,7 +233,7 @@ def check_k(k: int) -> int:
     return int(k)
 
 
-def _named(rankings: Rankings) -> Mapping[str, Sequence[Document]]:
+def _by_name(rankings: Rankings) -> Mapping[str, Sequence[Document]]:
     """Rankings by the name of their ranker; a plain sequence of them gets the names A, B, C, ..."""
     if isinstance(rankings, Mapping):
         return rankings
@@ -254,7 +251,7 @@ def letter(number: int) -> str:
 
 
 def check_rankers(rankers: tuple[str, ...], chosen: ResolvedMethod) -> None:
-    """So many rankers as the method takes, with names that differ."""
+    """The method must take this number of rankers, and their names must differ."""
     minimum, maximum = chosen.rankers[0], chosen.rankers[1] or MAX_RANKERS
     if not minimum <= len(rankers) <= maximum:
         number = f"exactly {minimum}" if minimum == maximum else f"{minimum} to {maximum}"
@@ -267,7 +264,7 @@ def check_rankers(rankers: tuple[str, ...], chosen: ResolvedMethod) -> None:
 
 
 def _documents(ranker: str, ranking: Sequence[Any]) -> tuple[Any, ...]:
-    if type(ranking) is list or type(ranking) is tuple:  # as they nearly always are: the checks below take longer
+    if type(ranking) is list or type(ranking) is tuple:  # the usual case, without the slower checks below
         return tuple(ranking)
     if isinstance(ranking, (str, bytes)):
         raise RankingError(f"ranking {ranker!r} is one string, {ranking!r}; give a sequence of documents")
@@ -280,14 +277,13 @@ def _documents(ranker: str, ranking: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _refuse_duplicate(ranker: str, documents: Sequence[Document]) -> None:
-    seen: dict[Document, int] = {}
+    ranks: dict[Document, int] = {}
     for rank, document in enumerate(documents, 1):
-        if document in seen:
+        if ranks.setdefault(document, rank) != rank:
             raise RankingError(
-                f"ranking {ranker!r} holds document {document!r} twice, at ranks {seen[document]} and {rank}; "
+                f"ranking {ranker!r} holds document {document!r} twice, at ranks {ranks[document]} and {rank}; "
                 "keep the first"
             )
-        seen[document] = rank
 
 
 D = TypeVar("D", bound=Document)

@@ -1,6 +1,6 @@
-"""What every kernel is given: encoded rankings to compose from, and an impression to credit.
+"""The arguments of every kernel: encoded rankings to compose from, and an impression to credit.
 
-In a batch the same records hold one more leading axis.
+In a batch, the same records have one more leading axis.
 """
 
 from __future__ import annotations

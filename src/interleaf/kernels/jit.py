@@ -1,8 +1,8 @@
-"""The compiled form of kernels and of randomness: everything that needs numba to be imported.
+"""Compilation of kernels and of randomness, by numba.
 
-A kernel is a plain function on small integer arrays with `@kernel` above it. Where numba's compiler is switched off,
-or cannot keep what it compiled (a read-only container) and nobody called `interleaf.warm`, `ready` hands back the
-plain-Python form with the plain generator instead: slower, same lists.
+A kernel is a plain function on small integer arrays, with the decorator `@kernel`. If numba's compiler is switched off,
+or has no folder to store compiled code in (a read-only container) and nobody called `interleaf.warm`, `ready` returns
+the plain Python form of a kernel: it is slower, and draws the same lists.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _CompileNotice(event.Listener):
         self._done = os.environ.get(NOTICE_SWITCH) == "0"
 
     def on_start(self, event: event.Event) -> None:
-        """Numba compiles what a kernel calls inside of the kernel's own event: so there are many moments to look."""
+        """Called for a kernel, and inside its event for each function that the kernel calls."""
         now = monotonic()
         if not self._outer:
             self._began = now
@@ -79,7 +79,7 @@ event.register("numba:compile", _CompileNotice())  # type: ignore[no-untyped-cal
 
 
 def kernel(function: Function) -> Function:
-    """Compile a function on first call, free of the interpreter lock, kept on disk where there is a place for it."""
+    """Compile a function on first call; it runs without the interpreter lock, and is stored on disk if possible."""
     try:
         compiled: Any = njit(cache=True, nogil=True)(function)
     except RuntimeError:
@@ -91,10 +91,10 @@ def kernel(function: Function) -> Function:
 
 
 class _CacheFile(IndexDataCacheFile):
-    """The files with the compiled forms of one kernel, which are valid for its code and for all code that it calls.
+    """The files with the compiled code of one kernel, valid as long as its code and all code that it calls is the same.
 
-    Numba's own are valid for the text of the kernel's file and for its line there: a docstring would make it compile
-    again, and a change in another file would not. The digest is taken on first use, when all modules are imported.
+    Numba's own cache depends on the text of the kernel's file: a new docstring would cause a compilation, and a change
+    in another file would not. The digest is computed on first use, when all modules are imported.
     """
 
     def __init__(self, function: Callable[..., Any], folder: str) -> None:
@@ -108,22 +108,22 @@ class _CacheFile(IndexDataCacheFile):
             self._source_stamp = code_digest(self._function, *_OVERLOADS)
         try:
             return cast(dict[Any, str], super()._load_index())  # type: ignore[no-untyped-call]
-        except (ImportError, AttributeError):  # another version wrote it, whose argument types have moved since
+        except (ImportError, AttributeError):  # written by another version, whose argument types were elsewhere
             return {}
 
 
 def inline_kernel(function: Function) -> Function:
-    """A piece that kernels share: compiled inside a compiled kernel, plain where the kernel runs plain."""
+    """A function that kernels share: compiled inside a compiled kernel, and plain inside a plain one."""
     return register_jitable(function)
 
 
 def plain(function: Function) -> Function:
-    """The plain-Python form of a kernel: the very source that was compiled."""
+    """The plain Python form of a kernel."""
     return cast(Function, getattr(function, "py_func", function))
 
 
 def ready(function: Function) -> Function:
-    """The form of a kernel that can answer now: compiled where it is, or can be kept; else plain."""
+    """The form of a kernel that can run now: compiled if it is, or if it can be stored on disk; else plain."""
     return function if is_compiled(function) else plain(function)
 
 
@@ -135,13 +135,13 @@ def is_compiled(function: Callable[..., Any]) -> bool:
 
 
 def is_on_disk(function: Callable[..., Any]) -> bool:
-    """Whether a compiled form of this kernel is kept on disk, and not only of an older version of its code."""
+    """Whether the compiled form of this version of the kernel is on disk."""
     return hasattr(function, "py_func") and bool(function._cache._cache_file._load_index())  # type: ignore[attr-defined]
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Inside, kernels are compiled even where that cannot be kept: `interleaf.warm` asks for it."""
+    """Inside, kernels are compiled even if they cannot be stored on disk: for `interleaf.warm`."""
     global _compiling
     with _counting:
         _compiling += 1
@@ -153,7 +153,7 @@ def compiling() -> Iterator[None]:
 
 
 def start(key: str, form: Callable[..., Any]) -> Randomness:
-    """Chance for one call of a kernel, as the form of it that `ready` gave understands it."""
+    """The randomness for one call of a kernel, for the form that `ready` returned."""
     if hasattr(form, "py_func"):
         return cast(Randomness, np.frombuffer(bytearray(bytes_of(key) + bytes(8)), _WORDS))
     return Keyed(key)

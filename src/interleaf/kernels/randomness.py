@@ -55,7 +55,7 @@ def pick_weighted(randomness: Randomness, weights: Any, n: int) -> int:
 
 
 def pick_from(randomness: Randomness, weights: Any, n: int, total: Any) -> int:
-    """The same, for a caller that keeps the total of the weights: it need not be summed again."""
+    """The same, for a caller that knows the total of the weights."""
     return randomness.pick_from(weights, n, total)
 
 
@@ -81,11 +81,11 @@ def key_of(key: Key | None) -> str:
     try:
         return "k1:" + digest(delimited(key)).hex()
     except RecursionError:
-        raise RandomnessError("a chance key is nested too deeply; give a flat tuple of strings and integers") from None
+        raise RandomnessError("a key is nested too deeply; give a flat tuple of strings and integers") from None
 
 
 def is_key(key: object) -> bool:
-    """Whether this is already the name of a key, as `key_of` gives it."""
+    """Whether this is the name of a key, as `key_of` returns it."""
     return isinstance(key, str) and _DIGEST.fullmatch(key) is not None
 
 
@@ -100,7 +100,7 @@ def digest(encoded: bytes) -> bytes:
 
 
 def delimited(part: Any) -> bytes:
-    """A key's parts as bytes that no other key has; a tuple's are its count and then its parts, one after another."""
+    """The parts of a key as bytes, such that different keys have different bytes."""
     if isinstance(part, str):
         text = part.encode("utf-8", "surrogatepass")
         return b"s%d:%s" % (len(text), text)
@@ -109,7 +109,7 @@ def delimited(part: Any) -> bytes:
     if isinstance(part, int) and not isinstance(part, bool):
         return b"i%x:" % part
     raise RandomnessError(
-        f"a chance key is made of strings, integers and tuples of them, not {part!r} ({type(part).__name__}); "
+        f"a key is made of strings, integers and tuples of them, not {part!r} ({type(part).__name__}); "
         "turn it into a string first"
     )
 
@@ -176,7 +176,7 @@ def _exactly(number: Any) -> Fraction:
 
 
 class Tree:
-    """Walks every branch of a function of randomness, with the exact probability of each.
+    """Visits every branch of a function that draws random numbers, with the exact probability of each.
 
     >>> tree = Tree()
     >>> sorted(tree.branches(lambda randomness: randomness.pick(2) + randomness.pick(2)))
@@ -214,8 +214,8 @@ class Tree:
         return self.pick_weighted(weights, n)
 
     def toss(self, probability: Any) -> bool:
-        chances = [(1, _exactly(probability)), (0, 1 - _exactly(probability))]
-        return bool(self._branch(lambda: [choice for choice in chances if choice[1] > 0]))
+        exact = _exactly(probability)
+        return bool(self._branch(lambda: [choice for choice in ((1, exact), (0, 1 - exact)) if choice[1] > 0]))
 
     def _branch(self, choices_of: Callable[[], list[tuple[int, Fraction]]]) -> int:
         if self._depth == len(self._path):

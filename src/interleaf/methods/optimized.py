@@ -1,9 +1,9 @@
 """Optimized interleaving (Radlinski and Craswell 2013) and multileaving (Schuth et al. 2014): lists from a programme.
 
-Allowed lists are those where each next document is some ranking's best unshown one. A linear programme
-(`methods/fairness.py`) gives them probabilities such that at every rank all rankers expect the same credit, so that
-rank-only clicks prefer nobody. A click is then worth to each ranker what the document's rank there is worth. Where no
-probabilities can be fair, the list is marked `relaxed`: its outcome is biased.
+A list is allowed if each next document is the best one of some ranking that is not in the list yet. A linear programme
+(`methods/linear_program.py`) gives these lists probabilities such that all rankers expect the same credit at every
+rank, so clicks that depend on the rank only prefer nobody. The credit of a click depends on the document's rank in each
+ranking. If no probabilities can be fair, the list is marked `relaxed`, and such clicks may prefer a ranker.
 """
 
 from __future__ import annotations

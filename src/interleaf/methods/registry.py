@@ -1,4 +1,4 @@
-"""The table of methods: what a row says, and a row for each method. Data only; kernels load on first use."""
+"""The table of methods, a row for each. It is data only; the first use of a method imports its kernels."""
 
 from __future__ import annotations
 
@@ -121,13 +121,13 @@ class ResolvedMethod:
 
     @cached_property
     def rankers(self) -> tuple[int, int | None]:
-        """The fewest and the most rankers it compares; None: no bound."""
+        """The smallest and the largest number of rankers that it compares; None: any number."""
         if any(self.parameters[parameter.name] in parameter.for_two for parameter in self.method.parameters):
             return 2, 2
         return self.method.rankers
 
     def scheme(self, name: str | None, rankers: int) -> Scheme:
-        """The named scheme, or the default one, if this method offers it for so many rankers."""
+        """The scheme with this name, or the default one; the method must offer it for this number of rankers."""
         offered = self.method.schemes_for(rankers)
         if not offered:
             raise SchemeError(
@@ -135,8 +135,8 @@ class ResolvedMethod:
             )
         if name is not None and name not in offered:
             form, _, variant = name.partition("_")
-            known = form in FORMS and variant in VARIANTS
-            problem = f"{self.method.name} does not offer scheme {name!r}" if known else f"unknown scheme {name!r}"
+            is_known = form in FORMS and variant in VARIANTS
+            problem = f"{self.method.name} does not offer scheme {name!r}" if is_known else f"unknown scheme {name!r}"
             raise SchemeError(f"{problem}; {self.method.name} offers {suggest(name, offered)}")
         return scheme_of(name or offered[0])
 
@@ -145,7 +145,7 @@ DEFAULT = "team_draft"
 
 
 def resolve(text: str | ResolvedMethod) -> ResolvedMethod:
-    """The method a spec string names, its parameters checked and completed.
+    """The method of a spec string, with its parameters checked and the defaults of the others.
 
     >>> str(resolve("probabilistic(tau=3.0)"))
     'probabilistic'

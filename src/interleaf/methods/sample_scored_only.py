@@ -1,7 +1,8 @@
 """Sample-scored-only multileaving (Brost et al. 2016; O17 section 4.4): team-draft lists, credit by re-ranking them.
 
-Each ranker orders the shown documents by its own ranking; a click is worth subrank^-tau to it. Documents it lacks tie
-for last. The lists favour what many rankers agree on, and nothing corrects for that: biased (O17's counterexample).
+Each ranker orders the shown documents by its own ranking, and a click is worth subrank^-tau to it. Documents that it
+lacks tie for last. The lists favour documents that many rankers agree on, and nothing corrects for that, so the method
+is not fair (O17 has a counterexample).
 """
 
 from __future__ import annotations

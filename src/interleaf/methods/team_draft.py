@@ -1,4 +1,4 @@
-"""Team draft (Radlinski et al. 2008; C12 section 3.2; for many rankers Schuth et al. 2014): captains pick in turn.
+"""Team draft (Radlinski et al. 2008; C12 section 3.2; for many rankers Schuth et al. 2014): rankers pick in turn.
 
 In each round every ranker that still can adds its best unshown document, in a new random order, and owns it. A click
 counts for the owner. `fill=fair` owns positions only while no ranking can be used up (up to the shortest one's length):
