@@ -209,7 +209,7 @@ def test_too_many_requests_are_told_to_wait(tmp_path: Path) -> None:
         refused = [answer for answer in answers if answer.status_code == 429]
         assert refused
         assert refused[0].headers["retry-after"] == "1"
-        assert "5 requests a second" in refused[0].json()["error"]["message"]
+        assert "5 requests per second" in refused[0].json()["error"]["message"]
 
 
 def test_a_body_that_is_too_large_is_refused_by_its_word_and_by_its_length(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_the_last_use_is_written_now_and_then_and_not_by_every_request(
     assert written == [key.id]
     assert service.store.key_of(service.keys["read"]).used == START + MINUTE
     access = service.client.app.state.service.access  # type: ignore[attr-defined]
-    access._noted[key.id] -= USE_STEP
+    access._last_use[key.id] -= USE_STEP
     service.clock.now += DAY
     service.report(key=service.keys["read"])
     until(lambda: len(written) == 2)

@@ -75,41 +75,37 @@ class CallEndpoint:
         self._is_json = call.takes is not None and call.path != EVENTS  # which checks it itself: browsers cannot say so
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["head"].route = self._call.path
+        service, call, head = self._service, self._call, scope["head"]
+        head.route = call.path
         try:
-            response = await self._run(Request(scope, receive))
+            key = OPEN if call.role == PUBLIC else await self._check_key(head.key, scope)
+            if key.experiment is not None and not call.narrows:
+                check_scope(key, scope["path_params"].get("name"))
+            if self._changes and key is OPEN:
+                head.check_origin()
+            if self._is_json:
+                head.check_kind()
+            body = await read_body(head, receive, service.settings.max_body) if self._has_body else b""
+            response = await call.run(service, Request(scope, receive), body, key)
         except ClientDisconnect:
             response = Response(status_code=400)
         await response(scope, receive, send)
 
-    async def _run(self, request: Request) -> Response:
-        service, call, head = self._service, self._call, request.scope["head"]
-        who = await _admitted(service, call, head.key, request)
-        if not call.narrows:
-            check_scope(who, request.path_params.get("name"))
-        if self._changes and who is OPEN:
-            head.check_origin()
-        if self._is_json:
-            head.check_kind()
-        body = await read_body(request, service.settings.max_body) if self._has_body else b""
-        return await call.run(service, request, body, who)
-
-
-async def _admitted(service: Service, call: Call, secret: str | None, request: Request) -> AccessKey:
-    """Whose request it is, if it may be made; events may come without a key, from browsers, with a token."""
-    access, wanted = service.access, call.role
-    if wanted == PUBLIC:
-        return OPEN
-    if secret is None and call.path == EVENTS and not await access.is_open():
-        address = network_of(request.client.host if request.client else "unknown")
-        if not service.addresses.take(address):
-            rate = f"{service.settings.browser_requests_per_second:g} requests a second from {address}"
-            raise ApiError(429, "too_many", f"more than {rate} without a key; slow down", headers={RETRY: "1"})
-        return BROWSER
-    if wanted == EITHER:
-        key = await access.known(secret) if secret is not None else None
-        wanted = INGEST if key is not None and key.role == INGEST else READ
-    return await access.key(secret, wanted, call.during_outage)
+    async def _check_key(self, secret: str | None, scope: Scope) -> AccessKey:
+        """The key of a request, if its role allows the call; browsers report events without a key, with a token."""
+        service, call = self._service, self._call
+        role = call.role
+        if secret is None and call.path == EVENTS and not await service.access.is_open():
+            address = network_of(scope["client"][0] if scope.get("client") else "unknown")
+            if not service.addresses.take(address):
+                limit = f"{service.settings.browser_requests_per_second:g} requests per second without a key"
+                message = f"{address} is above the rate limit of {limit}; slow down"
+                raise ApiError(429, "too_many", message, headers={RETRY: "1"})
+            return BROWSER
+        if role == EITHER:
+            key = await service.access.find_key(secret) if secret is not None else None
+            role = INGEST if key is not None and key.role == INGEST else READ
+        return await service.access.check_key(secret, role, call.during_outage)
 
 
 async def _described(request: Request) -> Response:

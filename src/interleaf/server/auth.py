@@ -33,7 +33,7 @@ def check_scope(key: AccessKey, experiment: str | None) -> None:
 
 
 class Access:
-    """Keys, as the store has them, remembered for a moment; and a bucket of requests for each."""
+    """The store's keys, cached for a second, and the rate limit of each."""
 
     def __init__(
         self,
@@ -43,79 +43,71 @@ class Access:
         watch: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._clock, self._watch, self._per_second = store, clock, watch, per_second
-        self._noted: dict[str, float] = {}
-        self._notes: set[asyncio.Task[None]] = set()  # a task that nobody holds may be collected before it is done
-        self._known = TTLCache(store.key_of, TTL, MAX_CACHED, refresh_after=REFRESH_AFTER, clock=watch)
+        self._last_use: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()  # a task without a reference may be collected before it is done
+        self._keys = TTLCache(store.key_of, TTL, MAX_CACHED, refresh_after=REFRESH_AFTER, clock=watch)
         self._open: TTLCache[None, bool] = TTLCache(
             lambda _: not store.keys(), TTL, 1, refresh_after=REFRESH_AFTER, clock=watch
         )
         self._has_keys = False  # as far as is known
         self._buckets: dict[str, tuple[float, float]] = {}
 
-    async def key(self, secret: str | None, wanted: str, during_outage: bool = False) -> AccessKey:
-        """The key that a request carries, if it may do that; without any keys in the store, everybody may.
+    async def check_key(self, secret: str | None, role: str, during_outage: bool = False) -> AccessKey:
+        """The key with this secret, if it has the role; `OPEN` if there is no secret and the store has no keys.
 
-        `during_outage`: if the store is away, what it said last about a key holds for an hour.
+        `during_outage`: while the store is away, its last answer about a key is valid for an hour.
         """
         if secret is None:
             if await self.is_open(during_outage):
                 return OPEN
             raise ApiError(401, "no_key", "give a key, as the header Authorization: Bearer KEY")
-        found = await (self._known.get_or_last if during_outage else self._known.get)(secret[:200])
-        if found is None:
+        key = await (self._keys.get_or_last if during_outage else self._keys.get)(secret[:200])
+        if key is None:
             raise ApiError(401, "unknown_key", "this key is unknown or revoked; ask an admin for another")
-        if found.is_expired(self._clock()):
-            when = datetime.fromtimestamp((found.expires or 0) / 1e6, UTC).isoformat(timespec="seconds")
+        if key.is_expired(self._clock()):
+            when = datetime.fromtimestamp((key.expires or 0) / 1e6, UTC).isoformat(timespec="seconds")
             raise ApiError(401, "expired_key", f"this key expired at {when}; ask an admin for another")
-        if wanted not in ALLOWED[found.role]:
-            raise ApiError(403, "wrong_role", f"this is for {wanted} keys, and this key's role is {found.role}")
-        self.spend(found.id)
-        self._note_use(found.id)
-        return found
+        if role not in ALLOWED[key.role]:
+            raise ApiError(403, "wrong_role", f"this call needs a key with the role {role}; yours has {key.role}")
+        now = self._watch()
+        self._take_request(key.id, now)
+        if now - self._last_use.get(key.id, -USE_STEP) >= USE_STEP:
+            self._last_use[key.id] = now
+            task = asyncio.get_running_loop().create_task(self._write_use(key.id))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return key
 
     async def is_open(self, during_outage: bool = False) -> bool:
-        """Whether there have never been keys; once there were, revoking the last one closes the door to all.
+        """Whether the store has never had a key: then nobody needs one. Revoking the last key does not open it again.
 
-        So the store is not asked again once it had keys. `during_outage`: if the store is away, its last answer holds.
+        `during_outage`: while the store is away, its last answer is valid.
         """
         if not self._has_keys:
             self._has_keys = not await (self._open.get_or_last if during_outage else self._open.get)(None)
         return not self._has_keys
 
-    async def known(self, secret: str) -> AccessKey | None:
+    async def find_key(self, secret: str) -> AccessKey | None:
         """The key with this secret, if it is valid."""
-        found = await self._known.get(secret[:200])
-        return found if found is not None and found.is_valid(self._clock()) else None
-
-    def _note_use(self, key: str) -> None:
-        """Have a key's last use written, at most every few minutes, in the background."""
-        now = self._watch()
-        if now - self._noted.get(key, -USE_STEP) >= USE_STEP:
-            self._noted[key] = now
-            note = asyncio.get_running_loop().create_task(self._write_use(key))
-            self._notes.add(note)
-            note.add_done_callback(self._notes.discard)
+        key = await self._keys.get(secret[:200])
+        return key if key is not None and key.is_valid(self._clock()) else None
 
     async def _write_use(self, key: str) -> None:
         with suppress(StoreError):
             await asyncio.to_thread(self._store.note_key_use, key, self._clock())
 
-    def spend(self, who: str) -> None:
-        """Take a request from a bucket that fills at the rate that is allowed, and holds a second of it."""
-        now = self._watch()
-        left = self._left(who, now)
+    def _take_request(self, key: str, now: float) -> None:
+        """Refuse a request above the rate limit. A key's bucket fills at that rate, and holds a second of it."""
+        left, then = self._buckets.get(key, (self._per_second, now))
+        left = min(self._per_second, left + (now - then) * self._per_second)
         if left < 1:
-            rate = f"{self._per_second:g} requests a second"
-            raise ApiError(429, "too_many", f"more than {rate}; slow down", headers={RETRY: "1"})
-        self._buckets[who] = left - 1, now
-
-    def _left(self, who: str, now: float) -> float:
-        left, then = self._buckets.get(who, (self._per_second, now))
-        return min(self._per_second, left + (now - then) * self._per_second)
+            message = f"this key is above the rate limit of {self._per_second:g} requests per second; slow down"
+            raise ApiError(429, "too_many", message, headers={RETRY: "1"})
+        self._buckets[key] = left - 1, now
 
     def forget(self) -> None:
-        """Ask the store again: keys have changed."""
-        self._known.clear()
+        """Read keys from the store again, because they have changed."""
+        self._keys.clear()
         self._open.clear()
 
 

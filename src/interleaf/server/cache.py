@@ -61,10 +61,11 @@ class TTLCache(Generic[Key, Value]):
 
     async def get(self, key: Key) -> Value:
         """The value, for a task."""
-        entry = self._get_fresh(key, self._ttl)
-        if entry is None:
+        entry = self._entries.get(key)
+        age = 0.0 if entry is None else self._clock() - entry.since
+        if entry is None or age >= (self._ttl(entry) if callable(self._ttl) else self._ttl):
             return await asyncio.wrap_future(self._start_loading(key).future)
-        if self._refresh_after is not None and self._clock() - entry.since >= self._refresh_after:
+        if self._refresh_after is not None and age >= self._refresh_after:
             self._start_loading(key)
         return entry.value
 

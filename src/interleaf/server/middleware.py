@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
@@ -20,14 +20,15 @@ HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-re
 class Head:
     """The headers of a request; `route` is the path pattern that the request matched, for the metrics."""
 
-    __slots__ = ("_headers", "route")
+    __slots__ = ("headers", "route")
 
     def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        self._headers, self.route = dict(headers), "other"
+        self.headers, self.route = dict(headers), "other"
 
-    def get(self, name: bytes, default: bytes = b"") -> str:
+    def get(self, name: bytes) -> str:
         """The value of a header without the space around it; the name is in lower case."""
-        return self._headers.get(name, default).decode("latin-1").strip(" \t")
+        value = self.headers.get(name)
+        return "" if value is None else value.decode("latin-1").strip(" \t")
 
     @property
     def key(self) -> str | None:
@@ -48,7 +49,10 @@ class Head:
 
     def check_kind(self) -> None:
         """A body must say that it is JSON: a form on some page in a browser cannot."""
-        if self.get(b"content-type").partition(";")[0].strip().lower() != "application/json":
+        if (
+            self.headers.get(b"content-type") != b"application/json"  # as most clients write it
+            and self.get(b"content-type").partition(";")[0].strip().lower() != "application/json"
+        ):
             raise ApiError(415, "not_json", "give the body as JSON, with the header Content-Type: application/json")
 
 
@@ -65,7 +69,7 @@ class Middleware:
             return
         began, head, status = time.perf_counter(), Head(scope["headers"]), 0
         scope["head"] = head
-        if not self._has_warned:
+        if b"x-forwarded-for" in head.headers and not self._has_warned:
             self._warn_about_proxy(scope, head)
 
         async def send_and_note(message: Message) -> None:
@@ -76,8 +80,8 @@ class Middleware:
             await send(message)
 
         try:
-            if self._service.settings.loopback_only:
-                await self._check_host(head)
+            if self._service.settings.loopback_only and not is_loopback(head.get(b"host")):
+                await self._refuse_other_hosts()
             await self._router.app(scope, receive, send_and_note)
         except Exception as error:
             if status:  # the response has begun, so the connection has to be closed
@@ -108,11 +112,11 @@ class Middleware:
             )
             log.warning("X-Forwarded-For of %s is ignored; %s", client[0], remedy)
 
-    async def _check_host(self, head: Head) -> None:
-        """Without keys, whoever reaches the service may do everything: then it must be someone on this machine."""
-        if not self._service.is_loopback(head.get(b"host")) and await self._service.access.is_open(True):
-            problem = "without keys this service answers to 127.0.0.1 and localhost only; make keys first"
-            raise ApiError(403, "wrong_host", problem)
+    async def _refuse_other_hosts(self) -> None:
+        """Refuse a request that names another machine than this one, unless the service has keys."""
+        if await self._service.access.is_open(True):
+            message = "without keys this service answers to 127.0.0.1 and localhost only; make keys first"
+            raise ApiError(403, "wrong_host", message)
 
 
 def _place(origin: str) -> str | None:
@@ -128,22 +132,22 @@ def bearer(authorization: str) -> str | None:
     return key.strip() if scheme.lower() == "bearer" else None
 
 
-async def read_body(request: Request, max_body: int) -> bytes:
+def is_loopback(host: str) -> bool:
+    """Whether a Host header names this machine; the name of another site that points to this machine does not."""
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    return name in ("127.0.0.1", "localhost", "[::1]")
+
+
+async def read_body(head: Head, receive: Receive, max_body: int) -> bytes:
     """Read the body of a request; 413 as soon as its Content-Length or what was read is above the limit."""
-    length = request.scope["head"].get(b"content-length", b"0")
-    if not length.isdecimal() or int(length) > max_body:
-        raise _too_large(max_body)
-    body: bytes = b""
-    while True:
-        message = await request.receive()
+    length, body, is_complete = head.get(b"content-length") or "0", b"", False
+    is_too_large = not length.isdecimal() or int(length) > max_body
+    while not is_too_large and not is_complete:
+        message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
-        body += bytes(message.get("body", b""))
-        if len(body) > max_body:
-            raise _too_large(max_body)
-        if not message.get("more_body", False):
-            return body
-
-
-def _too_large(max_body: int) -> ApiError:
-    return ApiError(413, "too_large", f"a body may have {max_body:,} bytes")
+        body += message.get("body", b"")
+        is_too_large, is_complete = len(body) > max_body, not message.get("more_body", False)
+    if is_too_large:
+        raise ApiError(413, "too_large", f"the body is too large; send at most {max_body:,} bytes")
+    return body

@@ -51,8 +51,7 @@ class Metrics:
         )
         self._pool = gauge("interleaf_store_connections", "connections to PostgreSQL by state", "livesum", "state")
         self._memory = gauge("interleaf_resident_memory_bytes", "resident memory of each worker", "liveall")
-        self._request = lru_cache(1000)(self._requests.labels)
-        self._second = lru_cache(1000)(self._seconds.labels)
+        self._of_route: dict[tuple[str, int], tuple[Counter, Histogram]] = {}  # looked up once per route and status
         self._impression = lru_cache(1000)(self._impressions.labels)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
@@ -63,8 +62,12 @@ class Metrics:
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         """A request was answered."""
-        self._request(route, str(status)).inc()
-        self._second(route).observe(seconds)
+        metrics = self._of_route.get((route, status))
+        if metrics is None:
+            metrics = self._requests.labels(route, str(status)), self._seconds.labels(route)
+            self._of_route[route, status] = metrics
+        metrics[0].inc()
+        metrics[1].observe(seconds)
 
     def count_impression(self, experiment: str, arm: str, rule: str | None) -> None:
         """A list was composed; the rule says why it does not count, if it does not."""

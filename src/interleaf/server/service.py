@@ -243,8 +243,3 @@ class Service:
         while True:
             self.measure()
             await asyncio.sleep(MEASURE_SECONDS)
-
-    def is_loopback(self, host: str) -> bool:
-        """Whether a request names this machine; a page elsewhere that points its own name here does not."""
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        return name in ("127.0.0.1", "localhost", "[::1]")

@@ -45,7 +45,7 @@ def asked(visit: Visit, status: int = 200, problem: str = "") -> Response:
 async def enter(visit: Visit) -> Response:
     """A read or admin key opens the dashboard: the cookie names the key, and never holds its secret."""
     service, request = visit.service, visit.request
-    key = await service.access.known(visit.form.get("key", "").strip())
+    key = await service.access.find_key(visit.form.get("key", "").strip())
     if key is None:
         visit.shared.attempts.count_wrong(request.client.host if request.client else "")
         return asked(visit, 401, "This key is unknown or revoked; ask an admin for another.")

@@ -106,7 +106,7 @@ async def _answer(visit: Visit, address: Address) -> Response:
         visit.who, visit.cookie = OPEN, browser_session.unkeyed()
     if address.method == "POST":
         browser_session.check_site(request)
-        visit.form = await _form(request, service.settings.max_body)
+        visit.form = await _read_form(request, service.settings.max_body)
         if visit.who is not None and address.run is not access_pages.enter:
             browser_session.check_token(visit.cookie, visit.form.get("token", ""))
     if address.role != PUBLIC and visit.who is None:
@@ -121,10 +121,10 @@ async def _answer(visit: Visit, address: Address) -> Response:
     return answer
 
 
-async def _form(request: Request, max_body: int) -> dict[str, str]:
+async def _read_form(request: Request, max_body: int) -> dict[str, str]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-        raise ApiError(415, "not_a_form", "this address takes forms of its own page")
-    body = await read_body(request, max_body)
+        raise ApiError(415, "not_a_form", "this address takes only the form of its own page")
+    body = await read_body(request.scope["head"], request.receive, max_body)
     try:
         return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
     except ValueError:
