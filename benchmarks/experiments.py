@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from interleaf.experiment import Experiment, Request, show
 from interleaf.server.app import create_app
-from interleaf.server.service import Settings
+from interleaf.server.service import ServiceSettings
 from interleaf.store import experiments, opened
 from interleaf.store.contract import DRAFT, RUNNING, STOPPED, Event, Impression
 from interleaf.store.sql import SqlStore
@@ -64,7 +64,7 @@ def _measured(store: SqlStore, number: int) -> str:
         fates = store.write([], [Event(f"e{place}", "click", START, START, unit=unit, document=document)])[1]
         assert fates == ["accepted"]
 
-    app = create_app(store, lambda: START + MINUTE, Settings(fold_seconds=3600.0))
+    app = create_app(store, lambda: START + MINUTE, ServiceSettings(fold_seconds=3600.0))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         size = len(client.get("/").content)
         times = [

@@ -63,14 +63,14 @@ def bare() -> Any:
     from starlette.responses import Response
     from starlette.routing import Route
 
-    from interleaf.server.schemas import Interleave, Shown
+    from interleaf.server.schemas import InterleaveRequest, InterleaveResponse
 
-    decode, encode = msgspec.json.Decoder(Interleave).decode, msgspec.json.Encoder().encode
+    decode, encode = msgspec.json.Decoder(InterleaveRequest).decode, msgspec.json.Encoder().encode
 
     async def answer(request: Request) -> Response:
         asked = decode(await request.body())
         documents = (asked.rankings["production"] or [])[:RESULTS]
-        shown = Shown("0" * 32, documents, "interleaved", 1, "0" * 24)
+        shown = InterleaveResponse("0" * 32, documents, "interleaved", 1, "0" * 24)
         return Response(encode(shown), 201, media_type="application/json")
 
     return Starlette(routes=[Route("/v1/experiments/{name}/interleave", answer, methods=["POST"])])
@@ -80,14 +80,14 @@ def service() -> Any:
     """The service over the store that the environment names."""
     from interleaf.experiment import Experiment
     from interleaf.server.app import create_app
-    from interleaf.server.service import Settings
+    from interleaf.server.service import ServiceSettings
     from interleaf.store import opened
 
     store = opened(os.environ["BENCHMARK_STORE"])
     if not store.experiments():
         store.create(Experiment.of({"name": "bench", "rankers": ["production", "candidate"]}), 0, "benchmark")
         store.start("bench", 0, "benchmark")
-    return create_app(store, settings=Settings(requests_per_second=1e9, own_process=True))
+    return create_app(store, settings=ServiceSettings(requests_per_second=1e9, own_process=True))
 
 
 def serve(factory: str, port: int) -> None:

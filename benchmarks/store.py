@@ -160,12 +160,12 @@ def _answering(address: str | None, folded: int) -> Iterator[TestClient]:
     from starlette.testclient import TestClient
 
     from interleaf.server.app import create_app
-    from interleaf.server.service import Settings
+    from interleaf.server.service import ServiceSettings
 
     with _begun(address) as store:
         _fill(store, impressions(OPEN, "open", NOW))
         _fold_others(store, folded)
-        app = create_app(store, lambda: NOW, Settings(fold_seconds=3600, own_process=True))
+        app = create_app(store, lambda: NOW, ServiceSettings(fold_seconds=3600, own_process=True))
         with TestClient(app, "http://127.0.0.1") as client:
             yield client
 

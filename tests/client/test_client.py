@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from interleaf.client import Answer, AsyncClient, Client, Taken
+from interleaf.client import Answer, AsyncClient, Client, EventCounts
 from interleaf.errors import ClientError, ExperimentError, InterleafError
 from interleaf.experiment import Request, show
 from tests.support.stand_in import KEY, StandIn, until
@@ -78,13 +78,13 @@ def test_a_unit_outside_of_the_experiment_sees_the_control_and_its_clicks_are_le
             "outside",
             False,
         )
-        assert client.click(answer.impression, 1) == Taken()
+        assert client.click(answer.impression, 1) == EventCounts()
     assert ("POST", "/v1/events") not in service.asked
 
 
 def test_events_get_ids_and_are_counted(service: StandIn, client: Client) -> None:
     answer = client.interleave("shoes", RANKINGS, unit="u", query="q")
-    assert client.click(answer.impression, 2, dwell=31.5) == Taken(accepted=1)
+    assert client.click(answer.impression, 2, dwell=31.5) == EventCounts(accepted=1)
     (event,) = service.events.values()
     assert event == {
         "event": event["event"],
@@ -94,13 +94,13 @@ def test_events_get_ids_and_are_counted(service: StandIn, client: Client) -> Non
         "dwell": 31.5,
     }
     mine = {"event": "e-1", "impression": answer.impression, "document": "a", "kind": "purchase", "value": 5}
-    assert client.events([mine, mine, {"impression": "unknown", "rank": 1, "kind": "click"}]) == Taken(1, 1, 1)
+    assert client.events([mine, mine, {"impression": "unknown", "rank": 1, "kind": "click"}]) == EventCounts(1, 1, 1)
 
 
 def test_many_events_go_in_several_requests(service: StandIn, client: Client) -> None:
     answer = client.interleave("shoes", RANKINGS, unit="u", query="q")
     events = [{"impression": answer.impression, "rank": 1, "kind": "click"}] * 1201
-    assert client.events(events) == Taken(accepted=1201)
+    assert client.events(events) == EventCounts(accepted=1201)
     assert service.asked.count(("POST", "/v1/events")) == 3
 
 
@@ -236,8 +236,8 @@ def test_the_client_for_event_loops_does_the_same(service: StandIn) -> None:
         async with AsyncClient(service.url, KEY, threads=4, timeout=10) as client:
             calls = [client.interleave("shoes", RANKINGS, unit=f"user-{n}", query="q") for n in range(20)]
             answers = await asyncio.gather(*calls)
-            assert await client.click(answers[0].impression, 1) == Taken(accepted=1)
-            assert await client.events([{"impression": answers[1].impression, "rank": 2}]) == Taken(accepted=1)
+            assert await client.click(answers[0].impression, 1) == EventCounts(accepted=1)
+            assert await client.events([{"impression": answers[1].impression, "rank": 2}]) == EventCounts(accepted=1)
             assert (await client.status()).waiting == 0
             with pytest.raises(ClientError, match="no experiment"):
                 await client.call("GET", "/v1/experiments/shose")

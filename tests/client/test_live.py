@@ -17,14 +17,14 @@ from interleaf.client import Client
 from interleaf.errors import ClientError
 from interleaf.experiment import Experiment
 from interleaf.server.app import create_app
-from interleaf.server.service import Settings
+from interleaf.server.service import ServiceSettings
 from interleaf.store import opened
 from interleaf.store.contract import INGEST, Store
 from tests.support.stand_in import reserved, until
 
 RANKINGS = {"production": ["a", "b", "c", "d", "g"], "candidate": ["c", "e", "a", "f", "b"]}
 SETTINGS = {"name": "shoes", "rankers": ["production", "candidate"], "k": 3, "holdout": 0.2, "share": 0.8}
-SECRET = Settings(unit_secret=b"0123456789abcdef", queries="hash")
+SECRET = ServiceSettings(unit_secret=b"0123456789abcdef", queries="hash")
 
 
 class Live:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from interleaf.client import Answer, Client, Taken
+from interleaf.client import Answer, Client, EventCounts
 from interleaf.experiment import Request, show
 from tests.support.stand_in import KEY, StandIn, until
 
@@ -73,7 +73,7 @@ def test_an_outage_changes_no_list_and_loses_nothing(service: StandIn, tmp_path:
         for n, answer in enumerate(answers):
             assert answer.documents == expected(service, answer, f"user-{n}", "q")
             assert (answer.arm, answer.token, answer.version, answer.stored) == ("interleaved", None, 1, False)
-            assert client.click(answer.impression, 1 + n % 3) == Taken(spooled=1)
+            assert client.click(answer.impression, 1 + n % 3) == EventCounts(spooled=1)
         assert client.status().waiting == 60
         ended = datetime.now(UTC)
         time.sleep(0.1)
@@ -160,7 +160,7 @@ def test_without_any_knowledge_the_first_ranking_is_served_and_nothing_is_logged
         assert whole == Answer(None, ["c", "pin", "e", "a"], "fallback")
         second = client.interleave("shoes", RANKINGS, k=3, page=2)
         assert second.documents == ["d"]
-        assert client.click(whole.impression, 1) == Taken()
+        assert client.click(whole.impression, 1) == EventCounts()
         assert client.status().waiting == 0
     service.start()
 
@@ -182,7 +182,7 @@ def test_events_wait_for_impressions_that_are_still_spooled(service: StandIn, tm
         service.troubled = lambda method, path: path.endswith("/interleave")
         service.trouble = (503, {})
         answer = shows.interleave("shoes", RANKINGS, unit="u", query="q")
-        assert hears.click(answer.impression, 1) == Taken(spooled=1)
+        assert hears.click(answer.impression, 1) == EventCounts(spooled=1)
         assert service.unmatched == []
         service.trouble = None
         until(lambda: len(service.events) == 1)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from interleaf.client import Answer, AsyncClient, Client, Taken
+from interleaf.client import Answer, AsyncClient, Client, EventCounts
 from interleaf.errors import ClientError
 from interleaf.experiment import Experiment
 from interleaf.server.app import create_app
@@ -106,7 +106,7 @@ def test_nothing_that_visitors_send_makes_a_call_raise(
     answer = client.interleave("shoes", RANKINGS, **request)
     assert set(answer.documents) <= set(RANKINGS["production"])
     assert answer.documents or "page" in request
-    assert isinstance(client.click(impression, rank, dwell), Taken)
+    assert isinstance(client.click(impression, rank, dwell), EventCounts)
     client.click(answer.impression, rank)
     client.events(events)
     client.events(rank)
@@ -231,8 +231,8 @@ def test_what_browsers_send_is_passed_on_as_far_as_it_can_be_used(url: str) -> N
         ]
         taken = client.events(json.loads(json.dumps(sent)))
         assert (taken.accepted + taken.unmatched, taken.unusable) == (2, 7)
-        assert client.events({"impression": shown}) == Taken(unusable=1)  # type: ignore[dict-item]
-        assert client.events([{"impression": None, "rank": 0}]) == Taken()
+        assert client.events({"impression": shown}) == EventCounts(unusable=1)  # type: ignore[dict-item]
+        assert client.events([{"impression": None, "rank": 0}]) == EventCounts()
 
 
 def test_what_only_a_caller_can_do_wrong_still_raises(url: str, tmp_path: Path) -> None:

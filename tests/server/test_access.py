@@ -9,9 +9,9 @@ import pytest
 from interleaf.errors import InterleafError
 from interleaf.server import auth
 from interleaf.server import service as serve_service
-from interleaf.server.api import CALLS, EITHER, PUBLIC
 from interleaf.server.launch import Place, is_loopback, serve
-from interleaf.server.service import Settings
+from interleaf.server.openapi import CALLS, EITHER, PUBLIC
+from interleaf.server.service import ServiceSettings
 from interleaf.store import opened
 from tests.support.services import MINUTE, RANKINGS, SHOES, START, Live, live
 
@@ -189,14 +189,14 @@ def test_metrics_behind_a_proxy_are_answered_while_the_store_is_away(
 def test_an_address_that_others_reach_needs_keys(tmp_path: Path) -> None:
     place = Place(str(tmp_path / "store.sqlite"), host="0.0.0.0")
     with pytest.raises(InterleafError, match="no keys"):
-        serve(place, Settings())
+        serve(place, ServiceSettings())
     with pytest.raises(InterleafError, match="port 99999"):
-        serve(Place(str(tmp_path / "store.sqlite"), port=99_999), Settings())
+        serve(Place(str(tmp_path / "store.sqlite"), port=99_999), ServiceSettings())
     for wrong in ({"retention_days": -1.0}, {"requests_per_second": 0.5}, {"queries": "hash"}):
         with pytest.raises(InterleafError):
-            Settings(**wrong)
+            ServiceSettings(**wrong)
     with pytest.raises(InterleafError, match="PostgreSQL"):
-        serve(Place(str(tmp_path / "store.sqlite"), workers=2), Settings())
+        serve(Place(str(tmp_path / "store.sqlite"), workers=2), ServiceSettings())
     assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "10.0.0.1", "example.org")] == [
         True, True, True, False, False, False,
     ]  # fmt: skip

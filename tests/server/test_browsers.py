@@ -16,7 +16,7 @@ from interleaf.errors import InterleafError
 from interleaf.server import rate_limits
 from interleaf.server.launch import Place, serve
 from interleaf.server.rate_limits import Rates, network_of
-from interleaf.server.service import Settings
+from interleaf.server.service import ServiceSettings
 from tests.support.services import Live, live
 from tests.support.wire import EVENTS, LIST, Served, clicked, raw, wanted
 
@@ -67,10 +67,10 @@ def test_a_proxy_that_is_not_trusted_is_warned_about_once(
 
 def test_who_is_no_trusted_proxy_cannot_choose_its_address(service: Live) -> None:
     with pytest.raises(InterleafError, match="'nobody' is no address or network"):
-        serve(Place("store.sqlite", trusted_proxies=("10.0.0.0/8", "nobody")), Settings())
+        serve(Place("store.sqlite", trusted_proxies=("10.0.0.0/8", "nobody")), ServiceSettings())
     for wrong in ({"browser_requests_per_second": 0.0}, {"max_connections": 0}):
-        with pytest.raises(InterleafError, match="refuse everybody"):
-            Settings(**wrong)
+        with pytest.raises(InterleafError, match="at least 1 request per second"):
+            ServiceSettings(**wrong)
 
 
 @pytest.mark.parametrize(

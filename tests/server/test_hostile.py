@@ -14,10 +14,10 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
 from interleaf.experiment import Experiment
-from interleaf.server import api
-from interleaf.server.api import CALLS, Call
+from interleaf.server import openapi
 from interleaf.server.app import create_app
-from interleaf.server.service import Settings
+from interleaf.server.openapi import CALLS, Call
+from interleaf.server.service import ServiceSettings
 from interleaf.store import opened
 from tests.support.services import RANKINGS, SHOES, START, Live, listening, live
 
@@ -34,12 +34,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     store = opened(tmp_path_factory.mktemp("described") / "store.sqlite")
     store.create(Experiment.of(SHOES), START, "test")
     store.start("shoes", START, "test")
-    with listening(create_app(store, settings=Settings(requests_per_second=1e9))) as found:
+    with listening(create_app(store, settings=ServiceSettings(requests_per_second=1e9))) as found:
         yield found
     store.close()
 
 
-DESCRIBED = schemathesis.openapi.from_dict(api.description())
+DESCRIBED = schemathesis.openapi.from_dict(openapi.description())
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from interleaf.cli import main
 from interleaf.errors import DataError, StateError
-from interleaf.server.api import CALLS, PUBLIC
 from interleaf.server.auth import USE_STEP
-from interleaf.server.dashboard.routes import ADDRESSES
+from interleaf.server.dashboard.routes import PAGE_ROUTES
+from interleaf.server.openapi import CALLS, PUBLIC
 from interleaf.store import opened, reasons
 from interleaf.store.contract import ACCEPTED, Event
 from interleaf.store.sql import SqlStore
@@ -62,7 +62,7 @@ def test_a_key_of_one_experiment_makes_no_call_about_another(service: Live, call
         assert ask(service, call, "boots", service.keys["boots admin"]).status_code != 403
 
 
-@pytest.mark.parametrize("address", ADDRESSES, ids=lambda one: f"{one.method} {one.path}")
+@pytest.mark.parametrize("address", PAGE_ROUTES, ids=lambda one: f"{one.method} {one.path}")
 def test_who_logs_in_with_a_key_of_one_experiment_opens_no_page_of_another(service: Live, address: Any) -> None:  # noqa: F811
     visitor = Visitor(service)
     visitor.log_in("boots admin")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleaf.server.api import CALLS
-from interleaf.server.dashboard.routes import ADDRESSES
+from interleaf.server.dashboard.routes import PAGE_ROUTES
+from interleaf.server.openapi import CALLS
 from tests.support.services import RANKINGS, SHOES, Live, live
 
 STATES = ("draft", "shoes", "stopped", "decided")
@@ -19,7 +19,7 @@ names = st.one_of(
     st.sampled_from([*STATES, "nope", "new", "Shoes", "shoes ", "a" * 101, "%00", "..", "interleave"]),
     st.text(st.characters(codec="utf-8", exclude_characters="/?#"), min_size=1, max_size=20),
 )
-EXACT = sorted({(call.method, call.path) for call in (*CALLS, *ADDRESSES)})
+EXACT = sorted({(call.method, call.path) for call in (*CALLS, *PAGE_ROUTES)})
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 
 

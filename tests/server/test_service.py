@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import interleaf
 from interleaf.report.report import Report
-from interleaf.server.reports import Reports, Standing
+from interleaf.server.reports import CurrentReports, Reports
 from tests.support.services import MINUTE, NEW, OLD, RANKINGS, SHOES, Live, click, exported, live
 from tests.support.stand_in import until
 
@@ -434,7 +434,7 @@ def test_a_report_that_took_long_does_not_stand_for_long(service: Live, monkeypa
 def test_only_the_latest_reports_are_held_in_memory(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interleaf.server.reports.MAX_REPORTS", 3)
     reports = Reports(service.store)
-    made: list[weakref.ref[Standing]] = []
+    made: list[weakref.ref[CurrentReports]] = []
     for number in range(12):
         service.make(name=f"shoes-{number}")
         made.append(weakref.ref(reports.get_blocking(f"shoes-{number}", 1)))

@@ -32,7 +32,7 @@ _SERVE = """
 import sys
 from numba.core import event
 from interleaf.server.launch import Place, serve
-from interleaf.server.service import Settings
+from interleaf.server.service import ServiceSettings
 
 class Compiled(event.Listener):
     def on_start(self, event):
@@ -43,7 +43,7 @@ class Compiled(event.Listener):
         pass
 
 event.register("numba:compile", Compiled())
-serve(Place(sys.argv[1], port=int(sys.argv[2])), Settings())
+serve(Place(sys.argv[1], port=int(sys.argv[2])), ServiceSettings())
 """
 # Compile what composes lists, load it, and print the functions that this process compiled.
 _LISTS = """

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from interleaf.log import schema
 from interleaf.server.app import create_app
 from interleaf.server.connection import Connection
-from interleaf.server.service import Settings
+from interleaf.server.service import ServiceSettings
 from interleaf.store import opened
 from tests.support.stand_in import until
 
@@ -86,7 +86,7 @@ class Live:
 def live(folder: Path, **settings: Any) -> Iterator[Live]:
     """A service over a fresh store."""
     store, clock = opened(folder / "store.sqlite"), Turned()
-    app = create_app(store, clock, Settings(**{"fold_seconds": 3600.0} | settings), clock.monotonic)
+    app = create_app(store, clock, ServiceSettings(**{"fold_seconds": 3600.0} | settings), clock.monotonic)
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield Live(client, store, clock)
     store.close()

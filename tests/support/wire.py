@@ -12,7 +12,7 @@ from typing import Any
 
 from interleaf.experiment import Experiment
 from interleaf.server.app import create_app
-from interleaf.server.service import Settings
+from interleaf.server.service import ServiceSettings
 from interleaf.store import opened
 from tests.support.services import RANKINGS, SHOES, START, Turned, listening
 
@@ -29,7 +29,7 @@ class Served:
         store.create(Experiment.of(SHOES), START, "test")
         store.start("shoes", START, "test")
         self.secret = store.add_key(key, key, START)[1] if key else None
-        app = create_app(store, Turned(), Settings(**{"fold_seconds": 3600.0, "max_body": 5000} | options))
+        app = create_app(store, Turned(), ServiceSettings(**{"fold_seconds": 3600.0, "max_body": 5000} | options))
         self.service = app.state.service
         self.url = stack.enter_context(listening(app))
         self.port = int(self.url.rpartition(":")[2])

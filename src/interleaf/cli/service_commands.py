@@ -85,9 +85,9 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
 def run_serve(options: argparse.Namespace) -> int:
     """Run the service until it is stopped."""
     from interleaf.server.launch import Place, serve
-    from interleaf.server.service import Settings
+    from interleaf.server.service import ServiceSettings
 
-    settings = Settings(
+    settings = ServiceSettings(
         requests_per_second=options.max_requests,
         browser_requests_per_second=options.max_browser_requests,
         max_connections=options.max_connections,

@@ -24,9 +24,9 @@ from interleaf.client.connections import AwayError, Connections, Reply
 from interleaf.client.delivery_thread import EVENTS, LISTED, MAX_EVENTS, TAKEN, DeliveryThread, LatencyBreaker
 from interleaf.client.fallback import (
     Answer,
+    EventCounts,
     KnownExperiments,
     Status,
-    Taken,
     compose,
     is_key_rejected,
     is_out_of_scope,
@@ -144,11 +144,11 @@ class Client:
             return self._answered(experiment, reply)
         return self._refused(experiment, request, body, reply)
 
-    def click(self, impression: str | None, rank: int, dwell: float | None = None) -> Taken:
+    def click(self, impression: str | None, rank: int, dwell: float | None = None) -> EventCounts:
         """A click at a rank of a shown list; None as impression is that of a page of which nothing is logged."""
         return self.events([{"impression": impression, "rank": rank, "kind": "click", "dwell": dwell}])
 
-    def events(self, events: Iterable[Mapping[str, Any]]) -> Taken:
+    def events(self, events: Iterable[Mapping[str, Any]]) -> EventCounts:
         """Tell what people did: each event has `impression` or `unit`, `rank` or `document`, `kind`, and may have
         `time`, `dwell`, `value`, and an id of its own as `event`. Events of pages without an impression are left out.
         """
@@ -156,7 +156,7 @@ class Client:
         many = events if isinstance(events, Iterable) and not isinstance(events, (str, bytes, Mapping)) else [events]
         logged = [one for one in many if not (isinstance(one, Mapping) and _is_unlogged(one))]
         usable = [event for event in map(self._visitors.event, logged) if event is not None]
-        taken, deadline = Taken(unusable=len(logged) - len(usable)), _since() + self._timeout
+        taken, deadline = EventCounts(unusable=len(logged) - len(usable)), _since() + self._timeout
         for start in range(0, len(usable), MAX_EVENTS):
             taken += self._told(usable[start : start + MAX_EVENTS], deadline)
         return taken
@@ -267,7 +267,7 @@ class Client:
         except AwayError:
             log.warning("the control of experiment %r is not known yet: the first ranking is shown", experiment)
 
-    def _told(self, events: list[dict[str, Any]], deadline: float) -> Taken:
+    def _told(self, events: list[dict[str, Any]], deadline: float) -> EventCounts:
         """Send events; spool them if earlier records are spooled, perhaps with their impressions, or time is over."""
         try:
             if not self._spool.is_empty() or time.monotonic() >= deadline:
@@ -278,7 +278,7 @@ class Client:
         if reply.is_success:
             self._has_worked = True
             data = reply.data
-            return Taken(data["accepted"], data["repeated"], data["unmatched"])
+            return EventCounts(data["accepted"], data["repeated"], data["unmatched"])
         error = to_client_error(reply.status, reply.data)
         if is_key_rejected(reply.status, reply.data) and self._has_worked:
             self._delivery.miss(error)
@@ -286,14 +286,14 @@ class Client:
         if reply.status != 422:
             raise error
         if len(events) > 1:  # one that is refused must not take the others along
-            return sum((self._told([event], deadline) for event in events), Taken())
+            return sum((self._told([event], deadline) for event in events), EventCounts())
         self._visitors.note("an event", f"was refused: {error}")
-        return Taken(unusable=1)
+        return EventCounts(unusable=1)
 
-    def _spooled(self, events: list[dict[str, Any]]) -> Taken:
+    def _spooled(self, events: list[dict[str, Any]]) -> EventCounts:
         now = _now()
         kept = self._put(None, {"events": [{"time": now} | event for event in events]})
-        return Taken(spooled=len(events) if kept else 0)
+        return EventCounts(spooled=len(events) if kept else 0)
 
     def _put(self, experiment: str | None, body: dict[str, Any]) -> bool:
         kept = self._spool.put(_encoded({"experiment": experiment, "body": body}))
@@ -373,11 +373,11 @@ class AsyncClient:
         """The list to show; as `Client.interleave`."""
         return await self._run(self._client.interleave, experiment, rankings, **request)
 
-    async def click(self, impression: str | None, rank: int, dwell: float | None = None) -> Taken:
+    async def click(self, impression: str | None, rank: int, dwell: float | None = None) -> EventCounts:
         """A click at a rank of a shown list."""
         return await self._run(self._client.click, impression, rank, dwell)
 
-    async def events(self, events: Iterable[Mapping[str, Any]]) -> Taken:
+    async def events(self, events: Iterable[Mapping[str, Any]]) -> EventCounts:
         """Tell what people did; as `Client.events`."""
         return await self._run(self._client.events, events)
 

@@ -205,8 +205,10 @@ class Connections:
             reply = self._kept_or_fresh(method, path, body, deadline or time.monotonic() + self._timeout)
         except (OSError, HTTPException, ValueError, RecursionError) as problem:
             raise AwayError(f"{type(problem).__name__}: {problem}") from problem
-        wanted, data = (set(fields), reply.data) if reply.is_success else ({"code", "message"}, _error(reply.data))
-        if not isinstance(data, dict) or not data.keys() >= wanted:
+        data, required = reply.data, set(fields)
+        if not reply.is_success:
+            data, required = data.get("error") if isinstance(data, dict) else None, {"code", "message"}
+        if not isinstance(data, dict) or not data.keys() >= required:
             raise AwayError(f"what answered {reply.status} is not a service of ours")
         return Reply(reply.status, data)
 
@@ -215,13 +217,13 @@ class Connections:
             connection = self._idle.pop() if self._idle else None
         if connection is not None:
             try:
-                return self._asked(connection, method, path, body, deadline)
+                return self._send(connection, method, path, body, deadline)
             except _STALE:
                 self.close()  # those that were idle longer are stale, too
         fresh = TimedConnection(self._host, self._port, self._context)
-        return self._asked(fresh, method, path, body, deadline)
+        return self._send(fresh, method, path, body, deadline)
 
-    def _asked(self, connection: TimedConnection, method: str, path: str, body: bytes | None, deadline: float) -> Reply:
+    def _send(self, connection: TimedConnection, method: str, path: str, body: bytes | None, deadline: float) -> Reply:
         connection.deadline = deadline
         try:
             connection.request(method, self._prefix + path, body, self._headers)
@@ -246,7 +248,3 @@ class Connections:
                 self._idle.append(connection)
                 return
         connection.close()
-
-
-def _error(data: Any) -> Any:
-    return data.get("error") if isinstance(data, dict) else None

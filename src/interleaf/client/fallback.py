@@ -7,7 +7,8 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from operator import add
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -39,7 +40,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Taken:
+class EventCounts:
     """What became of events: `spooled` ones are sent when the service answers again.
 
     `unusable` ones were not sent, or were refused: they name no result of a list, or no kind.
@@ -51,14 +52,8 @@ class Taken:
     spooled: int = 0
     unusable: int = 0
 
-    def __add__(self, other: Taken) -> Taken:
-        return Taken(
-            self.accepted + other.accepted,
-            self.repeated + other.repeated,
-            self.unmatched + other.unmatched,
-            self.spooled + other.spooled,
-            self.unusable + other.unusable,
-        )
+    def __add__(self, other: EventCounts) -> EventCounts:
+        return EventCounts(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)

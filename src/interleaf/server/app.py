@@ -15,14 +15,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from interleaf.server import api, dashboard
+from interleaf.server import dashboard, openapi
 from interleaf.server import service as serving
-from interleaf.server.api import CALLS, EITHER, EVENTS, PUBLIC, Call
 from interleaf.server.auth import BROWSER, OPEN, check_scope
 from interleaf.server.middleware import Middleware, read_body
+from interleaf.server.openapi import CALLS, EITHER, EVENTS, PUBLIC, Call
 from interleaf.server.rate_limits import network_of
 from interleaf.server.schemas import JSON, RETRY, ApiError
-from interleaf.server.service import SERVICE, Clock, Service, Settings, log
+from interleaf.server.service import SERVICE, Clock, Service, ServiceSettings, log
 from interleaf.store.contract import INGEST, READ, AccessKey, Store
 
 COLLECTED_AFTER = 50_000  # objects more than before
@@ -32,11 +32,11 @@ SWITCHED_AFTER = 1e-4  # seconds that the writer waits for the interpreter, rath
 def create_app(
     store: Store,
     clock: Clock = serving.now,
-    settings: Settings | None = None,
+    settings: ServiceSettings | None = None,
     monotonic: Clock = serving.monotonic,
 ) -> Starlette:
     """The service over a store; `clock` gives microseconds since 1970, `monotonic` those of one that nobody can set."""
-    service = Service(store, clock, settings or Settings(), monotonic)
+    service = Service(store, clock, settings or ServiceSettings(), monotonic)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Service]]:
@@ -114,4 +114,4 @@ async def _described(request: Request) -> Response:
 
 @lru_cache(maxsize=1)
 def _document() -> bytes:
-    return msgspec.json.encode(api.description())
+    return msgspec.json.encode(openapi.description())

@@ -17,7 +17,7 @@ MAX_WAIT = 1.0  # seconds that `get_or_last` waits for a value
 OUTAGE_SECONDS = 3600.0  # seconds that `get_or_last` uses an expired value if no other can be loaded
 
 
-class Entry(NamedTuple, Generic[Value]):
+class CacheEntry(NamedTuple, Generic[Value]):
     """A value, when its loading began, and how many seconds it took."""
 
     value: Value
@@ -45,7 +45,7 @@ class TTLCache(Generic[Key, Value]):
     def __init__(
         self,
         load: Callable[[Key], Value],
-        ttl: float | Callable[[Entry[Value]], float],
+        ttl: float | Callable[[CacheEntry[Value]], float],
         max_size: int,
         *,
         refresh_after: float | None = None,
@@ -54,7 +54,7 @@ class TTLCache(Generic[Key, Value]):
     ) -> None:
         self._load_value, self._ttl, self._max_size, self._refresh_after = load, ttl, max_size, refresh_after
         self._executor, self._clock = executor, clock
-        self._entries: dict[Key, Entry[Value]] = {}
+        self._entries: dict[Key, CacheEntry[Value]] = {}
         self._loading: dict[Key, _Loading[Value]] = {}
         self._cleared = -1.0  # when `clear` was called
         self._lock = threading.Lock()  # for changes of entries and loading
@@ -79,7 +79,7 @@ class TTLCache(Generic[Key, Value]):
                 return entry.value
             raise StoreError(str(error) or f"the store is away: it did not answer within {MAX_WAIT:g} s") from None
 
-    def get_blocking(self, key: Key, ttl: Callable[[Entry[Value]], float] | None = None) -> Value:
+    def get_blocking(self, key: Key, ttl: Callable[[CacheEntry[Value]], float] | None = None) -> Value:
         """The value, for a thread that may wait; a caller may have its own idea of how old a value may be."""
         entry = self._get_fresh(key, self._ttl if ttl is None else ttl)
         if entry is not None:
@@ -90,7 +90,7 @@ class TTLCache(Generic[Key, Value]):
 
     def put(self, key: Key, value: Value) -> None:
         """Keep a value that the caller has just read or changed."""
-        self._keep(key, Entry(value, self._clock(), 0.0))
+        self._keep(key, CacheEntry(value, self._clock(), 0.0))
 
     def clear(self) -> None:
         """Remove all values, and keep none of those that are being loaded now."""
@@ -99,7 +99,7 @@ class TTLCache(Generic[Key, Value]):
             self._loading.clear()
             self._cleared = self._clock()
 
-    def _get_fresh(self, key: Key, ttl: float | Callable[[Entry[Value]], float]) -> Entry[Value] | None:
+    def _get_fresh(self, key: Key, ttl: float | Callable[[CacheEntry[Value]], float]) -> CacheEntry[Value] | None:
         entry = self._entries.get(key)
         if entry is None or self._clock() - entry.since >= (ttl(entry) if callable(ttl) else ttl):
             return None
@@ -131,7 +131,7 @@ class TTLCache(Generic[Key, Value]):
             self._finish(key, loading)
             loading.future.set_exception(error)
             return
-        self._keep(key, Entry(value, since, self._clock() - since))
+        self._keep(key, CacheEntry(value, since, self._clock() - since))
         self._finish(key, loading)
         loading.future.set_result(value)
 
@@ -140,7 +140,7 @@ class TTLCache(Generic[Key, Value]):
             if self._loading.get(key) is loading:
                 del self._loading[key]
 
-    def _keep(self, key: Key, entry: Entry[Value]) -> None:
+    def _keep(self, key: Key, entry: CacheEntry[Value]) -> None:
         """Keep an entry, unless a newer one is known."""
         with self._lock:
             known = self._entries.get(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,41 +11,43 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from interleaf.errors import ExperimentError
-from interleaf.errors import listed as named
+from interleaf.errors import ExperimentError, listed
 from interleaf.experiment import Experiment
 from interleaf.log import schema
 from interleaf.log.parquet import parquet_pieces
 from interleaf.server import schemas
 from interleaf.server.auth import OPEN
 from interleaf.server.ingest import hash_if_secret, refuse_nulls
-from interleaf.server.reports import Standing
+from interleaf.server.reports import CurrentReports
 from interleaf.server.schemas import ApiError, JsonResponse
 from interleaf.server.service import Service, log
-from interleaf.store.contract import STATES, AccessKey, Search, Store, Stored
+from interleaf.store.contract import STATES, AccessKey, Search, Stored
 from interleaf.store.database import is_kept
 
 NOBODY = "someone on this machine"
 DEFAULT_LIMIT, MAX_LIMIT, MAX_PAGE, MAX_SEARCH = 100, 1000, 10**6, 200
-_decode_decision = msgspec.json.Decoder(schemas.Decision).decode
+_decode_decision = msgspec.json.Decoder(schemas.DecisionRequest).decode
 
 
-def described(stored: Stored) -> schemas.ExperimentAnswer:
+def to_response(stored: Stored) -> schemas.ExperimentResponse:
     """An experiment as an answer."""
-    return schemas.ExperimentAnswer(
+    return schemas.ExperimentResponse(
         name=stored.settings.name,
         version=stored.version,
         state=stored.state,
         settings=stored.settings.to_dict(),
-        created=written(stored.created),
-        started=None if stored.started is None else written(stored.started),
-        stopped=None if stored.stopped is None else written(stored.stopped),
-        archived=None if stored.archived is None else written(stored.archived),
-        history=[schemas.Remark(written(one.time), one.version, one.what, one.who, one.note) for one in stored.history],
+        created=to_iso(stored.created),
+        started=None if stored.started is None else to_iso(stored.started),
+        stopped=None if stored.stopped is None else to_iso(stored.stopped),
+        archived=None if stored.archived is None else to_iso(stored.archived),
+        history=[
+            schemas.HistoryEntry(to_iso(entry.time), entry.version, entry.what, entry.who, entry.note)
+            for entry in stored.history
+        ],
     )
 
 
-def written(time: int) -> str:
+def to_iso(time: int) -> str:
     """A time in ISO 8601."""
     return datetime.fromtimestamp(time / 1e6, UTC).isoformat()
 
@@ -55,102 +57,107 @@ def signature(who: AccessKey) -> str:
     return NOBODY if who is OPEN else f"{who.label} ({who.role} key {who.id})"
 
 
-async def listed(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+async def list_experiments(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """A page of the experiments that the key may see."""
-    search = search_of(request, who)
-    limit = whole(request, "limit", DEFAULT_LIMIT, MAX_LIMIT)
-    number = whole(request, "page", 1, MAX_PAGE)
+    search = read_search(request, who)
+    limit = read_number(request, "limit", DEFAULT_LIMIT, MAX_LIMIT)
+    number = read_number(request, "page", 1, MAX_PAGE)
     offset = (number - 1) * limit
-    found = await asyncio.to_thread(service.store.experiments, search, limit + 1, offset)
+    experiments = await asyncio.to_thread(service.store.experiments, search, limit + 1, offset)
     total = await asyncio.to_thread(service.store.count_experiments, search)
-    further = number + 1 if len(found) > limit else None
-    return JsonResponse(schemas.Experiments([described(stored) for stored in found[:limit]], *total, further))
+    further = number + 1 if len(experiments) > limit else None
+    return JsonResponse(
+        schemas.ExperimentsResponse([to_response(stored) for stored in experiments[:limit]], *total, further)
+    )
 
 
-def search_of(request: Request, who: AccessKey | None) -> Search:
+def read_search(request: Request, who: AccessKey | None) -> Search:
     """What a request looks for among the experiments that a key may see."""
-    asked = request.query_params
-    state, archived = asked.get("state") or None, asked.get("archived") or "false"
+    query = request.query_params
+    state, archived = query.get("state") or None, query.get("archived") or "false"
     if state not in (None, *STATES):
-        raise ApiError(422, "invalid", f"state is {state[:20]!r}; give {named(STATES)}", "state")
+        raise ApiError(422, "invalid", f"state is {state[:20]!r}; give {listed(STATES)}", "state")
     if archived not in ("false", "true"):
         raise ApiError(422, "invalid", f"archived is {archived[:20]!r}; give true or false", "archived")
-    text = asked.get("search", "")[:MAX_SEARCH]
+    text = query.get("search", "")[:MAX_SEARCH]
     return Search(text if is_kept(text) else "\ufffd", state, archived == "true", who.experiment if who else None)
 
 
-def whole(request: Request, field: str, default: int, most: int) -> int:
+def read_number(request: Request, field: str, default: int, max_value: int) -> int:
     """A whole number from 1 on, of the address."""
     text = request.query_params.get(field) or str(default)
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= most):
-        raise ApiError(422, "invalid", f"{field} is {text[:20]!r}; give a whole number from 1 to {most:,}", field)
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= max_value):
+        raise ApiError(422, "invalid", f"{field} is {text[:20]!r}; give a whole number from 1 to {max_value:,}", field)
     return int(text)
 
 
 async def read(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """One experiment."""
-    return JsonResponse(described(await service.experiment(request.path_params["name"])))
+    return JsonResponse(to_response(await service.experiment(request.path_params["name"])))
 
 
 async def create(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """A new experiment, as a draft."""
-    settings = settings_of(body)
-    stored = await _changed(service, who, "created", service.store.create, settings)
-    return JsonResponse(described(stored), 201)
+    settings = read_settings(body)
+    stored = await _change(service, who, "created", service.store.create, settings)
+    return JsonResponse(to_response(stored), 201)
 
 
 async def edit(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Other settings: of a draft, or as a new version of what is running."""
-    settings = settings_of(body)
+    settings = read_settings(body)
     name = (await service.experiment(request.path_params["name"])).settings.name
     if settings.name != name:
         raise ExperimentError("name", settings.name, f"an experiment keeps its name, {name!r}")
     await service.warm(settings)
-    return JsonResponse(described(await _changed(service, who, "edited", service.store.edit, settings)))
+    return JsonResponse(to_response(await _change(service, who, "edited", service.store.edit, settings)))
 
 
 async def start(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Let it run; its kernels are compiled before the first list is asked for."""
+    """Let it run; its kernels are compiled before the first list is query for."""
     stored = await service.experiment(request.path_params["name"])
     await service.warm(stored.settings)
-    return JsonResponse(described(await _changed(service, who, "started", service.store.start, stored.settings.name)))
+    return JsonResponse(to_response(await _change(service, who, "started", service.store.start, stored.settings.name)))
 
 
 async def stop(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Compose no more lists; events of those that were shown still count."""
-    name = (await service.experiment(request.path_params["name"])).settings.name
-    return JsonResponse(described(await _changed(service, who, "stopped", service.store.stop, name)))
+    return await _change_state(service, request, who, "stopped", service.store.stop)
 
 
 async def decide(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Write down what was decided."""
     decision = _decode_decision(body)
     refuse_nulls(body, decision)
-    name = (await service.experiment(request.path_params["name"])).settings.name
-    return JsonResponse(
-        described(await _changed(service, who, "decided", service.store.decide, name, decision.decision))
-    )
+    return await _change_state(service, request, who, "decided", service.store.decide, decision.decision)
 
 
 async def archive(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Stop it if it runs, and hide it from lists."""
-    name = (await service.experiment(request.path_params["name"])).settings.name
-    return JsonResponse(described(await _changed(service, who, "archived", service.store.archive, name)))
+    return await _change_state(service, request, who, "archived", service.store.archive)
 
 
 async def unarchive(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Show it in lists again."""
+    return await _change_state(service, request, who, "unarchived", service.store.unarchive)
+
+
+async def _change_state(
+    service: Service, request: Request, who: AccessKey, what: str, change: Callable[..., Stored], *arguments: Any
+) -> Response:
     name = (await service.experiment(request.path_params["name"])).settings.name
-    return JsonResponse(described(await _changed(service, who, "unarchived", service.store.unarchive, name)))
+    return JsonResponse(to_response(await _change(service, who, what, change, name, *arguments)))
 
 
 async def delete(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Delete it with all its rows, if its name is repeated."""
     name = (await service.experiment(request.path_params["name"])).settings.name
-    return JsonResponse(schemas.Deleted(await deleted(service, name, request.query_params.get("confirm", ""))))
+    return JsonResponse(
+        schemas.DeleteResponse(await delete_confirmed(service, name, request.query_params.get("confirm", "")))
+    )
 
 
-async def deleted(service: Service, name: str, confirmed: str) -> int:
+async def delete_confirmed(service: Service, name: str, confirmed: str) -> int:
     """Delete an experiment whose name was typed once more; how many impressions it had."""
     if confirmed != name:
         problem = f"{name!r} would be deleted with all its rows, for good; to confirm that, repeat its name"
@@ -164,14 +171,16 @@ async def deleted(service: Service, name: str, confirmed: str) -> int:
     return impressions
 
 
-async def _changed(service: Service, who: AccessKey, what: str, change: Callable[..., Stored], *given: Any) -> Stored:
-    stored = await asyncio.to_thread(change, *given, service.clock(), signature(who))
+async def _change(
+    service: Service, who: AccessKey, what: str, change: Callable[..., Stored], *arguments: Any
+) -> Stored:
+    stored = await asyncio.to_thread(change, *arguments, service.clock(), signature(who))
     service.remember(stored)
     log.info(what, extra={"experiment": stored.settings.name, "version": stored.version, "by": who.id})
     return stored
 
 
-def settings_of(body: bytes) -> Experiment:
+def read_settings(body: bytes) -> Experiment:
     """The settings in a request's body."""
     data = msgspec.json.decode(body)
     refuse_nulls(body, data)
@@ -181,21 +190,21 @@ def settings_of(body: bytes) -> Experiment:
 async def report(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """The numbers of the page, as JSON."""
     stored = await service.experiment(request.path_params["name"])
-    version = version_of(request, stored)
-    made = await service.standing(stored.settings.name, version)
-    return await service.reported(_report_answer, made)
+    version = read_version(request, stored)
+    current = await service.current_reports(stored.settings.name, version)
+    return await service.run_report(_report_answer, current)
 
 
-def _report_answer(made: Standing) -> Response:
-    reports = {metric: msgspec.Raw(one.to_json().encode()) for metric, one in made.reports.items()}
-    counts = made.counts
+def _report_answer(current: CurrentReports) -> Response:
+    reports = {metric: msgspec.Raw(one.to_json().encode()) for metric, one in current.reports.items()}
+    counts = current.counts
     return JsonResponse(
-        schemas.ReportAnswer(made.version, reports, made.reason, counts.open, counts.folded, dict(counts.apart))
+        schemas.ReportResponse(current.version, reports, current.reason, counts.open, counts.folded, dict(counts.apart))
     )
 
 
-def version_of(request: Request, stored: Stored) -> int:
-    """The version that is asked for; the latest one by default."""
+def read_version(request: Request, stored: Stored) -> int:
+    """The version that is query for; the latest one by default."""
     text = request.query_params.get("version")
     if text is None:
         return stored.version
@@ -207,16 +216,11 @@ def version_of(request: Request, stored: Stored) -> int:
 async def export(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """All rows of a version as Parquet, streamed."""
     stored = await service.experiment(request.path_params["name"])
-    version = version_of(request, stored)
+    version = read_version(request, stored)
     name = f"{stored.settings.name}-{version}.parquet"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    rows = parquet(service.store, stored.settings.name, version)
+    rows = parquet_pieces(schema.SCHEMA, service.store.export(stored.settings.name, version))
     return StreamingResponse(rows, headers=headers, media_type="application/vnd.apache.parquet")
-
-
-def parquet(store: Store, name: str, version: int) -> Iterator[bytes]:
-    """A Parquet file, piece by piece; in memory is one record batch at a time."""
-    return parquet_pieces(schema.SCHEMA, store.export(name, version))
 
 
 async def forget(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
@@ -224,21 +228,21 @@ async def forget(service: Service, request: Request, body: bytes, who: AccessKey
     unit = hash_if_secret(service, request.path_params["unit"]) or ""
     deleted = await asyncio.to_thread(service.store.forget, unit)
     log.info("forgot a unit", extra={"impressions": deleted, "by": who.id})
-    return JsonResponse(schemas.Forgotten(deleted))
+    return JsonResponse(schemas.ForgetResponse(deleted))
 
 
 async def live(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Whether this process answers; the store is not asked."""
-    return JsonResponse(schemas.Healthy("ok"))
+    """Whether this process answers; the store is not query."""
+    return JsonResponse(schemas.HealthResponse("ok"))
 
 
 async def ready(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Whether the store answers in time."""
     await service.check_store()
-    return JsonResponse(schemas.Healthy("ok"))
+    return JsonResponse(schemas.HealthResponse("ok"))
 
 
-async def figures(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+async def metrics(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Metrics of all workers; without the experiments that run while the store is away."""
     running = await service.running()
     service.measure()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Sequence
 from datetime import datetime
 from time import time_ns
 from typing import Any
@@ -31,59 +30,58 @@ NO_TOKEN = (None, "", "None", "null", "undefined")  # as template engines write 
 AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours
 MAX_DOCUMENTS_IN_LOOP = 5000  # of all rankings of a request: drawing from so many takes some milliseconds
 LATE = 300 * SECOND  # how long events may follow an impression that itself came late
-_decode_interleave = schemas.decoder(schemas.Interleave)
-_decode_events = schemas.decoder(schemas.Events)
+_decode_interleave = schemas.decoder(schemas.InterleaveRequest)
+_decode_events = schemas.decoder(schemas.EventsRequest)
 
 
-async def interleave(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:
+async def interleave(service: Service, http: HttpRequest, body: bytes, who: AccessKey) -> Response:
     """Draw a list, store it, and answer with it."""
-    asked = _decode_interleave(body)
-    refuse_nulls(body, asked)
-    stored = await service.experiment(request.path_params["name"])
+    data = _decode_interleave(body)
+    refuse_nulls(body, data)
+    stored = await service.experiment(http.path_params["name"])
     now = service.clock()
-    time = _check_time(asked.time, now, "time")
-    _check_state(stored, asked.time is not None, time)
-    version = asked.version or stored.version
+    time = _check_time(data.time, now, "time")
+    _check_state(stored, data.time is not None, time)
+    version = data.version or stored.version
     if version not in stored.versions:
         raise ApiError(422, "invalid", f"the latest version is {stored.version}", "version")
     settings = stored.versions[version]
-    wanted = _to_request(asked)
-    if asked.page > 1:
-        return await _further_page(service, stored, asked, wanted)
-    shown = await _draw(settings, version, wanted)
+    request = _to_request(data)
+    if data.page > 1:
+        return await _further_page(service, stored, data, request)
+    shown = await _draw(settings, version, request)
     if not isinstance(shown.noted, Noted):
         service.metrics.count_impression(settings.name, shown.arm, None)
-        return JsonResponse(schemas.Shown(None, shown.documents, shown.arm, version, None))
+        return JsonResponse(schemas.InterleaveResponse(None, shown.documents, shown.arm, version, None))
     until = time + settings.window
-    closes = max(until, now + LATE) if asked.time else until
-    extras = _collect_extras(service, settings, asked)
+    closes = max(until, now + LATE) if data.time else until
+    extras = _collect_extras(service, settings, data)
     impression = Impression(
-        *(wanted.impression, settings.name, version, hash_if_secret(service, asked.unit), time, closes, {}, until),
+        *(request.impression, settings.name, version, hash_if_secret(service, data.unit), time, closes, {}, until),
         parts=encoded_note(shown.noted, **extras),
     )
     before = await service.write_queue.put(impression)
     service.metrics.count_impression(settings.name, shown.arm, extras.get("excluded"))
     if before is None:
-        service.bots.came(settings, asked.unit)
-        return JsonResponse(_shown(service, impression.id, settings.name, shown.documents, shown.arm, version), 201)
+        service.bots.came(settings, data.unit)
+        return _respond(service, impression.id, settings.name, shown, version, 201)
     if before["experiment"] != settings.name:
         raise ApiError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
-    again = extended(before, 1)
-    return JsonResponse(_shown(service, impression.id, settings.name, again.documents, again.arm, before["version"]))
+    return _respond(service, impression.id, settings.name, extended(before, 1), before["version"])
 
 
-def _to_request(asked: schemas.Interleave) -> Request:
-    rankings = collapse(asked.rankings, asked.groups, (asked.fixed or {}).values()) if asked.groups else asked.rankings
-    name = asked.impression or new_id()
-    return Request(name, asked.unit, asked.query, rankings, asked.k, asked.page, asked.fixed or {})
+def _to_request(data: schemas.InterleaveRequest) -> Request:
+    rankings = collapse(data.rankings, data.groups, (data.fixed or {}).values()) if data.groups else data.rankings
+    name = data.impression or new_id()
+    return Request(name, data.unit, data.query, rankings, data.k, data.page, data.fixed or {})
 
 
-async def _draw(settings: Experiment, version: int, wanted: Request) -> Shown:
+async def _draw(settings: Experiment, version: int, request: Request) -> Shown:
     """The list of a request: drawn in a thread if that takes long, so that other requests do not wait for it."""
-    documents = sum(len(ranking) for ranking in wanted.rankings.values() if ranking)
+    documents = sum(len(ranking) for ranking in request.rankings.values() if ranking)
     if settings.chosen.method.depends_on_k or documents > MAX_DOCUMENTS_IN_LOOP:
-        return await asyncio.to_thread(show, settings, version, wanted)
-    return show(settings, version, wanted)
+        return await asyncio.to_thread(show, settings, version, request)
+    return show(settings, version, request)
 
 
 def _check_state(stored: Stored, late: bool, time: int) -> None:
@@ -98,56 +96,58 @@ def _check_state(stored: Stored, late: bool, time: int) -> None:
         )
 
 
-async def _further_page(service: Service, stored: Stored, asked: schemas.Interleave, wanted: Request) -> Response:
+async def _further_page(
+    service: Service, stored: Stored, data: schemas.InterleaveRequest, request: Request
+) -> Response:
     """A page after the first: the rankings are those of the first page, and so is the impression."""
-    name = asked.impression
+    name = data.impression
     row = await asyncio.to_thread(service.store.row, name) if name is not None else None
     if name is None or row is None or row["experiment"] != stored.settings.name:
-        return _unlogged_page(stored, wanted)
+        if not any(request.rankings.values()):
+            message = "no first page has this impression id; give the id of the first page, or the rankings"
+            raise ApiError(404, "unknown", message, "impression")
+        control = unmixed(stored.settings, request)  # the unit takes no part, so nothing was stored
+        return JsonResponse(schemas.InterleaveResponse(None, control, OUTSIDE, stored.version, None))
     if row["key"] is None:
-        row = {**row, "key": chance_key(row["experiment"], row["version"], asked.unit or name, asked.query)}
-    shown = extended(row, asked.page, asked.fixed, asked.groups)
+        row = {**row, "key": chance_key(row["experiment"], row["version"], data.unit or name, data.query)}
+    shown = extended(row, data.page, data.fixed, data.groups)
     if shown.row is not None and shown.row["page"] > (row["page"] or 1):
         if shown.row["documents"][: len(row["documents"])] != row["documents"]:
             raise ApiError(422, "invalid", "give the unit and the query of the first page", "query")
-        await asyncio.to_thread(service.store.extend, name, _as_kept(service, asked, row, shown.row))
-    return JsonResponse(_shown(service, name, stored.settings.name, shown.documents, shown.arm, row["version"]))
+        await asyncio.to_thread(service.store.extend, name, _to_stored(service, data, row, shown.row))
+    return _respond(service, name, stored.settings.name, shown, row["version"])
 
 
-def _unlogged_page(stored: Stored, wanted: Request) -> Response:
-    """Whoever has no first page in the store, because the unit is outside, sees the control's list go on."""
-    if not any(wanted.rankings.values()):
-        problem = "no first page has this impression id; give it, or the rankings"
-        raise ApiError(404, "unknown", problem, "impression")
-    return JsonResponse(schemas.Shown(None, unmixed(stored.settings, wanted), OUTSIDE, stored.version, None))
-
-
-def _as_kept(service: Service, asked: schemas.Interleave, row: Any, longer: dict[str, Any]) -> dict[str, Any]:
+def _to_stored(service: Service, data: schemas.InterleaveRequest, row: Any, longer: dict[str, Any]) -> dict[str, Any]:
     """The longer row with the captions of its new documents, and without what is hidden."""
-    if asked.captions:
-        more = [asked.captions.get(document) for document in longer["documents"][len(row["documents"]) :]]
+    if data.captions:
+        more = [data.captions.get(document) for document in longer["documents"][len(row["documents"]) :]]
         longer["captions"] = [*(row["captions"] or [None] * len(row["documents"])), *msgspec.to_builtins(more)]
     return longer | {"key": None} if service.hides else longer
 
 
-def _shown(service: Service, name: str, experiment: str, documents: list[str], arm: str, version: int) -> schemas.Shown:
-    return schemas.Shown(name, documents, arm, version, _token(service, name, experiment))
+def _respond(
+    service: Service, impression: str, experiment: str, shown: Shown, version: int, status: int = 200
+) -> JsonResponse:
+    """The list, with the token for events; the token names the experiment, whose settings hold for its events."""
+    token = f"{service.tokens.sign(_signed_text(impression, experiment))}.{experiment}"
+    return JsonResponse(schemas.InterleaveResponse(impression, shown.documents, shown.arm, version, token), status)
 
 
-def _collect_extras(service: Service, settings: Experiment, asked: schemas.Interleave) -> dict[str, Any]:
+def _collect_extras(service: Service, settings: Experiment, data: schemas.InterleaveRequest) -> dict[str, Any]:
     """What is stored of a request besides the list."""
-    kept: dict[str, Any] = {"attributes": asked.attributes, "captions": asked.captions}
-    if asked.session is not None:
-        kept["session"] = hash_if_secret(service, asked.session)
+    extras: dict[str, Any] = {"attributes": data.attributes, "captions": data.captions}
+    if data.session is not None:
+        extras["session"] = hash_if_secret(service, data.session)
     if service.hides:
-        kept["query"] = _query(service, asked.query)
-        kept["key"] = None  # a digest of unit and query: who guesses them could check the guess
-    if asked.latency:
-        kept["latency"] = [asked.latency.get(ranker) for ranker in settings.rankers]
-    rule = service.bots.rule(settings, asked.unit, asked.user_agent)
+        extras["query"] = _query(service, data.query)
+        extras["key"] = None  # a digest of unit and query: who guesses them could check the guess
+    if data.latency:
+        extras["latency"] = [data.latency.get(ranker) for ranker in settings.rankers]
+    rule = service.bots.rule(settings, data.unit, data.user_agent)
     if rule is not None:
-        kept["excluded"] = rule
-    return kept
+        extras["excluded"] = rule
+    return extras
 
 
 def hash_if_secret(service: Service, unit: str | None) -> str | None:
@@ -165,65 +165,53 @@ def _query(service: Service, query: str | None) -> str | None:
 
 async def events(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:
     """Store a batch of events; events that match no list are stored apart, and counted."""
-    taken = _decode_events(body)
-    refuse_nulls(body, taken)
-    if taken.token not in NO_TOKEN:
-        await _check_token(service, taken, str(taken.token))
+    data = _decode_events(body)
+    refuse_nulls(body, data)
+    if data.token not in NO_TOKEN:
+        await _check_token(service, data, str(data.token))
     elif who is BROWSER:
         problem = "give a key, as the header Authorization: Bearer KEY, or a token"
-        if taken.token is not None:
+        if data.token is not None:
             problem += "; the token is empty: a list that was made while the service was away has none, so send its "
             problem += "events to your own server, which reports them with its key"
         raise ApiError(401, "no_key", problem)
     else:
         request.scope["head"].check_kind()
-    return _count_fates(service, await service.write_queue.put_events(_to_events(service, taken, who.experiment)))
-
-
-def _to_events(service: Service, taken: schemas.Events, scope: str | None) -> list[Event]:
     now = service.clock()
-    return [_event(service, event, now, place, scope) for place, event in enumerate(taken.events)]
-
-
-def _count_fates(service: Service, fates: Sequence[str]) -> Response:
-    """The response to events: how many have which fate."""
+    rows = [_to_event(service, event, now, place, who.experiment) for place, event in enumerate(data.events)]
+    fates = await service.write_queue.put_events(rows)
     apart = Counter(fate for fate in fates if fate not in (ACCEPTED, REPEATED))
     accepted, repeated = fates.count(ACCEPTED), fates.count(REPEATED)
     service.metrics.count_events({ACCEPTED: accepted, REPEATED: repeated} | apart)
-    return JsonResponse(schemas.Taken(accepted, repeated, apart.total(), dict(apart)), 202)
-
-
-def _token(service: Service, impression: str, experiment: str) -> str:
-    """What lets a browser report events of this impression; it names the experiment, whose settings hold for them."""
-    return f"{service.tokens.sign(_signed_text(impression, experiment))}.{experiment}"
+    return JsonResponse(schemas.EventsResponse(accepted, repeated, apart.total(), dict(apart)), 202)
 
 
 def _signed_text(impression: str, experiment: str) -> str:
     return f"{impression}\0{experiment}"
 
 
-async def _check_token(service: Service, taken: schemas.Events, token: str) -> None:
+async def _check_token(service: Service, data: schemas.EventsRequest, token: str) -> None:
     """Whether a browser may report these events: of its impression, of a kind that it may send, not too many."""
-    impression = taken.events[0].impression
+    impression = data.events[0].impression
     signature, _, experiment = token.partition(".")
     is_valid = impression is not None and await service.tokens.accept(_signed_text(impression, experiment), signature)
-    for place, event in enumerate(taken.events):
+    for place, event in enumerate(data.events):
         if not is_valid or event.impression != impression:
             problem = "this token is of another impression, or its secret was rotated; ask for the list again"
             raise ApiError(403, "wrong_token", problem, f"events[{place}].impression")
     allowed = (await service.experiment(experiment)).settings.browser_events
-    for place, event in enumerate(taken.events):
+    for place, event in enumerate(data.events):
         if event.kind not in allowed:
             problem = (
                 f"browsers may send {listed(allowed)}; send {event.kind!r} with a key, or allow it: browser_events"
             )
             raise ApiError(403, "wrong_kind", problem, f"events[{place}].kind")
-    if not service.impressions.take(str(impression), len(taken.events)):
+    if not service.impressions.take(str(impression), len(data.events)):
         problem = f"more than {MAX_EVENTS:,} events of this impression in an hour; send them with a key"
         raise ApiError(429, "too_many", problem, headers={RETRY: "3600"})
 
 
-def _event(service: Service, event: schemas.Happened, now: int, place: int, scope: str | None) -> Event:
+def _to_event(service: Service, event: schemas.EventBody, now: int, place: int, scope: str | None) -> Event:
     if (event.impression is None) == (event.unit is None):
         problem = "an event is of an impression or of a unit; give one of the two"
         raise ApiError(422, "invalid", problem, f"events[{place}]")
@@ -250,7 +238,7 @@ def _event(service: Service, event: schemas.Happened, now: int, place: int, scop
 
 def new_id() -> str:
     """The time in milliseconds and 80 random bits, as hexadecimal digits: ids of one moment are near each other in a
-    store's index, which is so written in few places. The system is asked for a thousand at a time.
+    store's index, which is so written in few places. The system is data for a thousand at a time.
     """
     if not _ids:
         drawn = os.urandom(10 * 1000).hex()
@@ -276,9 +264,9 @@ def _check_time(time: datetime | None, now: int, field: str) -> int:
     return found
 
 
-def refuse_nulls(body: bytes, asked: Any) -> None:
+def refuse_nulls(body: bytes, data: Any) -> None:
     """Databases and terminals stumble over the character NUL; no id has one."""
-    if b"\\u0000" in body and (field := _null_field(msgspec.to_builtins(asked))) is not None:
+    if b"\\u0000" in body and (field := _null_field(msgspec.to_builtins(data))) is not None:
         raise ApiError(422, "invalid", "the request holds the character NUL; leave it out", field or None)
 
 

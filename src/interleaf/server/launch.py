@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from interleaf.errors import InterleafError
-from interleaf.server.service import Settings
+from interleaf.server.service import ServiceSettings
 from interleaf.store import opened
 
 OTHER_FILES = 200  # the store, logs, threads; an ample guess
@@ -25,7 +25,7 @@ _HANDED_DOWN = "INTERLEAF_SERVE"  # to worker processes, which import this modul
 
 @dataclass(frozen=True)
 class Place:
-    """Where it runs: the store, the address, how many processes, and the proxies before it.
+    """Where the service runs: its store, address, number of processes, and trusted proxies.
 
     `trusted_proxies`: addresses or networks whose X-Forwarded-For and X-Forwarded-Proto say who the client is.
     """
@@ -37,8 +37,8 @@ class Place:
     trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
 
 
-def serve(place: Place, settings: Settings) -> None:
-    """Answer requests until told to stop; what was acknowledged by then is in the store."""
+def serve(place: Place, settings: ServiceSettings) -> None:
+    """Answer requests until SIGTERM or SIGINT. Everything that was acknowledged by then is in the store."""
     import uvicorn
 
     from interleaf.server import warming
@@ -70,11 +70,8 @@ def serve(place: Place, settings: Settings) -> None:
         "timeout_worker_healthcheck": 20,  # seconds: a machine may stand still; to end takes so long if a worker hangs
     }
     if place.workers == 1:
-        store = opened(place.store)
-        try:
+        with closing(opened(place.store)) as store:
             uvicorn.run(create_app(store, settings=settings), **options)
-        finally:
-            store.close()
         return
     secret = settings.unit_secret
     kept = asdict(settings) | {"unit_secret": secret and secret.hex()}
@@ -97,7 +94,7 @@ def _allow_files(connections: int) -> None:
 
 
 def _named(store: str) -> str:
-    """A store without what opens it."""
+    """The name of a store without its password."""
     if not is_shared(store):
         return store
     parts = urlsplit(store)
@@ -117,7 +114,7 @@ def worker_app() -> Any:
     set_up()
     given = json.loads(os.environ[_HANDED_DOWN])
     secret = given["settings"]["unit_secret"]
-    settings = Settings(**given["settings"] | {"unit_secret": secret and bytes.fromhex(secret)})
+    settings = ServiceSettings(**given["settings"] | {"unit_secret": secret and bytes.fromhex(secret)})
     return create_app(opened(given["store"]), settings=settings)
 
 
@@ -130,7 +127,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _check_free(place: Place) -> None:
-    """Whether the address can be had, before anything says that it is served."""
+    """Raise InterleafError if another program listens on the address already."""
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -141,10 +138,10 @@ def _check_free(place: Place) -> None:
             raise InterleafError(f"cannot listen on {where}: {error.strerror}; give another --port") from None
 
 
-def _check(place: Place, settings: Settings) -> None:
+def _check(place: Place, settings: ServiceSettings) -> None:
     if not 0 < place.port < 2**16 or place.workers < 1:
-        given = f"port {place.port} and {place.workers} workers"
-        raise InterleafError(f"{given} cannot be; give a port up to 65,535, and at least one worker")
+        problem = f"invalid port or number of workers: port {place.port}, {place.workers} workers"
+        raise InterleafError(f"{problem}; give a port from 1 to 65,535, and at least 1 worker")
     for proxy in place.trusted_proxies:
         try:
             ipaddress.ip_network(proxy)
@@ -155,13 +152,10 @@ def _check(place: Place, settings: Settings) -> None:
         raise InterleafError(f"{place.workers} workers need a PostgreSQL to share; give --store postgresql://...")
     if settings.loopback_only:
         return
-    store = opened(place.store)
-    try:
-        known = store.keys()
-        if not any(key.is_valid(time.time_ns() // 1000) for key in known):
+    with closing(opened(place.store)) as store:
+        keys = store.keys()
+        if not any(key.is_valid(time.time_ns() // 1000) for key in keys):
             raise InterleafError(
                 f"{place.host} can be reached from other machines, and the store has no keys: "
                 "everybody could do everything. Make one first: interleaf keys add admin"
             )
-    finally:
-        store.close()

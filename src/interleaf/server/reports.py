@@ -15,7 +15,7 @@ from interleaf.errors import InterleafError
 from interleaf.report.build import report
 from interleaf.report.log_checks import ANOTHER_KIND, IDLE, UNMATCHED, UNMATCHED_CAUSE, UNPLACED
 from interleaf.report.report import Report
-from interleaf.server.cache import Entry, TTLCache
+from interleaf.server.cache import CacheEntry, TTLCache
 from interleaf.store import reasons
 from interleaf.store.contract import RUNNING, Counts, Store
 from interleaf.store.fold import report_settings_of
@@ -25,14 +25,14 @@ MAX_PAGES = 2  # of the log, in which the text of a query is looked for
 Clock = Callable[[], float]
 MAX_REPORTS = 500  # versions whose latest report is held in memory
 MIN_TTL, MAX_TTL = 1.0, 5.0  # seconds; the first report of a process compiles, and takes many
-# What health calls an event that is kept apart; all others are unmatched.
+# What health checks call an event that matches no list, by the store's reason; all others are unmatched.
 _EARLY, _LATE = FATES[2:4]
 _FATES = {reasons.LATE: _LATE, reasons.FOLDED: _LATE, reasons.EARLY: _EARLY, reasons.FIXED: reasons.FIXED}
 _NOTHING = {False: "no impressions yet", True: "no impression could be used: all of them are left out"}
 
 
 @dataclass(frozen=True)
-class Standing:
+class CurrentReports:
     """What a version shows now: a report for each metric, the primary one first; or why there is none."""
 
     version: int
@@ -46,15 +46,15 @@ class Reports:
 
     def __init__(self, store: Store, executor: Executor | None = None, clock: Clock = time.monotonic) -> None:
         self._store = store
-        self._cache: TTLCache[tuple[str, int], Standing] = TTLCache(
+        self._cache: TTLCache[tuple[str, int], CurrentReports] = TTLCache(
             lambda place: self._make(*place), _ttl, MAX_REPORTS, executor=executor, clock=clock
         )
 
-    async def get(self, name: str, version: int) -> Standing:
+    async def get(self, name: str, version: int) -> CurrentReports:
         """The report of a version."""
         return await self._cache.get((name, version))
 
-    def get_blocking(self, name: str, version: int, max_age: Callable[[float], float] | None = None) -> Standing:
+    def get_blocking(self, name: str, version: int, max_age: Callable[[float], float] | None = None) -> CurrentReports:
         """The report of a version, for threads.
 
         `max_age`: how many seconds old a report may be, given how many seconds it took to make it.
@@ -67,7 +67,7 @@ class Reports:
         """Make all reports again."""
         self._cache.clear()
 
-    def _make(self, name: str, version: int) -> Standing:
+    def _make(self, name: str, version: int) -> CurrentReports:
         stored = self._store.experiment(name)
         settings = stored.versions[version]
         counts = self._store.counts(name, version)
@@ -86,8 +86,8 @@ class Reports:
                 for metric, tally in tallies.items()
             }
         except InterleafError as error:
-            return Standing(version, {}, str(error), counts)
-        return Standing(version, made, None if made else _NOTHING[bool(counts.open or counts.folded)], counts)
+            return CurrentReports(version, {}, str(error), counts)
+        return CurrentReports(version, made, None if made else _NOTHING[bool(counts.open or counts.folded)], counts)
 
     def _lost(self, is_running: bool, counts: Counts) -> tuple[Mapping[str, int], int]:
         """Events kept apart, by reason, and how many more may be of this experiment or of another.
@@ -102,7 +102,7 @@ class Reports:
         return counts.apart, sum(unplaced.values()) if is_running else 0
 
 
-def _ttl(entry: Entry[Standing]) -> float:
+def _ttl(entry: CacheEntry[CurrentReports]) -> float:
     """What takes long is made less often: a page that somebody watches must not keep a processor busy."""
     return entry.seconds + min(max(MIN_TTL, 2 * entry.seconds), MAX_TTL)
 

@@ -83,7 +83,7 @@ class Caption(Struct, forbid_unknown_fields=True):
     deep_links: Annotated[int, Meta(ge=0, le=limits.MAX_DEEP_LINKS)] | None = None
 
 
-class Interleave(Struct, forbid_unknown_fields=True):
+class InterleaveRequest(Struct, forbid_unknown_fields=True):
     """Rankings for one query of one unit; null stands for a ranking that came too late.
 
     Of documents of one group, such as variants of a product, a list shows one.
@@ -107,7 +107,7 @@ class Interleave(Struct, forbid_unknown_fields=True):
     version: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
 
 
-class Shown(Struct):
+class InterleaveResponse(Struct):
     """The documents to show; `token` lets a browser report events of this impression, and no other."""
 
     impression: str | None
@@ -117,8 +117,8 @@ class Shown(Struct):
     token: str | None
 
 
-class Happened(Struct, forbid_unknown_fields=True):
-    """What somebody did: on an impression, or, where only the unit is known, on the one that attribution finds."""
+class EventBody(Struct, forbid_unknown_fields=True):
+    """An event of an impression; or of a unit, for which attribution finds the impression."""
 
     event: Name | None = None
     impression: Name | None = None
@@ -131,15 +131,15 @@ class Happened(Struct, forbid_unknown_fields=True):
     value: Annotated[float, Meta(ge=-limits.MAX_VALUE, le=limits.MAX_VALUE)] | None = None
 
 
-class Events(Struct, forbid_unknown_fields=True):
-    """A batch of events; with the token of an impression, no key is needed, and all must be of that impression."""
+class EventsRequest(Struct, forbid_unknown_fields=True):
+    """A batch of events. With an impression's token no key is needed; all events must be of that impression."""
 
-    events: Annotated[list[Happened], Meta(min_length=1, max_length=MAX_EVENTS)]
+    events: Annotated[list[EventBody], Meta(min_length=1, max_length=MAX_EVENTS)]
     token: Annotated[str, Meta(max_length=200)] | None = None
 
 
-class Taken(Struct):
-    """What became of the events of a batch; `apart` says why some are kept apart."""
+class EventsResponse(Struct):
+    """How many events of a batch were accepted, repeated or unmatched; `apart` counts the unmatched by reason."""
 
     accepted: int
     repeated: int
@@ -147,13 +147,13 @@ class Taken(Struct):
     apart: dict[str, int]
 
 
-class Decision(Struct, forbid_unknown_fields=True):
-    """What was decided, in words."""
+class DecisionRequest(Struct, forbid_unknown_fields=True):
+    """The decision, as text."""
 
     decision: Annotated[str, Meta(min_length=1, max_length=2000)]
 
 
-class Remark(Struct):
+class HistoryEntry(Struct):
     """A line of an experiment's history."""
 
     time: str
@@ -163,7 +163,7 @@ class Remark(Struct):
     note: str
 
 
-class ExperimentAnswer(Struct):
+class ExperimentResponse(Struct):
     """An experiment with its settings and its history."""
 
     name: str
@@ -174,23 +174,23 @@ class ExperimentAnswer(Struct):
     started: str | None
     stopped: str | None
     archived: str | None
-    history: list[Remark]
+    history: list[HistoryEntry]
 
 
-class Experiments(Struct):
+class ExperimentsResponse(Struct):
     """A page of experiments, how many there are on all pages, and the number of the next page, if there is one.
 
     There are more than `total` if it is not exact: a thousand at most are counted.
     """
 
-    experiments: list[ExperimentAnswer]
+    experiments: list[ExperimentResponse]
     total: int
     is_total_exact: bool
     next: int | None
 
 
-class ReportAnswer(Struct):
-    """The report of each metric, the primary one first; or the reason why there is none yet."""
+class ReportResponse(Struct):
+    """The report of each metric, the primary one first; or the reason why there is no report yet."""
 
     version: int
     reports: dict[str, Any]
@@ -200,25 +200,25 @@ class ReportAnswer(Struct):
     apart: dict[str, int]
 
 
-class Healthy(Struct):
+class HealthResponse(Struct):
     """The service answers, and so does its store."""
 
     status: str
 
 
-class Forgotten(Struct):
+class ForgetResponse(Struct):
     """How many impressions of a unit were deleted."""
 
     impressions: int
 
 
-class Deleted(Struct):
+class DeleteResponse(Struct):
     """How many impressions were deleted with an experiment."""
 
     impressions: int
 
 
-class Problem(Struct, omit_defaults=True):
+class ErrorBody(Struct, omit_defaults=True):
     """What is wrong, in a sentence that names the thing, the value and the remedy."""
 
     code: str
@@ -226,10 +226,10 @@ class Problem(Struct, omit_defaults=True):
     field: str | UnsetType = UNSET
 
 
-class Refusal(Struct):
-    """The body of every answer that is not a success."""
+class ErrorResponse(Struct):
+    """The body of every error response."""
 
-    error: Problem
+    error: ErrorBody
 
 
 JSON = "application/json"
@@ -271,8 +271,8 @@ def error_response(error: Exception, route: str = "other") -> JsonResponse:
         message = "something went wrong on our side; it has been logged"
     else:
         message = _PLACE.sub("", str(error)) if isinstance(error, msgspec.ValidationError) else str(error)
-    problem = Problem(code, message, field or msgspec.UNSET)
-    return JsonResponse(Refusal(problem), status, headers)
+    problem = ErrorBody(code, message, field or msgspec.UNSET)
+    return JsonResponse(ErrorResponse(problem), status, headers)
 
 
 def _kind(error: Exception) -> tuple[int, str, str | None, Mapping[str, str] | None]:

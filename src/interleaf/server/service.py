@@ -20,7 +20,7 @@ from interleaf.server.auth import MAX_CACHED, REFRESH_AFTER, TTL, Access, Tokens
 from interleaf.server.cache import TTLCache
 from interleaf.server.monitoring import Metrics
 from interleaf.server.rate_limits import Bots, Rates
-from interleaf.server.reports import Reports, Standing
+from interleaf.server.reports import CurrentReports, Reports
 from interleaf.server.schemas import ApiError
 from interleaf.server.write_queue import WriteQueue
 from interleaf.store.contract import RUNNING, Search, Store, Stored
@@ -29,13 +29,13 @@ from interleaf.store.time_check import StoreTime
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServiceSettings:
     """Limits of requests, and privacy.
 
     `max_url`, `max_head`, `max_body`: bytes. `head_seconds`, `body_seconds`: a client may take so long to send them.
     `write_seconds`: a connection is aborted whose client reads nothing of its answer for this time, or up to twice it.
-    `max_connections`: open at once, in each worker. `requests_per_second`: of a key; `browser_requests_per_second`: of
-    an address that sends no key.
+    `max_connections`: open at once, in each worker. `requests_per_second`: rate limit of a key;
+    `browser_requests_per_second`: rate limit of an address that sends no key.
     `unit_secret`: units are stored as a hash keyed with it. `queries`: whether query texts are kept, hashed or dropped.
     `retention_days`: rows of closed impressions older than that are deleted, and their sums stay. `own_process`:
     nothing else runs in the process, so that Python's collector of cycles can be set for what a service does.
@@ -64,15 +64,17 @@ class Settings:
     def __post_init__(self) -> None:
         if self.queries == HASH and self.unit_secret is None:
             raise InterleafError(
-                "queries hashed without a secret of yours can be guessed; give --unit-secret-file, or drop them"
+                "query hashes without a secret can be guessed; give --unit-secret-file, or --queries drop"
             )
         if self.retention_days is not None and not self.retention_days > 0:
             raise InterleafError(f"retention is {self.retention_days:g} days; give a number above 0")
         if self.max_connections < 1:
-            raise InterleafError(f"{self.max_connections} connections at most refuse everybody; give 1 or more")
+            raise InterleafError(f"the maximum number of connections is {self.max_connections}; give at least 1")
         for rate in (self.requests_per_second, self.browser_requests_per_second):
             if not rate >= 1:
-                raise InterleafError(f"{rate:g} requests a second refuse everybody; give 1 or more")
+                raise InterleafError(
+                    f"the rate limit is {rate:g} requests per second; give at least 1 request per second"
+                )
 
 
 Clock = Callable[[], int]
@@ -91,7 +93,7 @@ def now() -> int:
 
 
 def monotonic() -> int:
-    """Microseconds of a clock that nobody can set; on Linux, one that goes on while the machine sleeps."""
+    """Microseconds of a clock that cannot be set; on Linux, it also counts the time while the machine sleeps."""
     if sys.platform == "linux":
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
     return time.monotonic_ns() // 1000
@@ -100,7 +102,7 @@ def monotonic() -> int:
 class Service:
     """One process's service over a store."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings, monotonic: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: ServiceSettings, monotonic: Clock) -> None:
         self.store, self.clock, self.settings, self._monotonic = store, clock, settings, monotonic
         store.use_unit_secret(settings.unit_secret, clock())
         store.use_queries(settings.queries, clock())
@@ -146,7 +148,7 @@ class Service:
         except (StoreError, TimeoutError):
             return None
 
-    async def standing(self, name: str, version: int) -> Standing:
+    async def current_reports(self, name: str, version: int) -> CurrentReports:
         """The report of a version, when the kernels that it needs are compiled."""
         await self.wait_for_kernels([await self.experiment(name)])
         return await self.reports.get(name, version)
@@ -156,16 +158,16 @@ class Service:
         for method in {settings.chosen.method.name for one in experiments for settings in one.versions.values()}:
             await self.warming.wait(method)
 
-    async def reported(self, work: Callable[..., Result], *given: Any) -> Result:
-        """Work that takes a report's time, in a thread of its own kind."""
-        return await asyncio.get_running_loop().run_in_executor(self._reporting, work, *given)
+    async def run_report(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Run something as slow as a report in the threads for reports."""
+        return await asyncio.get_running_loop().run_in_executor(self._reporting, work, *arguments)
 
     def remember(self, stored: Stored) -> None:
-        """What was just read or changed."""
+        """Cache an experiment that was just read or changed."""
         self._experiments.put(stored.settings.name, stored)
 
     def forget(self, name: str) -> None:
-        """Ask the store for an experiment again: it was deleted."""
+        """Remove a deleted experiment from the cache."""
         self._experiments.clear()
         log.info("deleted", extra={"experiment": name})
 
@@ -186,7 +188,7 @@ class Service:
         await asyncio.to_thread(warm_composing, settings.method, len(settings.rankers))
 
     async def stop(self) -> None:
-        """Let what is on its way be written, and end."""
+        """Wait until all writes are done, and end."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -228,9 +230,9 @@ class Service:
 
     async def check_store(self) -> None:
         """Raise StoreError if the store does not answer in time; a store that hangs holds one thread and no more."""
-        asked = asyncio.get_running_loop().run_in_executor(self._checking, self.store.check)
+        check = asyncio.get_running_loop().run_in_executor(self._checking, self.store.check)
         try:
-            await asyncio.wait_for(asked, READY_SECONDS)
+            await asyncio.wait_for(check, READY_SECONDS)
         except TimeoutError:
             raise StoreError(f"the store is away: it did not answer within {READY_SECONDS:g} s") from None
 

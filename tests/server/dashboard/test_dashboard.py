@@ -23,7 +23,7 @@ from interleaf.report.model import Comparison
 from interleaf.server.dashboard import form_pages
 from interleaf.server.dashboard.downloads import analysis
 from interleaf.server.dashboard.result_summary import WIDTH, scorecard, trials
-from interleaf.server.reports import Reports, Standing
+from interleaf.server.reports import CurrentReports, Reports
 from interleaf.store.contract import Counts
 from tests.support.dashboards import Elements, Visitor, traffic
 from tests.support.report_examples import EXAMPLES
@@ -206,7 +206,7 @@ def test_the_command_on_the_page_gives_the_numbers_of_the_page(
 
 
 def standing_of(report: Any, monkeypatch: pytest.MonkeyPatch, settings: Experiment) -> None:
-    made = Standing(1, dict.fromkeys(settings.metrics, report), None, Counts(0, 9, {}))
+    made = CurrentReports(1, dict.fromkeys(settings.metrics, report), None, Counts(0, 9, {}))
     monkeypatch.setattr(Reports, "_make", lambda *_: made)
 
 
@@ -319,7 +319,7 @@ def test_a_form_has_a_field_for_every_setting_and_reads_back_what_it_shows() -> 
 
 def test_the_script_for_charts_is_made_by_another_process(tmp_path: Path) -> None:
     """The JavaScript engine that makes it would keep 100 MiB in the serving process."""
-    code = "import sys; from interleaf.server.dashboard import files; print(len(files.vega().data), *sys.modules)"
+    code = "import sys; from interleaf.server.dashboard.static_files import vega; print(len(vega().data), *sys.modules)"
     size, *modules = subprocess.run(
         [sys.executable, "-c", code],
         check=True,

@@ -2,7 +2,7 @@
 
 routes.py           addresses, who may open them, and errors as pages
 browser_session.py  the session behind the cookie, and the tokens of forms
-page.py             templates, escaped, under a strict content policy; charts as specifications
+visit.py            a request to the dashboard; pages from templates, escaped, under a strict content policy; charts
 experiment_list.py  all experiments
 experiment_page.py  one experiment: its page, the part of it that is refreshed, and lists that users saw
 result_summary.py   the scorecard, progress towards the planned size, and trials of the set-up

@@ -16,7 +16,7 @@ from interleaf.experiment.settings import Text
 from interleaf.server.auth import OPEN
 from interleaf.server.dashboard import browser_session
 from interleaf.server.dashboard.form_pages import sentence
-from interleaf.server.dashboard.page import HEADERS, Visit, page
+from interleaf.server.dashboard.visit import HEADERS, Visit, page
 from interleaf.server.schemas import ApiError
 from interleaf.server.service import SECOND, log
 from interleaf.store.contract import ADMIN, INGEST, READ, ROLES, AccessKey
@@ -29,16 +29,18 @@ async def show_login(visit: Visit) -> Response:
     if visit.who is not None:
         return RedirectResponse(_onward(visit.request.query_params.get("next", "/")), 303)
     revoked_own = visit.request.query_params.get("revoked") == "own"
-    return asked(visit, problem="You revoked the key that you were logged in with; log in with another." * revoked_own)
+    return ask_for_key(
+        visit, problem="You revoked the key that you were logged in with; log in with another." * revoked_own
+    )
 
 
-def asked(visit: Visit, status: int = 200, problem: str = "") -> Response:
+def ask_for_key(visit: Visit, status: int = 200, problem: str = "") -> Response:
     """The form that asks for a key; a link from another site arrives without its cookie, and may go on."""
     request = visit.request
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    wanted = visit.form.get("next") or request.query_params.get("next") or here
+    target = visit.form.get("next") or request.query_params.get("next") or here
     is_from_elsewhere = request.headers.get("sec-fetch-site") == "cross-site"
-    onward = "/" if request.url.path.startswith(("/login", "/logout")) and wanted == here else _onward(wanted)
+    onward = "/" if request.url.path.startswith(("/login", "/logout")) and target == here else _onward(target)
     return page(visit, "login.html", status, problem=problem, onward=onward, is_from_elsewhere=is_from_elsewhere)
 
 
@@ -48,9 +50,9 @@ async def enter(visit: Visit) -> Response:
     key = await service.access.find_key(visit.form.get("key", "").strip())
     if key is None:
         visit.shared.attempts.count_wrong(request.client.host if request.client else "")
-        return asked(visit, 401, "This key is unknown or revoked; ask an admin for another.")
+        return ask_for_key(visit, 401, "This key is unknown or revoked; ask an admin for another.")
     if key.role not in browser_session.ROLES:
-        return asked(visit, 403, f"The dashboard is for read and admin keys, and this key's role is {key.role}.")
+        return ask_for_key(visit, 403, f"The dashboard is for read and admin keys, and this key's role is {key.role}.")
     answer = RedirectResponse(_onward(visit.form.get("next", "/")), 303, HEADERS)
     await browser_session.end(service, visit.cookie)  # of a login before
     browser_session.keep(service, request, answer, await browser_session.begin(service, key))
@@ -77,9 +79,9 @@ def _left() -> Response:
     return answer
 
 
-def _onward(wanted: str) -> str:
+def _onward(target: str) -> str:
     """An address of ours, whatever was asked for."""
-    return wanted if _OURS.fullmatch(wanted) else "/"
+    return target if _OURS.fullmatch(target) else "/"
 
 
 MEANINGS = {
@@ -92,7 +94,7 @@ _LABEL, _ID = Text(100), re.compile("[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
-class Line:
+class KeyLine:
     """A key on the page: its state in a word, and how many sessions it has."""
 
     key: AccessKey
@@ -109,14 +111,14 @@ async def show_keys(visit: Visit) -> Response:
 
 async def _page(visit: Visit, status: int = 200, problem: str = "", secret: str = "") -> Response:
     now, store = visit.service.clock(), visit.service.store
-    known = await asyncio.to_thread(store.keys)
+    keys = await asyncio.to_thread(store.keys)
     sessions = await asyncio.to_thread(store.count_sessions, now)
-    known.sort(key=lambda key: (not key.is_valid(now), -key.created))
+    keys.sort(key=lambda key: (not key.is_valid(now), -key.created))
     return page(
         visit,
         "keys.html",
         status,
-        lines=[Line(key, _state(key, now), sessions.get(key.id, 0)) for key in known],
+        lines=[KeyLine(key, _state(key, now), sessions.get(key.id, 0)) for key in keys],
         is_anyone_in=bool(sessions),
         meanings=MEANINGS,
         problem=problem,
@@ -167,19 +169,19 @@ async def add(visit: Visit) -> Response:
 
 def _problems(form: Mapping[str, str]) -> list[str]:
     """What is wrong with the fields, each in a sentence."""
-    found = []
+    problems = []
     if form.get("role", "") not in ROLES:
-        found.append("Choose what the key is for.")
+        problems.append("Choose what the key is for.")
     try:
         _LABEL.check(form.get("label", "").strip())
     except ValueError as remedy:
-        found.append(sentence(str(ExperimentError("label", form.get("label", ""), str(remedy)))))
+        problems.append(sentence(str(ExperimentError("label", form.get("label", ""), str(remedy)))))
     days = form.get("days", "").strip()
     if days and not (days.isascii() and days.isdecimal() and 1 <= int(days[:9]) <= MAX_DAYS):
-        found.append(f"Days until it expires: give a whole number from 1 to {MAX_DAYS:,}, or nothing.")
+        problems.append(f"Days until it expires: give a whole number from 1 to {MAX_DAYS:,}, or nothing.")
     if not _ID.fullmatch(form.get("id", "")):
-        found.append("The form has no id of a new key: load the page again.")
-    return found
+        problems.append("The form has no id of a new key: load the page again.")
+    return problems
 
 
 def _first_key_problems(visit: Visit) -> list[str]:
@@ -193,28 +195,28 @@ def _first_key_problems(visit: Visit) -> list[str]:
 
 async def revoke(visit: Visit) -> Response:
     """A key opens nothing any more; the last admin's stays, because nobody here could make another."""
-    service, wanted = visit.service, visit.form.get("key", "")
-    known, now = await asyncio.to_thread(service.store.keys), service.clock()
-    if [key.id for key in known if key.is_valid(now) and key.role == ADMIN and key.experiment is None] == [wanted]:
+    service, target = visit.service, visit.form.get("key", "")
+    keys, now = await asyncio.to_thread(service.store.keys), service.clock()
+    if [key.id for key in keys if key.is_valid(now) and key.role == ADMIN and key.experiment is None] == [target]:
         problem = "this is the last admin key; make another one first, or revoke it with interleaf keys revoke"
         raise ApiError(409, "last_admin", problem)
-    if not await asyncio.to_thread(service.store.revoke, wanted, service.clock()):
-        raise ApiError(404, "unknown", f"there is no key {wanted[:100]!r} that is not revoked")
+    if not await asyncio.to_thread(service.store.revoke, target, service.clock()):
+        raise ApiError(404, "unknown", f"there is no key {target[:100]!r} that is not revoked")
     service.access.forget()
-    log.info("revoked a key", extra={"key": wanted, "by": visit.who.id if visit.who else ""})
-    if visit.who is not None and wanted == visit.who.id:
+    log.info("revoked a key", extra={"key": target, "by": visit.who.id if visit.who else ""})
+    if visit.who is not None and target == visit.who.id:
         return RedirectResponse("/login?revoked=own", 303, HEADERS)
     return RedirectResponse("/keys", 303, HEADERS)
 
 
 async def sign_out(visit: Visit) -> Response:
     """End the sessions of a key; of all keys, if the form names none."""
-    wanted = visit.form.get("key")
-    known = await asyncio.to_thread(visit.service.store.keys)
-    if wanted is not None and wanted not in (key.id for key in known):
-        raise ApiError(404, "unknown", f"there is no key {wanted[:100]!r}")
-    ended = await asyncio.to_thread(visit.service.store.end_sessions, wanted)
+    target = visit.form.get("key")
+    keys = await asyncio.to_thread(visit.service.store.keys)
+    if target is not None and target not in (key.id for key in keys):
+        raise ApiError(404, "unknown", f"there is no key {target[:100]!r}")
+    ended = await asyncio.to_thread(visit.service.store.end_sessions, target)
     log.info(
-        "ended sessions", extra={"key": wanted or "all", "sessions": ended, "by": visit.who.id if visit.who else ""}
+        "ended sessions", extra={"key": target or "all", "sessions": ended, "by": visit.who.id if visit.who else ""}
     )
     return RedirectResponse("/keys", 303, HEADERS)

@@ -17,12 +17,12 @@ from interleaf.report.frames import to_frames
 from interleaf.report.report import Report
 from interleaf.server import endpoints
 from interleaf.server.auth import OPEN
-from interleaf.server.dashboard.page import HEADERS, Visit
+from interleaf.server.dashboard.visit import HEADERS, Visit
 from interleaf.server.schemas import ApiError
 from interleaf.store.fold import report_settings_of
 
 
-def exported(settings: Experiment, version: int) -> str:
+def export_name(settings: Experiment, version: int) -> str:
     """The name of the exported log."""
     return f"{settings.name}-{version}.parquet"
 
@@ -34,7 +34,7 @@ def analysis(settings: Experiment, version: int, metric: str) -> str:
     'interleaf analyze shoes-1.parquet --control a --events click --by device'
     """
     read, usual = report_settings_of(settings), Experiment.of({"name": settings.name, "rankers": settings.rankers})
-    words = [exported(settings, version), "--control", settings.control, "--events"]
+    words = [export_name(settings, version), "--control", settings.control, "--events"]
     words += [
         kind if weight == 1 else f"{kind}={weight!r}" for kind, weight in settings.metrics[metric].items() if weight
     ]
@@ -87,9 +87,9 @@ async def export(visit: Visit) -> Response:
 async def table(visit: Visit) -> Response:
     """One table, with the rows of all metrics."""
     stored = await visit.service.experiment(visit.name)
-    version, name = endpoints.version_of(visit.request, stored), visit.request.path_params["table"]
-    standing = await visit.service.standing(stored.settings.name, version)
-    text = await visit.service.reported(csv_of, standing.reports, name)
+    version, name = endpoints.read_version(visit.request, stored), visit.request.path_params["table"]
+    current = await visit.service.current_reports(stored.settings.name, version)
+    text = await visit.service.run_report(csv_of, current.reports, name)
     if text is None:
         raise ApiError(404, "unknown", f"there is no table {name[:40]!r} with rows", "table")
     file = f"{stored.settings.name}-{version}-{name}.csv"
@@ -110,11 +110,11 @@ def csv_of(reports: Mapping[str, Report], name: str) -> str | None:
     rows = list(_rows(reports, name))
     if not rows:
         return None
-    written = io.StringIO()
-    writer = csv.DictWriter(written, list(rows[0]))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]))
     writer.writeheader()
     writer.writerows(rows)
-    return written.getvalue()
+    return text.getvalue()
 
 
 def _rows(reports: Mapping[str, Report], name: str) -> Iterator[dict[str, Any]]:

@@ -16,9 +16,9 @@ from interleaf.report.layout import EVEN, SPLIT, UNTRUSTED, WINNER
 from interleaf.report.model import DISAGREE
 from interleaf.report.report import Report
 from interleaf.server.dashboard import downloads, static_files
-from interleaf.server.dashboard.page import Shared, Visit, page, part
 from interleaf.server.dashboard.result_summary import conflicts, early_warning
-from interleaf.server.endpoints import MAX_PAGE, search_of, whole
+from interleaf.server.dashboard.visit import DashboardState, Visit, page, part
+from interleaf.server.endpoints import MAX_PAGE, read_number, read_search
 from interleaf.store.contract import DRAFT, RUNNING, STATES, Search, Stored
 
 FRESH, SLOW = 3.0, 15.0  # how many seconds old a report in the list may be; SLOW: one that takes long to make
@@ -29,7 +29,7 @@ MODES = {AA: "A/A", RELABELLED: "relabelled A/A", LOSER: "known loser"}  # what 
 
 
 @dataclass(frozen=True)
-class Line:
+class ExperimentLine:
     """An experiment in the list; without a report where it has none."""
 
     stored: Stored
@@ -41,8 +41,8 @@ class Line:
     is_early: bool = False
 
 
-async def shown(visit: Visit) -> Response:
-    """The whole page."""
+async def show(visit: Visit) -> Response:
+    """The read_number page."""
     static_files.prepare()
     return page(visit, "list.html", **await _values(visit))
 
@@ -55,13 +55,13 @@ async def live(visit: Visit) -> Response:
 async def _values(visit: Visit) -> dict[str, Any]:
     """A page of the experiments that the search finds, with a report each."""
     service, store = visit.service, visit.service.store
-    search = search_of(visit.request, visit.who)
+    search = read_search(visit.request, visit.who)
     total, is_exact = await asyncio.to_thread(store.count_experiments, search)
     last = max(1, -(-total // PAGE))
-    number = min(whole(visit.request, "page", 1, MAX_PAGE), last)
-    found = await asyncio.to_thread(store.experiments, search, PAGE, (number - 1) * PAGE)
-    await service.wait_for_kernels(stored for stored in found if stored.state != DRAFT)
-    lines = await service.reported(lambda: [_line(stored, visit.shared) for stored in found])
+    number = min(read_number(visit.request, "page", 1, MAX_PAGE), last)
+    experiments = await asyncio.to_thread(store.experiments, search, PAGE, (number - 1) * PAGE)
+    await service.wait_for_kernels(stored for stored in experiments if stored.state != DRAFT)
+    lines = await service.run_report(lambda: [_line(stored, visit.shared) for stored in experiments])
     is_all = search.only is None
     return {
         "lines": lines,
@@ -81,19 +81,19 @@ async def _values(visit: Visit) -> dict[str, Any]:
 
 def _query(search: Search) -> str:
     """The search as it stands in addresses, to which a page is added."""
-    asked = {"search": search.text, "state": search.state, "archived": "true" if search.archived else None}
-    return urlencode({name: value for name, value in asked.items() if value})
+    query = {"search": search.text, "state": search.state, "archived": "true" if search.archived else None}
+    return urlencode({name: value for name, value in query.items() if value})
 
 
-def _line(stored: Stored, shared: Shared) -> Line:
+def _line(stored: Stored, shared: DashboardState) -> ExperimentLine:
     reports = _reports(stored, shared) if stored.state != DRAFT else {}
     report = next(iter(reports.values()), None)
     is_disputed, mode = bool(conflicts(stored.settings, reports)), MODES.get(stored.settings.mode, "")
     is_early = report is not None and bool(early_warning(report))
-    return Line(stored, report, *judgement(report), is_disputed, mode, is_early)
+    return ExperimentLine(stored, report, *judgement(report), is_disputed, mode, is_early)
 
 
-def _reports(stored: Stored, shared: Shared) -> Mapping[str, Report]:
+def _reports(stored: Stored, shared: DashboardState) -> Mapping[str, Report]:
     """The reports of all metrics, the primary one first; the list may show older ones than an experiment's page."""
 
     def max_age(seconds: float) -> float:

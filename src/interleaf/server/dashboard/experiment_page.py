@@ -21,11 +21,11 @@ from interleaf.report.sections import Section
 from interleaf.server.dashboard import downloads, static_files
 from interleaf.server.dashboard.downloads import table_names
 from interleaf.server.dashboard.experiment_list import MODES, judgement
-from interleaf.server.dashboard.page import Drawn, Visit, moment, page, part, short
 from interleaf.server.dashboard.result_summary import Scorecard, outlook, scorecard, trials
-from interleaf.server.endpoints import version_of
+from interleaf.server.dashboard.visit import Charts, Visit, moment, page, part, short
+from interleaf.server.endpoints import read_version
 from interleaf.server.ingest import to_microseconds
-from interleaf.server.reports import Standing
+from interleaf.server.reports import CurrentReports
 from interleaf.store.contract import DRAFT, RUNNING, STOPPED, Stored
 from interleaf.tables import Table
 
@@ -43,7 +43,7 @@ class Team:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownDocument:
     """A document of a list: whose it is, where the rankers have it, and what people did with it."""
 
     document: str
@@ -55,12 +55,12 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Example:
+class ExampleImpression:
     """One impression."""
 
     time: Any
     facts: tuple[tuple[str, str], ...]
-    documents: tuple[Shown, ...]
+    documents: tuple[ShownDocument, ...]
 
 
 def teams(rankers: Iterable[str]) -> tuple[Team, ...]:
@@ -72,10 +72,10 @@ def teams(rankers: Iterable[str]) -> tuple[Team, ...]:
     )
 
 
-def example(row: Mapping[str, Any], marked: Sequence[Team]) -> Example:
+def example(row: Mapping[str, Any], marked: Sequence[Team]) -> ExampleImpression:
     """A row of the log, as people look at it."""
     attributes = row.get("attributes") or {}
-    known = [
+    facts = [
         ("query", row.get("query")),
         ("unit", row.get("unit")),
         ("arm", row.get("arm")),
@@ -87,24 +87,26 @@ def example(row: Mapping[str, Any], marked: Sequence[Team]) -> Example:
         happened.setdefault(event["rank"], Counter())[event["kind"]] += 1
     places = {document: place for place, document in enumerate(row["documents"])}
     shown = [
-        _shown(row, places[document], marked, happened.get(places[document] + 1))
+        _to_document(row, places[document], marked, happened.get(places[document] + 1))
         if document in places
-        else Shown(short(document), "", None, "", "", is_fixed=True)
+        else ShownDocument(short(document), "", None, "", "", is_fixed=True)
         for document in build_whole_list(row)
     ]
-    facts = tuple((short(str(name), 40), short(str(value))) for name, value in known if value not in (None, ""))
-    return Example(_time(row["time"]), facts, tuple(shown))
+    texts = tuple((short(str(name), 40), short(str(value))) for name, value in facts if value not in (None, ""))
+    return ExampleImpression(_time(row["time"]), texts, tuple(shown))
 
 
 def _time(time: int | datetime) -> Any:
     return moment(time if isinstance(time, int) else to_microseconds(time))
 
 
-def _shown(row: Mapping[str, Any], place: int, marked: Sequence[Team], events: Counter[str] | None) -> Shown:
+def _to_document(
+    row: Mapping[str, Any], place: int, marked: Sequence[Team], events: Counter[str] | None
+) -> ShownDocument:
     owner = (row.get("teams") or [-1] * (place + 1))[place]
     caption = (row.get("captions") or [None] * (place + 1))[place] or {}
     ranks = [own[place] for own in row.get("ranks") or ()]
-    return Shown(
+    return ShownDocument(
         short(row["documents"][place]),
         short(caption.get("title") or ""),
         marked[owner] if 0 <= owner < len(marked) else None,
@@ -127,7 +129,7 @@ class Numbers:
     page: ReportPage
     sections: Mapping[str, Section]
     scorecard: Scorecard
-    drawn: Drawn
+    charts: Charts
 
     @property
     def wrong(self) -> Table | None:
@@ -139,9 +141,9 @@ class Numbers:
         """The other checks."""
         return self._checks(lambda row: row[0] not in WRONG)
 
-    def _checks(self, wanted: Any) -> Table | None:
+    def _checks(self, is_wanted: Any) -> Table | None:
         for table in self.sections["health"].tables:
-            rows = tuple(row for row in table.rows if wanted(row))
+            rows = tuple(row for row in table.rows if is_wanted(row))
             return Table(table.name, "", table.columns, rows, table.right) if rows else None
         return None
 
@@ -151,7 +153,7 @@ class Numbers:
         return None if self.report.planned_units is None else self.report.totals.units / self.report.planned_units
 
 
-async def shown(visit: Visit) -> Response:
+async def show(visit: Visit) -> Response:
     """The whole page."""
     static_files.prepare()
     return page(visit, "experiment.html", vega=static_files.vega_address(), **await _values(visit))
@@ -164,15 +166,15 @@ async def live(visit: Visit) -> Response:
 
 async def _values(visit: Visit) -> dict[str, Any]:
     stored = await visit.service.experiment(visit.name)
-    version = version_of(visit.request, stored)
-    standing = await visit.service.standing(stored.settings.name, version)  # one for all that wait
-    return await visit.service.reported(_gathered, visit, stored, version, standing)
+    version = read_version(visit.request, stored)
+    current = await visit.service.current_reports(stored.settings.name, version)  # one for all that wait
+    return await visit.service.run_report(_gather, visit, stored, version, current)
 
 
-def _gathered(visit: Visit, stored: Stored, version: int, standing: Standing) -> dict[str, Any]:
+def _gather(visit: Visit, stored: Stored, version: int, current: CurrentReports) -> dict[str, Any]:
     """Everything that the page shows; this reads the store."""
     service, settings = visit.service, stored.versions[version]
-    report = next(iter(standing.reports.values()), None)
+    report = next(iter(current.reports.values()), None)
     rows = service.store.examples(settings.name, version, MAX_EXAMPLES)
     marked = teams(settings.rankers)
     tone, word = judgement(report)
@@ -183,11 +185,11 @@ def _gathered(visit: Visit, stored: Stored, version: int, standing: Standing) ->
         "is_latest": version == stored.version,
         "tone": tone,
         "word": word,
-        "numbers": None if report is None else _numbers(visit, settings, version, standing, report),
+        "numbers": None if report is None else _numbers(visit, settings, version, current, report),
         "number_sections": NUMBERS,
-        "reason": standing.reason or "",
-        "counts": standing.counts,
-        "apart": _apart(standing),
+        "reason": current.reason or "",
+        "counts": current.counts,
+        "apart": _apart(current),
         "trials": trials(settings, report),
         "is_trial": settings.mode != COMPARE,
         "mode": MODES.get(settings.mode, ""),
@@ -195,11 +197,11 @@ def _gathered(visit: Visit, stored: Stored, version: int, standing: Standing) ->
         "examples": [example(row, marked) for row in rows],
         "decision": next((one for one in reversed(stored.history) if one.what == "decided"), None),
         "can": _possible(stored),
-        "told": _told(settings),
+        "settings_table": _settings_table(settings),
         "outlook": outlook(stored, settings, report, service.clock()),
         "csv_tables": table_names(report),
         "analyses": {metric: downloads.analysis(settings, version, metric) for metric in settings.metrics},
-        "exported": downloads.exported(settings, version),
+        "exported": downloads.export_name(settings, version),
         "first_list": downloads.first_list(settings, visit.address, visit.is_open),
         "first_event": downloads.first_event(settings, visit.address, visit.is_open),
     }  # fmt: skip
@@ -216,29 +218,29 @@ def _possible(stored: Stored) -> dict[str, bool]:
     }
 
 
-def _numbers(visit: Visit, settings: Experiment, version: int, standing: Standing, report: Report) -> Numbers:
+def _numbers(visit: Visit, settings: Experiment, version: int, current: CurrentReports, report: Report) -> Numbers:
     laid_out = lay_out(report)
     sections = {section.name: section for section in laid_out.sections}
-    drawings = visit.shared.drawings.get_blocking(settings.name, version)
-    return Numbers(report, laid_out, sections, scorecard(settings, standing.reports), drawings)
+    charts = visit.shared.chart_cache.get_blocking(settings.name, version)
+    return Numbers(report, laid_out, sections, scorecard(settings, current.reports), charts)
 
 
-def _apart(standing: Standing) -> Table | None:
+def _apart(current: CurrentReports) -> Table | None:
     """Events that count for nobody, and why."""
-    rows = tuple((reason, f"{number:,}") for reason, number in standing.counts.apart.items() if number)
+    rows = tuple((reason, f"{number:,}") for reason, number in current.counts.apart.items() if number)
     return Table("apart", "Events kept apart", ("reason", "how many"), rows, ("how many",)) if rows else None
 
 
-def _told(settings: Experiment) -> Table:
+def _settings_table(settings: Experiment) -> Table:
     """The settings as a table, with what each means."""
     rows = tuple(
-        (SETTINGS[name].metadata["label"], _written(value), SETTINGS[name].metadata["meaning"])
+        (SETTINGS[name].metadata["label"], _format(value), SETTINGS[name].metadata["meaning"])
         for name, value in settings.to_dict().items()
     )
     return Table("settings", "", ("setting", "value", "meaning"), rows)
 
 
-def _written(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{kind} = {weight:g}" for kind, weight in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Forms made from the table of settings, and what they do: create, edit, start, stop, decide, archive, delete."""
+"""Forms all_groups from the table of settings, and what they do: create, edit, start, stop, decide, archive, delete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from interleaf.experiment.settings import (
 from interleaf.methods.registry import ALL_SCHEMES, METHODS
 from interleaf.server import endpoints
 from interleaf.server.auth import OPEN
-from interleaf.server.dashboard.page import HEADERS, Visit, page
+from interleaf.server.dashboard.visit import HEADERS, Visit, page
 from interleaf.store.contract import DECIDED, DRAFT, RUNNING, STOPPED
 
 GROUPS = {
@@ -63,12 +63,12 @@ _ON_ONE_LINE = ("rankers",)  # lists of two or more, whose items may have some: 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a form: how it is drawn (line, number, lines or choice), what stands in it, what is wrong with it."""
+    """A field of a form: how it is widget (line, number, lines or choice), what stands in it, what is wrong with it."""
 
     name: str
     label: str
     meaning: str
-    drawn: str
+    widget: str
     value: str
     choices: Mapping[str, str]
     needed: bool
@@ -93,42 +93,42 @@ def groups(
     With `only`, the fields of that group.
     """
     rest = [name for name in SETTINGS if not any(name in names for names in GROUPS.values())]
-    made = []
+    all_groups = []
     for place, (title, names) in enumerate((*GROUPS.items(), ("More", tuple(rest)))):
         fields = [_field(name, typed, (wrong or {}).get(name, "")) for name in names]
         if "method" in names:
             fields.insert(names.index("method") + 1, _parameters(typed))
         is_open = place < OPEN_GROUPS or any(field.error for field in fields)
         if fields and only in (None, title):
-            made.append(Group(title, tuple(fields), is_open))
-    return tuple(made)
+            all_groups.append(Group(title, tuple(fields), is_open))
+    return tuple(all_groups)
 
 
 def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
     setting = SETTINGS[name]
-    kind, drawn, hint = setting.metadata["kind"], "line", ""
+    kind, widget, hint = setting.metadata["kind"], "line", ""
     within = kind.kind if isinstance(kind, Optional) else kind
     choices: dict[str, str] = {}
     match within:
         case Choice():
-            drawn, choices = "choice", {word: CHOICES.get(word, word) for word in within.words}
+            widget, choices = "choice", {word: CHOICES.get(word, word) for word in within.words}
         case Number():
-            drawn, hint = "number", f"{within.least:g} to {within.most:,g}"
+            widget, hint = "number", f"{within.least:g} to {within.most:,g}"
         case Prose():
-            drawn = "lines"
+            widget = "lines"
         case Several():
-            drawn, hint = "lines", "one a line"
+            widget, hint = "lines", "one a line"
             hint += ", or with commas" * (name in _COMMAS) + ", or all on one with commas" * (name in _ON_ONE_LINE)
         case Weights():
             hint = "such as click=1, purchase=5"
     if name == "method":
-        drawn, choices = "choice", {row.name: row.title for row in METHODS.values() if row.schemes}
+        widget, choices = "choice", {row.name: row.title for row in METHODS.values() if row.schemes}
     elif name == "scheme":
-        drawn, choices = "choice", {"": "the method's own", **{scheme: scheme for scheme in ALL_SCHEMES}}
+        widget, choices = "choice", {"": "the method's own", **{scheme: scheme for scheme in ALL_SCHEMES}}
     elif name == "control":
         hint = "the first ranker, if left out"
     label, meaning = setting.metadata["label"], setting.metadata["meaning"].replace("null: ", "left out: ")
-    return Field(name, label, meaning, drawn, typed.get(name, ""), choices, name in _NEEDED, hint, wrong)
+    return Field(name, label, meaning, widget, typed.get(name, ""), choices, name in _NEEDED, hint, wrong)
 
 
 def _parameters(typed: Mapping[str, str]) -> Field:
@@ -226,17 +226,17 @@ OVER = (STOPPED, DECIDED)
 NOTES_GROUP = "Notes"
 
 
-async def new(visit: Visit) -> Response:
+async def show_new(visit: Visit) -> Response:
     """The form of a new experiment."""
     return _form(visit, defaults())
 
 
 async def create(visit: Visit) -> Response:
     """Make it, as a draft."""
-    return await _sent(visit, endpoints.create, visit.form.get("name", "").strip())
+    return await _save(visit, endpoints.create, visit.form.get("name", "").strip())
 
 
-async def editing(visit: Visit) -> Response:
+async def show_edit(visit: Visit) -> Response:
     """The form with the settings as they are."""
     stored = await visit.service.experiment(visit.name)
     return _form(visit, typed_of(stored.settings), name=visit.name, state=stored.state)
@@ -249,15 +249,15 @@ async def edit(visit: Visit) -> Response:
         notes = {field: visit.form.get(field, "") for field in NOTES}
         visit.form = typed_of(stored.settings) | notes
     visit.form = {**visit.form, "name": visit.name}
-    return await _sent(visit, endpoints.edit, visit.name, stored.state)
+    return await _save(visit, endpoints.edit, visit.name, stored.state)
 
 
-async def _sent(visit: Visit, call: Call, name: str, state: str = DRAFT) -> Response:
+async def _save(visit: Visit, call: Call, name: str, state: str = DRAFT) -> Response:
     edited, data = name if "name" in visit.request.path_params else "", data_of(visit.form)
     wrong, status = wrong_in(data), 422
     if not wrong:
         try:
-            await _called(visit, call, data)
+            await _call(visit, call, data)
             return _onward(name)
         except ExperimentError as error:
             wrong = {error.field: sentence(error.remedy)}
@@ -275,7 +275,7 @@ def _form(
     status: int = 200,
 ) -> Response:
     """An experiment keeps its name; a name that is taken is wrong at its field."""
-    told = " ".join(f"{_label(field)}: {remedy}" for field, remedy in (wrong or {}).items())
+    problems = " ".join(f"{_label(field)}: {remedy}" for field, remedy in (wrong or {}).items())
     return page(
         visit,
         "form.html",
@@ -284,7 +284,7 @@ def _form(
         name=name,
         makes_version=state == RUNNING,
         is_over=state in OVER,
-        problem=f"Nothing was saved. {told}" if told else "",
+        problem=f"Nothing was saved. {problems}" if problems else "",
         methods=[row for row in METHODS.values() if row.schemes and row.parameters],
     )
 
@@ -293,44 +293,25 @@ def _label(field: str) -> str:
     return str(SETTINGS[field].metadata["label"]) if field in SETTINGS else field
 
 
-async def start(visit: Visit) -> Response:
-    """Let it run."""
-    await _called(visit, endpoints.start)
-    return _onward(visit.name)
+def action(call: Call, *fields: str) -> Callable[[Visit], Awaitable[Response]]:
+    """A form that makes a call of the API, with these fields of the form as its body."""
 
+    async def run(visit: Visit) -> Response:
+        body = {field: visit.form.get(field, "").strip() for field in fields}
+        await _call(visit, call, body)
+        return _onward(visit.name)
 
-async def stop(visit: Visit) -> Response:
-    """End it."""
-    await _called(visit, endpoints.stop)
-    return _onward(visit.name)
-
-
-async def decide(visit: Visit) -> Response:
-    """Write down what was decided."""
-    await _called(visit, endpoints.decide, {"decision": visit.form.get("decision", "").strip()})
-    return _onward(visit.name)
-
-
-async def archive(visit: Visit) -> Response:
-    """Stop it if it runs, and hide it from lists."""
-    await _called(visit, endpoints.archive)
-    return _onward(visit.name)
-
-
-async def unarchive(visit: Visit) -> Response:
-    """Show it in lists again."""
-    await _called(visit, endpoints.unarchive)
-    return _onward(visit.name)
+    return run
 
 
 async def delete(visit: Visit) -> Response:
     """Delete it with all its rows, if its name was typed."""
     stored = await visit.service.experiment(visit.name)
-    await endpoints.deleted(visit.service, stored.settings.name, visit.form.get("confirm", "").strip())
+    await endpoints.delete_confirmed(visit.service, stored.settings.name, visit.form.get("confirm", "").strip())
     return RedirectResponse("/", 303, HEADERS)
 
 
-async def _called(visit: Visit, call: Call, body: Any = None) -> Response:
+async def _call(visit: Visit, call: Call, body: Any = None) -> Response:
     """The call that the API has for it."""
     return await call(visit.service, visit.request, msgspec.json.encode(body), visit.who or OPEN)
 

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from interleaf.server import endpoints
 from interleaf.server.auth import OPEN, check_scope
 from interleaf.server.dashboard import (
     access_pages,
@@ -22,7 +23,7 @@ from interleaf.server.dashboard import (
     form_pages,
     static_files,
 )
-from interleaf.server.dashboard.page import Shared, Visit, page
+from interleaf.server.dashboard.visit import DashboardState, Visit, page
 from interleaf.server.middleware import read_body
 from interleaf.server.schemas import ApiError, error_response
 from interleaf.server.service import Service, log
@@ -35,7 +36,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
-class Address:
+class PageRoute:
     """One page or form: the role that it asks for, and what it does.
 
     Who has a key of one experiment opens pages of that one; and others if they `narrow` themselves to it.
@@ -49,42 +50,42 @@ class Address:
 
 
 _ONE = "/experiments/{name}"
-ADDRESSES = (
-    Address("GET", "/", READ, experiment_list.shown, narrows=True),
-    Address("GET", "/live", READ, experiment_list.live, narrows=True),
-    Address("GET", "/experiments/new", ADMIN, form_pages.new),
-    Address("POST", "/experiments/new", ADMIN, form_pages.create),
-    Address("GET", _ONE, READ, experiment_page.shown),
-    Address("GET", _ONE + "/live", READ, experiment_page.live),
-    Address("GET", _ONE + "/export", READ, downloads.export),
-    Address("GET", _ONE + "/tables/{table}.csv", READ, downloads.table),
-    Address("GET", _ONE + "/edit", ADMIN, form_pages.editing),
-    Address("POST", _ONE + "/edit", ADMIN, form_pages.edit),
-    Address("POST", _ONE + "/start", ADMIN, form_pages.start),
-    Address("POST", _ONE + "/stop", ADMIN, form_pages.stop),
-    Address("POST", _ONE + "/decide", ADMIN, form_pages.decide),
-    Address("POST", _ONE + "/archive", ADMIN, form_pages.archive),
-    Address("POST", _ONE + "/unarchive", ADMIN, form_pages.unarchive),
-    Address("POST", _ONE + "/delete", ADMIN, form_pages.delete),
-    Address("GET", "/keys", ADMIN, access_pages.show_keys),
-    Address("POST", "/keys", ADMIN, access_pages.add),
-    Address("POST", "/keys/revoke", ADMIN, access_pages.revoke),
-    Address("POST", "/keys/sign-out", ADMIN, access_pages.sign_out),
-    Address("GET", "/login", PUBLIC, access_pages.show_login),
-    Address("POST", "/login", PUBLIC, access_pages.enter),
-    Address("POST", "/logout", PUBLIC, access_pages.leave),
-    Address("POST", "/logout/everywhere", PUBLIC, access_pages.leave_everywhere),
+PAGE_ROUTES = (
+    PageRoute("GET", "/", READ, experiment_list.show, narrows=True),
+    PageRoute("GET", "/live", READ, experiment_list.live, narrows=True),
+    PageRoute("GET", "/experiments/new", ADMIN, form_pages.show_new),
+    PageRoute("POST", "/experiments/new", ADMIN, form_pages.create),
+    PageRoute("GET", _ONE, READ, experiment_page.show),
+    PageRoute("GET", _ONE + "/live", READ, experiment_page.live),
+    PageRoute("GET", _ONE + "/export", READ, downloads.export),
+    PageRoute("GET", _ONE + "/tables/{table}.csv", READ, downloads.table),
+    PageRoute("GET", _ONE + "/edit", ADMIN, form_pages.show_edit),
+    PageRoute("POST", _ONE + "/edit", ADMIN, form_pages.edit),
+    PageRoute("POST", _ONE + "/start", ADMIN, form_pages.action(endpoints.start)),
+    PageRoute("POST", _ONE + "/stop", ADMIN, form_pages.action(endpoints.stop)),
+    PageRoute("POST", _ONE + "/decide", ADMIN, form_pages.action(endpoints.decide, "decision")),
+    PageRoute("POST", _ONE + "/archive", ADMIN, form_pages.action(endpoints.archive)),
+    PageRoute("POST", _ONE + "/unarchive", ADMIN, form_pages.action(endpoints.unarchive)),
+    PageRoute("POST", _ONE + "/delete", ADMIN, form_pages.delete),
+    PageRoute("GET", "/keys", ADMIN, access_pages.show_keys),
+    PageRoute("POST", "/keys", ADMIN, access_pages.add),
+    PageRoute("POST", "/keys/revoke", ADMIN, access_pages.revoke),
+    PageRoute("POST", "/keys/sign-out", ADMIN, access_pages.sign_out),
+    PageRoute("GET", "/login", PUBLIC, access_pages.show_login),
+    PageRoute("POST", "/login", PUBLIC, access_pages.enter),
+    PageRoute("POST", "/logout", PUBLIC, access_pages.leave),
+    PageRoute("POST", "/logout/everywhere", PUBLIC, access_pages.leave_everywhere),
 )
 
 
 def routes(service: Service) -> list[Route]:
     """All of them, and the files that they use."""
-    shared = Shared(service)
-    made = [Route(one.path, _endpoint(shared, one), methods=[one.method]) for one in ADDRESSES]
-    return [*made, Route("/static/{name}", static_files.served, methods=["GET"])]
+    shared = DashboardState(service)
+    page_routes = [Route(one.path, _endpoint(shared, one), methods=[one.method]) for one in PAGE_ROUTES]
+    return [*page_routes, Route("/static/{name}", static_files.serve, methods=["GET"])]
 
 
-def _endpoint(shared: Shared, address: Address) -> Endpoint:
+def _endpoint(shared: DashboardState, address: PageRoute) -> Endpoint:
     async def run(request: Request) -> Response:
         visit = Visit(shared, request)
         try:
@@ -92,12 +93,12 @@ def _endpoint(shared: Shared, address: Address) -> Endpoint:
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:
-            return refused(visit, error)
+            return error_page(visit, error)
 
     return run
 
 
-async def _answer(visit: Visit, address: Address) -> Response:
+async def _answer(visit: Visit, address: PageRoute) -> Response:
     service, request = visit.service, visit.request
     visit.cookie = request.cookies.get(browser_session.COOKIE, "")
     visit.who = await browser_session.holder(service, visit.cookie)
@@ -110,7 +111,7 @@ async def _answer(visit: Visit, address: Address) -> Response:
         if visit.who is not None and address.run is not access_pages.enter:
             browser_session.check_token(visit.cookie, visit.form.get("token", ""))
     if address.role != PUBLIC and visit.who is None:
-        return access_pages.asked(visit, 401)
+        return access_pages.ask_for_key(visit, 401)
     if address.role == ADMIN and not visit.may_act:
         raise ApiError(403, "wrong_role", "this is for admin keys, and you are logged in with a read key")
     if visit.who is not None and address.role != PUBLIC and not address.narrows:
@@ -131,14 +132,14 @@ async def _read_form(request: Request, max_body: int) -> dict[str, str]:
         raise ApiError(400, "malformed", "the form cannot be read: reload its page, and try again") from None
 
 
-def refused(visit: Visit, error: Exception) -> Response:
+def error_page(visit: Visit, error: Exception) -> Response:
     """An error as a page, with the status and the message that the API gives."""
     response = error_response(error)
     if response.status_code == 500:
         log.exception("a page failed", exc_info=error, extra={"route": visit.request.scope["route"].path})
     sentence = msgspec.json.decode(response.body)["error"]["message"]
     title = HTTPStatus(response.status_code).phrase
-    made = page(visit, "refused.html", response.status_code, title=title, sentence=sentence)
+    page_routes = page(visit, "refused.html", response.status_code, title=title, sentence=sentence)
     if "retry-after" in response.headers:
-        made.headers["Retry-After"] = response.headers["retry-after"]
-    return made
+        page_routes.headers["Retry-After"] = response.headers["retry-after"]
+    return page_routes

@@ -89,7 +89,7 @@ _HOUR = 3600
 
 
 @dataclass(frozen=True)
-class File:
+class StaticFile:
     """What is sent: as it is, and packed."""
 
     data: bytes
@@ -97,18 +97,19 @@ class File:
     tag: str
 
     @classmethod
-    def of(cls, data: bytes) -> File:
+    def of(cls, data: bytes) -> StaticFile:
         """A file with its tag."""
         return cls(data, gzip.compress(data, 6, mtime=0), f'"{blake2b(data, digest_size=12).hexdigest()}"')
 
 
-async def served(request: Request) -> Response:
+async def serve(request: Request) -> Response:
     """A file by its name; other sites may use the script that is meant for them."""
     name = request.path_params["name"]
-    found = await asyncio.shield(asyncio.wrap_future(prepare())) if name == VEGA else known().get(name)
+    found = await asyncio.shield(asyncio.wrap_future(prepare())) if name == VEGA else own_files().get(name)
     if found is None:
         return Response("there is no such file", 404, media_type="text/plain")
-    headers = {"ETag": found.tag, "Vary": "Accept-Encoding", "Cache-Control": f"public, max-age={_age(name)}"}
+    max_age = {VEGA: 8760 * _HOUR, EMBEDDED: _HOUR}.get(name, 0)  # seconds; the address of Vega names its version
+    headers = {"ETag": found.tag, "Vary": "Accept-Encoding", "Cache-Control": f"public, max-age={max_age}"}
     if name == EMBEDDED:
         headers["Access-Control-Allow-Origin"] = "*"
     if found.tag in request.headers.get("if-none-match", ""):
@@ -119,27 +120,22 @@ async def served(request: Request) -> Response:
     return Response(found.data, headers=headers, media_type=kind)
 
 
-def _age(name: str) -> int:
-    """Seconds that a browser need not ask again: vega's address names its version."""
-    return {VEGA: 8760 * _HOUR, EMBEDDED: _HOUR}.get(name, 0)
-
-
 @lru_cache(maxsize=1)
-def known() -> dict[str, File]:
+def own_files() -> dict[str, StaticFile]:
     """All files of ours; the style of static reports is that of the pages, too."""
     folders = [files(package).joinpath("static") for package in FOLDERS]
     found = [path for folder in folders for path in folder.iterdir() if path.name.endswith(tuple(KINDS))]
     found.append(files("interleaf.report").joinpath("templates", "page.css"))
-    return {path.name: File.of(path.read_bytes()) for path in found}
+    return {path.name: StaticFile.of(path.read_bytes()) for path in found}
 
 
 @lru_cache(maxsize=1)
-def vega() -> File | None:
+def vega() -> StaticFile | None:
     """The script that draws charts; None if it cannot be made."""
     if find_spec("vl_convert") is None:
         return None
     try:
-        return File.of(chart_script())
+        return StaticFile.of(chart_script())
     except (OSError, subprocess.CalledProcessError) as error:
         log.error("pages show no charts until a restart: their script was not made", extra={"reason": str(error)})
         return None
@@ -155,8 +151,8 @@ def vega_address() -> str:
 
 
 @lru_cache(maxsize=1)
-def prepare() -> Future[File | None]:
+def prepare() -> Future[StaticFile | None]:
     """Begin to make the bundle, so that it is there when a page asks for it. However many ask, it is made once."""
-    bundle: Future[File | None] = Future()
+    bundle: Future[StaticFile | None] = Future()
     Thread(target=lambda: bundle.set_result(vega()), name="interleaf-vega", daemon=True).start()
     return bundle

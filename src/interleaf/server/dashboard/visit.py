@@ -35,31 +35,31 @@ MAX_DRAWINGS = 50
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Charts:
     """The charts of each section of a report; or why there are none."""
 
     charts: dict[str, list[Chart]] = field(default_factory=dict)
     missing: str = ""
 
 
-class Drawings:
+class ChartCache:
     """The latest charts of each version that someone looks at: of its report, or of one a few seconds older."""
 
     def __init__(self, reports: Reports) -> None:
         self._reports = reports
         self._cache = TTLCache(self._draw, TTL, MAX_DRAWINGS)
 
-    def get_blocking(self, name: str, version: int) -> Drawn:
+    def get_blocking(self, name: str, version: int) -> Charts:
         """The charts of a version that has a report."""
         return self._cache.get_blocking((name, version))
 
-    def _draw(self, place: tuple[str, int]) -> Drawn:
+    def _draw(self, place: tuple[str, int]) -> Charts:
         try:
             plots.check_drawing()
         except InterleafError:
-            return Drawn(missing=NO_CHARTS)
+            return Charts(missing=NO_CHARTS)
         report = next(iter(self._reports.get_blocking(*place).reports.values()), None)
-        return Drawn() if report is None else Drawn(charts(report))
+        return Charts() if report is None else Charts(charts(report))
 
 
 HEADERS = {
@@ -72,18 +72,18 @@ HEADERS = {
 }
 
 
-class Shared:
+class DashboardState:
     """What all visits have in common."""
 
     def __init__(self, service: Service) -> None:
-        self.service, self.attempts, self.drawings = service, Attempts(), Drawings(service.reports)
+        self.service, self.attempts, self.chart_cache = service, Attempts(), ChartCache(service.reports)
 
 
 @dataclass
 class Visit:
     """A request to the dashboard: whose it is (None: nobody is logged in), its cookie, and the form that was sent."""
 
-    shared: Shared
+    shared: DashboardState
     request: Request
     who: AccessKey | None = None
     cookie: str = ""
@@ -122,19 +122,19 @@ class Visit:
 
 def page(visit: Visit, template: str, status: int = 200, **values: Any) -> Response:
     """A template as an answer."""
-    return HTMLResponse(drawn(visit, template, **values), status, HEADERS)
+    return HTMLResponse(render(visit, template, **values), status, HEADERS)
 
 
 def part(visit: Visit, template: str, **values: Any) -> Response:
     """What is sent again while people look at a page; nothing, if the browser has it already."""
-    text = drawn(visit, template, **values).encode()
+    text = render(visit, template, **values).encode()
     headers = HEADERS | {"ETag": f'"{blake2b(text, digest_size=12).hexdigest()}"'}
     if visit.request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
     return HTMLResponse(text, headers=headers)
 
 
-def drawn(visit: Visit, template: str, **values: Any) -> str:
+def render(visit: Visit, template: str, **values: Any) -> str:
     """A template filled in."""
     return (
         environment()
@@ -154,39 +154,28 @@ def drawn(visit: Visit, template: str, **values: Any) -> str:
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """Where templates are, and how values get into them."""
-    made: Environment = templates(("interleaf.server.dashboard", "templates"), finalize=_shown)
-    made.filters |= {
-        "typed": _typed,
-        "moment": moment,
-        "short": short,
-        "number": count,
-        "rankers": _rankers,
-        "who": _who,
-    }
-    return made
+    environment: Environment = templates(("interleaf.server.dashboard", "templates"), finalize=_clean)
+    filters = {"typed": _escape_lines, "moment": moment, "short": short, "number": count, "rankers": _rankers}
+    environment.filters |= filters | {"who": lambda text: short(text, 80)}
+    return environment
 
 
-def _shown(value: Any) -> Any:
+def _clean(value: Any) -> Any:
     """Text of strangers: on one line, nothing that turns the text around; no line ends before a sign for per cent."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return one_line(value).replace(" %", "\u00a0%")
     return value
 
 
-def _typed(value: str) -> Markup:
+def _escape_lines(value: str) -> Markup:
     """What stands in a field of a form: line by line as it was typed, escaped."""
     return escape("\n".join(one_line(line) for line in value.splitlines()))
 
 
 def moment(time: int) -> Markup:
     """A time of the store, to the minute."""
-    found = datetime.fromtimestamp(time / 1e6, UTC)
-    return Markup('<time datetime="{}">{} UTC</time>').format(found.isoformat(), found.strftime("%Y-%m-%d %H:%M"))
-
-
-def _who(told: str) -> str:
-    """Who did something, as the history has it; before there were keys, nobody has a name."""
-    return short(told, 80)
+    moment = datetime.fromtimestamp(time / 1e6, UTC)
+    return Markup('<time datetime="{}">{} UTC</time>').format(moment.isoformat(), moment.strftime("%Y-%m-%d %H:%M"))
 
 
 def _rankers(names: Sequence[str]) -> str:

@@ -15,18 +15,18 @@ from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SETTINGS
 from interleaf.server import endpoints, ingest
 from interleaf.server.schemas import (
-    Decision,
-    Deleted,
-    Events,
-    ExperimentAnswer,
-    Experiments,
-    Forgotten,
-    Healthy,
-    Interleave,
-    Refusal,
-    ReportAnswer,
-    Shown,
-    Taken,
+    DecisionRequest,
+    DeleteResponse,
+    ErrorResponse,
+    EventsRequest,
+    EventsResponse,
+    ExperimentResponse,
+    ExperimentsResponse,
+    ForgetResponse,
+    HealthResponse,
+    InterleaveRequest,
+    InterleaveResponse,
+    ReportResponse,
 )
 from interleaf.store.contract import ADMIN, INGEST, READ, STATES
 
@@ -48,7 +48,7 @@ class Call:
     does: str
     run: Callable[..., Awaitable[Response]]
     takes: Any = None
-    gives: Any = ExperimentAnswer
+    gives: Any = ExperimentResponse
     status: int = 200
     narrows: bool = False
     during_outage: bool = False
@@ -71,33 +71,39 @@ _SEARCH = {
 _ALL = "/v1/experiments"
 _ONE = _ALL + "/{name}"
 CALLS = (  # in the order in which the router tries them: those that traffic goes through come first
-    Call("POST", _ONE + "/interleave", INGEST, "mix rankings into a list", ingest.interleave, Interleave, Shown, 201),
-    Call("POST", EVENTS, INGEST, "report what people did", ingest.events, Events, Taken, 202, narrows=True),
     Call(
-        "GET", _ALL, READ, "experiments, page by page", endpoints.listed, None, Experiments, narrows=True, query=_SEARCH
+        *("POST", _ONE + "/interleave", INGEST, "mix rankings into a list", ingest.interleave),
+        *(InterleaveRequest, InterleaveResponse, 201),
+    ),
+    Call(
+        *("POST", EVENTS, INGEST, "report clicks and other events", ingest.events, EventsRequest, EventsResponse, 202),
+        narrows=True,
+    ),
+    Call(
+        *("GET", _ALL, READ, "experiments, page by page", endpoints.list_experiments, None, ExperimentsResponse),
+        narrows=True,
+        query=_SEARCH,
     ),
     Call("POST", _ALL, ADMIN, "make an experiment, as a draft", endpoints.create, Experiment, status=201),
     Call("GET", _ONE, EITHER, "one experiment", endpoints.read),
     Call("PUT", _ONE, ADMIN, "change a draft; of a running one, make a new version", endpoints.edit, Experiment),
     Call("POST", _ONE + "/start", ADMIN, "let it run", endpoints.start),
     Call("POST", _ONE + "/stop", ADMIN, "end it", endpoints.stop),
-    Call("POST", _ONE + "/decide", ADMIN, "write down the decision", endpoints.decide, Decision),
+    Call("POST", _ONE + "/decide", ADMIN, "write down the decision", endpoints.decide, DecisionRequest),
     Call("POST", _ONE + "/archive", ADMIN, "stop it if it runs, and hide it from lists", endpoints.archive),
     Call("POST", _ONE + "/unarchive", ADMIN, "show it in lists again", endpoints.unarchive),
     Call(
         *("DELETE", _ONE, ADMIN, "delete it with all its rows; `confirm` repeats its name", endpoints.delete),
-        gives=Deleted,
+        gives=DeleteResponse,
         query={CONFIRM: {"type": "string"}},
     ),
-    Call("GET", _ONE + "/report", READ, "the report, as on the page", endpoints.report, None, ReportAnswer),
+    Call("GET", _ONE + "/report", READ, "the report, as on the page", endpoints.report, None, ReportResponse),
     Call("GET", _ONE + "/log", READ, "the native log, as Parquet", endpoints.export, None, bytes),
-    Call("DELETE", "/v1/units/{unit:path}", ADMIN, "delete all rows of a unit", endpoints.forget, None, Forgotten),
-    Call(
-        "GET", "/livez", PUBLIC, "whether the process answers, whatever its store does", endpoints.live, None, Healthy
-    ),
-    Call("GET", "/readyz", PUBLIC, "whether the store answers within a second", endpoints.ready, None, Healthy),
-    Call("GET", "/healthz", PUBLIC, "the same as /readyz", endpoints.ready, None, Healthy),
-    Call("GET", "/metrics", READ, "figures for Prometheus", endpoints.figures, None, str, during_outage=True),
+    Call("DELETE", "/v1/units/{unit:path}", ADMIN, "delete all rows of a unit", endpoints.forget, None, ForgetResponse),
+    Call("GET", "/livez", PUBLIC, "whether the process answers; asks no store", endpoints.live, None, HealthResponse),
+    Call("GET", "/readyz", PUBLIC, "whether the store answers within a second", endpoints.ready, None, HealthResponse),
+    Call("GET", "/healthz", PUBLIC, "the same as /readyz", endpoints.ready, None, HealthResponse),
+    Call("GET", "/metrics", READ, "metrics for Prometheus", endpoints.metrics, None, str, during_outage=True),
 )
 
 
@@ -119,7 +125,7 @@ _VERSIONED = ("/report", "/log")
 
 def description() -> dict[str, Any]:
     """The whole document."""
-    records = {one for call in CALLS for one in (call.takes, call.gives) if _is_record(one)} | {Refusal}
+    records = {one for call in CALLS for one in (call.takes, call.gives) if _is_record(one)} | {ErrorResponse}
     _, components = msgspec.json.schema_components(sorted(records, key=lambda one: one.__name__), ref_template=_REFS)
     paths: dict[str, dict[str, Any]] = {}
     for call in CALLS:
@@ -153,7 +159,7 @@ def _is_record(kind: Any) -> bool:
 
 
 def _operation(call: Call) -> dict[str, Any]:
-    refused = {"$ref": _REFS.format(name=Refusal.__name__)}
+    refused = {"$ref": _REFS.format(name=ErrorResponse.__name__)}
     answers: dict[str, Any] = {str(call.status): {"description": call.does, "content": _content(call)}}
     if call.status == 201 and call.takes is not Experiment:
         answers["200"] = {"description": "the same again", "content": _content(call)}
