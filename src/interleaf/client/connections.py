@@ -205,7 +205,8 @@ class Connections:
             reply = self._kept_or_fresh(method, path, body, deadline or time.monotonic() + self._timeout)
         except (OSError, HTTPException, ValueError, RecursionError) as problem:
             raise AwayError(f"{type(problem).__name__}: {problem}") from problem
-        data, required = reply.data, set(fields)
+        data: Any = reply.data
+        required = set(fields)
         if not reply.is_success:
             data, required = data.get("error") if isinstance(data, dict) else None, {"code", "message"}
         if not isinstance(data, dict) or not data.keys() >= required:
