@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, listed, raise_errors
 from interleaf.execution.options import LogOptions
 from interleaf.kernels.arrays import Array
 from interleaf.stats import power as powers
@@ -25,7 +25,7 @@ MAX_COUNTED = 100_000  # visits up to which a law of activity is summed
 MIN_PILOT = 6  # effective units of a pilot
 MIN_DEGREES = 5  # of freedom, of its variance
 SMALL = 50  # degrees of freedom of the variance below which the text calls a pilot small
-Known = Callable[[int], Pilot]  # what is known of units if the weight of each is at most so much
+PilotAt = Callable[[int], Pilot]  # what a pilot says if the weight of each unit is at most this number
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,14 @@ def plan(
     threads: int = 0,
     progress: Progress | None = None,
 ) -> Planned:
-    """How many units show an effect (a mean score, such as 0.02); or, with `units`, which effect so many show.
+    """How many units an experiment needs to detect an effect, or with `units`, which effect that many units detect.
 
-    A unit is a person who comes, with or without an event. `pilot` is a log or a tally, also of a simulation: it says
-    how much people differ and how often they come. Without one, a share of `share_with_event` of the people have an
-    event, and these have `impressions_per_unit` impressions with an event on average, with scores of a `variance` and a
-    `correlation` between scores of one person. A few come far more often than most, by a Pareto law with that mean;
-    with `even_activity` all come equally often.
+    The effect is a mean score, such as 0.02. A unit is a user who comes, with or without an event. `pilot` is a log or
+    a tally, also of a simulation: it says how much users differ and how often they come, and is scored by the options
+    of `analyze`. Without a pilot, a share of `share_with_event` of the users have an event, and these have
+    `impressions_per_unit` impressions with an event on average. Their scores have this `variance`, and this
+    `correlation` between the scores of one user. A few users come far more often than most, by a Pareto law with that
+    mean; with `even_activity` all come equally often.
 
     >>> print(plan(0.05).fixed.units, plan(0.05, impressions_per_unit=4, correlation=0.1).fixed.units)
     1576 1073
@@ -114,37 +115,39 @@ def plan(
     if pilot is None and options.changed:
         raise DataError(f"without a pilot log, nothing is scored; leave out {listed(options.changed)}")
     if pilot is None:
-        known = _given(effect, variance, correlation, impressions_per_unit, share_with_event, even_activity)
+        pilot_at = _pilot_of_numbers(
+            effect, variance, correlation, impressions_per_unit, share_with_event, even_activity
+        )
         source = "given numbers"
     else:
-        known, source = _of_log(pilot, options)
-    return _planned(effect, units, known, source, power, confidence)
+        pilot_at, source = _pilot_of_log(pilot, options)
+    return _planned(effect, units, pilot_at, source, power, confidence)
 
 
 def _planned(
-    effect: float | None, units: int | None, known: Known, source: str, power: float, confidence: float
+    effect: float | None, units: int | None, pilot_at: PilotAt, source: str, power: float, confidence: float
 ) -> Planned:
     from interleaf.report.weights import max_weight
 
     if units is None:
         if effect is None:
             raise DataError(
-                "give the effect to be found: the smallest score that matters to you, such as 0.02; the score of a "
-                "pilot is too uncertain to plan for: if it is too high by chance, the plan is too small"
+                "give the effect to detect: the smallest score that matters to you, such as 0.02; do not use the score "
+                "of a pilot, which may be too high by chance, so that the plan would be too small"
             )
-        made = settle(partial(powers.units_needed, effect, power=power, confidence=confidence), known)
+        fixed = settle(partial(powers.units_needed, effect, power=power, confidence=confidence), pilot_at)
     else:
-        so_many = known(max_weight(max(0, round(units * known(1).with_event))))
+        weighted = pilot_at(max_weight(max(0, round(units * pilot_at(1).with_event))))
         if effect is None:
-            made = powers.detectable_effect(units, so_many, power, confidence)
+            fixed = powers.detectable_effect(units, weighted, power, confidence)
         else:
-            made = powers.power_at(units, effect, so_many, confidence)
-    watched = settle(partial(powers.units_watched, made.effect, power=power, confidence=confidence), known)
-    is_small = known(max_weight(made.units_with_event)).degrees < SMALL
-    return Planned(made, watched.units, watched.units_with_event, power, source, is_small)
+            fixed = powers.power_at(units, effect, weighted, confidence)
+    watched = settle(partial(powers.units_watched, fixed.effect, power=power, confidence=confidence), pilot_at)
+    is_small = pilot_at(max_weight(fixed.units_with_event)).degrees < SMALL
+    return Planned(fixed, watched.units, watched.units_with_event, power, source, is_small)
 
 
-def settle(make: Callable[[Pilot], Plan], known: Known) -> Plan:
+def settle(make: Callable[[Pilot], Plan], pilot_at: PilotAt) -> Plan:
     """The plan for weights up to the limit that a report of as many units has.
 
     A higher limit may ask for fewer units, whose limit is lower. Of plans that lead to each other, the largest holds.
@@ -154,24 +157,29 @@ def settle(make: Callable[[Pilot], Plan], known: Known) -> Plan:
     plans: dict[int, Plan] = {}
     limit = max_weight(0)
     while limit not in plans:
-        plans[limit] = make(known(limit))
+        plans[limit] = make(pilot_at(limit))
         limit = max_weight(plans[limit].units_with_event)
     repeating = list(plans).index(limit)
     return max(list(plans.values())[repeating:], key=lambda one: one.units)
 
 
-def _given(
+def _pilot_of_numbers(
     effect: float | None, variance: float, correlation: float, each: float, share: float, is_even: bool
-) -> Known:
-    if not (variance > 0 and each >= 1 and 0 <= correlation <= 1 and 0 < share <= 1):
-        raise DataError(
-            f"a variance of {variance!r}, a correlation of {correlation!r}, {each!r} impressions for each unit with an "
-            f"event and a share of {share!r} of units with an event cannot be; give a variance above 0, a correlation "
-            "from 0 to 1, at least 1 impression, and a share above 0 and up to 1"
-        )
+) -> PilotAt:
+    numbers = {
+        "variance": (variance, variance > 0, "a number above 0"),
+        "correlation": (correlation, 0 <= correlation <= 1, "a number from 0 to 1"),
+        "impressions_per_unit": (each, each >= 1, "a number from 1 up"),
+        "share_with_event": (share, 0 < share <= 1, "a share above 0 and up to 1"),
+    }
+    raise_errors(
+        DataError(f"{name} is {value!r}; give {remedy}")
+        for name, (value, is_valid, remedy) in numbers.items()
+        if not is_valid
+    )
     visits, chances = (np.full(1, each), np.ones(1)) if is_even else _pareto(each)
 
-    def known(limit: int) -> Pilot:
+    def pilot_at(limit: int) -> Pilot:
         weights = np.minimum(visits, limit)
         mean, squares = float(weights @ chances), float(weights**2 @ chances)
         within, between = float((weights**2 / visits) @ chances) / mean**2 / share, squares / mean**2 / share
@@ -184,7 +192,7 @@ def _given(
             square=within if effect else 0.0,
         )
 
-    return known
+    return pilot_at
 
 
 def _pareto(mean: float) -> tuple[Array, Array]:
@@ -200,7 +208,7 @@ def _pareto(mean: float) -> tuple[Array, Array]:
     return visits, reached[:-1] - reached[1:]
 
 
-def _of_log(pilot: Any, options: LogOptions) -> tuple[Known, str]:
+def _pilot_of_log(pilot: Any, options: LogOptions) -> tuple[PilotAt, str]:
     from interleaf.analysis.analyze import read_tally
     from interleaf.log.schema import INTERLEAVED
     from interleaf.report.build import report
@@ -220,13 +228,13 @@ def _of_log(pilot: Any, options: LogOptions) -> tuple[Known, str]:
     rows = rows[rows[:, ARMS] >> tally.number_of(INTERLEAVED) & 1 == 1]
     clicked = rows[:, CLICKED]
     sums = RankerPairs.of(tally.about.rankers, None).scores(rows[:, SUMS:], tally.about.linear)[:, 0]
-    known = partial(pilot_of_units, clicked, sums, max_score(tally.about) == 1)
+    pilot_at = partial(pilot_of_units, clicked, sums, max_score(tally.about) == 1)
     units, clicking = (tally.units.count(some) for some in (np.ones(len(rows), np.bool_), clicked > 0))
     source = (
         f"a pilot of {units:,} people who came, {clicking:,} with an event, and "
         f"{int(tally.scores.clicked.sum()):,} impressions with an event"
     )
-    return known, source
+    return pilot_at, source
 
 
 def pilot_of_units(clicked: Array, sums: Array, are_signs: bool, limit: int) -> Pilot:
@@ -238,11 +246,11 @@ def pilot_of_units(clicked: Array, sums: Array, are_signs: bool, limit: int) -> 
     0.75
     """
     weights, visits = np.minimum(clicked, limit), np.maximum(clicked, 1)
-    known = powers.pilot(sums * weights / visits, weights, len(weights))
-    if known.variance is None:
-        return known
-    effective = known.effective * len(weights)
-    if effective < MIN_PILOT or known.degrees < MIN_DEGREES:
+    pilot = powers.pilot(sums * weights / visits, weights, len(weights))
+    if pilot.variance is None:
+        return pilot
+    effective = pilot.effective * len(weights)
+    if effective < MIN_PILOT or pilot.degrees < MIN_DEGREES:
         return Pilot(
             None,
             None,
@@ -250,4 +258,4 @@ def pilot_of_units(clicked: Array, sums: Array, are_signs: bool, limit: int) -> 
             f"{MIN_PILOT} are needed, and more where a few people make most of the visits",
         )
     square = float((weights**2 / visits).mean() / weights.mean() ** 2) if are_signs else 0.0
-    return replace(known, impressions_per_unit=float(clicked.mean()), square=square)
+    return replace(pilot, impressions_per_unit=float(clicked.mean()), square=square)

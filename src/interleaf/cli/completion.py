@@ -28,22 +28,13 @@ complete -o bashdefault -o default -F _interleaf interleaf
 _ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
 
 
-class Option(NamedTuple):
-    """One option of a verb, and the values that it may have."""
-
-    names: tuple[str, ...]
-    values: tuple[str, ...]
-    takes_value: bool
-    help: str
-
-
 class Command(NamedTuple):
     """One verb: what may follow it, and its options."""
 
     name: str
     does: str
     first: tuple[str, ...]
-    options: tuple[Option, ...]
+    options: tuple[argparse.Action, ...]
 
 
 def completion_options(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +43,10 @@ def completion_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_completion(options: argparse.Namespace) -> int:
-    """Print the script."""
+    """Print a completion script for bash, zsh or fish.
+
+    interleaf completion bash > interleaf.bash
+    """
     verbs = list(commands(options.parser))
     print(fish(verbs) if options.shell == "fish" else (_ZSH if options.shell == "zsh" else "") + bash(verbs), end="")
     return 0
@@ -67,7 +61,7 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[Command]:
         }
         choices = [action.choices for action in verb._actions if not action.option_strings and action.choices]
         first = tuple(map(str, choices[0] or ())) if choices else ()
-        yield Command(name, (verb.description or "").rstrip("."), first, tuple(map(_option, options.values())))
+        yield Command(name, (verb.description or "").rstrip("."), first, tuple(options.values()))
 
 
 def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -75,28 +69,24 @@ def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
     return dict(actions[0].choices) if actions else {}
 
 
-def _option(action: argparse.Action) -> Option:
-    text = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%")
-    return Option(
-        tuple(action.option_strings), tuple(map(str, action.choices or ())), action.nargs != 0, text.partition(";")[0]
-    )
-
-
 def bash(verbs: list[Command]) -> str:
     """The script for bash; zsh reads it, too."""
     values = [
-        f"            {shlex.quote(f'{command.name} {name}')}) words={shlex.quote(' '.join(option.values))} ;;"
+        f"            {shlex.quote(f'{command.name} {name}')}) words={shlex.quote(_values(option))} ;;"
         for command in verbs
         for option in command.options
-        for name in option.names
-        if option.values
+        for name in option.option_strings
+        if option.choices
     ]
     values += [
         f"            {shlex.quote(f'{command.name} {command.name}')}) words={shlex.quote(' '.join(command.first))} ;;"
         for command in verbs
         if command.first
     ]
-    names = {command.name: " ".join(name for option in command.options for name in option.names) for command in verbs}
+    names = {
+        command.name: " ".join(name for option in command.options for name in option.option_strings)
+        for command in verbs
+    }
     options = [f"            {name}' -'*) words={shlex.quote(words)} ;;" for name, words in names.items()]
     all_names = shlex.quote(" ".join(names))
     return _BASH.format(verbs=all_names, values="\n".join(values), options="\n".join(options))
@@ -111,12 +101,15 @@ def fish(verbs: list[Command]) -> str:
         if command.first:
             lines.append(f"{inside} -a {_quoted(' '.join(command.first))}")
         for option in command.options:
-            names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
-            takes = (
-                f" -x -a {_quoted(' '.join(option.values))}" if option.values else " -r" if option.takes_value else ""
-            )
-            lines.append(f"{inside} {names}{takes} -d {_quoted(option.help)}")
+            flags = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.option_strings]
+            takes = f" -x -a {_quoted(_values(option))}" if option.choices else "" if option.nargs == 0 else " -r"
+            text = (option.help or "").replace("%%", "%").partition(";")[0]
+            lines.append(f"{inside} {' '.join(flags)}{takes} -d {_quoted(text)}")
     return "\n".join(lines) + "\n"
+
+
+def _values(option: argparse.Action) -> str:
+    return " ".join(map(str, option.choices or ()))
 
 
 def _quoted(text: str) -> str:

@@ -50,7 +50,11 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
 
 
 def run_import(options: argparse.Namespace) -> int:
-    """Convert the log of another system, and say what became of every record."""
+    """Convert a log of another system, such as UBI, Solr or OpenSearch, to an interleaf log.
+
+    interleaf simulate --impressions 500 --out world.parquet && interleaf export ubi world.parquet --out
+    ubi.ndjson && interleaf import ubi ubi.ndjson --out back.parquet
+    """
     if options.out is None:
         options.out = DEFAULT_OUT
         if Path(DEFAULT_OUT).exists():
@@ -77,7 +81,11 @@ def export_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_export(options: argparse.Namespace) -> int:
-    """Convert a log to a format of other systems."""
+    """Convert an interleaf log to UBI, TREC runs, Parquet or JSON lines.
+
+    interleaf simulate --impressions 500 --out world.parquet && interleaf export ubi world.parquet --out
+    ubi.ndjson
+    """
     _refuse_replacing(options.log, options.out)
     counts = EXPORTS[options.kind][0](options)
     if options.format == "json":
@@ -105,29 +113,23 @@ def _counts_text(counts: Mapping[str, Any]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
 
 
-def _settings(options: argparse.Namespace, **more: Any) -> Any:
+def _foreign(options: argparse.Namespace) -> Any:
+    """A log of UBI, Solr or OpenSearch."""
+    from interleaf.importers import ubi
     from interleaf.importers.foreign_lists import Options
 
     method = {"method": options.method} if options.method else {}
-    return Options(experiment=options.experiment, unit=options.unit, ordinals=options.ordinals, **method, **more)
-
-
-def _ubi(options: argparse.Namespace) -> Any:
-    from interleaf.importers.ubi import import_ubi
-
-    return import_ubi(options.source, options.out, _settings(options))
-
-
-def _solr(options: argparse.Namespace) -> Any:
-    from interleaf.importers.ubi import import_solr
-
-    return import_solr(options.source, options.out, _settings(options, only_interleaved=True), options.id_field)
-
-
-def _opensearch(options: argparse.Namespace) -> Any:
-    from interleaf.importers.ubi import import_opensearch
-
-    return import_opensearch(options.source, options.out, _settings(options, only_interleaved=True))
+    settings = Options(
+        experiment=options.experiment,
+        unit=options.unit,
+        ordinals=options.ordinals,
+        only_interleaved=options.kind != "ubi",
+        **method,
+    )
+    if options.kind == "solr":
+        return ubi.import_solr(options.source, options.out, settings, options.id_field)
+    convert = ubi.import_ubi if options.kind == "ubi" else ubi.import_opensearch
+    return convert(options.source, options.out, settings)
 
 
 def _yandex(options: argparse.Namespace) -> Any:
@@ -193,13 +195,8 @@ def _counts(reading: Any) -> dict[str, Any]:
     return {"impressions": reading.rows} | {f"× {reason}": count for reason, count in reading.dropped.items()} | events
 
 
-def _to_parquet(options: argparse.Namespace) -> dict[str, Any]:
-    _check_suffix(options.out, ".parquet")
-    return _convert(options.log, options.out)
-
-
-def _to_lines(options: argparse.Namespace) -> dict[str, Any]:
-    _check_suffix(options.out, ".jsonl", ".jsonl.gz")
+def _to_log(options: argparse.Namespace) -> dict[str, Any]:
+    _check_suffix(options.out, *((".parquet",) if options.kind == "parquet" else (".jsonl", ".jsonl.gz")))
     return _convert(options.log, options.out)
 
 
@@ -231,9 +228,9 @@ def _kinds(table: Mapping[str, tuple[Any, str]]) -> str:
 
 
 IMPORTS: dict[str, tuple[Callable[[argparse.Namespace], Any], str]] = {
-    "ubi": (_ubi, "User Behavior Insights 1.3, queries and events"),
-    "solr": (_solr, "responses with [interleaving], and clicks"),
-    "opensearch": (_opensearch, "responses with _search_configuration_id, and UBI events"),
+    "ubi": (_foreign, "User Behavior Insights 1.3, queries and events"),
+    "solr": (_foreign, "responses with [interleaving], and clicks"),
+    "opensearch": (_foreign, "responses with _search_configuration_id, and UBI events"),
     "yandex": (_yandex, "text format of the Yandex challenge and of PyClick"),
     "trec": (_trec, "runs, to compose lists from"),
     "letor": (_letor, "scores of a learning-to-rank file's rows, to compose lists from"),
@@ -241,7 +238,7 @@ IMPORTS: dict[str, tuple[Callable[[argparse.Namespace], Any], str]] = {
 }
 EXPORTS: dict[str, tuple[Callable[[argparse.Namespace], dict[str, Any]], str]] = {
     "ubi": (_to_ubi, "bulk file of queries and events, which import reads back unchanged"),
-    "parquet": (_to_parquet, "one file, with events joined"),
-    "jsonl": (_to_lines, "one file, one impression per line"),
+    "parquet": (_to_log, "one file, with events joined"),
+    "jsonl": (_to_log, "one file, one impression per line"),
     "trec": (_to_trec, "one run per ranker, and qrels"),
 }

@@ -24,14 +24,16 @@ def methods_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_methods(options: argparse.Namespace) -> int:
-    """Print the table of methods."""
+    """List the comparison methods.
+
+    interleaf methods --format json
+    """
     write_output(
         options,
-        {
-            "text": lambda: "\n".join(map(_method_text, methods())),
-            "json": lambda: list(map(_method_data, methods())),
-            "markdown": _methods_markdown,
-        },
+        None,
+        text=lambda: "\n".join(map(_method_text, methods())),
+        json=lambda: list(map(_method_data, methods())),
+        markdown=_methods_markdown,
     )
     return 0
 
@@ -107,7 +109,10 @@ def interleave_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_interleave(options: argparse.Namespace) -> int:
-    """Compose one list; options are checked before standard input is read."""
+    """Mix rankings into one list; reads JSON from standard input.
+
+    echo '{"production": ["d4", "d1"], "candidate": ["d1", "d9"]}' | interleaf interleave --key user-7
+    """
     resolve(options.method)
     check_k(options.k)
     fixed = dict(options.fixed)
@@ -128,7 +133,11 @@ def credit_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_credit(options: argparse.Namespace) -> int:
-    """Credit clicks on one list."""
+    """Say which ranker the clicks on a list prefer; reads the list as JSON from standard input.
+
+    echo '{"rankings": {"A": ["a", "b"], "B": ["b", "a"]}, "documents": ["b", "a"], "teams": [1, 0]}' | interleaf
+    credit --clicks 1
+    """
     data = _read_json(ListError)
     if not isinstance(data, dict):
         raise ListError(
@@ -174,13 +183,15 @@ def audit_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_audit(options: argparse.Namespace) -> int:
-    """Prove or refute; status 1 if the table of methods claims otherwise."""
+    """Prove the properties of a method, or show the smallest counterexample.
+
+    interleaf audit 'team_draft(fill=owned)'
+    """
     from interleaf.audit import check
     from interleaf.audit.overview import Overview, overview
 
     result = Overview((check(options.method, show_progress),)) if options.method else overview(show_progress)
-    text = str(result.checks[0] if options.method else result)
-    write_output(options, {"text": lambda: text, "json": result.to_dict})
+    write_output(options, result, text=lambda: result.checks[0] if options.method else result)
     for method in result.contradictions:
         print(f"interleaf audit: {method} does not have all properties that are claimed", file=sys.stderr)
     return 1 if result.contradictions else 0

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from interleaf.cli.output import Formats, add_output_options, write_output
+from interleaf.cli.output import add_output_options, write_output
 from interleaf.cli.parser import add_confidence, add_log_options, given_log_options, pair
 from interleaf.errors import DataError, listed
 from interleaf.execution.options import LogOptions
-
-if TYPE_CHECKING:
-    from interleaf.caption_bias import CaptionReport
-    from interleaf.counterfactual import Reused
+from interleaf.plots import to_svg
 
 LOGS = "files, globs or folders: Parquet, JSON lines or CSV"
 
@@ -61,7 +57,10 @@ def _look(text: str) -> tuple[int, int]:
 
 
 def run_analyze(options: argparse.Namespace) -> int:
-    """Analyze a log and show the report."""
+    """Analyze a log: which ranker people prefer, with intervals and health checks.
+
+    interleaf simulate --impressions 5000 --out world.parquet && interleaf analyze world.parquet --by device
+    """
     from interleaf.analysis.analyze import query_finder, read_tally
     from interleaf.report.build import report as make_report
     from interleaf.report.rule import ReportSettings
@@ -79,14 +78,7 @@ def run_analyze(options: argparse.Namespace) -> int:
     )
     tally = read_tally(options.log, LogOptions(**given_log_options(options)))
     report = make_report(tally, settings, query_finder(options.log))
-    formats: Formats = {
-        "text": lambda: str(report),
-        "json": report.to_dict,
-        "markdown": report.to_markdown,
-        "html": report.to_html,
-        "tally": tally.save,
-    }
-    write_output(options, formats, report.show)
+    write_output(options, report, tally=tally.save)
     return 1 if options.strict and not report.verdict.trusted else 0
 
 
@@ -122,7 +114,10 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_plan(options: argparse.Namespace) -> int:
-    """Compute how many units are needed."""
+    """Compute how many units an experiment needs, from a pilot log or from numbers.
+
+    interleaf plan --effect 0.02 --impressions-per-unit 3 --correlation 0.1
+    """
     from interleaf.analysis.analyze import read_tally
     from interleaf.analysis.plan import plan
 
@@ -144,7 +139,7 @@ def run_plan(options: argparse.Namespace) -> int:
         share_with_event=options.share_with_event,
         even_activity=options.even_activity,
     )
-    write_output(options, {"text": lambda: str(planned), "json": planned.to_dict})
+    write_output(options, planned)
     return 0
 
 
@@ -185,7 +180,11 @@ def learn_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_learn(options: argparse.Namespace) -> int:
-    """Learn what a click is worth, and show whether it helps; the JSON file is for `analyze --credit`."""
+    """Learn what a click is worth, from experiments with a known winner (--out FILE.json for analyze --credit).
+
+    interleaf simulate --clicks informational --rankers 1 9 --impressions 5000 --out world.parquet && interleaf
+    learn world.parquet --out credit.json
+    """
     from interleaf.caption_bias import Model
     from interleaf.click_value.learn import fit, training_of
 
@@ -201,31 +200,8 @@ def run_learn(options: argparse.Namespace) -> int:
         folds=options.folds,
         confidence=options.confidence,
     )
-    formats: Formats = {
-        "text": lambda: str(lesson),
-        "json": lesson.to_dict,
-        "markdown": lesson.to_markdown,
-        "svg": lambda: _svg(lesson.charts()["worth"]),
-        "sums": training.save,
-    }
-    write_output(options, formats)
+    write_output(options, lesson, sums=training.save, svg=lambda: to_svg(lesson.charts()["worth"]))
     return 0
-
-
-def _write_result(options: argparse.Namespace, result: CaptionReport | Reused) -> None:
-    formats: Formats = {
-        "text": lambda: str(result),
-        "json": result.to_dict,
-        "markdown": result.to_markdown,
-        "svg": lambda: _svg(result.chart()),
-    }
-    write_output(options, formats)
-
-
-def _svg(chart: dict[str, object]) -> str:
-    from interleaf import plots
-
-    return plots.to_svg(chart)
 
 
 def caption_options(parser: argparse.ArgumentParser) -> None:
@@ -254,7 +230,11 @@ def caption_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_caption(options: argparse.Namespace) -> int:
-    """Test whether captions explain a preference; the JSON file is for --model."""
+    """Test whether captions explain a preference.
+
+    interleaf simulate --rankers 10 9 --clicks realistic --captions 1.5 --captions-lean 1 --impressions 5000 --out
+    world.parquet && interleaf caption world.parquet
+    """
     from interleaf.caption_bias import Model, caption
 
     report = caption(
@@ -268,7 +248,7 @@ def run_caption(options: argparse.Namespace) -> int:
         confidence=options.confidence,
         **given_log_options(options),
     )
-    _write_result(options, report)
+    write_output(options, report)
     return 0
 
 
@@ -302,7 +282,11 @@ def _source(text: str) -> tuple[str, str | None]:
 
 
 def run_reuse(options: argparse.Namespace) -> int:
-    """Estimate from old impressions how new rankers compare."""
+    """Estimate from an old log how new rankers would compare.
+
+    interleaf simulate --rankers 1 5 9 --method probabilistic --impressions 5000 --rankings --out old.parquet &&
+    interleaf reuse old.parquet --rankings A C
+    """
     from interleaf.counterfactual import reuse
 
     rankings = dict(options.rankings)
@@ -317,5 +301,5 @@ def run_reuse(options: argparse.Namespace) -> int:
         seed=options.seed,
         **given_log_options(options),
     )
-    _write_result(options, result)
+    write_output(options, result)
     return 0

@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from interleaf.errors import DataError
+from interleaf.plots import to_svg
 
 SUFFIXES = {
     **{"text": ".txt", "json": ".json", "markdown": ".md", "html": ".html", "svg": ".svg"},
     **{"tally": ".tally", "sums": ".sums", "parquet": ".parquet", "jsonl": ".jsonl"},
 }
-Formats = Mapping[str, Callable[..., Any]]
 FILES = ("tally", "sums", "parquet", "jsonl")  # formats that are written to files only
 
 
@@ -53,26 +53,33 @@ def output_files(options: argparse.Namespace) -> dict[str, str]:
     return chosen
 
 
-def write_output(options: argparse.Namespace, formats: Formats, show: Callable[[], None] | None = None) -> None:
+def write_output(options: argparse.Namespace, result: Any, **formats: Callable[..., Any]) -> None:
     """Write the files of --out, and print the result: as text beside files, else in the format of --format.
 
-    `formats` has a function for each format: it returns text, or for `json` plain data. Functions of formats that are
-    files only take the path. `show` prints text better than `print` does.
+    `formats` are functions for formats that the result lacks. Those of formats that are files only take the path.
     """
+    contents: dict[str, Callable[..., Any]] = {
+        "text": lambda: str(result),
+        "json": lambda: result.to_dict(),
+        "markdown": lambda: result.to_markdown(),
+        "html": lambda: result.to_html(),
+        "svg": lambda: to_svg(result.chart()),
+        **formats,
+    }
     for path, name in output_files(options).items():
         if name in FILES:
-            formats[name](path)
+            contents[name](path)
         else:
-            content = formats[name]()
-            text = json.dumps(content, ensure_ascii=False, indent=1) if name == "json" else content
+            content = contents[name]()
+            text = json.dumps(content, ensure_ascii=False, indent=1) if name == "json" else str(content)
             write_text(path, text if text.endswith("\n") else f"{text}\n")
     printed = "text" if options.out else options.format or "text"
     if printed == "json":
-        print_json(formats["json"]())
-    elif printed == "text" and show is not None:
-        show()
+        print_json(contents["json"]())
+    elif printed == "text" and hasattr(result, "show"):
+        result.show()
     else:
-        print(formats[printed]())
+        print(contents[printed]())
 
 
 def write_text(path: str, text: str) -> None:

@@ -83,7 +83,10 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_serve(options: argparse.Namespace) -> int:
-    """Run the service until it is stopped."""
+    """Run the live service: lists and events over HTTP, and the dashboard.
+
+    interleaf serve --store interleaf.sqlite --port 8080
+    """
     from interleaf.server.launch import Place, serve
     from interleaf.server.service import ServiceSettings
 
@@ -165,7 +168,10 @@ def _minute(time: int | None) -> str:
 
 
 def run_keys(options: argparse.Namespace) -> int:
-    """Manage keys, sessions and the token secret, in the store itself."""
+    """Create, list or revoke API keys of the live service.
+
+    interleaf keys add ingest --label 'search page'
+    """
     from interleaf.tables import Table
 
     store = open_store(options.store, create=options.action == "add")
@@ -259,7 +265,10 @@ def store_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_store(options: argparse.Namespace) -> int:
-    """Run one action on a store."""
+    """Back up the store of the live service, rotate its unit secret, or delete a unit.
+
+    interleaf keys add admin --store live.sqlite && interleaf store backup copy.sqlite --store live.sqlite
+    """
     return int(options.act(options))
 
 
@@ -322,7 +331,10 @@ def demo_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Run a search engine, the service, simulated people and the dashboard."""
+    """Run a demo on this machine: a search engine, simulated people, the live dashboard.
+
+    interleaf demo --until-decided
+    """
     import interleaf.server  # noqa: F401, it raises the error if the extra of the service is not installed
     from interleaf.demo.live_demo import Demo, run
 

@@ -48,7 +48,10 @@ def simulate_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_simulate(options: argparse.Namespace) -> int:
-    """Run a study, or write a log of simulated people."""
+    """Simulate a comparison on judged queries, or write a log of simulated people (--out FILE.parquet).
+
+    interleaf simulate --rankers 1 5 9 --method pairwise_preference --impressions 2000 --runs 5
+    """
     from interleaf.simulate import People, World, read_letor, run
     from interleaf.simulate.data import with_features
 
@@ -76,7 +79,7 @@ def run_simulate(options: argparse.Namespace) -> int:
         data, options.rankers, options.method, options.clicks, options.impressions, options.runs, options.seed,
         k=options.k, scheme=options.scheme, progress=show_progress,
     )  # fmt: skip
-    write_output(options, {"text": lambda: str(result), "json": result.to_dict})
+    write_output(options, result)
     return 130 if result.interrupted else 0
 
 
@@ -91,7 +94,10 @@ def reproduce_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_reproduce(options: argparse.Namespace) -> int:
-    """Run a published study again."""
+    """Run a published study again, and print our numbers beside the published ones.
+
+    interleaf reproduce fidelity --scale quick
+    """
     from interleaf.studies import check_study, reproduce
     from interleaf.studies.study import FinishedCells
 
