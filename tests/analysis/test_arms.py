@@ -313,5 +313,5 @@ def test_a_plan_is_refused_where_a_pilot_cannot_carry_it() -> None:
     assert "The pilot is small" in str(plan(0.1, table_of(world_rows(units=30))))
     with pytest.raises(DataError, match="two rankers; the pilot compares 3"):
         plan(0.02, table_of(made_rows(30, of=3)))
-    with pytest.raises(DataError, match="give the effect to be found"):
+    with pytest.raises(DataError, match="give the effect to detect"):
         plan()
