@@ -306,7 +306,7 @@ def test_a_plan_takes_from_a_pilot_how_much_units_differ_and_how_many_come() -> 
 
 
 def test_a_plan_is_refused_where_a_pilot_cannot_carry_it() -> None:
-    with pytest.raises(DataError, match="the score of a pilot is too uncertain to plan for"):
+    with pytest.raises(DataError, match="do not use the score of a pilot"):
         plan(pilot=table_of(world_rows(units=200)))
     with pytest.raises(DataError, match="effective units, too few to say how much people differ"):
         plan(0.1, table_of(world_rows(units=4)))

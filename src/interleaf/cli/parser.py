@@ -114,8 +114,10 @@ def add_log_options(parser: argparse.ArgumentParser, verb: str) -> None:
     types = {"events": _kind_and_weight, "exclude": pair("ATTRIBUTE=VALUE, such as device=bot")}
     for option in fields(LogOptions):
         if argument := option.metadata.get("arguments", {}).get(verb):
-            kind = {"type": types[option.name]} if option.name in types else {}
-            parser.add_argument(f"--{option.name}", **argument, **kind, default=None)
+            settings: dict[str, Any] = {"default": None, **argument}
+            if option.name in types:
+                settings["type"] = types[option.name]
+            parser.add_argument(f"--{option.name}", **settings)
     parser.add_argument(
         "--exclude-units",
         type=_lines,
