@@ -45,20 +45,20 @@ class Parameter:
             for choice in self.choices:
                 if type(choice) is type(value) and choice == value:
                     return value
-            raise self._refused(value, method, listed(self.choices))
+            raise self._error(value, method, listed(self.choices))
         if self.default is None:
             if isinstance(value, str):
                 return value
-            raise self._refused(value, method, "a name")
+            raise self._error(value, method, "a name")
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
-            raise self._refused(value, method, "a finite number")
+            raise self._error(value, method, "a finite number")
         if self.whole and (value != int(value) or value < 1):
-            raise self._refused(value, method, "a whole number from 1 up")
+            raise self._error(value, method, "a whole number from 1 up")
         if not 0 < value <= self.max_value:
-            raise self._refused(value, method, f"a number above 0, at most {self.max_value:g}")
+            raise self._error(value, method, f"a number above 0, at most {self.max_value:g}")
         return int(value) if value == int(value) else value
 
-    def _refused(self, value: Value, method: str, remedy: str) -> MethodError:
+    def _error(self, value: Value, method: str, remedy: str) -> MethodError:
         return MethodError(f"{method}: parameter {self.name!r} cannot be {value!r}; give {remedy}")
 
 
@@ -68,10 +68,10 @@ def parse(text: str) -> tuple[str, dict[str, Value]]:
     >>> parse("team_draft(fill=owned, prefix=True)")
     ('team_draft', {'fill': 'owned', 'prefix': True})
     """
-    found = _SPEC.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+    match = _SPEC.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
         raise MethodError(f"{text!r} is not a spec; write a name, or name(parameter=value, ...)")
-    inside, values, at = found["inside"] or "", dict[str, Value](), 0
+    inside, values, at = match["inside"] or "", dict[str, Value](), 0
     while inside[at:].strip():
         item = _ITEM.match(inside, at)
         if item is None:
@@ -80,7 +80,7 @@ def parse(text: str) -> tuple[str, dict[str, Value]]:
             raise MethodError(f"{text!r} sets {item['name']!r} twice; leave one of them out")
         values[item["name"]] = _value(item["value"])
         at = item.end()
-    return found["name"], values
+    return match["name"], values
 
 
 def render(name: str, values: Mapping[str, Value], parameters: tuple[Parameter, ...]) -> str:
