@@ -254,39 +254,32 @@ def synthetic(
     where the noises `shared` (one a document and family) and `own_j` are standard normal, s_j is the feature's strength
     (default: evenly from 0.8 for feature 1 down to 0 for the last) and c the `correlation`. So the quality of feature
     j, its correlation with the grade, is s_j; in a family, corr(x_i, x_j) = s_i s_j + c sqrt((1 - s_i^2) (1 - s_j^2)).
-    Feature j (from 0) of F belongs to family j * `families` // F: real sets hold families of features that agree, such
-    as one measure on several fields.
+    Feature j (from 0) of F belongs to family j * `families` // F, like one measure on several fields in real sets.
 
-    Then, as in real sets: in a share `shared_prefix` of the queries, features 2, 4, 6, ... put the same documents
-    first, in the same order, as features 1, 3, 5, ... do, down to `prefix_length` (their values change places, and
-    their quality moves towards that of the feature they follow). And with probability `ties`, each feature in each
-    query is rounded to halves, which makes its top ten ambiguous, as 60 to 80 % of them are in MSLR and LETOR; that
-    costs a little quality (it adds noise of variance 1/48).
+    In a share `shared_prefix` of the queries, features 2, 4, 6, ... put the same documents first, in the same order, as
+    features 1, 3, 5, ... do, down to `prefix_length`: values change places, and quality moves towards that of the other
+    feature. With probability `ties`, each feature in each query is rounded to halves. So its top ten is ambiguous, as 60
+    to 80 % of them are in MSLR and LETOR. That costs a little quality (it adds noise of variance 1/48).
 
     >>> synthetic(queries=50, documents=10, features=5, grades=3, seed=7)
     synthetic, seed 7: 50 queries, 500 documents, 5 features, grades 0 to 2
     """
     smallest, largest = (documents, documents) if isinstance(documents, int) else documents
-    counts = {"queries": queries, "documents": smallest, "features": features, "families": families}
-    for name, count in (counts | {"prefix_length": prefix_length}).items():
-        if not isinstance(count, int) or count < 1:
-            raise DataError(f"{name} is {count!r}; give a whole number from 1 up")
-    for name, share in {"correlation": correlation, "shared_prefix": shared_prefix, "ties": ties}.items():
-        if not 0 <= share <= 1:
-            raise DataError(f"{name} is {share!r}; give a number from 0 to 1")
+    _check_counts(
+        queries=queries, documents=smallest, features=features, families=families, prefix_length=prefix_length
+    )
+    _check_shares(correlation=correlation, shared_prefix=shared_prefix, ties=ties)
     if largest < smallest:
         raise DataError(f"documents is {documents!r}; give a number, or a range from the smallest to the largest")
     sizes = smallest + (_uniform(queries, seed, "documents") * (largest - smallest + 1)).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     weights, levels = _weights(shares, grades), np.arange(grades)
-    drawn = np.searchsorted(np.cumsum(weights)[:-1], _uniform(int(offsets[-1]), seed, "grades"), side="right")
+    grade = np.searchsorted(np.cumsum(weights)[:-1], _uniform(int(offsets[-1]), seed, "grades"), side="right")
     mean = weights @ levels
-    signal = (drawn - mean) / np.sqrt(weights @ (levels - mean) ** 2)
-    matrix = np.empty((len(drawn), features), np.float32)
-    before: Array = np.empty(0)
-    for column, values in enumerate(
-        _signals(signal, _checked_strengths(strengths, features), correlation, families, seed)
-    ):
+    signal = (grade - mean) / np.sqrt(weights @ (levels - mean) ** 2)
+    matrix, before = np.empty((len(grade), features), np.float32), np.empty(0)
+    columns = _signals(signal, _checked_strengths(strengths, features), correlation, families, seed)
+    for column, values in enumerate(columns):
         if column % 2 and shared_prefix:
             chosen = _uniform(queries, seed, "prefix", column) < shared_prefix
             _follow(before, values, np.repeat(chosen, sizes), np.repeat(np.arange(queries), sizes), prefix_length)
@@ -294,7 +287,19 @@ def synthetic(
         matrix[:, column] = np.where(rounded, np.round(values / _STEP) * _STEP, values)
         before = values
     names = tuple(map(str, range(1, queries + 1)))
-    return Judged(frozen(matrix), drawn, offsets, names, f"synthetic, seed {seed}")
+    return Judged(frozen(matrix), grade, offsets, names, f"synthetic, seed {seed}")
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if not isinstance(count, int) or count < 1:
+            raise DataError(f"{name} is {count!r}; give a whole number from 1 up")
+
+
+def _check_shares(**shares: float) -> None:
+    for name, share in shares.items():
+        if not 0 <= share <= 1:
+            raise DataError(f"{name} is {share!r}; give a number from 0 to 1")
 
 
 def with_features(max_feature: int, seed: Key = 1) -> Judged:
