@@ -258,7 +258,7 @@ def synthetic(
 
     In a share `shared_prefix` of the queries, features 2, 4, 6, ... put the same documents first, in the same order, as
     features 1, 3, 5, ... do, down to `prefix_length`: values change places, and quality moves towards that of the other
-    feature. With probability `ties`, each feature in each query is rounded to halves. So its top ten is ambiguous, as 60
+    feature. With probability `ties`, each feature in each query is rounded to halves: its top ten is ambiguous, as 60
     to 80 % of them are in MSLR and LETOR. That costs a little quality (it adds noise of variance 1/48).
 
     >>> synthetic(queries=50, documents=10, features=5, grades=3, seed=7)
