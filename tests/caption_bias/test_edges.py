@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from interleaf import cli
-from interleaf.caption_bias import Model, caption, make_caption
+from interleaf.caption_bias import CaptionModel, caption, make_caption
 from interleaf.errors import DataError
 from interleaf.log import write_batches
 from tests.oracles.captions import captioned_rows
@@ -105,7 +105,7 @@ def test_files_that_hold_no_model_are_named(tmp_path: Path) -> None:
         path = tmp_path / "model.json"
         path.write_text(json.dumps(wrong))
         with pytest.raises(DataError, match=message) as refused:
-            Model.load(path)
+            CaptionModel.load(path)
         assert str(path) in str(refused.value)
 
 
@@ -143,11 +143,11 @@ def test_a_model_whose_values_cannot_be_is_refused(name: str, value: Any) -> Non
     elif name == "covariance":
         changed = [[value, *kept[name][0][1:]], *kept[name][1:]]
     with pytest.raises(DataError, match="no caption model"):
-        Model.from_dict(json.loads(json.dumps(kept | {name: changed})))
+        CaptionModel.from_dict(json.loads(json.dumps(kept | {name: changed})))
 
 
 def test_a_model_that_was_kept_is_taken() -> None:
-    assert Model.from_dict(kept_model()).weights[0].name == "deep links"
+    assert CaptionModel.from_dict(kept_model()).weights[0].name == "deep links"
 
 
 def test_few_judgments_are_told() -> None:
@@ -166,7 +166,7 @@ def test_a_log_without_owners_says_that_it_has_none() -> None:
 
 
 def test_one_model_alone_has_no_columns_of_differences() -> None:
-    alone = caption(table_of(ROWS), Model.from_dict(kept_model()))
+    alone = caption(table_of(ROWS), CaptionModel.from_dict(kept_model()))
     assert list(alone.perplexity_table().columns)[:3] == ["model", "features", "perplexity"]
     for table in (alone.perplexity_table(), alone.segment_table()):
         assert not any(column.startswith("p, ") or column.startswith("p of") for column in table.columns)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf.caption_bias import FEATURES, Feature, make_caption
+from interleaf.caption_bias import FEATURES, CaptionFeature, make_caption
 from interleaf.caption_bias.features import (
     DOCUMENT_FEATURES,
     FIRST,
@@ -121,10 +121,10 @@ def test_markup_of_each_text_is_kept_apart() -> None:
 
 def test_wrong_features_and_captions_are_refused() -> None:
     with pytest.raises(DataError, match="unknown measure 'colour'; known are 'url length'"):
-        Feature("red", "colour")
+        CaptionFeature("red", "colour")
     with pytest.raises(DataError, match="tuned is 'both'"):
-        Feature("short", "url length", tuned="both")
+        CaptionFeature("short", "url length", tuned="both")
     with pytest.raises(DataError, match="two features are named 'short'"):
-        Encoder([Feature("short", "url length", most=5), Feature("short", "url length", most=6)])
+        Encoder([CaptionFeature("short", "url length", most=5), CaptionFeature("short", "url length", most=6)])
     with pytest.raises(DataError, match="the title of a caption is 7; give a text"):
         make_caption(title=7)  # type: ignore[arg-type]

@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import chi2
 
-from interleaf.caption_bias import Feature
+from interleaf.caption_bias import CaptionFeature
 from interleaf.caption_bias import click_patterns as designs
-from interleaf.caption_bias.click_patterns import Design, Patterns
+from interleaf.caption_bias.click_patterns import DesignMatrix, Patterns
 from interleaf.caption_bias.features import FIRST, GRADE, MEASURES, POSITION
-from interleaf.caption_bias.training import MODELS, Table, features_of, train, train_one, tuned
+from interleaf.caption_bias.training import MODELS, MeasureCounts, features_of, train, train_one, tune_thresholds
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.stats.logistic import fit
 
 NAMES = ("a", "b", "c")
-SOME = tuple(Feature(name, measure) for name, measure in zip(NAMES, MEASURES, strict=False))
+SOME = tuple(CaptionFeature(name, measure) for name, measure in zip(NAMES, MEASURES, strict=False))
 
 
 def made_codes(count: int, seed: int, features: int = 3) -> tuple[Array, Array]:
@@ -45,7 +45,7 @@ def reference(design: Array, rows: Array, clicks: Array) -> Array:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_weights_are_those_of_a_reference_fit(seed: int) -> None:
-    design = Design(Patterns.of(*made_codes(4000, seed)), NAMES)
+    design = DesignMatrix(Patterns.of(*made_codes(4000, seed)), NAMES)
     found, patterns = design.fit(), design.patterns
     wanted = reference(design.matrix.astype(float), patterns.rows, patterns.clicks)
     assert np.abs(found.weights - wanted).max() < 1e-6
@@ -54,8 +54,8 @@ def test_weights_are_those_of_a_reference_fit(seed: int) -> None:
 
 def test_patterns_give_the_weights_and_errors_of_results_one_by_one() -> None:
     codes, clicked = made_codes(3000, 7)
-    alike = Design(Patterns.of(codes, clicked), NAMES)
-    alone = Design(Patterns(codes, np.ones(len(codes), np.int64), clicked.astype(np.int64)), NAMES)
+    alike = DesignMatrix(Patterns.of(codes, clicked), NAMES)
+    alone = DesignMatrix(Patterns(codes, np.ones(len(codes), np.int64), clicked.astype(np.int64)), NAMES)
     assert len(alike.patterns) < len(alone.patterns) / 5
     one, other = alike.fit(), alone.fit()
     assert one.weights == pytest.approx(other.weights, abs=1e-9)
@@ -86,7 +86,7 @@ def test_the_test_of_a_feature_is_twice_the_gain_in_likelihood() -> None:
     patterns = Patterns.of(*made_codes(4000, 3))
     model = train_one("combined", patterns, SOME)
     assert [one.name for one in model.weights] == ["a"]
-    whole = Design(patterns, NAMES)
+    whole = DesignMatrix(patterns, NAMES)
     with_it, without = whole.only(["a"]).fit(), whole.only([]).fit()
     (one,) = model.weights
     assert one.chi_square == pytest.approx(2 * (with_it.log_likelihood - without.log_likelihood), abs=1e-6)
@@ -104,8 +104,8 @@ def test_a_useless_feature_is_selected_as_rarely_as_the_level_says() -> None:
 
 
 def test_the_five_models_start_from_their_features() -> None:
-    features = (Feature("own", "url length", most=9), Feature("more", "url length", neighbour="above"),
-                Feature("bolder", "title bold words", neighbour="below"))  # fmt: skip
+    features = (CaptionFeature("own", "url length", most=9), CaptionFeature("more", "url length", neighbour="above"),
+                CaptionFeature("bolder", "title bold words", neighbour="below"))  # fmt: skip
     started = {name: features_of(name, features) for name in MODELS}
     assert started == {
         "baseline": [],
@@ -123,7 +123,7 @@ def test_features_without_a_weight_of_their_own_are_left_out_with_a_reason() -> 
     codes[:, FIRST + 4] = (np.arange(2000) < 6) & ~clicked
     codes[:, FIRST + 5] = (np.arange(2000) < 6) & clicked
     names = tuple("abcdefg")
-    assert Design(Patterns.of(codes, clicked), names).useless() == {
+    assert DesignMatrix(Patterns.of(codes, clicked), names).useless() == {
         "b": designs.NEVER,
         "c": designs.ALWAYS,
         "d": designs.FOLLOWS,
@@ -135,7 +135,7 @@ def test_features_without_a_weight_of_their_own_are_left_out_with_a_reason() -> 
 def test_positions_and_grades_that_were_never_clicked_join_a_neighbour() -> None:
     codes, clicked = made_codes(3000, 2)
     clicked &= (codes[:, POSITION] != 5) & (codes[:, POSITION] != 0) & (codes[:, GRADE] != 2)
-    design = Design(Patterns.of(codes, clicked), NAMES)
+    design = DesignMatrix(Patterns.of(codes, clicked), NAMES)
     assert design.positions == [(0, 1), (2,), (3,), (4, 5)]
     assert design.grades == [(0,), (1, 2), (3,)]
     assert np.isfinite(design.fit().weights).all()
@@ -190,38 +190,38 @@ def test_a_million_results_cost_what_their_patterns_cost() -> None:
     assert all(np.isfinite(weight.weight) for weight in other.weights)
 
 
-def made_table(seed: int, threshold: int, count: int = 20_000) -> Table:
+def made_table(seed: int, threshold: int, count: int = 20_000) -> MeasureCounts:
     """URLs of 0 to 99 characters; those up to a threshold are clicked more."""
     chance = np.random.default_rng(seed)
     measures = np.zeros((count, len(MEASURES)), np.int32)
     measures[:, 0] = chance.integers(0, 100, count)
     codes = np.stack([chance.integers(0, 6, count), np.zeros(count, int)], axis=1).astype(np.int8)
-    table = Table()
+    table = MeasureCounts()
     table.add(measures, codes, chance.random(count) < np.where(measures[:, 0] <= threshold, 0.4, 0.2))
     return table
 
 
 def test_the_best_threshold_is_the_planted_one() -> None:
-    short = Feature("short URL", "url length", most=80, tuned="most")
+    short = CaptionFeature("short URL", "url length", most=80, tuned="most")
     for seed, threshold in ((1, 12), (2, 30), (3, 44)):
-        (found,) = tuned([short], made_table(seed, threshold), "best")
+        (found,) = tune_thresholds([short], made_table(seed, threshold), "best")
         assert abs(found.most - threshold) <= 2
 
 
 def test_thresholds_can_be_quartiles_or_stay() -> None:
-    short = Feature("short URL", "url length", most=80, tuned="most")
-    long = Feature("long URL", "url length", least=7, tuned="least")
-    fixed = Feature("no URL", "url length", most=0)
+    short = CaptionFeature("short URL", "url length", most=80, tuned="most")
+    long = CaptionFeature("long URL", "url length", least=7, tuned="least")
+    fixed = CaptionFeature("no URL", "url length", most=0)
     table = made_table(1, 30)
-    low, high, same = tuned([short, long, fixed], table, "quartiles")
+    low, high, same = tune_thresholds([short, long, fixed], table, "quartiles")
     assert (low.most, high.least) == pytest.approx((24.5, 74.5), abs=1.5)
     assert same == fixed
-    assert tuned([short, long], table, "none") == (short, long)
+    assert tune_thresholds([short, long], table, "none") == (short, long)
     with pytest.raises(DataError, match="tuned by 'luck'; give 'quartiles', 'best' or 'none'"):
-        tuned([short], table, "luck")
+        tune_thresholds([short], table, "luck")
 
 
 def test_thresholds_of_what_never_varies_stay_as_they_are() -> None:
-    links = Feature("many links", "deep links", least=3, tuned="least")
-    assert tuned([links], made_table(1, 30), "best") == (links,)
-    assert tuned([links], Table(), "best") == (links,)
+    links = CaptionFeature("many links", "deep links", least=3, tuned="least")
+    assert tune_thresholds([links], made_table(1, 30), "best") == (links,)
+    assert tune_thresholds([links], MeasureCounts(), "best") == (links,)

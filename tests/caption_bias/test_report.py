@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from interleaf.caption_bias import CaptionReport, Feature, Model, caption, make_caption
-from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, Weight
+from interleaf.caption_bias import CaptionFeature, CaptionModel, CaptionReport, caption, make_caption
+from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, FeatureWeight
 from interleaf.caption_bias.shown_results import SEGMENTS
 from interleaf.cli.log_commands import caption_options, run_caption
 from interleaf.decode.attributes import Exclusion
@@ -37,7 +37,7 @@ def held_out(row: Mapping[str, Any]) -> bool:
     return buckets.bucket_of(row["unit"]) >= round(1024 * (1 - HELD_OUT))
 
 
-def plain_perplexity(rows: Sequence[Mapping[str, Any]], model: Model) -> tuple[float, int]:
+def plain_perplexity(rows: Sequence[Mapping[str, Any]], model: CaptionModel) -> tuple[float, int]:
     bits, count = 0.0, 0
     for row in rows:
         clicked = {event["rank"] - 1 for event in row["events"]}
@@ -158,10 +158,13 @@ def test_the_outcome_of_a_page_is_what_its_score_counts(number: int, report: Cap
 
 
 def test_the_click_weight_of_the_papers_example_is_a_third() -> None:
-    features = (Feature("short URL", "url length", most=20), Feature("title bold", "title bold sections", least=3))
-    weights = (Weight("short URL", 0.4, 0.1, 16.0, 6e-5), Weight("title bold", 0.7, 0.1, 49.0, 3e-12))
+    features = (
+        CaptionFeature("short URL", "url length", most=20),
+        CaptionFeature("title bold", "title bold sections", least=3),
+    )
+    weights = (FeatureWeight("short URL", 0.4, 0.1, 16.0, 6e-5), FeatureWeight("title bold", 0.7, 0.1, 49.0, 3e-12))
     levels: dict[str, Any] = {"position_levels": [[0]], "grade_levels": [[0]], "covariance": np.eye(3).tolist()}
-    model = Model(
+    model = CaptionModel(
         "example", features, **levels, parameters=[-2.0, 0.4, 0.7], weights=weights, means=[0.5, 0.25], unseen=0.0,
         rows=90, clicks=9, patterns=4, log_likelihood=-20.0, dropped={},
     )  # fmt: skip
@@ -173,7 +176,7 @@ def test_the_click_weight_of_the_papers_example_is_a_third() -> None:
 
     wanted = [chance(-2 + 0.375) / chance(-2 + 1.1), chance(-2 + 0.375) / chance(-2)]
     assert model.click_weights(codes, PROBABILITY) == pytest.approx(wanted)
-    assert Model.from_dict(json.loads(json.dumps(model.to_dict()))) == model
+    assert CaptionModel.from_dict(json.loads(json.dumps(model.to_dict()))) == model
     with pytest.raises(DataError, match="weighted by 'luck'; give 'odds' or 'probability'"):
         model.click_weights(codes, "luck")
 
@@ -200,7 +203,7 @@ def test_without_judgments_there_are_no_grades_and_the_report_says_what_that_cos
 @pytest.mark.parametrize("seed", range(2))
 def test_a_feature_must_hold_between_queries(seed: int) -> None:
     """People click in eight of twelve queries with links below, in five of twelve without: no more than chance."""
-    chance, links = Random(seed), Feature("deep links", "deep links", least=1)
+    chance, links = Random(seed), CaptionFeature("deep links", "deep links", least=1)
     measures = [0.6] * 8 + [0.05] * 4 + [0.6] * 5 + [0.05] * 7
     rows = []
     for number in range(800):
@@ -295,7 +298,7 @@ def test_the_command_learns_keeps_and_uses_a_model(tmp_path: Path, capsys: pytes
     assert run([path, "--model", kept, "--format", "json", "--weights", "odds", "--navigational", "layout=wide"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["main"], list(said["models"]), said["weights"]) == ("combined", ["combined"], "odds")
-    assert Model.load(kept) == caption(path).model
+    assert CaptionModel.load(kept) == caption(path).model
     for wrong, message in (
         (["--held-out", "1"], "held_out is 1.0"),
         (["--weights", "luck"], "weighted by 'luck'"),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from interleaf import Interleaving, credit, interleave
-from interleaf.caption_bias import CaptionReport, Model, caption
+from interleaf.caption_bias import CaptionModel, CaptionReport, caption
 from interleaf.caption_bias import diagnosis_report as verdicts
 from interleaf.caption_bias.diagnosis_report import verdict
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
@@ -31,7 +31,7 @@ def report() -> CaptionReport:
     return caption(table_of(ROWS), held_out=0.2)
 
 
-def plain_scores(rows: Sequence[Mapping[str, Any]], method: str, model: Model, kind: str) -> tuple[float, int]:
+def plain_scores(rows: Sequence[Mapping[str, Any]], method: str, model: CaptionModel, kind: str) -> tuple[float, int]:
     """The score of A over B as documented, and how many clicks have a part in it; one click at a time."""
     above = below = 0.0
     clicks = 0
@@ -120,8 +120,8 @@ def test_a_model_from_elsewhere_brings_its_uncertainty_along(report: CaptionRepo
     assert sure.plain == known.plain
 
 
-def _with(model: Model, **changes: Any) -> Model:
-    return Model.from_dict(model.to_dict() | changes)
+def _with(model: CaptionModel, **changes: Any) -> CaptionModel:
+    return CaptionModel.from_dict(model.to_dict() | changes)
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.schemes])

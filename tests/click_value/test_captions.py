@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from interleaf.analysis.analyze import tally_log
-from interleaf.caption_bias.features import Feature
-from interleaf.caption_bias.logistic_model import Model, Weight
-from interleaf.click_value import Learned, learn
+from interleaf.caption_bias.features import CaptionFeature
+from interleaf.caption_bias.logistic_model import CaptionModel, FeatureWeight
+from interleaf.click_value import LearnedCredit, learn
 from interleaf.click_value.click_features import CaptionWeights
 from interleaf.decode import Counting, Decoding
 from interleaf.simulate import People, World, synthetic
@@ -20,17 +20,17 @@ SHORT, LONG = "https://a.org/b", "https://example.org/a/rather/long/address/of/a
 WEIGHT = 1.1
 
 
-def model_of() -> Model:
+def model_of() -> CaptionModel:
     """Short addresses attract clicks."""
-    short = Feature("short URL", "url length", most=30)
-    return Model(
+    short = CaptionFeature("short URL", "url length", most=30)
+    return CaptionModel(
         name="example",
         features=(short,),
         position_levels=[[0, 1, 2, 3, 4, 5]],
         grade_levels=[[0]],
         parameters=[-1.0, WEIGHT],
         covariance=[[0.01, 0.0], [0.0, 0.01]],
-        weights=(Weight("short URL", WEIGHT, 0.1, 99.0, 0.0),),
+        weights=(FeatureWeight("short URL", WEIGHT, 0.1, 99.0, 0.0),),
         means=[0.5],
         unseen=0.0,
         rows=9,
@@ -52,7 +52,7 @@ def test_a_clicks_caption_weight_is_that_of_its_caption_and_1_where_there_is_non
     for start in (0, 1):  # a slice shares the buffers of the whole
         part = batch.slice(start)
         (decoded,) = Decoding(part, Counting(), detailed=True)
-        found = CaptionWeights(model_of()).on(part).of(decoded)
+        found = CaptionWeights(model_of(), part).of(decoded)
         light = math.exp(-WEIGHT)
         wanted = [[light, 1, light, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, light, light, light]]
         assert found == pytest.approx(np.array(wanted[start:]))
@@ -66,7 +66,7 @@ def test_the_weight_is_learned_kept_in_the_file_and_scored_with() -> None:
     lesson = learn(log, {"captioned": "good"}, captions=model_of(), ridge=0.01, resamples=1)
     assert lesson.credit.features[-1] == "caption_weight"
     assert lesson.credit.needs == ("events.dwell", "captions")
-    again = Learned.from_dict(lesson.credit.to_dict())
+    again = LearnedCredit.from_dict(lesson.credit.to_dict())
     with_captions, without = (tally_log(some, credit=again) for some in (log, log.drop_columns("captions")))
     assert with_captions.scores.sums.tolist() == tally_log(log, credit=lesson.credit).scores.sums.tolist()
     assert with_captions.scores.sums.tolist() != without.scores.sums.tolist()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from interleaf import DataError, MethodError, credit, interleave
-from interleaf.click_value import FEATURES, Clicked, Feature
-from interleaf.click_value.click_features import PUBLISHED, credited, default_features, feature, matrix
+from interleaf.click_value import FEATURES, ClickFeature, PageClicks
+from interleaf.click_value.click_features import PUBLISHED, credit_clicks, default_features, feature, matrix
 from interleaf.decode import Counting, Decoded, Decoding
 from interleaf.methods.registry import resolve
 from tests.oracles.logs import shown_of
@@ -91,7 +91,7 @@ def test_there_are_51_published_features_in_five_families_with_the_published_cou
 def test_every_published_feature_is_what_plain_words_say(method: str) -> None:
     rows, chosen = rows_of(method), resolve(method)
     scheme = chosen.scheme(SCHEMES[method][0], 2)
-    found = credited(decoded_of(rows), ["click"], chosen, scheme)
+    found = credit_clicks(decoded_of(rows), ["click"], chosen, scheme)
     values = matrix(found.clicks, PUBLISHED)
     place = 0
     for number in range(len(rows)):
@@ -104,7 +104,7 @@ def test_every_published_feature_is_what_plain_words_say(method: str) -> None:
     assert found.clicks.credited.max() > 1
 
 
-def each_page(found: Clicked) -> Iterator[tuple[int, slice]]:
+def each_page(found: PageClicks) -> Iterator[tuple[int, slice]]:
     for page in np.unique(found.page).tolist():
         start, end = np.searchsorted(found.page, [page, page + 1])
         yield page, slice(int(start), int(end))
@@ -113,7 +113,7 @@ def each_page(found: Clicked) -> Iterator[tuple[int, slice]]:
 @pytest.mark.parametrize(("method", "scheme"), [(name, scheme) for name, some in SCHEMES.items() for scheme in some])
 def test_what_clicks_give_adds_up_to_the_credit_of_the_page(method: str, scheme: str) -> None:
     rows, chosen = rows_of(method), resolve(method)
-    found = credited(decoded_of(rows), ["click"], chosen, chosen.scheme(scheme, 2))
+    found = credit_clicks(decoded_of(rows), ["click"], chosen, chosen.scheme(scheme, 2))
     seen = 0
     for page, clicks in each_page(found.clicks):
         outcome = credit(shown_of(rows[page]), [rank for rank, _, _ in PAGES[page % len(PAGES)]], scheme)
@@ -128,8 +128,8 @@ def test_a_click_of_team_draft_is_its_owners_and_one_on_the_shared_prefix_nobody
     row = made_row(0, (1, 2)) | shared | {"documents": ["a", "b", "c", "d"], "teams": [0, 0, 1, 1]}
     row |= {"ranks": [[1, 2, 3, 4], [1, 3, 2, 4]], "lengths": [4, 4], "union": 4}
     chosen = resolve("team_draft")
-    deduped = credited(decoded_of([row]), ["click"], chosen, chosen.scheme("normalized_deduped", 2))
-    plain = credited(decoded_of([row]), ["click"], chosen, chosen.scheme("normalized", 2))
+    deduped = credit_clicks(decoded_of([row]), ["click"], chosen, chosen.scheme("normalized_deduped", 2))
+    plain = credit_clicks(decoded_of([row]), ["click"], chosen, chosen.scheme("normalized", 2))
     assert deduped.shares.tolist() == [[0.0, 0.0], [0.5, 0.0]]
     assert plain.shares.tolist() == [[0.5, 0.0], [0.5, 0.0]]
     assert deduped.clicks.credited.tolist() == [2, 2]
@@ -147,7 +147,7 @@ def test_credit_that_is_not_a_sum_over_clicks_is_refused(spec: str, other: str, 
     decoded = decoded_of([made_row(0, clicks) | shown])
     chosen = resolve(spec)
     with pytest.raises(MethodError, match="what it gives for several clicks is not the sum"):
-        credited(decoded, ["click"], chosen, chosen.scheme("normalized", 2))
+        credit_clicks(decoded, ["click"], chosen, chosen.scheme("normalized", 2))
 
 
 def test_a_result_clicked_twice_is_one_click_with_its_first_time_and_longest_dwell() -> None:
@@ -155,7 +155,7 @@ def test_a_result_clicked_twice_is_one_click_with_its_first_time_and_longest_dwe
     times = ((2, 30, 4.0), (1, 40, 8.0), (2, 50, 70.0))
     row["events"] = [made_event(rank, START, seconds, dwell=dwell) for rank, seconds, dwell in times]
     chosen = resolve("team_draft")
-    clicks = credited(decoded_of([row]), ["click"], chosen, chosen.scheme("normalized", 2)).clicks
+    clicks = credit_clicks(decoded_of([row]), ["click"], chosen, chosen.scheme("normalized", 2)).clicks
     assert clicks.rank.tolist() == [2, 1]
     assert clicks.seconds.tolist() == [30.0, 40.0]
     assert clicks.dwell.tolist() == [70.0, 8.0]
@@ -167,17 +167,23 @@ def test_kinds_of_events_are_features() -> None:
     row = made_row(0, ())
     row["events"] = [made_event(1, START), made_event(3, START, 9), made_event(3, START, 12, "purchase")]
     chosen = resolve("team_draft")
-    clicks = credited(decoded_of([row], counting), ["click", "purchase"], chosen, chosen.scheme("normalized", 2)).clicks
+    clicks = credit_clicks(
+        decoded_of([row], counting), ["click", "purchase"], chosen, chosen.scheme("normalized", 2)
+    ).clicks
     assert matrix(clicks, ["kind purchase", "click"]).tolist() == [[0.0, 1.0], [1.0, 1.0]]
 
 
 def test_a_user_can_add_a_row_and_what_it_gives_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = resolve("team_draft")
-    clicks = credited(decoded_of(rows_of()), ["click"], chosen, chosen.scheme("normalized", 2)).clicks
+    clicks = credit_clicks(decoded_of(rows_of()), ["click"], chosen, chosen.scheme("normalized", 2)).clicks
     with pytest.raises(DataError, match="unknown feature 'late'"):
         feature("late")
-    monkeypatch.setitem(FEATURES, "late", Feature("late", "own", "after a minute", lambda clicks: clicks.seconds > 60))
+    monkeypatch.setitem(
+        FEATURES, "late", ClickFeature("late", "own", "after a minute", lambda clicks: clicks.seconds > 60)
+    )
     assert matrix(clicks, ["late"]).sum() == sum(seconds > 60 for page in PAGES * 5 for _, seconds, _ in page)
-    monkeypatch.setitem(FEATURES, "late", Feature("late", "own", "bad", lambda clicks: np.log(clicks.rank - 1.0 + 0j)))
+    monkeypatch.setitem(
+        FEATURES, "late", ClickFeature("late", "own", "bad", lambda clicks: np.log(clicks.rank - 1.0 + 0j))
+    )
     with np.errstate(divide="ignore"), pytest.raises(DataError, match="'late' should give one finite number"):
         matrix(clicks, ["late"])

@@ -10,8 +10,8 @@ from scipy.stats import binom
 
 from interleaf import DataError, SchemeError, analyze
 from interleaf.analysis.analyze import tally_log
-from interleaf.click_value import Learned, gather, learn
-from interleaf.click_value.click_features import credited, matrix
+from interleaf.click_value import LearnedCredit, gather, learn
+from interleaf.click_value.click_features import credit_clicks, matrix
 from interleaf.click_value.credit_fitting import GROUPS, Fitting, Moments
 from interleaf.decode import Counting, Decoding
 from interleaf.kernels import buckets
@@ -41,16 +41,16 @@ def log() -> Any:
 
 
 @pytest.fixture(scope="module")
-def credit(log: Any) -> Learned:
+def credit(log: Any) -> LearnedCredit:
     return learn(log, resamples=1).credit
 
 
-def plain_scores(log: Any, credit: Learned, crossed: bool) -> tuple[Array, Array]:
+def plain_scores(log: Any, credit: LearnedCredit, crossed: bool) -> tuple[Array, Array]:
     """The sum of the first ranker's score less the second's by bucket, page by page, from the weights alone."""
     chosen, sums, counts = resolve("team_draft"), np.zeros(1024), np.zeros(1024)
     for batch in log.to_batches():
         for decoded in Decoding(batch, Counting(), detailed=True):
-            found = credited(decoded, ["click"], chosen, chosen.scheme("normalized_deduped", 2))
+            found = credit_clicks(decoded, ["click"], chosen, chosen.scheme("normalized_deduped", 2))
             values, place = matrix(found.clicks, credit.features), buckets.buckets(decoded.unit)
             for click, page in enumerate(found.clicks.page.tolist()):
                 fold = int(place[page]) * len(credit.folds) // 1024
@@ -61,7 +61,7 @@ def plain_scores(log: Any, credit: Learned, crossed: bool) -> tuple[Array, Array
     return sums, counts
 
 
-def test_on_its_own_experiment_credit_without_folds_is_refused(log: Any, credit: Learned) -> None:
+def test_on_its_own_experiment_credit_without_folds_is_refused(log: Any, credit: LearnedCredit) -> None:
     bare = learn(log, folds=0, resamples=1).credit
     with pytest.raises(DataError, match=r"learned from 'e1': on experiment 'e1', its intervals would be too short"):
         analyze(log, credit=bare)
@@ -73,7 +73,7 @@ def test_on_its_own_experiment_credit_without_folds_is_refused(log: Any, credit:
 
 @pytest.mark.parametrize("own", [True, False])
 def test_scores_are_those_of_the_weights_and_on_the_own_experiment_of_the_folds(
-    log: Any, credit: Learned, own: bool
+    log: Any, credit: LearnedCredit, own: bool
 ) -> None:
     shown = log if own else table(2)
     tally = tally_log(shown, credit=credit, threads=1)
@@ -84,7 +84,7 @@ def test_scores_are_those_of_the_weights_and_on_the_own_experiment_of_the_folds(
     assert np.abs(sums).sum() > 1
 
 
-def test_the_weights_of_a_fold_do_not_know_its_users_nor_those_after(log: Any, credit: Learned) -> None:
+def test_the_weights_of_a_fold_do_not_know_its_users_nor_those_after(log: Any, credit: LearnedCredit) -> None:
     units = np.array([buckets.bucket_of(unit) for unit in log.column("unit").to_pylist()])
     folds = len(credit.folds)
     assert credit.folds[0] == (1.0, *[0.0] * (len(credit.features) - 1))
@@ -129,7 +129,7 @@ def test_relabelled_worlds_through_the_whole_pipeline_show_nothing() -> None:
     assert found <= binom.isf(1e-6, repeats, 0.05 + 0.015)
 
 
-def test_what_would_be_ignored_is_refused(log: Any, credit: Learned) -> None:
+def test_what_would_be_ignored_is_refused(log: Any, credit: LearnedCredit) -> None:
     with pytest.raises(DataError, match="leave out sessions"):
         tally_log(log, credit=credit, sessions=600)
     with pytest.raises(DataError, match="events that count as click, not click, dwell at least 30 s"):
@@ -156,7 +156,7 @@ def test_learned_credit_scores_many_rankers_and_other_methods() -> None:
     assert one.scores.sums.tolist() == other.scores.sums.tolist()
 
 
-def test_tallies_of_one_credit_add_up_and_those_of_two_do_not(credit: Learned) -> None:
+def test_tallies_of_one_credit_add_up_and_those_of_two_do_not(credit: LearnedCredit) -> None:
     log = table(2)
     first, second = log.slice(0, 300), log.slice(300)
     added = tally_log(first, credit=credit) + tally_log(second, credit=credit)
@@ -168,7 +168,7 @@ def test_tallies_of_one_credit_add_up_and_those_of_two_do_not(credit: Learned) -
 def test_gathered_moments_are_those_of_the_pages() -> None:
     log = table(1)
     (moments,) = gather(log, ["rank"]).pairs.values()
-    equal = Learned(("click", "rank"), (1.0, 0.0), (), (), Counting(), None, 0.0, "pooled")
+    equal = LearnedCredit(("click", "rank"), (1.0, 0.0), (), (), Counting(), None, 0.0, "pooled")
     tally = tally_log(log, credit=equal)
     sums = (tally.scores.sums[:, 0] - tally.scores.sums[:, 1]) / ONE
     assert moments.sums[:, 0] == pytest.approx(sums.reshape(GROUPS, -1).sum(axis=1), abs=1e-4)

@@ -13,7 +13,7 @@ import pytest
 
 from interleaf import DataError, SchemeError, analyze
 from interleaf.cli.log_commands import learn_options, run_learn
-from interleaf.click_value import FEATURES, Feature, Learned, Training, gather, learn
+from interleaf.click_value import FEATURES, ClickFeature, LearnedCredit, TrainingSums, gather, learn
 from interleaf.click_value.click_features import PUBLISHED
 from interleaf.simulate import People, World, synthetic
 from tests.support.log_rows import made_row, made_rows, table_of
@@ -29,7 +29,7 @@ def world(name: str, rankers: Sequence[int] = (1, 12), seed: int = 0, units: int
 
 
 @pytest.fixture(scope="module")
-def training() -> Training:
+def training() -> TrainingSums:
     tables = [world("one", seed=1), world("two", seed=2), world("three", (2, 14), seed=3)]
     return gather(pa.concat_tables(tables))
 
@@ -48,12 +48,12 @@ def check(lesson: Any) -> None:
     assert all(map(math.isfinite, figures(lesson.to_dict())))
     text = str(lesson) + lesson.to_markdown() + json.dumps(lesson.to_dict(), allow_nan=False)
     assert "nan" not in text.lower().replace("navigational", "")
-    again = Learned.from_dict(json.loads(json.dumps(lesson.credit.to_dict())))
+    again = LearnedCredit.from_dict(json.loads(json.dumps(lesson.credit.to_dict())))
     assert again.to_dict() == lesson.credit.to_dict()
     assert again.digest == lesson.credit.digest
 
 
-def test_what_is_learned_from_several_experiments_helps_on_each_that_was_left_out(training: Training) -> None:
+def test_what_is_learned_from_several_experiments_helps_on_each_that_was_left_out(training: TrainingSums) -> None:
     lesson = learn(training)
     check(lesson)
     assert [one.experiment for one in lesson.held_out] == ["one", "three", "two"]
@@ -69,7 +69,7 @@ def test_what_is_learned_from_several_experiments_helps_on_each_that_was_left_ou
     assert set(lesson.charts()) == {"worth", "weights"}
 
 
-def test_the_better_ranker_is_the_named_one_else_the_one_that_equal_credit_decides_for(training: Training) -> None:
+def test_the_better_ranker_is_the_named_one_else_the_one_that_equal_credit_decides_for(training: TrainingSums) -> None:
     named = learn(training, {"one": "weak", "two": "good"}, folds=0)
     assert {(one.experiment, one.better) for one in named.credit.trained_on} == {
         ("one", "weak"),
@@ -116,7 +116,7 @@ def test_one_experiment_alone_is_learned_from_and_nothing_is_said_of_others() ->
     assert lesson.ridges  # cross-validated over parts of its users
 
 
-def test_an_undecided_experiment_is_left_out_of_learning_but_not_of_the_check(training: Training) -> None:
+def test_an_undecided_experiment_is_left_out_of_learning_but_not_of_the_check(training: TrainingSums) -> None:
     even = world("even", (5, 5), seed=4)
     lesson = learn(training + gather(even))
     check(lesson)
@@ -160,7 +160,7 @@ def test_perfect_separation_gives_finite_weights_and_features_that_never_vary_a_
     assert weights["click"].weight is not None
 
 
-def test_groups_are_left_out_together(training: Training) -> None:
+def test_groups_are_left_out_together(training: TrainingSums) -> None:
     alone = learn(training, folds=0, ridge=0.1)
     together = learn(training, folds=0, ridge=0.1, groups={"one": "market", "two": "market"})
     named = learn(training, folds=0, ridge=0.1, groups=lambda name: "market" if name != "three" else name)
@@ -171,7 +171,7 @@ def test_groups_are_left_out_together(training: Training) -> None:
         assert (one.learned == by_name[one.experiment].learned) == (one.experiment == "three")
 
 
-def test_a_ridge_on_some_features_leaves_the_others_free(training: Training) -> None:
+def test_a_ridge_on_some_features_leaves_the_others_free(training: TrainingSums) -> None:
     names = training.features
     found = learn(training, ridge=1e9, ridge_on=[name for name in names if not name.startswith("dwell")], folds=0)
     weights = dict(zip(names, found.credit.weights, strict=True))
@@ -179,7 +179,7 @@ def test_a_ridge_on_some_features_leaves_the_others_free(training: Training) -> 
     assert max(abs(weights[name]) for name in names if not name.startswith("dwell")) < 1e-6
 
 
-def test_sums_come_back_from_a_file_add_up_and_are_learned_from(training: Training, tmp_path: Path) -> None:
+def test_sums_come_back_from_a_file_add_up_and_are_learned_from(training: TrainingSums, tmp_path: Path) -> None:
     tables = [world("one", seed=1), world("two", seed=2), world("three", (2, 14), seed=3)]
     paths = [tmp_path / f"{number}.sums" for number in range(3)]
     for table, path in zip(tables, paths, strict=True):
@@ -204,14 +204,14 @@ def test_sums_come_back_from_a_file_add_up_and_are_learned_from(training: Traini
 
 
 def test_own_features_are_learned_and_a_file_with_them_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Feature("quick", "own", "within ten seconds", lambda clicks: clicks.seconds < 10)
+    own = ClickFeature("quick", "own", "within ten seconds", lambda clicks: clicks.seconds < 10)
     monkeypatch.setitem(FEATURES, own.name, own)
     credit = learn(world("one", seed=1), features=[*PUBLISHED, "quick"]).credit
     assert credit.features == ("click", *PUBLISHED, "quick")
     stored = credit.to_dict()
     monkeypatch.delitem(FEATURES, own.name)
     with pytest.raises(DataError, match="unknown feature 'quick'"):
-        Learned.from_dict(stored)
+        LearnedCredit.from_dict(stored)
 
 
 @pytest.mark.parametrize(
@@ -223,10 +223,10 @@ def test_own_features_are_learned_and_a_file_with_them_needs_them(monkeypatch: p
         ({"ridge": "much"}, "something missing or wrong"),
     ],
 )
-def test_a_file_that_is_not_right_says_what_is_wrong(training: Training, change: Any, message: str) -> None:
+def test_a_file_that_is_not_right_says_what_is_wrong(training: TrainingSums, change: Any, message: str) -> None:
     data = learn(training, folds=0, resamples=1).credit.to_dict()
     with pytest.raises(DataError, match=message):
-        Learned.from_dict(data | change, "credit.json")
+        LearnedCredit.from_dict(data | change, "credit.json")
 
 
 def test_the_command_learns_and_analyze_uses_what_it_wrote(
@@ -251,7 +251,7 @@ def test_the_command_learns_and_analyze_uses_what_it_wrote(
     assert "learned_credit" in report.note_codes
     assert any("had no part in that" in note for note in report.notes)
     assert report.comparisons[0].estimate == pytest.approx(
-        analyze("fr-a.parquet", credit=Learned.load("credit.json")).comparisons[0].estimate
+        analyze("fr-a.parquet", credit=LearnedCredit.load("credit.json")).comparisons[0].estimate
     )
     assert run_learn(parser.parse_args(["all.sums", "--format", "json", "--ridge", "0.1"])) == 0
     assert json.loads(capsys.readouterr().out)["credit"]["ridge"] == 0.1

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from interleaf.click_value import Lesson, learn
+from interleaf.click_value import LearningResult, learn
 from interleaf.studies import STUDIES, reproduce
 from interleaf.studies import chapelle2012_learning as study
 from interleaf.studies.datasets import find
@@ -12,7 +12,7 @@ from interleaf.studies.study import StudyRun
 SIZE = study.LearningScale(markets=4, experiments=12, units=1500, relabelled=20)
 
 
-def lesson_of(seed: int) -> Lesson:
+def lesson_of(seed: int) -> LearningResult:
     """People whose first clicks are noisy, and whose dwell follows the grade."""
     found = study.experiments(find(None, seed, 400).whole, SIZE, seed)
     method, scheme, _, _ = study.SETTINGS[0]

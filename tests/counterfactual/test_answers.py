@@ -20,7 +20,7 @@ from tests.support.reuse_logs import NEW, clean, of, old_log, old_row
 
 @pytest.fixture(autouse=True)
 def _few_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(robust_module, "FEWEST_DRAWN", 500)
+    monkeypatch.setattr(robust_module, "MIN_DRAWN", 500)
 
 
 def test_weights_of_ten_to_the_seventeen_and_more_are_told_and_warned_of() -> None:

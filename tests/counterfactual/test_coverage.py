@@ -6,12 +6,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from interleaf.counterfactual import Reused
+from interleaf.counterfactual import ReuseResult
 from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual.list_outcomes import scorer_of
-from interleaf.counterfactual.new_rankings import Kept, View
-from interleaf.counterfactual.old_log import Borrowed, Old, Rows
-from interleaf.counterfactual.reuse import reused
+from interleaf.counterfactual.new_rankings import ListsInMemory, RankersView
+from interleaf.counterfactual.old_log import LoggedRankings, OldImpressions, OldRows
+from interleaf.counterfactual.reuse import reuse_lists
 from interleaf.kernels import buckets
 from tests.oracles import probabilistic as oracle
 from tests.oracles.clicks import Patterns
@@ -36,13 +36,13 @@ RUNS, ROWS = 100, 400
 FEWEST = 82  # of 100 intervals at 95 %: fewer by chance in one of a million
 
 
-def old_of(people: People, seed: int) -> Old:
+def old_of(people: People, seed: int) -> OldImpressions:
     """Old impressions by chance, two of each unit."""
     all_rows, source = happenings("probabilistic", BEFORE, K, people), list_chances("probabilistic", BEFORE, K)
     chance = np.random.default_rng(seed)
     chances = np.array([float(row.chance) for row in all_rows])
     rows = [all_rows[number] for number in chance.choice(len(chances), ROWS, p=chances / chances.sum())]
-    made = Rows(
+    made = OldRows(
         identity=np.arange(ROWS, dtype=np.uint64),
         query=np.zeros(ROWS, np.int64),
         documents=np.array([[HASHES[str(document)] for document in row.shown] for row in rows]),
@@ -55,7 +55,7 @@ def old_of(people: People, seed: int) -> Old:
         log_chance=np.log([float(source[row.shown]) for row in rows]),
         log_joint=np.full(ROWS, np.nan),
     )
-    return Old(made, [QUERY], "probabilistic")
+    return OldImpressions(made, [QUERY], "probabilistic")
 
 
 def truth_of(people: People) -> float:
@@ -66,12 +66,14 @@ def truth_of(people: People) -> float:
 
 @pytest.mark.parametrize("people", [impatient, attracted])
 def test_intervals_hold_the_truth(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(robust_module, "FEWEST_DRAWN", 2 * ROWS)
+    monkeypatch.setattr(robust_module, "MIN_DRAWN", 2 * ROWS)
     truth, held, printed = truth_of(people), Counter[str](), Counter[str]()
     values: dict[str, list[float]] = {}
     for seed in range(RUNS):
-        view = View(NEW, SCORER, K)
-        found: Reused = reused(Kept([old_of(people, seed)], view, Counter()), view, Borrowed(()), seed=seed)
+        view = RankersView(NEW, SCORER, K)
+        found: ReuseResult = reuse_lists(
+            ListsInMemory([old_of(people, seed)], view, Counter()), view, LoggedRankings(()), seed=seed
+        )
         for one in found.estimates:
             if one.value is not None:
                 values.setdefault(one.estimator, []).append(one.value)

@@ -19,7 +19,7 @@ CHANGED = {"A": ("e", "d", "c", "b", "a"), "B": ("b", "c", "a", "e", "d")}
 
 @pytest.fixture(autouse=True)
 def _few_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(robust_module, "FEWEST_DRAWN", 500)
+    monkeypatch.setattr(robust_module, "MIN_DRAWN", 500)
 
 
 def raw_table(rows: list[Row], name: str) -> pa.Table:
@@ -84,16 +84,18 @@ def test_a_ranker_that_differs_between_versions_is_not_guessed() -> None:
 
 def test_a_ranker_that_changed_within_a_version_is_told() -> None:
     found = reuse(table_of(changed_log(version=1)), {"A": None, "B": None})
-    told = "The rankings of A changed within the log, for 1 of 1 queries: the first of each is compared."
+    told = "The rankings of A changed within the log for 1 of 1 queries; the first ranking of each is used."
     assert [warning for warning in found.warnings if "changed" in warning] == [told]
 
 
 def test_an_answer_from_a_small_share_of_the_log_says_so() -> None:
     rows = [*old_log(20), *[old_row(number, query="other") for number in range(20, 60)]]
     found = reuse(table_of(rows), NEW)
-    assert found.warnings[0].startswith("This rests on 20 of 60 impressions: the others are of queries")
+    assert found.warnings[0].startswith(
+        "This result rests on 20 of 60 impressions. The other impressions are of queries"
+    )
     assert "From 20 old impressions (20 by probabilistic)" in str(found)
-    assert not any("This rests on" in warning for warning in reuse(table_of(rows[:30]), NEW).warnings)
+    assert not any("This result rests on" in warning for warning in reuse(table_of(rows[:30]), NEW).warnings)
 
 
 def test_documents_that_the_log_never_shows_get_no_answer() -> None:
@@ -114,7 +116,7 @@ def test_a_sparse_log_is_not_given_confidence() -> None:
     sparse, dense = reuse(table_of(rows), queries), reuse(table_of(old_log(40)), NEW)
     assert "for chance alone: the log knows too little" in sparse.answer[0]
     assert "with 95 % confidence" not in sparse.answer[0]
-    assert "2.0 impressions for each query teach a click model little." in sparse.warnings
+    assert "2.0 impressions per query are few to fit a click model to." in sparse.warnings
     assert "with 95 % confidence, by PI+DR." in dense.answer[0]
     assert not dense.doubt
 

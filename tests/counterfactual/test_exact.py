@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from interleaf import MethodError, SchemeError
-from interleaf.counterfactual.click_model import STATES, Lists, Models, add_foreseen
+from interleaf.counterfactual.click_model import STATES, ClickModels, RankedLists, add_foreseen
 from interleaf.counterfactual.list_outcomes import log_chances, scorer_of
 from interleaf.kernels.arrays import Impression, pairs
 from interleaf.methods.registry import resolve
@@ -144,12 +144,12 @@ def test_without_support_the_mean_weight_is_the_share_of_new_lists_that_old_ones
     assert mean == pytest.approx(float(covered), rel=1e-12)
 
 
-def any_models(entries: int, k: int, seed: int = 1) -> Models:
+def any_models(entries: int, k: int, seed: int = 1) -> ClickModels:
     chance = np.random.default_rng(seed)
-    return Models(chance.random((entries, 2)), 1.6 * chance.random((k * STATES, 2)))
+    return ClickModels(chance.random((entries, 2)), 1.6 * chance.random((k * STATES, 2)))
 
 
-def foreseen_by_hand(models: Models, model: int, rankings: Rankings, shown: Ranking, row: Any, scheme: str) -> Any:
+def foreseen_by_hand(models: ClickModels, model: int, rankings: Rankings, shown: Ranking, row: Any, scheme: str) -> Any:
     """The sum over all click patterns, each with its chance given the clicks above."""
     total = np.zeros((len(rankings), len(rankings)))
     for clicks in product([False, True], repeat=len(shown)):
@@ -173,7 +173,7 @@ def test_what_a_model_foresees_is_the_sum_over_all_clicks(scheme: str, text: str
     scorer = scorer_of("probabilistic", scheme, len(rankings))
     sums = np.zeros((2, len(lists), scorer.columns))
     nothing = np.zeros((len(lists), scorer.columns))
-    add_foreseen(scorer.chosen, scorer.linear, view, np.full(len(lists), -1.0), nothing, models, sums)
+    add_foreseen(scorer, view, np.full(len(lists), -1.0), nothing, models, sums)
     for model, row in product(range(2), range(len(lists))):
         wanted = foreseen_by_hand(models, model, rankings, lists[row], view.entries[row], scheme)
         assert scorer.by_pair(sums[model, row]) == pytest.approx(wanted, abs=1e-12)
@@ -188,16 +188,21 @@ def test_whatever_the_model_the_doubly_robust_estimate_is_unbiased(scheme: str) 
     view = seen(after, list(new), k)
     sums = np.zeros((2, 1, scorer.columns))
     chances = np.array([float(chance) for chance in new.values()])
-    together = Lists(*view[:3], np.zeros(len(new), np.int64))
+    together = RankedLists(*view[:3], np.zeros(len(new), np.int64))
     nothing = np.zeros((len(new), scorer.columns))
-    add_foreseen(scorer.chosen, scorer.linear, together, -chances, nothing, models, sums)
+    add_foreseen(scorer, together, -chances, nothing, models, sums)
     rows = happenings("probabilistic", before, k, impatient)
     old, source = (seen(rankings, [row.shown for row in rows], k) for rankings in (after, before))
     logs = [log_chances(scorer.chosen, side.impressions, side.counts)[0] for side in (old, source)]
     weights = np.array([float(row.chance) for row in rows]) * np.exp(logs[0] - logs[1])
     outcomes = scorer(old.impressions, old.counts, clicks_of(rows, k))
     add_foreseen(
-        scorer.chosen, scorer.linear, Lists(*old[:3], np.zeros(len(rows), np.int64)), weights, outcomes, models, sums
+        scorer,
+        RankedLists(*old[:3], np.zeros(len(rows), np.int64)),
+        weights,
+        outcomes,
+        models,
+        sums,
     )
     live = expectation(
         {(shown, None): chance for shown, chance in new.items()},

@@ -198,7 +198,7 @@ def test_owners_of_a_draft_have_their_exact_distribution(text: str) -> None:
         for shown, owners in by_list.items():
             for ranks in click_sets(len(shown)):
                 clicked = frozenset(rank - 1 for rank in ranks)
-                assert _drafted(rankings, shown, clicked) == _posterior_sign(rankings, shown, owners, clicked)
+                assert _advance_draft(rankings, shown, clicked) == _posterior_sign(rankings, shown, owners, clicked)
 
 
 def _posterior_sign(
@@ -212,7 +212,7 @@ def _posterior_sign(
     return [[value / sum(owners.values()) for value in row] for row in total]
 
 
-def _drafted(rankings: Rankings, shown: Ranking, clicked: frozenset[int]) -> Any:
+def _advance_draft(rankings: Rankings, shown: Ranking, clicked: frozenset[int]) -> Any:
     impression = impression_of(rankings, shown, [-1] * len(shown))
     preference = np.full((len(rankings), len(rankings)), Fraction(0), object)
     clicks = np.array([position in clicked for position in range(len(shown))])
@@ -228,7 +228,7 @@ def test_exactly_the_lists_that_could_be_drafted_are_used(text: str) -> None:
         length = min(k, len(documents))
         for shown in product(documents, repeat=length):
             if len(set(shown)) == length:
-                assert (_drafted(rankings, shown, frozenset()) is not None) == (shown in possible)
+                assert (_advance_draft(rankings, shown, frozenset()) is not None) == (shown in possible)
 
 
 class Batch(NamedTuple):

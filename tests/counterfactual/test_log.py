@@ -15,7 +15,7 @@ from tests.support.reuse_logs import NEW, clean, of, old_log, old_row
 
 @pytest.fixture(autouse=True)
 def _few_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(robust_module, "FEWEST_DRAWN", 500)
+    monkeypatch.setattr(robust_module, "MIN_DRAWN", 500)
 
 
 def test_the_old_rankers_themselves_have_weights_of_one_and_the_score_of_the_report() -> None:

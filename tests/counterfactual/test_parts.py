@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import DataError, RankingError
-from interleaf.counterfactual.click_model import ATTENDED, ATTRACTED, STATES, Cells, cells, fit, regressed
-from interleaf.counterfactual.estimators import WeightedSums, features, jackknifed
-from interleaf.counterfactual.new_rankings import by_query, ranked, read_run
+from interleaf.counterfactual.click_model import ATTENDED, ATTRACTED, STATES, ClickCells, cells, fit, regress_attraction
+from interleaf.counterfactual.estimators import WeightedSums, features, jackknife
+from interleaf.counterfactual.new_rankings import by_query, encode_rankings, read_run
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from tests.oracles.forms import union
@@ -64,7 +64,7 @@ LISTS = st.lists(st.lists(st.sampled_from("abcdefg"), unique=True, max_size=6), 
 @given(st.lists(LISTS.filter(any), min_size=1, max_size=4).filter(lambda q: len({len(rows) for rows in q}) == 1))
 def test_every_document_is_found_where_its_rankers_have_it(queries: list[list[list[str]]]) -> None:
     rankers = range(len(queries[0]))
-    made = ranked({f"r{n}": {str(q): rows[n] for q, rows in enumerate(queries)} for n in rankers}, 5)
+    made = encode_rankings({f"r{n}": {str(q): rows[n] for q, rows in enumerate(queries)} for n in rankers}, 5)
     documents = np.array([[buckets.hash_of(buckets.DOCUMENT, letter) for letter in "abcdefg"]], np.uint64)
     for query, rows in enumerate(queries):
         entries = made.find(np.array([query]), documents)[0]
@@ -83,7 +83,7 @@ def test_every_document_is_found_where_its_rankers_have_it(queries: list[list[li
 
 
 def test_queries_that_a_ranker_lacks_are_left_out() -> None:
-    made = ranked({"x": {"1": ["a"], "2": ["a"], "3": []}, "y": {"2": ["b"], "3": []}}, 3)
+    made = encode_rankings({"x": {"1": ["a"], "2": ["a"], "3": []}, "y": {"2": ["b"], "3": []}}, 3)
     assert list(made.queries) == ["2"]
 
 
@@ -149,7 +149,7 @@ def test_attraction_is_found_whatever_the_rank_it_was_shown_at() -> None:
 
 def test_documents_that_were_never_shown_are_taken_for_what_others_so_ranked_are() -> None:
     """Three hundred queries whose first document is clicked and whose second is not; of some, neither was shown."""
-    made = ranked({name: {str(q): ["a", "b"] for q in range(300)} for name in ("x", "y")}, 2)
+    made = encode_rankings({name: {str(q): ["a", "b"] for q in range(300)} for name in ("x", "y")}, 2)
     shown = np.arange(400).reshape(200, 2).repeat(20, axis=0)
     shown[::2] = shown[::2, ::-1]
     clicks = shown % 2 == 0
@@ -166,13 +166,13 @@ def test_documents_that_were_never_shown_are_taken_for_what_others_so_ranked_are
 def test_a_regression_on_nothing_stays_in_bounds() -> None:
     about = np.random.default_rng(1).normal(size=(5, 2))
     for clicks in (0.0, 7.0):
-        found = regressed(about, np.full((5, 1), clicks), np.full((5, 1), clicks), 1.0)
+        found = regress_attraction(about, np.full((5, 1), clicks), np.full((5, 1), clicks), 1.0)
         assert ((found > 0) & (found <= 1)).all()
 
 
 def test_a_group_that_is_all_there_is_leaves_a_model_of_nothing() -> None:
     nothing = np.zeros(0, np.int64)
-    models = fit(Cells(nothing, nothing, nothing, np.zeros(0), np.zeros(0)), NOTHING, 2, 2)
+    models = fit(ClickCells(nothing, nothing, nothing, np.zeros(0), np.zeros(0)), NOTHING, 2, 2)
     assert np.isfinite(models.attraction).all()
     assert np.isfinite(models.attention).all()
 
@@ -224,7 +224,7 @@ def test_the_jackknife_is_the_formula() -> None:
     """A mean of independent groups: its jackknife error is that of the mean of group means, weights alike."""
     values = np.array([0.2, 0.5, 0.1, 0.7])
     sums = np.broadcast_to(values[None, :, None] * 10, (5, 4, 1))
-    (found,) = jackknifed(sums, np.full(4, 10.0), 0.95)
+    (found,) = jackknife(sums, np.full(4, 10.0), 0.95)
     assert found.value == pytest.approx(values.mean())
     assert found.error == pytest.approx(values.std(ddof=1) / 2)
     assert found.interval is not None
@@ -234,8 +234,8 @@ def test_the_jackknife_is_the_formula() -> None:
 
 
 def test_a_jackknife_without_variance_has_no_interval_but_a_reason() -> None:
-    (alike,) = jackknifed(np.ones((3, 2, 1)), np.ones(2), 0.95)
-    (alone,) = jackknifed(np.ones((1, 1, 1)), np.ones(1), 0.95)
+    (alike,) = jackknife(np.ones((3, 2, 1)), np.ones(2), 0.95)
+    (alone,) = jackknife(np.ones((1, 1, 1)), np.ones(1), 0.95)
     for found in (alike, alone):
         assert found.value == 1
         assert (found.error, found.interval, found.p_value) == (None, None, None)

@@ -9,7 +9,7 @@ from scipy.stats import binom
 from interleaf import interleave
 from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual import reuse
-from interleaf.counterfactual.estimators import WeightedSums, bounded
+from interleaf.counterfactual.estimators import WeightedSums, bound_estimates
 from interleaf.stats import compare
 from tests.support.log_rows import START, Row, made_event, table_of
 from tests.support.reuse_logs import clean, of
@@ -89,7 +89,7 @@ def test_with_full_support_the_interval_holds_the_truth_as_often_as_it_says() ->
 def test_methods_without_a_bound_and_click_models_give_no_confident_answer(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(robust_module, "FEWEST_DRAWN", 500)
+    monkeypatch.setattr(robust_module, "MIN_DRAWN", 500)
     for name, world in WORLDS.items():
         found = answered(world, 1000, 3, method)
         assert "cannot be told from this log" in found.answer[0], name
@@ -140,7 +140,7 @@ def test_bounds_lie_inside_the_interval_whatever_the_weights(rows: list[tuple[fl
     weights, outcomes = np.array(rows).T
     sums = WeightedSums(1)
     sums.add(np.arange(len(rows)), weights, outcomes[:, None])
-    (found,) = bounded(sums.outcomes, sums, 1.0, 0.95)
+    (found,) = bound_estimates(sums.outcomes, sums, 1.0, 0.95)
     if found.interval is None:
         assert found.reason
         return
@@ -158,12 +158,12 @@ def test_weights_of_one_give_the_plain_interval_whatever_the_bound() -> None:
     sums = WeightedSums(1)
     sums.add(np.arange(6), np.ones(6), np.array([[1.0], [0.5], [-1.0], [1.0], [0.0], [0.5]]))
     plain = compare.estimates(sums.outcomes, sums.impressions[:, None])
-    assert bounded(sums.outcomes, sums, None, 0.95) == bounded(sums.outcomes, sums, 1.0, 0.95) == plain
+    assert bound_estimates(sums.outcomes, sums, None, 0.95) == bound_estimates(sums.outcomes, sums, 1.0, 0.95) == plain
 
 
 def test_weights_that_average_more_than_one_are_refused() -> None:
     sums = WeightedSums(1)
     sums.add(np.arange(100), np.full(100, 3.0) + 0.01 * np.arange(100), np.linspace(-0.1, 0.1, 100)[:, None])
-    (found,) = bounded(sums.outcomes, sums, 1.0, 0.95)
+    (found,) = bound_estimates(sums.outcomes, sums, 1.0, 0.95)
     assert found.interval is None
     assert "average more than 1" in found.reason

@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binom, t
 
 from interleaf.counterfactual import estimators as robust_module
-from interleaf.counterfactual.click_model import STATES, Lists, Models, add_slack
-from interleaf.counterfactual.estimators import widened
+from interleaf.counterfactual.click_model import STATES, ClickModels, RankedLists, add_slack
+from interleaf.counterfactual.estimators import widen
 from interleaf.counterfactual.list_outcomes import scorer_of
 from interleaf.kernels.arrays import Array
 from interleaf.stats.compare import Estimate
@@ -61,7 +61,7 @@ WORLDS = {
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_the_interval_allows_for_documents_that_the_log_never_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(robust_module, "FEWEST_DRAWN", 4 * ROWS)
+    monkeypatch.setattr(robust_module, "MIN_DRAWN", 4 * ROWS)
     world, counts = WORLDS[name], Counter[str]()
     truth = truth_of(world, PI)
     for seed in range(RUNS):
@@ -76,7 +76,7 @@ def test_the_interval_allows_for_documents_that_the_log_never_shows(name: str, m
     assert counts["wrong"] == 0
 
 
-def all_chances(lists: Lists, unseen: Array, guess: Array, attention: Array) -> Iterator[Array]:
+def all_chances(lists: RankedLists, unseen: Array, guess: Array, attention: Array) -> Iterator[Array]:
     """Chances of a click by state and position, for each way to click the unseen documents always or never."""
     entries = lists.entries[0]
     hidden = [place for place, entry in enumerate(entries) if unseen[entry]]
@@ -106,7 +106,7 @@ def test_what_unseen_documents_could_change_is_the_best_and_the_worst_of_all_way
     for shown in permutations("abxy", 3):
         lists = seen(rankings, [shown], 3)
         slack = np.zeros((1, 2))
-        add_slack(scorer.chosen, scorer.linear, lists, unseen, 1.0, Models(guess[:, None], attention[:, None]), slack)
+        add_slack(scorer, lists, unseen, 1.0, ClickModels(guess[:, None], attention[:, None]), slack)
         base = preference_of(rankings, shown, guess[lists.entries[0]][:, None] * np.ones(STATES), scheme)
         ways = [preference_of(rankings, shown, c, scheme) for c in all_chances(lists, unseen, guess, attention)]
         assert slack[0] == pytest.approx([max(ways) - base, base - min(ways)], abs=1e-12)
@@ -114,10 +114,10 @@ def test_what_unseen_documents_could_change_is_the_best_and_the_worst_of_all_way
 
 def test_a_widened_estimate_is_significant_only_if_its_nearest_value_is() -> None:
     found = Estimate(0.3, 0.1, (0.1, 0.5), 0.01, 20.0, 20)
-    same = widened(found, 0, 0)
+    same = widen(found, 0, 0)
     assert same.interval == found.interval
     assert same.p_value == pytest.approx(2 * t.sf(3, 19))
-    wide = widened(found, 0.2, 0.1)
+    wide = widen(found, 0.2, 0.1)
     assert wide.interval == pytest.approx((0.0, 0.7))
     assert wide.p_value == pytest.approx(2 * t.sf(2, 19))
-    assert widened(found, 0, 0.4).p_value == 1
+    assert widen(found, 0, 0.4).p_value == 1

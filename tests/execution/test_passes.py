@@ -6,7 +6,7 @@ import pytest
 
 from interleaf import tally_log
 from interleaf.counterfactual.estimators import WeightedSums
-from interleaf.counterfactual.old_log import Borrowed
+from interleaf.counterfactual.old_log import LoggedRankings
 from interleaf.decode.designs import Design
 from interleaf.decode.reasons import REASONS, REPEATED
 from interleaf.errors import DataError
@@ -45,16 +45,16 @@ def test_sessions_do_not_mind_rows_of_which_all_came_before() -> None:
     assert found.scores.sums.tolist() == tally_log(table_of(rows), sessions=1800).scores.sums.tolist()
 
 
-def borrowed(*rows: tuple[int, str]) -> Borrowed:
+def borrowed(*rows: tuple[int, str]) -> LoggedRankings:
     """The rankings of ranker A for query q, by version, row by row."""
-    made = Borrowed(["A"])
+    made = LoggedRankings(["A"])
     for version, ranking in rows:
         array = pa.array([[list(ranking), ["z"]]], pa.list_(pa.list_(pa.string())))
         made.add(array, Design("shop", version, "interleaved", "probabilistic", ("A", "B")), np.array([0]), ["q"])
     return made
 
 
-def merged(first: Borrowed, *others: Borrowed) -> Borrowed:
+def merged(first: LoggedRankings, *others: LoggedRankings) -> LoggedRankings:
     for other in others:
         first.merge(other)
     return first
@@ -68,7 +68,7 @@ def test_of_a_rankers_rankings_the_first_is_kept_and_a_change_is_told_in_whateve
         [borrowed((1, "ab")), borrowed((1, "ba"))],
         [borrowed((1, "ab")), borrowed((1, "ab"), (1, "ba"))],
         [borrowed((1, "ab"), (1, "ba")), borrowed((1, "ab"))],
-        [Borrowed(["A"]), borrowed((1, "ab"), (1, "ba"))],
+        [LoggedRankings(["A"]), borrowed((1, "ab"), (1, "ba"))],
     ):
         found = merged(*parts)
         assert found.rankings == {"A": {"q": ["a", "b"]}}

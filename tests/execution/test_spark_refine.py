@@ -88,7 +88,7 @@ NEW = {"A": None, "C": lambda query: [f"q{query}-d{number}" for number in range(
 def test_old_lists_say_on_spark_what_they_say_here(
     session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(robust_module, "FEWEST_DRAWN", 500)
+    monkeypatch.setattr(robust_module, "MIN_DRAWN", 500)
     path = old_log(tmp_path)
     here = reuse(path, NEW)
     assert here.answers[0].estimator == "PI+DR"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from interleaf.caption_bias.features import Feature
-from interleaf.caption_bias.logistic_model import Model
+from interleaf.caption_bias.features import CaptionFeature
+from interleaf.caption_bias.logistic_model import CaptionModel
 from tests.support.log_rows import made_row
 
 WORDS = ("old", "maps", "of", "the", "wörld", "a", "地図", "facts")
@@ -37,13 +37,13 @@ def _words(text: str) -> list[str]:
     return [word for word in "".join(letter if letter > " " else " " for letter in text).split(" ") if word]
 
 
-def plain_features(captions: Sequence[Mapping[str, Any] | None], features: Sequence[Feature]) -> list[list[int]]:
+def plain_features(captions: Sequence[Mapping[str, Any] | None], features: Sequence[CaptionFeature]) -> list[list[int]]:
     """The features of a page's captions."""
     measures = [plain_measures(caption) for caption in captions]
     return [[_feature(measures, place, feature) for feature in features] for place in range(len(captions))]
 
 
-def _feature(measures: list[dict[str, int]], place: int, feature: Feature) -> int:
+def _feature(measures: list[dict[str, int]], place: int, feature: CaptionFeature) -> int:
     value = measures[place][feature.measure]
     if not feature.neighbour:
         return int(feature.least <= value <= feature.most)
@@ -58,7 +58,7 @@ def plain_level(place: int) -> str:
     return ("1", "2", "3", "4-5", "4-5", "6-9", "6-9", "6-9", "6-9")[place] if place < 9 else "10+"
 
 
-def plain_weights(row: Mapping[str, Any], model: Model) -> tuple[list[float], list[float], list[float]]:
+def plain_weights(row: Mapping[str, Any], model: CaptionModel) -> tuple[list[float], list[float], list[float]]:
     """By result of a row: the weight by odds, by probability, and the probability of a click."""
     own = {one.name: one.weight for one in model.weights}
     odds, ratios, chances = [], [], []

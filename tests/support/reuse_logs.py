@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from interleaf import interleave
-from interleaf.counterfactual import Estimated, Reused
+from interleaf.counterfactual import PairEstimate, ReuseResult
 from tests.support.log_rows import START, Row, made_event
 
 OLD = {"A": ("a", "b", "c", "d", "e"), "B": ("b", "c", "a", "e", "d")}
@@ -26,11 +26,11 @@ def old_log(count: int = 40, method: str = "probabilistic", **more: Any) -> list
     return [old_row(number, ((1,), (2,), (), (1, 3))[number % 4], method, **more) for number in range(count)]
 
 
-def of(found: Reused, estimator: str, pair: int = 0) -> Estimated:
+def of(found: ReuseResult, estimator: str, pair: int = 0) -> PairEstimate:
     return [one for one in found.estimates if one.estimator == estimator][pair]
 
 
-def clean(found: Reused) -> dict[str, Any]:
+def clean(found: ReuseResult) -> dict[str, Any]:
     """The record as JSON: nothing in it is not a number, and all that is None has a reason."""
     data: dict[str, Any] = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     for one in data["estimates"]:

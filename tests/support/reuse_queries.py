@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.counterfactual import Reused
+from interleaf.counterfactual import ReuseResult
 from interleaf.counterfactual.list_outcomes import scorer_of
-from interleaf.counterfactual.new_rankings import Kept, View, ranked
-from interleaf.counterfactual.old_log import Borrowed, Old, Rows
-from interleaf.counterfactual.reuse import reused
+from interleaf.counterfactual.new_rankings import ListsInMemory, RankersView, encode_rankings
+from interleaf.counterfactual.old_log import LoggedRankings, OldImpressions, OldRows
+from interleaf.counterfactual.reuse import reuse_lists
 from interleaf.kernels import buckets
 from tests.oracles.clicks import Patterns, cascade, independent
 from tests.oracles.expectation import expectation
@@ -72,13 +72,13 @@ def happened(world: World) -> Iterator[tuple[int, Ranking, tuple[bool, ...], flo
                 yield query, shown, tuple(map(bool, pattern)), part.share * float(chance * of_clicks), float(chance)
 
 
-def old_of(world: World, rows: int, seed: int) -> Old:
+def old_of(world: World, rows: int, seed: int) -> OldImpressions:
     """Impressions by chance, two of each unit."""
     outcomes, chance = list(happened(world)), np.random.default_rng(seed)
     weights = np.array([outcome[3] for outcome in outcomes])
     some = [outcomes[number] for number in chance.choice(len(outcomes), rows, p=weights / weights.sum())]
     hashes = {letter: buckets.hash_of(buckets.DOCUMENT, letter) for letter in "abcdexyz"}
-    made = Rows(
+    made = OldRows(
         identity=np.arange(rows, dtype=np.uint64),
         query=np.array([query for query, *_ in some]),
         documents=np.array([[hashes[str(document)] for document in shown] for _, shown, *_ in some], np.uint64),
@@ -91,13 +91,13 @@ def old_of(world: World, rows: int, seed: int) -> Old:
         log_chance=np.log([of_list for *_, of_list in some]),
         log_joint=np.full(rows, np.nan),
     )
-    return Old(made, [str(query) for query in range(len(world.parts))], world.method)
+    return OldImpressions(made, [str(query) for query in range(len(world.parts))], world.method)
 
 
-def answered(world: World, rows: int, seed: int, method: str = "team_draft", scheme: str | None = None) -> Reused:
+def answered(world: World, rows: int, seed: int, method: str = "team_draft", scheme: str | None = None) -> ReuseResult:
     rankings: Mapping[str, dict[str, list[str]]] = {
         name: {str(query): list(rankings_of(part.new)[place]) for query, part in enumerate(world.parts)}
         for place, name in enumerate(("first", "second"))
     }
-    view = View(ranked(rankings, world.k), scorer_of(method, scheme, 2), world.k)
-    return reused(Kept([old_of(world, rows, seed)], view, Counter()), view, Borrowed(()), seed=seed)
+    view = RankersView(encode_rankings(rankings, world.k), scorer_of(method, scheme, 2), world.k)
+    return reuse_lists(ListsInMemory([old_of(world, rows, seed)], view, Counter()), view, LoggedRankings(()), seed=seed)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.counterfactual.click_model import Lists
-from interleaf.counterfactual.new_rankings import Ranked, impressions_of, ranked
+from interleaf.counterfactual.click_model import RankedLists
+from interleaf.counterfactual.new_rankings import NewRankings, encode_rankings, impressions_of
 from interleaf.kernels.arrays import Array, Impression
 from tests.oracles import pairwise_preference, probabilistic, team_draft
 from tests.oracles.clicks import Patterns, cascade, independent
@@ -46,8 +46,8 @@ def list_chances(method: str, rankings: Rankings, k: int) -> dict[Ranking, Fract
     return found
 
 
-def new_rankings(rankings: Rankings, k: int) -> Ranked:
-    return ranked({f"r{number}": {QUERY: list(ranking)} for number, ranking in enumerate(rankings)}, k)
+def new_rankings(rankings: Rankings, k: int) -> NewRankings:
+    return encode_rankings({f"r{number}": {QUERY: list(ranking)} for number, ranking in enumerate(rankings)}, k)
 
 
 def numbered(rankings: Rankings, lists: Sequence[Ranking], width: int) -> Array:
@@ -59,13 +59,13 @@ def numbered(rankings: Rankings, lists: Sequence[Ranking], width: int) -> Array:
     return found
 
 
-def seen(rankings: Rankings, lists: Sequence[Ranking], k: int) -> Lists:
+def seen(rankings: Rankings, lists: Sequence[Ranking], k: int) -> RankedLists:
     """Lists as these rankers have them, each in a group of its own."""
     entries = numbered(rankings, lists, k)
     counts = np.array([len(shown) for shown in lists])
     queries, teams = np.zeros(len(lists), np.int64), np.full(entries.shape, -1, np.int8)
     made: Impression = impressions_of(new_rankings(rankings, k), queries, np.maximum(entries, 0), teams)
-    return Lists(made, entries, counts, np.arange(len(lists)))
+    return RankedLists(made, entries, counts, np.arange(len(lists)))
 
 
 class Happening(NamedTuple):

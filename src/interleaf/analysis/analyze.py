@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interleaf.click_value.learned_credit import Learned
+from interleaf.click_value.learned_credit import LearnedCredit
 from interleaf.decode.attributes import Exclusion, query_text
 from interleaf.errors import DataError, listed
 from interleaf.execution import local, spark
@@ -41,7 +41,7 @@ def tally_log(
     experiment: str | None = None,
     version: int | None = None,
     exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
-    credit: Learned | str | PathLike[str] | None = None,
+    credit: LearnedCredit | str | PathLike[str] | None = None,
     engine: str | None = None,
     threads: int = 0,
     progress: Progress | None = None,
@@ -67,7 +67,7 @@ def analyze(
     experiment: str | None = None,
     version: int | None = None,
     exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
-    credit: Learned | str | PathLike[str] | None = None,
+    credit: LearnedCredit | str | PathLike[str] | None = None,
     control: str | None = None,
     confidence: float = 0.95,
     planned_units: int | None = None,
@@ -124,7 +124,7 @@ def read_tally(log: Any, options: LogOptions) -> Tally:
             raise DataError(f"a saved tally has been scored already; leave out {listed(options.changed)}")
         return reduce(Tally.__add__, (one if isinstance(one, Tally) else Tally.load(Path(one)) for one in paths))
     if options.credit is not None:
-        credit = options.credit if isinstance(options.credit, Learned) else Learned.load(options.credit)
+        credit = options.credit if isinstance(options.credit, LearnedCredit) else LearnedCredit.load(options.credit)
         options = credit.apply_to(options)
     task = options.task(Task)
     if options.uses_spark(log):

@@ -17,7 +17,7 @@ from interleaf.stats import power as powers
 from interleaf.stats.power import MIN_EFFECTIVE, Pilot, Plan
 
 if TYPE_CHECKING:
-    from interleaf.click_value.learned_credit import Learned
+    from interleaf.click_value.learned_credit import LearnedCredit
     from interleaf.decode.attributes import Exclusion
     from interleaf.log import Progress
 
@@ -94,7 +94,7 @@ def plan(
     experiment: str | None = None,
     version: int | None = None,
     exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
-    credit: Learned | str | PathLike[str] | None = None,
+    credit: LearnedCredit | str | PathLike[str] | None = None,
     engine: str | None = None,
     threads: int = 0,
     progress: Progress | None = None,

@@ -15,7 +15,7 @@ caption.py           `caption`: all passes over the log, on this machine or on S
 from interleaf.caption_bias.caption import caption as caption
 from interleaf.caption_bias.diagnosis_report import CaptionReport as CaptionReport
 from interleaf.caption_bias.features import FEATURES as FEATURES
-from interleaf.caption_bias.features import Feature as Feature
+from interleaf.caption_bias.features import CaptionFeature as CaptionFeature
 from interleaf.caption_bias.features import make_caption as make_caption
-from interleaf.caption_bias.logistic_model import Model as Model
-from interleaf.caption_bias.training import Settings as Settings
+from interleaf.caption_bias.logistic_model import CaptionModel as CaptionModel
+from interleaf.caption_bias.training import DiagnosisSettings as DiagnosisSettings

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from interleaf.caption_bias.features import FIRST, GRADE, POSITION
+from interleaf.caption_bias.logistic_model import design_matrix
 from interleaf.execution.passes import grouped
 from interleaf.kernels.arrays import Array
 from interleaf.stats.logistic import Fit, fit, gram
@@ -40,12 +41,11 @@ class Patterns:
         return self.codes, self.rows, self.clicks
 
     def only(self, features: Sequence[int]) -> Patterns:
-        """With these features alone: fewer patterns."""
         return Patterns(*_grouped(self.codes[:, [*range(FIRST), *(FIRST + one for one in features)]], *self._parts[1:]))
 
     def ordered(self) -> Patterns:
         """In an order of their own, so that fits to them are the same, however the results came."""
-        order = np.lexsort(_packed(self.codes))
+        order = np.lexsort(_pack(self.codes))
         return Patterns(*(part[order] for part in self._parts))
 
     def __len__(self) -> int:
@@ -53,12 +53,12 @@ class Patterns:
 
 
 def _grouped(codes: Array, rows: Array, clicks: Array) -> tuple[Array, Array, Array]:
-    words = _packed(codes)
+    words = _pack(codes)
     *keys, rows, clicks = grouped(words, [(rows, "sum"), (clicks, "sum")])
-    return _unpacked(keys, codes.shape[1]), rows, clicks
+    return _unpack(keys, codes.shape[1]), rows, clicks
 
 
-def _packed(codes: Array) -> list[Array]:
+def _pack(codes: Array) -> list[Array]:
     """Position and grade in a word of their own, then 32 features a word."""
     words = [codes[:, 0].astype(np.uint64) | codes[:, 1].astype(np.uint64) << np.uint64(8)]
     for start in range(FIRST, codes.shape[1], _PER_WORD):
@@ -69,7 +69,7 @@ def _packed(codes: Array) -> list[Array]:
     return words
 
 
-def _unpacked(words: Sequence[Array], columns: int) -> Array:
+def _unpack(words: Sequence[Array], columns: int) -> Array:
     codes = np.zeros((len(words[0]), columns), np.int8)
     codes[:, 0], codes[:, 1] = words[0] & np.uint64(0xFF), words[0] >> np.uint64(8)
     for column in range(FIRST, columns):
@@ -87,15 +87,14 @@ _ALIASED = 1e-9  # of a column's square, what is left of it after those before i
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
+class DesignMatrix:
     """Patterns whose features are these, by name. Both blocks of indicators sum to one, so the first grade has none."""
 
     patterns: Patterns
     names: tuple[str, ...]
 
-    def only(self, names: Sequence[str]) -> Design:
-        """With these features alone."""
-        return Design(self.patterns.only([self.names.index(name) for name in names]), tuple(names))
+    def only(self, names: Sequence[str]) -> DesignMatrix:
+        return DesignMatrix(self.patterns.only([self.names.index(name) for name in names]), tuple(names))
 
     @cached_property
     def positions(self) -> list[tuple[int, ...]]:
@@ -109,22 +108,14 @@ class Design:
 
     @property
     def start(self) -> int:
-        """The column of the first feature."""
         return len(self.positions) + len(self.grades) - 1
 
     @cached_property
     def matrix(self) -> Array:
         """A row a pattern; all values are -1, 0 or 1."""
-        codes = self.patterns.codes
-        blocks = [(POSITION, level) for level in self.positions] + [(GRADE, level) for level in self.grades[1:]]
-        made = np.empty((len(codes), len(blocks) + len(self.names)), np.int8)
-        for column, (block, level) in enumerate(blocks):
-            made[:, column] = np.isin(codes[:, block], level)
-        made[:, len(blocks) :] = codes[:, FIRST:]
-        return made
+        return design_matrix(self.patterns.codes, self.positions, self.grades, slice(FIRST, None))
 
     def fit(self, start: Array | None = None) -> Fit:
-        """The weights of all columns."""
         return fit(self.matrix, self.patterns.rows, self.patterns.clicks, start)
 
     def useless(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Whether captions explain a preference, one page explained, and the report with all numbers."""
+"""The verdict on each pair of rankers, one page explained, and the report with all tables."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from interleaf.caption_bias.features import FIRST
-from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, Model
-from interleaf.caption_bias.shown_results import ALL, SEGMENTS, Results
-from interleaf.caption_bias.training import Perplexity, Preference
-from interleaf.caption_bias.weighted_scores import Rescored, centred, credit_alone, scheme_for
+from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionModel
+from interleaf.caption_bias.shown_results import ALL, SEGMENTS, ShownResults
+from interleaf.caption_bias.training import ModelPerplexity, Preference
+from interleaf.caption_bias.weighted_scores import Rescored, centre_score, credit_alone, scheme_for
 from interleaf.decode.scoring import usable
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import INTERLEAVED
@@ -22,14 +22,14 @@ from interleaf.stats.compare import Estimate
 from interleaf.stats.sums import significance
 from interleaf.tables import Cell, Table, escape, one_line
 
-MOST_TITLE = 48
+MAX_TITLE = 48
 
 
 @dataclass(frozen=True)
-class Line:
-    """A result: its title, who owns it, whether it was clicked, its click weight, and what adds to its odds.
+class ExplainedResult:
+    """A result: its title, its owner, whether it was clicked, its click weight, and what adds to its odds.
 
-    `credit` is what a click on it gives the first ranker less the second, before its weight; None if nobody can tell.
+    `credit` is what a click on it gives the first ranker less the second, before its weight; None if unknown.
     """
 
     rank: int
@@ -42,28 +42,27 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Page:
-    """A page of a log, explained; `weights` is the kind that the verdict rests on."""
+class ExplainedPage:
+    """A page of a log, explained; `weights` is the kind of weight of the verdict."""
 
     impression: str
-    lines: tuple[Line, ...]
+    lines: tuple[ExplainedResult, ...]
     rankers: tuple[str, ...]
     weights: str
 
     @property
     def outcome(self) -> tuple[float, float] | None:
         """Credit of the first ranker less that of the second, as scored, without and with weights; None if unknown."""
-        known = [(line.credit, line.weight) for line in self.lines if line.clicked and line.credit is not None]
         if all(line.credit is None for line in self.lines):
             return None
-        return float(sum(credit for credit, _ in known)), float(sum(credit * weight for credit, weight in known))
+        clicks = [(line.credit, line.weight) for line in self.lines if line.clicked and line.credit is not None]
+        return float(sum(credit for credit, _ in clicks)), float(sum(credit * weight for credit, weight in clicks))
 
     def table(self) -> Table:
-        """The page as a table; clicked results are marked by a star."""
         rows = tuple(
             (
                 f"{line.rank}{'*' if line.clicked else ''}",
-                line.title if len(line.title) <= MOST_TITLE else line.title[: MOST_TITLE - 1] + "…",
+                line.title if len(line.title) <= MAX_TITLE else line.title[: MAX_TITLE - 1] + "…",
                 line.ranker,
                 f"{line.weight:.3f}",
                 ", ".join(f"{name} {part:+.2f}" for name, part in line.parts.items()) or None,
@@ -79,15 +78,12 @@ class Page:
         return Table("page", title, ("rank", "title", "ranker", "weight", "adds to the odds"), rows, right=("weight",))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        lines = [vars(line) for line in self.lines]
-        plain = {"impression": self.impression, "rankers": list(self.rankers), "weights": self.weights}
-        return plain | {"lines": lines, "outcome": self.outcome}
+        return asdict(self) | {"rankers": list(self.rankers), "outcome": self.outcome}
 
 
-def explained(
-    results: Results, codes: Array, model: Model, impression: str, kind: str, method: str | None
-) -> Iterator[Page]:
+def explain_pages(
+    results: ShownResults, codes: Array, model: CaptionModel, impression: str, kind: str, method: str | None
+) -> Iterator[ExplainedPage]:
     """The pages with this id among these results, clicks weighted by this kind and scored by this method."""
     weights, starts = model.click_weights(codes, kind), np.cumsum(results.counts) - results.counts
     rankers = results.decoded.design.rankers
@@ -98,12 +94,14 @@ def explained(
             owner = rankers[team] if team >= 0 and results.decoded.has["teams"][page] else None
             title = (caption or {}).get("title") or ""
             clicked, weight = bool(results.clicked[row]), float(weights[row])
-            lines.append(Line(place + 1, title, owner, clicked, weight, credits[place], _parts(model, codes[row])))
-        yield Page(impression, tuple(lines), rankers, kind)
+            lines.append(
+                ExplainedResult(place + 1, title, owner, clicked, weight, credits[place], _parts(model, codes[row]))
+            )
+        yield ExplainedPage(impression, tuple(lines), rankers, kind)
 
 
-def _credits(results: Results, page: int, method: str | None) -> list[float] | list[None]:
-    """What a click on each result gives the first of two rankers less the second, as their comparison counts it."""
+def _credits(results: ShownResults, page: int, method: str | None) -> list[float] | list[None]:
+    """What a click on each result gives the first of two rankers less the second."""
     decoded = results.decoded.only(np.arange(len(results.counts)) == page)._replace(dropped=Counter())
     unknown = [None] * int(decoded.counts[0])
     if decoded.design.arm != INTERLEAVED or len(decoded.design.rankers) != 2:
@@ -113,11 +111,11 @@ def _credits(results: Results, page: int, method: str | None) -> list[float] | l
     if not len(usable(decoded, chosen, scheme).rows):
         return unknown
     places = np.arange(len(unknown))
-    found = credit_alone(decoded, chosen, scheme, np.zeros_like(places), places)
-    return [float(value) for value in found[:, 0] - found[:, 1]]
+    credits = credit_alone(decoded, chosen, scheme, np.zeros_like(places), places)
+    return [float(value) for value in credits[:, 0] - credits[:, 1]]
 
 
-def _parts(model: Model, code: Array) -> dict[str, float]:
+def _parts(model: CaptionModel, code: Array) -> dict[str, float]:
     """What each feature of a caption adds, the largest first."""
     added = code[FIRST:] * model.caption_weights
     order = np.argsort(-np.abs(added), kind="stable")
@@ -133,38 +131,37 @@ MIN_UNJUDGED_CHANGE, MAX_UNJUDGED_SHARE = 0.05, 0.5  # of a score from -1 to 1; 
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What captions have to do with the preference between two rankers."""
+class CaptionVerdict:
+    """Whether captions explain the preference between two rankers."""
 
     kind: str
     sentence: str
 
     @property
     def is_clean(self) -> bool:
-        """Whether captions are no reason to doubt the comparison."""
+        """Whether captions give no reason to doubt the comparison."""
         return self.kind in (NONE, STANDS)
 
 
-def verdict(found: Rescored, weights: str = PROBABILITY, confidence: float = 0.95, is_judged: bool = True) -> Verdict:
-    """The verdict on a pair, by weights of this kind; `is_judged`: they come from results that were judged."""
+def verdict(
+    found: Rescored, weights: str = PROBABILITY, confidence: float = 0.95, is_judged: bool = True
+) -> CaptionVerdict:
+    """The verdict on a pair by one kind of weights; `is_judged`: the model was fitted to judged results."""
     before, after, change = found.plain, found.weighted[weights], found.change[weights]
     if before.value is None or before.p_value is None or after.value is None or after.p_value is None:
-        return Verdict(UNKNOWN, f"Whether captions matter cannot be told: {before.reason or after.reason}.")
+        return CaptionVerdict(UNKNOWN, f"Whether captions matter cannot be told: {before.reason or after.reason}.")
     level = significance(confidence)
     was, remains = before.p_value <= level, after.p_value <= level
     moved = change.p_value is not None and change.p_value <= level
     kind, words = _kind(before.value, after.value, was, remains, moved), _words(found, before.value, after.value)
-    if kind in CAUSES and not is_judged and _may_be_relevance(kind, before.value, after.value):
-        return Verdict(UNKNOWN, _NEEDS_JUDGMENTS.format(**words))
+    if kind in CAUSES and not is_judged:
+        share = after.value / before.value if kind == PARTLY else 0.0
+        if abs(after.value - before.value) < MIN_UNJUDGED_CHANGE or share > MAX_UNJUDGED_SHARE:
+            return CaptionVerdict(UNKNOWN, _NEEDS_JUDGMENTS.format(**words))  # relevance alone may do as much
     sentence = _SENTENCES[kind].format(**words)
     if kind == EXPLAINED:
         sentence += _REMAINS if remains else _NOTHING_REMAINS.format(**words)
-    return Verdict(kind, sentence)
-
-
-def _may_be_relevance(kind: str, before: float, after: float) -> bool:
-    """Whether a change is one that relevance makes where nobody heeds captions."""
-    return abs(after - before) < MIN_UNJUDGED_CHANGE or (kind == PARTLY and after / before > MAX_UNJUDGED_SHARE)
+    return CaptionVerdict(kind, sentence)
 
 
 def _kind(before: float, after: float, was: bool, remains: bool, moved: bool) -> str:
@@ -187,8 +184,8 @@ def _words(found: Rescored, was: float, now: float) -> dict[str, str]:
         "winner": found.first if was > 0 else found.second,
         "loser": found.second if was > 0 else found.first,
         "later": found.first if now > 0 else found.second,
-        "before": f"{centred(was):.4f}",
-        "after": f"{centred(now):.4f}",
+        "before": f"{centre_score(was):.4f}",
+        "after": f"{centre_score(now):.4f}",
         "share": f"{1 - now / was:.0%}" if was else "nothing",
     }
 
@@ -210,32 +207,32 @@ _SENTENCES = {
 _NEEDS_JUDGMENTS = (
     "Whether captions matter to {first} and {second} cannot be told without judgments: the score is {before}, and "
     "{after} with clicks weighted by their captions, but better documents that also look better would do the same. Log "
-    "grades to tell."
+    "grades to find out."
 )
 _NOTHING_REMAINS = " That {winner} is better is not shown."
-_REMAINS = " What remains is more than chance, but not more than weights may leave over."
+_REMAINS = " The rest is significant, but not larger than what imperfect weights may leave."
 
 
 NOT_JUDGED = (
-    "No result is judged, so looks are not told from relevance. Where attractive captions stand on better documents, "
-    "their weights are too large, and a true preference is taken for caption bias, in part or in whole."
+    "No result is judged, so the effects of captions and of relevance cannot be separated. If better documents have "
+    "more attractive captions, their weights are too large, and a true preference is mistaken for caption bias."
 )
 FEW_JUDGED = (
-    "Only {:.0%} of the results are judged. Looks of the others are not told from their relevance, and a true "
-    "preference may be taken for caption bias in part."
+    "Only {:.0%} of the results are judged. For the others the effects of captions and of relevance cannot be "
+    "separated, and a true preference may partly be mistaken for caption bias."
 )
-FEWEST_JUDGED = 0.2
+MIN_JUDGED = 0.2
 NO_WEIGHTS = "No feature of captions changes clicks significantly (p < .001): all clicks weigh the same."
 SEPARATED = (
-    "Some features tell clicks from no clicks without a mistake, so their best weights are infinite: those without a "
-    "standard error are shrunk."
+    "Some features separate clicked from other results perfectly, so their best weights are infinite; weights without "
+    "a standard error are shrunk."
 )
-NONE_HELD_OUT = "No unit is held out, so how well the models foretell clicks of others is not known."
+NONE_HELD_OUT = "No unit is held out, so it is not known how well the models predict clicks of other units."
 
 
 @dataclass(frozen=True)
 class CaptionReport:
-    """All findings; what could not be computed is None, or not there."""
+    """All findings; what could not be computed is None or missing."""
 
     impressions: int
     results: int
@@ -243,54 +240,50 @@ class CaptionReport:
     judged: int
     dropped: Mapping[str, int]
     others: int
-    models: Mapping[str, Model]
+    models: Mapping[str, CaptionModel]
     main: str
     weights: str
     confidence: float
-    perplexities: tuple[Perplexity, ...]
-    unjudged_perplexities: tuple[Perplexity, ...]
+    perplexities: tuple[ModelPerplexity, ...]
+    unjudged_perplexities: tuple[ModelPerplexity, ...]
     preferences: tuple[Preference, ...]
     rescored: tuple[Rescored, ...]
-    verdicts: tuple[Verdict, ...]
-    page: Page | None
+    verdicts: tuple[CaptionVerdict, ...]
+    page: ExplainedPage | None
 
     @property
-    def model(self) -> Model:
-        """The model that clicks are weighted by."""
+    def model(self) -> CaptionModel:
         return self.models[self.main]
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know before believing it."""
+        """Limits of the diagnosis, and impressions that were not used."""
         share = self.judged / self.results if self.results else 0.0
-        found = [] if share >= FEWEST_JUDGED else [FEW_JUDGED.format(share)]
-        found = found if self.model.is_judged and self.judged else [NOT_JUDGED]
-        found += [] if self.model.weights else [NO_WEIGHTS]
-        found += [SEPARATED] if self.model.separated else []
-        found += [] if self._held_out else [NONE_HELD_OUT]
-        found += [f"Not used, {reason}: {number:,} impressions." for reason, number in self.dropped.items()]
-        if self.others:
-            found.append(f"Not scored: {self.others:,} impressions of another version, method or set of rankers.")
-        return tuple(found)
+        is_judged = self.model.is_judged and self.judged
+        notes = {
+            NOT_JUDGED: not is_judged,
+            FEW_JUDGED.format(share): is_judged and share < MIN_JUDGED,
+            NO_WEIGHTS: not self.model.weights,
+            SEPARATED: self.model.separated,
+            NONE_HELD_OUT: not self._held_out,
+            **{f"Not used, {reason}: {number:,} impressions.": True for reason, number in self.dropped.items()},
+            f"Not scored: {self.others:,} impressions of another version, method or set of rankers.": self.others > 0,
+        }
+        return tuple(note for note, applies in notes.items() if applies)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The verdict on each pair, as scored by the method that composed the lists, or that was asked for."""
-        found: dict[tuple[str, str], str] = {}
-        for one, judged in self._judged:
-            found.setdefault((one.first, one.second), judged.sentence)
-        return tuple(found.values())
+        """The verdict on each pair, as scored by the requested method, else by the method of the lists."""
+        sentences: dict[tuple[str, str], str] = {}
+        for one, judged in zip(self.rescored, self.verdicts, strict=True):
+            sentences.setdefault((one.first, one.second), judged.sentence)
+        return tuple(sentences.values())
 
     @property
     def _held_out(self) -> int:
         return next((one.results for one in self.perplexities if one.segment == ALL), 0)
 
-    @property
-    def _judged(self) -> list[tuple[Rescored, Verdict]]:
-        return list(zip(self.rescored, self.verdicts, strict=True))
-
     def tables(self) -> Iterator[Table]:
-        """Every finding as a table."""
         if self.rescored:
             yield self.comparison_table()
         if any(model.weights for model in self.models.values()):
@@ -313,7 +306,7 @@ class CaptionReport:
                 *(_score(one.weighted[kind]) for kind in (PROBABILITY, ODDS)),
                 judged.kind,
             )
-            for one, judged in self._judged
+            for one, judged in zip(self.rescored, self.verdicts, strict=True)
         )
         columns = ("pair", "scored by", "as clicked", "captions alike", "1/exp(W X)", f"verdict, by {self.weights}")
         title = f"Scores around .5, with {self.confidence:.0%} intervals"
@@ -321,42 +314,31 @@ class CaptionReport:
 
     def weight_table(self) -> Table:
         """Weights of all models (H12c, Table 3)."""
-        names = [feature.name for feature in self.model.features]
-        own = {name: {one.name: one for one in model.weights} for name, model in self.models.items()}
-        shown = [name for name in own if own[name]]
+        features = self.model.features
+        weights = {name: {one.name: one for one in model.weights} for name, model in self.models.items()}
+        shown = [name for name in weights if weights[name]]
         rows = tuple(
-            (
-                feature.name,
-                feature.rule,
-                *(_weight_cell(own[model].get(feature.name)) for model in shown),
-            )
-            for feature in self.model.features
-            if any(feature.name in own[model] for model in shown)
+            (one.name, one.rule, *(_weight_cell(weights[model].get(one.name)) for model in shown))
+            for one in features
+            if any(one.name in weights[model] for model in shown)
         )
-        left = len(names) - len(rows)
-        title = (
-            f"Weights of captions (standard errors), p < .001 without each; {left} of {len(names)} features left out"
-        )
+        left = f"{len(features) - len(rows)} of {len(features)} features left out"
+        title = f"Weights of captions (standard errors), p < .001 without each; {left}"
         return Table("weights", title, ("feature", "rule", *shown), rows, right=tuple(shown))
 
     def perplexity_table(self) -> Table:
         """Perplexity of the models on held-out results (H12c, Table 4)."""
         blind = {one.model: one for one in self.unjudged_perplexities if one.segment == ALL}
         several = len(self.models) > 1
-        columns = [
-            "model",
-            "features",
-            "perplexity",
-            *(("p, from the baseline", "p, from the best") if several else ()),
-        ]
+        columns = ["model", "features", "perplexity"]
+        columns += ["p, from the baseline", "p, from the best"] if several else []
         columns += ["perplexity without judgments"] if blind else []
         rows: list[tuple[Cell, ...]] = []
-        overall = [one for one in self.perplexities if one.segment == ALL]
-        for one in overall:
-            tests = (_p_value(one.p_value), _p_value(one.from_best)) if several else ()
-            row: list[Cell] = [one.model, len(self.models[one.model].weights), _digits(one.perplexity), *tests]
+        for one in (one for one in self.perplexities if one.segment == ALL):
+            row: list[Cell] = [one.model, len(self.models[one.model].weights), _digits(one.perplexity)]
+            row += [_p_value(one.p_value), _p_value(one.from_best)] if several else []
             rows.append((*row, *([_digits(blind[one.model].perplexity)] if blind else [])))
-        title = f"How well clicks on {self._held_out:,} held-out results are foretold: 1 perfect, 2 a coin"
+        title = f"How well clicks on {self._held_out:,} held-out results are predicted: 1 perfect, 2 a coin"
         return Table("perplexity", title, tuple(columns), tuple(rows), right=tuple(columns[1:]))
 
     def segment_table(self) -> Table:
@@ -393,31 +375,18 @@ class CaptionReport:
         return f"{self.impressions:,} impressions, {self.results:,} results ({share} judged), {self.clicks:,} clicked"
 
     def __str__(self) -> str:
-        before, after = (map(one_line, texts) for texts in ((*self.sentences, self._seen), self.notes))
-        return "\n\n".join([*before, *map(str, self.tables()), *after])
+        before, after = (*self.sentences, self._seen), self.notes
+        return "\n\n".join([*map(one_line, before), *map(str, self.tables()), *map(one_line, after)])
 
     def to_markdown(self) -> str:
-        """The same as Markdown."""
-        before, after = (
-            [escape(one_line(text)) for text in texts] for texts in ((*self.sentences, self._seen), self.notes)
-        )
+        texts = (*self.sentences, self._seen), self.notes
+        before, after = ([escape(one_line(text)) for text in some] for some in texts)
         return "\n\n".join([*before, *(table.to_markdown() for table in self.tables()), *after]) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        plain = ("impressions", "results", "clicks", "judged", "others", "main", "weights", "confidence")
-        return {
-            **{name: getattr(self, name) for name in plain},
-            "dropped": dict(self.dropped),
-            "verdicts": [asdict(one) for one in self.verdicts],
-            "rescored": [asdict(one) for one in self.rescored],
-            "models": {name: model.to_dict() for name, model in self.models.items()},
-            "perplexities": [asdict(one) for one in self.perplexities],
-            "unjudged_perplexities": [asdict(one) for one in self.unjudged_perplexities],
-            "preferences": [asdict(one) for one in self.preferences],
-            "page": self.page and self.page.to_dict(),
-            "notes": list(self.notes),
-        }
+        data = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        models = {name: model.to_dict() for name, model in self.models.items()}
+        return data | {"models": models, "page": self.page and self.page.to_dict(), "notes": list(self.notes)}
 
     def chart(self) -> dict[str, Any]:
         """The weights of the main model in their intervals, as a chart."""
@@ -425,26 +394,21 @@ class CaptionReport:
 
         from interleaf import plots
 
-        radius = float(ndtri((1 + self.confidence) / 2))
-        rows = [
-            {
-                "feature": one.name,
-                "weight": one.weight,
-                "low": one.weight - radius * (one.error or 0),
-                "high": one.weight + radius * (one.error or 0),
-            }
-            for one in sorted(self.model.weights, key=lambda one: -one.weight)
-        ]
+        rows = []
+        for one in sorted(self.model.weights, key=lambda one: -one.weight):
+            radius = float(ndtri((1 + self.confidence) / 2)) * (one.error or 0)
+            low, high = one.weight - radius, one.weight + radius
+            rows.append({"feature": one.name, "weight": one.weight, "low": low, "high": high})
         return plots.intervals(rows, "feature", "weight", ("low", "high"))
 
 
 def _score(found: Estimate) -> str | None:
     if found.value is None:
         return None
-    text = f"{centred(found.value):.4f}"
+    text = f"{centre_score(found.value):.4f}"
     if found.interval is None:
         return text
-    low, high = (centred(end) for end in found.interval)
+    low, high = (centre_score(end) for end in found.interval)
     return f"{text} ({low:.4f} to {high:.4f})"
 
 

@@ -7,12 +7,14 @@ data. Matches of query terms are left out on purpose, as in the paper: a better 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html.parser import HTMLParser
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -23,7 +25,6 @@ from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.log import schema
 
 BOLD = ("b", "em", "strong")
-MARKED_TEXTS = ("title", "url", "snippet")
 
 
 class _Marked(HTMLParser):
@@ -64,7 +65,7 @@ def make_caption(
     [{'field': 'title', 'start': 0, 'end': 3}, {'field': 'url', 'start': 9, 'end': 12}]
     """
     marked: dict[str, _Marked | None] = {}
-    for name, text in zip(MARKED_TEXTS, (title, url, snippet), strict=True):
+    for name, text in {"title": title, "url": url, "snippet": snippet}.items():
         if text is not None and not isinstance(text, str):
             raise DataError(f"the {name} of a caption is {text!r}; give a text, or None where none was shown")
         marked[name] = None if text is None else _Marked(text)
@@ -99,7 +100,7 @@ def measure(captions: pa.Array) -> Array:
     """
     fields = dict(zip([field.name for field in captions.type], captions.flatten(), strict=True))
     found = np.zeros((len(captions), len(MEASURES)), np.int32)
-    parts = [texts(fields[name]) if name in fields else _nothing(len(captions)) for name in TEXTS]
+    parts = [texts(fields.get(name, pa.nulls(len(captions), pa.string()))) for name in TEXTS]
     for part_of, length in zip(parts, (_URL_LENGTH, _TITLE_LENGTH, _SNIPPET_LENGTH), strict=True):
         _measure_text(part_of.offsets, part_of.data, part_of.there, length, found)
     if "highlights" in fields and fields["highlights"].null_count < len(captions):
@@ -107,10 +108,6 @@ def measure(captions: pa.Array) -> Array:
     if "deep_links" in fields:
         found[:, _LINKS] = numbers(fields["deep_links"], 0, _KINDS["deep_links"])
     return found
-
-
-def _nothing(size: int) -> Texts:
-    return texts(pa.nulls(size, pa.string()))
 
 
 def _measure_highlights(parts: list[Texts], highlights: pa.Array, found: Array) -> None:
@@ -165,17 +162,17 @@ def _mark(
             found[row, _WORDS + wanted] += words
 
 
-MOST = 2**31 - 1
+MAX_VALUE = 2**31 - 1
 ABOVE, BELOW = "above", "below"
 POSITIONS = ("1", "2", "3", "4-5", "6-9", "10+")
 UNJUDGED_GRADE = "unjudged"
-MOST_GRADE = 13
-GRADES = (UNJUDGED_GRADE, *(str(grade) for grade in range(MOST_GRADE + 1)))
+MAX_GRADE = 13
+GRADES = (UNJUDGED_GRADE, *(str(grade) for grade in range(MAX_GRADE + 1)))
 POSITION, GRADE, FIRST = 0, 1, 2  # columns of `codes`: position, grade, then the features
 
 
 @dataclass(frozen=True)
-class Feature:
+class CaptionFeature:
     """One feature of captions: whether a measure is from `least` to `most`; `tuned` bounds may be found in data.
 
     With a `neighbour` it is the sign of the difference to the result above or below, 0 where there is none.
@@ -183,8 +180,8 @@ class Feature:
 
     name: str
     measure: str
-    least: int = 0
-    most: int = MOST
+    least: Annotated[int, msgspec.Meta(ge=0)] = 0
+    most: Annotated[int, msgspec.Meta(ge=0)] = MAX_VALUE
     tuned: str = ""
     neighbour: str = ""
     meaning: str = ""
@@ -198,7 +195,7 @@ class Feature:
                 "give 'least' or 'most', and 'above' or 'below', or leave them out"
             )
 
-    def at(self, threshold: int) -> Feature:
+    def at(self, threshold: int) -> CaptionFeature:
         """The same with another threshold, where it has one that can be tuned."""
         return replace(self, least=threshold) if self.tuned == "least" else replace(self, most=threshold)
 
@@ -211,36 +208,36 @@ class Feature:
     def rule(self) -> str:
         """How it is computed, in words.
 
-        >>> Feature("short URL", "url length", most=30).rule, Feature("more links", "deep links", neighbour=ABOVE).rule
-        ('url length at most 30', 'deep links against the result above')
+        >>> CaptionFeature("short URL", "url length", most=30).rule
+        'url length at most 30'
         """
         if self.neighbour:
             return f"{self.measure} against the result {self.neighbour}"
         if self.least == self.most:
             return f"{self.measure} is {self.least}"
         low = f"at least {self.least}" if self.least > 0 else ""
-        high = f"at most {self.most}" if self.most < MOST else ""
+        high = f"at most {self.most}" if self.most < MAX_VALUE else ""
         return f"{self.measure} {' and '.join(part for part in (low, high) if part)}"
 
 
 DOCUMENT_FEATURES = (
-    Feature("deep links", "deep links", least=1, meaning="links into the site stand below the title"),
-    Feature("short URL", "url length", most=30, tuned="most", meaning="few characters"),
-    Feature("long URL", "url length", least=80, tuned="least", meaning="many characters"),
-    Feature("many URL slashes", "url slashes", least=6, tuned="least", meaning="deep inside a site"),
-    Feature("URL bold", "url bold sections", least=1, meaning="something in the URL is highlighted"),
-    Feature("short title", "title length", most=4, tuned="most", meaning="few words"),
-    Feature("long title", "title length", least=10, tuned="least", meaning="many words"),
-    Feature("title bold", "title bold sections", least=1, meaning="something in the title is highlighted"),
-    Feature("much title bold", "title bold sections", least=3, tuned="least", meaning="several sections are"),
-    Feature("missing snippet", "snippet length", most=0, meaning="no snippet was shown"),
-    Feature("short snippet", "snippet length", least=1, most=45, tuned="most", meaning="about half a line"),
-    Feature("long snippet", "snippet length", least=165, tuned="least", meaning="flows onto a third line"),
-    Feature("snippet bold", "snippet bold sections", least=1, meaning="something in the snippet is highlighted"),
-    Feature("much snippet bold", "snippet bold sections", least=5, tuned="least", meaning="many sections are"),
+    CaptionFeature("deep links", "deep links", least=1, meaning="links into the site stand below the title"),
+    CaptionFeature("short URL", "url length", most=30, tuned="most", meaning="few characters"),
+    CaptionFeature("long URL", "url length", least=80, tuned="least", meaning="many characters"),
+    CaptionFeature("many URL slashes", "url slashes", least=6, tuned="least", meaning="deep inside a site"),
+    CaptionFeature("URL bold", "url bold sections", least=1, meaning="something in the URL is highlighted"),
+    CaptionFeature("short title", "title length", most=4, tuned="most", meaning="few words"),
+    CaptionFeature("long title", "title length", least=10, tuned="least", meaning="many words"),
+    CaptionFeature("title bold", "title bold sections", least=1, meaning="something in the title is highlighted"),
+    CaptionFeature("much title bold", "title bold sections", least=3, tuned="least", meaning="several sections are"),
+    CaptionFeature("missing snippet", "snippet length", most=0, meaning="no snippet was shown"),
+    CaptionFeature("short snippet", "snippet length", least=1, most=45, tuned="most", meaning="about half a line"),
+    CaptionFeature("long snippet", "snippet length", least=165, tuned="least", meaning="flows onto a third line"),
+    CaptionFeature("snippet bold", "snippet bold sections", least=1, meaning="something in the snippet is highlighted"),
+    CaptionFeature("much snippet bold", "snippet bold sections", least=5, tuned="least", meaning="many sections are"),
 )
 PAIRWISE_FEATURES = tuple(
-    Feature(
+    CaptionFeature(
         f"Δ {measure} {neighbour}", measure, neighbour=neighbour, meaning="more than the neighbour (1), or less (-1)"
     )
     for measure in MEASURES
@@ -253,10 +250,9 @@ FEATURES = DOCUMENT_FEATURES + PAIRWISE_FEATURES
 class Encoder:
     """Measures of captions to codes `[result, column]`: position, grade, and a column a feature."""
 
-    def __init__(self, features: Sequence[Feature] = FEATURES) -> None:
-        names = [feature.name for feature in features]
-        for name in names:
-            if names.count(name) > 1:
+    def __init__(self, features: Sequence[CaptionFeature] = FEATURES) -> None:
+        for name, count in Counter(feature.name for feature in features).items():
+            if count > 1:
                 raise DataError(f"two features are named {name!r}; give each a name of its own")
         self.features = tuple(features)
 
@@ -270,7 +266,7 @@ class Encoder:
     def encode(self, measures: Array, counts: Array, grades: Array) -> Array:
         """Codes of results that stand page after page; grades below 0 are unknown."""
         codes = np.zeros((len(measures), FIRST + len(self.features)), np.int8)
-        codes[:, GRADE] = np.clip(grades, -1, MOST_GRADE) + 1
+        codes[:, GRADE] = np.clip(grades, -1, MAX_GRADE) + 1
         _encode(measures, np.asarray(counts, np.int64), self._table, codes)
         return codes
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from interleaf.caption_bias.features import measure
 from interleaf.decode import Decoded, Decoding
 from interleaf.decode.attributes import attribute, excluded
 from interleaf.decode.columns import Lists, column, lists, numbers, texts
-from interleaf.execution.passes import Groups
+from interleaf.execution.passes import Groups, MergeableSums
 from interleaf.execution.task import Task
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
@@ -32,15 +32,14 @@ class CaptionTask(Task):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are always read."""
         return tuple(dict.fromkeys([*super().columns, "captions", "grades", "query", "documents", "attributes"]))
 
 
-class Results:
-    """The results of some impressions, page after page, on each of which `counts` of them stand.
+class ShownResults:
+    """The results of some impressions, page after page; `counts` are the results of each page.
 
-    By result: `page` is its row of `decoded`, `place` its position from 0, `measures` what its caption looks like,
-    `clicked` whether it was, `bucket` that of the unit.
+    By result: `page` is its row of `decoded`, `place` its position from 0, `measures` the numbers of its caption,
+    `clicked` whether it was clicked, `bucket` the bucket of the unit.
     """
 
     def __init__(self, batch: pa.RecordBatch, decoded: Decoded, captions: Lists, measures: Array) -> None:
@@ -53,8 +52,7 @@ class Results:
 
     def _inside(self, found: Lists) -> Array:
         """Where in a column of lists, one a page, the items of these results are."""
-        starts: Array = found.offsets[self.decoded.rows].astype(np.int64)[self.page] + self.place
-        return starts
+        return np.asarray(found.offsets[self.decoded.rows].astype(np.int64)[self.page] + self.place)
 
     @cached_property
     def grades(self) -> Array:
@@ -74,16 +72,13 @@ class Results:
         if array is None:
             return np.zeros(len(self.decoded.rows), np.uint64)
         names = texts(array)
-        found: Array = buckets.hashes(QUERY, names.offsets, names.data)[self.decoded.rows]
-        return found
+        return np.asarray(buckets.hashes(QUERY, names.offsets, names.data)[self.decoded.rows])
 
     @cached_property
     def documents(self) -> Array:
-        """The hash of each result's document."""
         shown = lists(self._batch.column("documents"))
         names = texts(shown.values)
-        found: Array = buckets.hashes(buckets.DOCUMENT, names.offsets, names.data)[self._inside(shown)]
-        return found
+        return np.asarray(buckets.hashes(buckets.DOCUMENT, names.offsets, names.data)[self._inside(shown)])
 
     def has(self, name: str, value: str) -> Array:
         """Which pages have an attribute of this value."""
@@ -98,7 +93,7 @@ class Results:
                 yield page, self._batch.column("captions")[row].as_py()
 
 
-def results_of(batch: pa.RecordBatch, task: Task, repeated: Array, dropped: Counter[str]) -> Iterator[Results]:
+def results_of(batch: pa.RecordBatch, task: Task, repeated: Array, dropped: Counter[str]) -> Iterator[ShownResults]:
     """The results of a batch's impressions that have captions; the others are counted as dropped, by reason."""
     decoding = Decoding(batch, task.scoring.counting, task.wants, repeated)
     left_out = excluded(batch, decoding.unit, task.exclusion, task.crawlers) if task.exclusion else {}
@@ -115,7 +110,7 @@ def results_of(batch: pa.RecordBatch, task: Task, repeated: Array, dropped: Coun
             dropped[reason] += int((rows & keep).sum())
             keep &= ~rows
         if keep.any():
-            yield Results(batch, decoded.only(keep), captions, measures)
+            yield ShownResults(batch, decoded.only(keep), captions, measures)
     dropped.update(decoding.dropped)
 
 
@@ -125,36 +120,31 @@ ENHANCED, NAVIGATIONAL, REST = TYPES = ("enhanced navigational", "navigational",
 SEGMENTS = (ALL, *FREQUENCIES, *TYPES)
 SHARE = 0.2
 BITS = 1.0
-FEWEST_CLICKS = 5  # entropy says nothing of a query with fewer: it counts as non-navigational
+MIN_CLICKS = 5  # the entropy of fewer clicks means nothing: such a query counts as non-navigational
 
 
-class Queries:
-    """Counts of queries, and of clicks on their documents, while a log is read; then the kind of each."""
+class QueryCounts(MergeableSums):
+    """How often each query was asked, and each of its documents clicked."""
+
+    merged = ("_asked", "_clicked")
 
     def __init__(self) -> None:
         self._asked, self._clicked = Groups(1, ["sum"]), Groups(2, ["sum"])
 
-    def add(self, results: Results) -> None:
-        """Count pages in."""
+    def add(self, results: ShownResults) -> None:
         asked = results.queries
         self._asked.add([asked, np.ones(len(asked), np.int64)])
         clicked = np.flatnonzero(results.clicked)
         self._clicked.add([asked[results.page[clicked]], results.documents[clicked], np.ones(len(clicked), np.int64)])
 
-    def merge(self, other: Queries) -> None:
-        """Count those of other pages in."""
-        self._asked.merge(other._asked)
-        self._clicked.merge(other._clicked)
-
-    def kinds(self) -> Kinds:
-        """The kinds of all queries that were counted."""
+    def kinds(self) -> QueryKinds:
         queries, asked = self._asked.columns
         order = np.lexsort((queries, asked))  # of queries that are asked alike, the hash decides
         place = np.empty(len(order))
         place[order] = np.arange(len(order)) + 0.5
         share = place / max(1, len(order))
         frequency = np.where(share > 1 - SHARE, HEAD, np.where(share < SHARE, TAIL, BODY))
-        return Kinds(queries, frequency, self._navigational())
+        return QueryKinds(queries, frequency, self._navigational())
 
     def _navigational(self) -> Array:
         """The queries whose clicks have an entropy of at most one bit."""
@@ -163,22 +153,22 @@ class Queries:
         total = np.bincount(whose, clicks, len(places))
         shares = clicks / total[whose] if len(clicks) else np.zeros(0)
         entropy = np.bincount(whose, -shares * np.log2(shares), len(places))
-        found: Array = places[(entropy <= BITS) & (total >= FEWEST_CLICKS)]
-        return found
+        return np.asarray(places[(entropy <= BITS) & (total >= MIN_CLICKS)])
 
 
-class Kinds:
-    """The kind of every query of a log."""
+class QueryKinds(NamedTuple):
+    """The sorted hashes of all queries, how frequent each is, and the hashes of navigational ones."""
 
-    def __init__(self, queries: Array, frequency: Array, navigational: Array) -> None:
-        self._queries, self._frequency, self._navigational = queries, frequency, navigational
+    queries: Array
+    frequency: Array
+    navigational: Array
 
-    def of(self, results: Results, flag: tuple[str, str] | None = None) -> dict[str, Array]:
+    def of(self, results: ShownResults, flag: tuple[str, str] | None = None) -> dict[str, Array]:
         """Which pages belong to each segment; `flag` is the attribute and value of enhanced navigational pages."""
         asked = results.queries
-        frequency = self._frequency[np.searchsorted(self._queries, asked)]
+        frequency = self.frequency[np.searchsorted(self.queries, asked)]
         enhanced = results.has(*flag) if flag else np.zeros(len(asked), np.bool_)
-        navigational = np.isin(asked, self._navigational) & ~enhanced
+        navigational = np.isin(asked, self.navigational) & ~enhanced
         return {
             ALL: np.ones(len(asked), np.bool_),
             **{name: frequency == name for name in FREQUENCIES},

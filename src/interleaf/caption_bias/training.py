@@ -8,12 +8,21 @@ from functools import cached_property
 
 import numpy as np
 
-from interleaf.caption_bias.click_patterns import P_VALUE, Design, Patterns
-from interleaf.caption_bias.features import FEATURES, FIRST, GRADE, GRADES, MEASURES, POSITION, POSITIONS, Feature
-from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, Model, Weight
-from interleaf.caption_bias.shown_results import SEGMENTS, Results
+from interleaf.caption_bias.click_patterns import P_VALUE, DesignMatrix, Patterns
+from interleaf.caption_bias.features import (
+    FEATURES,
+    FIRST,
+    GRADE,
+    GRADES,
+    MEASURES,
+    POSITION,
+    POSITIONS,
+    CaptionFeature,
+)
+from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionModel, FeatureWeight
+from interleaf.caption_bias.shown_results import SEGMENTS, ShownResults
 from interleaf.errors import DataError, listed
-from interleaf.execution.passes import Groups
+from interleaf.execution.passes import Groups, MergeableSums
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import kernel
@@ -29,32 +38,29 @@ SWEEPS = 5
 GAIN = 1e-6  # in log-likelihood: less is rounding
 
 
-class Table:
+class MeasureCounts(MergeableSums):
     """`counts[measure, value, position, grade, clicked]` of results."""
+
+    merged = ("counts",)
 
     def __init__(self) -> None:
         self.counts = np.zeros((len(MEASURES), VALUES, len(POSITIONS), len(GRADES), 2), np.int64)
 
     def add(self, measures: Array, codes: Array, clicked: Array) -> None:
-        """Count results in."""
         _add(measures, codes, clicked, self.counts)
-
-    def merge(self, other: Table) -> None:
-        """Count other results in."""
-        self.counts += other.counts
 
     @cached_property
     def _down_to(self) -> Array:
         """Counts of results with a value below each."""
         return np.concatenate([np.zeros_like(self.counts[:, :1]), np.cumsum(self.counts, axis=1)], axis=1)
 
-    def quantile(self, feature: Feature, share: float) -> int:
+    def quantile(self, feature: CaptionFeature, share: float) -> int:
         """The value at a share of the results; for a tuned `most`, of those that have at least `least`."""
         least = feature.least if feature.tuned == "most" else 0
         below = self._down_to[MEASURES.index(feature.measure), least:].sum(axis=(1, 2, 3))
         return least + int(np.searchsorted(below[1:] - below[0], share * (below[-1] - below[0])))
 
-    def patterns(self, features: Sequence[Feature]) -> Patterns:
+    def patterns(self, features: Sequence[CaptionFeature]) -> Patterns:
         """The results by position, grade, and which of these features of one measure they have."""
         ends = {bound for one in features for bound in (min(one.least, VALUES), min(one.most + 1, VALUES))}
         bounds = np.array(sorted({0, *ends, VALUES}))
@@ -74,7 +80,7 @@ def _add(measures: Array, codes: Array, clicked: Array, counts: Array) -> None:
             counts[measure, value, position, grade, click] += 1
 
 
-def tuned(features: Sequence[Feature], table: Table, rule: str) -> tuple[Feature, ...]:
+def tune_thresholds(features: Sequence[CaptionFeature], table: MeasureCounts, rule: str) -> tuple[CaptionFeature, ...]:
     """The features with thresholds by a rule: `quartiles`, `best`, or `none`, which leaves them as they are."""
     if rule not in RULES:
         raise DataError(f"thresholds cannot be tuned by {rule!r}; give {listed(RULES)}")
@@ -90,13 +96,12 @@ def tuned(features: Sequence[Feature], table: Table, rule: str) -> tuple[Feature
     return tuple(found)
 
 
-def _at_quartile(feature: Feature, table: Table) -> Feature:
-    share = 0.25 if feature.tuned == "most" else 0.75
-    return feature.at(table.quantile(feature, share))
+def _at_quartile(feature: CaptionFeature, table: MeasureCounts) -> CaptionFeature:
+    return feature.at(table.quantile(feature, 0.25 if feature.tuned == "most" else 0.75))
 
 
-def _best(features: list[Feature], table: Table) -> list[Feature]:
-    """Thresholds on one measure, each in turn moved to where the likelihood of all is highest, until none moves."""
+def _best(features: list[CaptionFeature], table: MeasureCounts) -> list[CaptionFeature]:
+    """Thresholds on one measure: each in turn moves to where the likelihood of all is highest, until none moves."""
     best = [_at_quartile(feature, table) for feature in features]
     height = _likelihood(best, table)
     for _ in range(SWEEPS):
@@ -112,33 +117,33 @@ def _best(features: list[Feature], table: Table) -> list[Feature]:
     return best if height > -np.inf else features
 
 
-def _candidates(feature: Feature, table: Table) -> list[int]:
-    """Low thresholds are looked for below the median, high ones above it; few results would follow chance."""
+def _candidates(feature: CaptionFeature, table: MeasureCounts) -> list[int]:
+    """Candidates for a threshold: low ones below the median, high ones above it, none in the outer tenths."""
     low, high = (MIN_SHARE, 0.5) if feature.tuned == "most" else (0.5, 1 - MIN_SHARE)
     return sorted({table.quantile(feature, share) for share in np.linspace(low, high, CANDIDATES)})
 
 
-def _likelihood(features: list[Feature], table: Table) -> float:
-    """Of position, relevance and those of the features that can have a weight; none where there is none such."""
+def _likelihood(features: list[CaptionFeature], table: MeasureCounts) -> float:
+    """The likelihood of position, relevance and the features that can have a weight; -inf if there is none."""
     patterns = table.patterns(features)
     if not 0 < patterns.clicks.sum() < patterns.rows.sum():
         return -np.inf
-    design = Design(patterns, tuple(feature.name for feature in features))
+    design = DesignMatrix(patterns, tuple(feature.name for feature in features))
     useless = design.useless()
     useful = [name for name in design.names if name not in useless]
     return design.only(useful).fit().log_likelihood if useful else -np.inf
 
 
 @dataclass(frozen=True)
-class Settings:
+class DiagnosisSettings:
     """How a log is diagnosed.
 
-    `tune`: thresholds by `quartiles`, the `best` fit, or `none`, as `features` says. `held_out`: the share of units
-    whose clicks the models must foretell. `weights`: which kind the verdict rests on. `flag`: the attribute and value
-    of enhanced navigational pages. `page`: an impression to explain.
+    `tune` sets thresholds by `quartiles`, by the `best` fit, or leaves those of `features` (`none`). `held_out` is the
+    share of units to test the models on. `weights` is the kind of click weights that the verdict uses. `flag` is the
+    attribute and value of enhanced navigational pages. `page` is an impression to explain.
     """
 
-    features: Sequence[Feature] = FEATURES
+    features: Sequence[CaptionFeature] = FEATURES
     tune: str = BEST
     held_out: float = 0.3
     weights: str = PROBABILITY
@@ -154,7 +159,7 @@ class Settings:
         significance(self.confidence)  # refuses what is none
 
     def training(self, bucket: Array) -> Array:
-        """Which buckets teach; the others are held out."""
+        """Which buckets the models are fitted to; the others are held out."""
         return bucket < round(BUCKETS * (1 - self.held_out))
 
 
@@ -166,7 +171,7 @@ NOT_SIGNIFICANT = "not significant: p = {:.2g}"
 BETWEEN_QUERIES = "not significant between queries: p = {:.2g}"
 
 
-def features_of(name: str, features: Sequence[Feature]) -> list[str]:
+def features_of(name: str, features: Sequence[CaptionFeature]) -> list[str]:
     """The features that a model starts from."""
     found = {
         BASELINE: [],
@@ -178,7 +183,7 @@ def features_of(name: str, features: Sequence[Feature]) -> list[str]:
     return [one.name for one in found[name]]
 
 
-def train(patterns: Patterns, features: Sequence[Feature]) -> dict[str, Model]:
+def train(patterns: Patterns, features: Sequence[CaptionFeature]) -> dict[str, CaptionModel]:
     """All five models, by name."""
     rows, clicks = int(patterns.rows.sum()), int(patterns.clicks.sum())
     if not rows:
@@ -189,39 +194,46 @@ def train(patterns: Patterns, features: Sequence[Feature]) -> dict[str, Model]:
     return {name: train_one(name, patterns, features) for name in MODELS}
 
 
-def confirmed(models: Mapping[str, Model], patterns: Patterns, between: Mapping[str, Array]) -> dict[str, Model]:
+def confirm_features(
+    models: Mapping[str, CaptionModel], patterns: Patterns, between: Mapping[str, Array]
+) -> dict[str, CaptionModel]:
     """The models without features that are not significant by their covariance between queries, where that is known."""
     from scipy.special import chdtrc
 
-    found = dict(models)
-    for name in between:
+    confirmed = dict(models)
+    for name, covariance in between.items():
         model = models[name]
-        names = [one.name for one in model.weights]
-        weak = _eliminated(names, np.array(model.parameters), between[name])
+        weak = _eliminate([one.name for one in model.weights], np.array(model.parameters), covariance)
         reasons = {one: BETWEEN_QUERIES.format(float(chdtrc(1, chi))) for one, chi in weak.items()}
         if weak:
-            found[name] = train_one(name, patterns, model.features, {**model.dropped, **reasons})
-    return found
+            confirmed[name] = train_one(name, patterns, model.features, {**model.dropped, **reasons})
+    return confirmed
 
 
 def train_one(
-    name: str, patterns: Patterns, features: Sequence[Feature], left_out: Mapping[str, str] | None = None
-) -> Model:
-    """One of the five models, its features selected; some may be left out from the start, for a reason."""
+    name: str, patterns: Patterns, features: Sequence[CaptionFeature], left_out: Mapping[str, str] | None = None
+) -> CaptionModel:
+    """One of the five models with selected features; `left_out` gives reasons to leave some out from the start."""
     names = [one for one in features_of(name, features) if one not in (left_out or {})]
-    whole = Design(patterns, tuple(feature.name for feature in features)).only(names)
+    whole = DesignMatrix(patterns, tuple(feature.name for feature in features)).only(names)
     design, chosen, tests, dropped = _select(whole)
     dropped |= left_out or {}
     patterns, start = design.patterns, design.start
     weights = tuple(
-        Weight(one, float(chosen.weights[start + place]), _error(chosen, start + place), *tests[one])
-        for place, one in enumerate(design.names)
+        FeatureWeight(
+            one,
+            float(chosen.weights[column]),
+            # A weight that only a penalty keeps finite has no standard error.
+            None if chosen.held[column] else float(np.sqrt(chosen.covariance[column, column])),
+            *tests[one],
+        )
+        for column, one in enumerate(design.names, start)
     )
     rows = patterns.rows.sum()
     own = np.zeros(len(GRADES))
     for level, weight in zip(design.grades, [0.0, *chosen.weights[len(design.positions) : start]], strict=True):
         own[list(level)] = weight
-    return Model(
+    return CaptionModel(
         name=name,
         features=tuple(features),
         position_levels=[list(level) for level in design.positions],
@@ -240,19 +252,14 @@ def train_one(
     )
 
 
-def _error(chosen: Fit, column: int) -> float | None:
-    """The standard error of a weight; that of one that only a penalty holds could not be believed."""
-    return None if chosen.held[column] else float(np.sqrt(chosen.covariance[column, column]))
-
-
-def _select(design: Design) -> tuple[Design, Fit, dict[str, tuple[float, float]], dict[str, str]]:
-    """The design with the features that stay, its fit, the test of each, and why the others left."""
+def _select(design: DesignMatrix) -> tuple[DesignMatrix, Fit, dict[str, tuple[float, float]], dict[str, str]]:
+    """The design with the selected features, its fit, the test of each, and why the others were left out."""
     from scipy.special import chdtrc
 
     dropped = design.useless()
     design = design.only([name for name in design.names if name not in dropped])
     first = design.fit()
-    weak = _eliminated(design.names, first.weights, first.covariance, first.held)
+    weak = _eliminate(design.names, first.weights, first.covariance, first.held)
     dropped |= {name: NOT_SIGNIFICANT.format(float(chdtrc(1, chi))) for name, chi in weak.items()}
     design = design.only([name for name in design.names if name not in weak])
     while True:
@@ -265,10 +272,10 @@ def _select(design: Design) -> tuple[Design, Fit, dict[str, tuple[float, float]]
         design = design.only([name for name in design.names if name != least])
 
 
-def _eliminated(names: Sequence[str], weights: Array, covariance: Array, held: Array | None = None) -> dict[str, float]:
-    """Features that leave one by one on the quadratic form around the fit, each with its chi-square.
+def _eliminate(names: Sequence[str], weights: Array, covariance: Array, held: Array | None = None) -> dict[str, float]:
+    """Features to leave out, one by one, by the quadratic form around the fit, each with its chi-square.
 
-    That says nothing of weights that a penalty holds (`held`): those stay, for a test by fits.
+    The form does not apply to weights that a penalty keeps finite (`held`); those stay for a test by fits.
     """
     from scipy.special import chdtri
 
@@ -286,12 +293,12 @@ def _eliminated(names: Sequence[str], weights: Array, covariance: Array, held: A
 
 
 def _without(weights: Array, covariance: Array, column: int) -> tuple[Array, Array]:
-    """The best weights, and their covariance, where that of a column is held at 0, on the quadratic form."""
+    """The best weights and their covariance with one column fixed at 0, by the quadratic form."""
     slope = covariance[:, column] / max(covariance[column, column], TINY)
     return weights - slope * weights[column], covariance - np.outer(slope, covariance[column])
 
 
-def _test(design: Design, chosen: Fit, name: str) -> tuple[float, float]:
+def _test(design: DesignMatrix, chosen: Fit, name: str) -> tuple[float, float]:
     """The likelihood-ratio test of the fit with and without a feature: chi-square and p-value."""
     from scipy.special import chdtrc
 
@@ -303,10 +310,10 @@ def _test(design: Design, chosen: Fit, name: str) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Perplexity:
-    """The perplexity of a model on the held-out results of a segment; None: there are none.
+class ModelPerplexity:
+    """The perplexity of a model on the held-out results of a segment; None if there are none.
 
-    `p_value`: how often chance alone would tell it as far from the baseline, `from_best` from the best model.
+    `p_value` tests the difference from the baseline, `from_best` that from the best model.
     """
 
     segment: str
@@ -317,15 +324,17 @@ class Perplexity:
     from_best: float | None
 
 
-class Losses:
+class Losses(MergeableSums):
     """Losses in bits of held-out results, `sums[segment, model, bucket]`."""
 
-    def __init__(self, models: Mapping[str, Model], relevance: bool) -> None:
+    merged = ("_sums", "_counts")
+
+    def __init__(self, models: Mapping[str, CaptionModel], relevance: bool) -> None:
         self._models, self._relevance = models, relevance
         self._sums = np.zeros((len(SEGMENTS), len(models), BUCKETS))
         self._counts = np.zeros((len(SEGMENTS), BUCKETS), np.int64)
 
-    def add(self, results: Results, codes: Array, held_out: Array, segments: Mapping[str, Array]) -> None:
+    def add(self, results: ShownResults, codes: Array, held_out: Array, segments: Mapping[str, Array]) -> None:
         """Count results in, those that a mask holds out."""
         rows = np.flatnonzero(held_out)
         clicked, bucket = results.clicked[rows], results.bucket[rows]
@@ -338,13 +347,7 @@ class Losses:
             for segment, member in enumerate(members):
                 self._sums[segment, number] += np.bincount(bucket[member], losses[member], BUCKETS)
 
-    def merge(self, other: Losses) -> None:
-        """Count the losses of other results in."""
-        self._sums += other._sums
-        self._counts += other._counts
-
-    def perplexities(self) -> tuple[Perplexity, ...]:
-        """By segment and model, in their order."""
+    def perplexities(self) -> tuple[ModelPerplexity, ...]:
         found = []
         for segment, name in enumerate(SEGMENTS):
             counts, sums = self._counts[segment], self._sums[segment]
@@ -352,18 +355,17 @@ class Losses:
             best = int(np.argmin(sums.sum(axis=1)))
             for number, model in enumerate(self._models):
                 value = float(2 ** (sums[number].sum() / total)) if total else None
-                tests = [_test_difference(sums[number] - sums[other], counts, number == other) for other in (0, best)]
-                found.append(Perplexity(name, model, total, value, *tests))
+                tests = [
+                    None if number == other else estimate(sums[number] - sums[other], counts).p_value
+                    for other in (0, best)
+                ]
+                found.append(ModelPerplexity(name, model, total, value, *tests))
         return tuple(found)
-
-
-def _test_difference(difference: Array, counts: Array, same: bool) -> float | None:
-    return None if same else estimate(difference, counts).p_value
 
 
 @dataclass(frozen=True)
 class Preference:
-    """How often a model's preference is that of the judges; `p_value` of a two-sided sign test against a coin."""
+    """How often a model and the judges prefer the same result; `p_value` is of a two-sided sign test."""
 
     model: str
     correct: int
@@ -372,15 +374,16 @@ class Preference:
     p_value: float | None
 
 
-class Preferences:
-    """Clicks by query and document while a log is read: how many, whose, the grade, and the mean weights."""
+class Preferences(MergeableSums):
+    """Clicks by query and document: how many, of which units, the grade, and the sums of attraction by model."""
 
-    def __init__(self, models: Mapping[str, Model]) -> None:
+    merged = ("_clicks",)
+
+    def __init__(self, models: Mapping[str, CaptionModel]) -> None:
         self._models = models
         self._clicks = Groups(2, ["sum", "min", "max", "max", *["sum"] * len(models)])
 
-    def add(self, results: Results, codes: Array) -> None:
-        """Count clicks in."""
+    def add(self, results: ShownResults, codes: Array) -> None:
         rows = np.flatnonzero(results.clicked & (results.grades >= 0))
         unit = results.decoded.unit[results.page[rows]]
         columns = [
@@ -389,12 +392,10 @@ class Preferences:
         ]  # fmt: skip
         self._clicks.add(columns)
 
-    def merge(self, other: Preferences) -> None:
-        """Count other clicks in."""
-        self._clicks.merge(other._clicks)
-
     def found(self) -> tuple[Preference, ...]:
-        """What the models say of every pair that judges tell apart."""
+        """The preferences of the models on every pair that the judges grade differently."""
+        from scipy.special import bdtr
+
         whole = self._clicks.columns
         better, worse = _pairs(*whole[:6])
         found = []
@@ -403,14 +404,16 @@ class Preferences:
             gap = attraction[worse] - attraction[better]  # above 0: the worse one was clicked for its looks
             gap[np.abs(gap) < 1e-9] = 0
             correct, incorrect = int((gap > 0).sum()), int((gap < 0).sum())
-            found.append(Preference(name, correct, int((gap == 0).sum()), incorrect, _sign_test(correct, incorrect)))
+            total = correct + incorrect
+            p_value = min(1.0, 2 * float(bdtr(min(correct, incorrect), total, 0.5))) if total else None
+            found.append(Preference(name, correct, int((gap == 0).sum()), incorrect, p_value))
         return tuple(found)
 
 
 def _pairs(
     query: Array, document: Array, clicks: Array, least_unit: Array, most_unit: Array, grade: Array
 ) -> tuple[Array, Array]:
-    """The places of the better and the worse judged of each query's two most clicked, clicked by different people."""
+    """The better and the worse judged of each query's two most clicked results, if different units clicked them."""
     order = np.lexsort((document, -clicks, query))
     starts = np.flatnonzero(np.r_[True, np.diff(query[order].astype(np.uint64)) != 0]) if len(order) else order
     starts = starts[np.diff(np.r_[starts, len(order)]) > 1]
@@ -420,10 +423,3 @@ def _pairs(
     one, other = one[told], other[told]
     is_better = grade[one] > grade[other]
     return np.where(is_better, one, other), np.where(is_better, other, one)
-
-
-def _sign_test(correct: int, incorrect: int) -> float | None:
-    from scipy.special import bdtr
-
-    total = correct + incorrect
-    return min(1.0, 2 * float(bdtr(min(correct, incorrect), total, 0.5))) if total else None

@@ -8,12 +8,12 @@ so 1 means that all credit went to A and -1 that all went to B; the paper report
 click to the owner, and ignores clicks above the first rank where the rankings differ; the probabilistic score gives it
 by the softmax posterior of each rank, as if the list had been composed that way.
 
-The weights were learned, and a bucket that taught them has its part in that: the influence of bucket b on a score R is
+The weights are estimates, too. The influence of bucket b on a score R is therefore
 
     (S_b - R N_b) / N + (dR/dw)' covariance g_b,     g_b the gradient of the log-likelihood in its results,
 
-and errors are those of these influences, so they count what the weights do not know for sure. What weights vary more
-between queries than between results is added.
+and standard errors are those of these influences, so they include the uncertainty of the weights. Where weights vary
+more between queries than between results, the difference of the variances is added.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, Model
-from interleaf.caption_bias.shown_results import Results
+from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionModel
+from interleaf.caption_bias.shown_results import ShownResults
 from interleaf.decode import Decoded, reasons
 from interleaf.decode.scoring import Scoring, usable
 from interleaf.errors import DataError, MethodError, listed
+from interleaf.execution.passes import MergeableSums
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, Impression, pairs
 from interleaf.kernels.buckets import BUCKETS, buckets
@@ -41,17 +42,19 @@ from interleaf.stats.compare import Estimate, estimate
 from interleaf.stats.logistic import probability
 from interleaf.tally.score_sums import reordered_columns
 
-FEWEST = 10  # queries
+MIN_QUERIES = 10
 
 
-class Gradients:
-    """Sums over the results that taught a model, while a log is read: `units[bucket]` and `queries[bucket]`."""
+class Gradients(MergeableSums):
+    """The gradient of the log-likelihood in a model's own training results, by `units[bucket]`, `queries[bucket]`."""
 
-    def __init__(self, model: Model) -> None:
+    merged = ("units", "queries")
+
+    def __init__(self, model: CaptionModel) -> None:
         self._model = model
         self.units, self.queries = np.zeros((2, BUCKETS, len(model.parameters)))
 
-    def add(self, results: Results, codes: Array, training: Array) -> None:
+    def add(self, results: ShownResults, codes: Array, training: Array) -> None:
         """Count results in, those of the training mask."""
         rows = np.flatnonzero(training)
         residuals = results.clicked[rows] - self._model.chances(codes[rows])
@@ -59,19 +62,13 @@ class Gradients:
         _spread(columns, residuals, results.bucket[rows], self.units)
         _spread(columns, residuals, query, self.queries)
 
-    def merge(self, other: Gradients) -> None:
-        """Count those of other results in."""
-        self.units += other.units
-        self.queries += other.queries
-
     def covariance(self) -> Array | None:
-        """That of the weights between queries; None where those are too few to tell."""
+        """The covariance of the weights between queries; None where there are too few queries."""
         number = int((self.queries != 0).any(axis=1).sum())
-        if number < FEWEST:
+        if number < MIN_QUERIES:
             return None
         shifts = self.queries @ np.array(self._model.covariance)
-        found: Array = shifts.T @ shifts * (number / (number - 1))
-        return found
+        return np.asarray(shifts.T @ shifts * (number / (number - 1)))
 
 
 @kernel
@@ -81,12 +78,14 @@ def _spread(columns: Array, residuals: Array, bucket: Array, gradients: Array) -
             gradients[bucket[row], column] += columns[row, column] * residuals[row]
 
 
-def concluded(value: float, influence: Array, counts: Array, extra: float = 0.0, confidence: float = 0.95) -> Estimate:
-    """An estimate whose buckets move it by these influences, which sum to 0; `extra` is a variance from elsewhere.
+def estimate_from_influence(
+    value: float, influence: Array, counts: Array, extra: float = 0.0, confidence: float = 0.95
+) -> Estimate:
+    """An estimate from the influences of buckets, which sum to 0; `extra` is a variance to add.
 
-    A bucket without clicks goes with the one before it.
+    A bucket without clicks is joined with the one before it.
 
-    >>> found = concluded(0.3125, np.array([2, -0.25, -2.25, 0.5]) / 16, np.array([4, 4, 4, 0]))
+    >>> found = estimate_from_influence(0.3125, np.array([2, -0.25, -2.25, 0.5]) / 16, np.array([4, 4, 4, 0]))
     >>> found.value, found.buckets
     (0.3125, 3)
     """
@@ -96,11 +95,11 @@ def concluded(value: float, influence: Array, counts: Array, extra: float = 0.0,
     place = np.maximum(np.cumsum(there) - 1, 0)
     counts, influence = counts[there], np.bincount(place, influence)
     found = estimate(value * counts + counts.sum() * influence, counts, confidence)
-    return _widened(found, extra) if extra > 0 else found
+    return _add_variance(found, extra) if extra > 0 else found
 
 
-def _widened(found: Estimate, extra: float) -> Estimate:
-    """The same with a variance added that has nothing to do with the buckets."""
+def _add_variance(found: Estimate, extra: float) -> Estimate:
+    """The estimate with a variance added that is independent of the buckets."""
     from scipy.special import stdtr
 
     if found.value is None or found.error is None or found.interval is None or found.effective_units is None:
@@ -119,7 +118,7 @@ _OWNERS = {reasons.REASONS[reasons.NO_TEAMS]: "no owners of results are logged"}
 
 @dataclass(frozen=True)
 class Rescored:
-    """A pair of rankers, scored by one method: without weights, with each kind, and what a kind changed."""
+    """A pair of rankers, scored by one method: without weights, with each kind of weights, and the change by each."""
 
     first: str
     second: str
@@ -131,7 +130,7 @@ class Rescored:
     change: dict[str, Estimate]
 
 
-class Entry(NamedTuple):
+class ScoreKey(NamedTuple):
     """What is scored together."""
 
     experiment: str
@@ -140,7 +139,7 @@ class Entry(NamedTuple):
     composed: str
 
 
-class _Sums:
+class _ScoreSums:
     """By kind of weight: sums and weights by bucket, and how they move with the model's parameters."""
 
     def __init__(self, rankers: int, parameters: int) -> None:
@@ -152,7 +151,7 @@ class _Sums:
         self.score_slopes = np.zeros((len(KINDS), self.pairs, parameters))
         self.weight_slopes = np.zeros((len(KINDS), parameters))
 
-    def merge(self, other: _Sums, order: Sequence[int]) -> None:
+    def merge(self, other: _ScoreSums, order: Sequence[int]) -> None:
         """Count other sums in, whose ranker order[i] is here in place i."""
         self.impressions += other.impressions
         self.clicks += other.clicks
@@ -163,18 +162,20 @@ class _Sums:
         self.weight_slopes += other.weight_slopes
 
 
-class Scores:
+class WeightedScores:
     """Scores of a log while it is read: by the method that composed the lists, and by the posterior of another."""
 
-    def __init__(self, model: Model, scoring: Scoring, trained_here: bool, posterior: str = "probabilistic") -> None:
+    def __init__(
+        self, model: CaptionModel, scoring: Scoring, trained_here: bool, posterior: str = "probabilistic"
+    ) -> None:
         self._model, self._trained_here = model, trained_here
         self._method, self._posterior = scoring.method, resolve(posterior)
         self._weights = tuple(scoring.counting.weights.values())
-        self._sums: defaultdict[Entry, dict[str, _Sums]] = defaultdict(dict)
+        self._sums: defaultdict[ScoreKey, dict[str, _ScoreSums]] = defaultdict(dict)
         self._orders: dict[frozenset[str], tuple[str, ...]] = {}
         self._gradients = Gradients(model)
 
-    def add(self, results: Results, codes: Array, training: Array) -> None:
+    def add(self, results: ShownResults, codes: Array, training: Array) -> None:
         """Count results in; those of the training mask taught the model."""
         self._gradients.add(results, codes, training)
         design = results.decoded.design
@@ -182,23 +183,22 @@ class Scores:
             return
         composed = resolve(design.method).text
         rankers = self._orders.setdefault(frozenset(design.rankers), design.rankers)
-        entry = Entry(design.experiment, design.version, rankers, composed)
+        entry = ScoreKey(design.experiment, design.version, rankers, composed)
         for chosen in self._methods(composed):
-            sums = self._sums[entry].setdefault(chosen.text, _Sums(len(rankers), len(self._model.parameters)))
+            sums = self._sums[entry].setdefault(chosen.text, _ScoreSums(len(rankers), len(self._model.parameters)))
             self._score(results, codes, chosen, [design.rankers.index(name) for name in rankers], sums)
 
-    def merge(self, other: Scores) -> None:
-        """Count the scores of other results in."""
+    def merge(self, other: WeightedScores) -> None:
         self._gradients.merge(other._gradients)
         for entry, by_method in other._sums.items():
             rankers = self._orders.setdefault(frozenset(entry.rankers), entry.rankers)
             order = [entry.rankers.index(name) for name in rankers]
             mine = self._sums[entry._replace(rankers=rankers)]
             for method, sums in by_method.items():
-                mine.setdefault(method, _Sums(len(rankers), len(self._model.parameters))).merge(sums, order)
+                mine.setdefault(method, _ScoreSums(len(rankers), len(self._model.parameters))).merge(sums, order)
 
     def _methods(self, composed: str) -> list[ResolvedMethod]:
-        """The method that was asked for; or that composed, and lists as if they were of the posterior's."""
+        """The requested method; else the method of the lists and the posterior's."""
         first = resolve(self._method or composed)
         if not first.method.additive:
             known = [name for name, method in METHODS.items() if method.additive]
@@ -208,7 +208,9 @@ class Scores:
         same = self._method is not None or first.method is self._posterior.method
         return [first] if same else [first, self._posterior]
 
-    def _score(self, results: Results, codes: Array, chosen: ResolvedMethod, order: list[int], sums: _Sums) -> None:
+    def _score(
+        self, results: ShownResults, codes: Array, chosen: ResolvedMethod, order: list[int], sums: _ScoreSums
+    ) -> None:
         scheme = scheme_for(chosen, results.decoded)
         before = Counter(results.decoded.dropped)
         decoded = usable(results.decoded, chosen, scheme)
@@ -224,7 +226,7 @@ class Scores:
         sums.impressions += len(decoded.rows)
         sums.clicks += int((credited > 0).sum())
         for kind, name in enumerate(KINDS):
-            weight, slope = _weighted(self._model, codes[rows], name)
+            weight, slope = _weigh_clicks(self._model, codes[rows], name)
             for pair in range(sums.pairs):
                 part = weight * differences[:, pair]
                 sums.scores[kind, :, pair] += np.bincount(results.bucket[rows], part, BUCKETS)
@@ -253,16 +255,16 @@ class Scores:
         sizes = sorted((entry.version, self._size(entry)) for entry in self._sums)
         return sum(size for _, size in sizes[:-1])
 
-    def _size(self, entry: Entry) -> int:
+    def _size(self, entry: ScoreKey) -> int:
         return max(sums.impressions for sums in self._sums[entry].values())
 
     def _rescored(
-        self, entry: Entry, method: str, sums: _Sums, pair: int, places: tuple[int, int], confidence: float
+        self, entry: ScoreKey, method: str, sums: _ScoreSums, pair: int, places: tuple[int, int], confidence: float
     ) -> Rescored:
         found = [self._influence(sums, kind, pair) for kind in range(len(KINDS))]
         counts = sums.weights[0]
         estimates = {
-            name: concluded(value, influence, sums.weights[kind], extra, confidence)
+            name: estimate_from_influence(value, influence, sums.weights[kind], extra, confidence)
             for kind, (name, (value, influence, extra)) in enumerate(zip(KINDS, found, strict=True))
         }
         if not sums.impressions and sums.dropped:
@@ -270,7 +272,7 @@ class Scores:
             reason = f"no impression can be scored by {method} ({words})"
             estimates = {name: replace(one, reason=reason) for name, one in estimates.items()}
         change = {
-            name: concluded(found[0][0] - value, found[0][1] - influence, counts, extra, confidence)
+            name: estimate_from_influence(found[0][0] - value, found[0][1] - influence, counts, extra, confidence)
             for name, (value, influence, extra) in zip(KINDS, found, strict=True)
             if name != PLAIN
         }
@@ -278,8 +280,8 @@ class Scores:
         one, other = (entry.rankers[place] for place in places)
         return Rescored(one, other, method, sums.impressions, sums.clicks, plain, estimates, change)
 
-    def _influence(self, sums: _Sums, kind: int, pair: int) -> tuple[float, Array, float]:
-        """A score, the influence of each bucket on it, and the variance that a model from elsewhere brings along."""
+    def _influence(self, sums: _ScoreSums, kind: int, pair: int) -> tuple[float, Array, float]:
+        """A score, the influence of each bucket on it, and the variance to add for a model from another log."""
         total = sums.weights[kind].sum()
         if total <= 0:
             return 0.0, np.zeros(BUCKETS), 0.0
@@ -294,17 +296,17 @@ class Scores:
         return value, influence, float(slope @ covariance @ slope)
 
 
-def centred(score: float) -> float:
+def centre_score(score: float) -> float:
     """A score from -1 to 1 as the paper reports it: .5 is no preference.
 
-    >>> centred(0.0062)
+    >>> centre_score(0.0062)
     0.5031
     """
     return 0.5 + 0.5 * score
 
 
 def scheme_for(chosen: ResolvedMethod, decoded: Decoded) -> Scheme:
-    """Clicks as they are; those on the shared prefix count for nobody, where a method offers that and ranks tell it."""
+    """The scheme of clicks; without those on a shared prefix, if the method offers that and ranks are logged."""
     offered = chosen.method.schemes_for(len(decoded.design.rankers))
     return scheme_of(DEDUPED if DEDUPED in offered and decoded.has["ranks"].any() else CLICK)
 
@@ -326,7 +328,7 @@ def credit_alone(decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme, page:
     return batch.credit(chosen, scheme, some, decoded.counts[page], alone, threads=1)[0]
 
 
-def _weighted(model: Model, codes: Array, kind: str) -> tuple[Array, Array]:
+def _weigh_clicks(model: CaptionModel, codes: Array, kind: str) -> tuple[Array, Array]:
     """The weight of each click, and the derivative of its log by parameter."""
     columns = model.columns(codes).astype(np.float64)
     if kind == PLAIN:

@@ -185,10 +185,10 @@ def run_learn(options: argparse.Namespace) -> int:
     interleaf simulate --clicks informational --rankers 1 9 --impressions 5000 --out world.parquet && interleaf
     learn world.parquet --out credit.json
     """
-    from interleaf.caption_bias import Model
+    from interleaf.caption_bias import CaptionModel
     from interleaf.click_value.learn import fit, training_of
 
-    captions = Model.load(options.captions) if options.captions else None
+    captions = CaptionModel.load(options.captions) if options.captions else None
     training = training_of(options.log, options.features, captions, LogOptions(**given_log_options(options)))
     lesson = fit(
         training,
@@ -235,11 +235,11 @@ def run_caption(options: argparse.Namespace) -> int:
     interleaf simulate --rankers 10 9 --clicks realistic --captions 1.5 --captions-lean 1 --impressions 5000 --out
     world.parquet && interleaf caption world.parquet
     """
-    from interleaf.caption_bias import Model, caption
+    from interleaf.caption_bias import CaptionModel, caption
 
     report = caption(
         options.log,
-        Model.load(options.model) if options.model else None,
+        CaptionModel.load(options.model) if options.model else None,
         tune=options.tune,
         held_out=options.held_out,
         weights=options.weights,

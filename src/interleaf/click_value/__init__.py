@@ -7,10 +7,10 @@ learn.py           `learn`: from logs to sums to credit
 """
 
 from interleaf.click_value.click_features import FEATURES as FEATURES
-from interleaf.click_value.click_features import Clicked as Clicked
-from interleaf.click_value.click_features import Feature as Feature
-from interleaf.click_value.learn import Training as Training
+from interleaf.click_value.click_features import ClickFeature as ClickFeature
+from interleaf.click_value.click_features import PageClicks as PageClicks
+from interleaf.click_value.learn import TrainingSums as TrainingSums
 from interleaf.click_value.learn import gather as gather
 from interleaf.click_value.learn import learn as learn
-from interleaf.click_value.learned_credit import Learned as Learned
-from interleaf.click_value.learned_credit import Lesson as Lesson
+from interleaf.click_value.learned_credit import LearnedCredit as LearnedCredit
+from interleaf.click_value.learned_credit import LearningResult as LearningResult

@@ -8,17 +8,17 @@ C12 counts 51 features in five families, and describes them without a list; the 
     D  first, last, or back to a higher rank (6) all; and where several clicks began below rank 1
     E  dwell of at least 30, 60, 90, 120 s (8)   the same two variants
 
-The score of a page divides by its number of credited clicks (Eq. 14). So a feature by click is its plain value, and one
-`as it is` is multiplied by that number. Besides them `click` is 1 for every click: equal credit. Add rows of your own:
+The score of a page divides by its number of credited clicks (Eq. 14). So a feature `by click` is its plain value, and a
+feature `as it is` is multiplied by that number. The feature `click` is 1 for every click: equal credit. Add your own:
 
->>> FEATURES["late"] = Feature("late", "own", "after a minute", lambda clicks: clicks.seconds > 60)
+>>> FEATURES["late"] = ClickFeature("late", "own", "after a minute", lambda clicks: clicks.seconds > 60)
 >>> del FEATURES["late"]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import NamedTuple
@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf.caption_bias.features import measure
-from interleaf.caption_bias.logistic_model import Model
+from interleaf.caption_bias.logistic_model import CaptionModel
 from interleaf.decode import Decoded
 from interleaf.decode.columns import Lists, column, lists
 from interleaf.errors import DataError, MethodError, listed
@@ -38,19 +38,20 @@ from interleaf.methods.schemes import Scheme
 
 EQUAL = "click"
 CAPTION = "caption_weight"
-KIND = "kind "  # and the name of a kind of event: such features are there for every kind but the first
+KIND = "kind "  # such a feature names a kind of event; there is one for every kind but the first
 TOP = 4
 LAST_RANK = 10
 DWELLS = (30, 60, 90, 120)
 
 
-class Clicked(NamedTuple):
-    """Clicked results, page by page in the order of their clicks; a result that was clicked twice is there once.
+class PageClicks(NamedTuple):
+    """Clicked results, page by page in the order of their clicks; each result appears once.
 
-    `page` numbers the impressions. `rank` from 1; `order` of the click on its page, from 1; `clicks` of the page, and
-    how many of them are `credited`; `first_rank` of the page's first click; `regression`: whether a lower rank was
-    clicked before. `seconds` after the list was shown; `dwell` in seconds, nan where unknown; `kinds[kind]`: whether an
-    event of that kind was there, `caption`: the caption's click weight (H12c), 1 where unknown.
+    `page` is the number of the impression; `rank` and the `order` of the click on its page count from 1; `clicks` is
+    the number of clicks on the page, `credited` how many of them are credited, `first_rank` the rank of the first one.
+    `regression` says whether a lower rank was clicked before. `seconds` count from when the list was shown; `dwell` is
+    nan where unknown. `kinds[kind]` says whether the result has an event of that kind. `caption` is the click weight of
+    the caption (H12c), 1 where unknown.
     """
 
     page: Array
@@ -71,49 +72,50 @@ class Clicked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Feature:
-    """One row: its name, its family, what it means, and its values for clicks: one each, numbers or truths."""
+class ClickFeature:
+    """A feature: its name, its family, what it means, and a function that gives a number or a truth for each click."""
 
     name: str
     family: str
     meaning: str
-    values: Callable[[Clicked], Array]
+    values: Callable[[PageClicks], Array]
 
 
-def by_click(clicks: Clicked, values: Array) -> Array:
-    """By click: Eq. 14 divides by their number."""
-    return values
+Mask = Callable[[PageClicks], Array]
+Normalize = Callable[[PageClicks, Array], Array]
 
 
-def as_it_is(clicks: Clicked, values: Array) -> Array:
-    """Not divided by the number of clicks: Eq. 14's division undone."""
+def _as_it_is(clicks: PageClicks, values: Array) -> Array:
+    """Undo the division of Eq. 14."""
     return values * clicks.credited
 
 
-def of_the_sum(clicks: Clicked, values: Array) -> Array:
+def _share_of_sum(clicks: PageClicks, values: Array) -> Array:
     """As a share of the page's sum, 0 where that is 0."""
     total = clicks.sums(values)
-    shares: Array = np.divide(values * clicks.credited, total, out=np.zeros(len(values)), where=total != 0)
-    return shares
+    return np.asarray(np.divide(values * clicks.credited, total, out=np.zeros(len(values)), where=total != 0))
 
 
-Normalizing = Callable[[Clicked, Array], Array]
 _FUNCTIONS: dict[str, Callable[[Array], Array]] = {"rank": np.asarray, "log_rank": np.log, "root_rank": np.sqrt}
-_NORMALIZED: dict[str, tuple[str, Normalizing]] = {
-    "": ("by click", by_click),
-    "_as_it_is": ("not divided by the clicks", as_it_is),
-    "_of_the_sum": ("as a share of the page's sum", of_the_sum),
+_NORMALIZED: dict[str, tuple[str, Normalize]] = {
+    "": ("by click", lambda clicks, values: values),
+    "_as_it_is": ("not divided by the clicks", _as_it_is),
+    "_of_the_sum": ("as a share of the page's sum", _share_of_sum),
 }
-_PAGES: dict[str, tuple[str, Callable[[Clicked], Array]]] = {
+_PAGES: dict[str, tuple[str, Mask]] = {
     "single_": ("of a page with one click", lambda clicks: clicks.clicks == 1),
     "several_": ("of a page with several clicks", lambda clicks: clicks.clicks > 1),
 }
-_ORDERS: dict[str, tuple[str, Callable[[Clicked], Array]]] = {
+_HALVES: dict[str, tuple[str, Mask]] = {
+    f"top_{TOP}": (f"at rank {TOP} or above", lambda clicks: clicks.rank <= TOP),
+    f"below_{TOP}": (f"below rank {TOP}", lambda clicks: clicks.rank > TOP),
+}
+_ORDERS: dict[str, tuple[str, Mask]] = {
     "first": ("the first click of its page", lambda clicks: clicks.order == 1),
     "last": ("the last click of its page", lambda clicks: clicks.order == clicks.clicks),
     "regression": ("a click above an earlier one", lambda clicks: clicks.regression),
 }
-_BEGUN: dict[str, tuple[str, Callable[[Clicked], Array]]] = {
+_STARTS: dict[str, tuple[str, Mask]] = {
     "": ("", lambda clicks: np.ones(len(clicks.rank), np.bool_)),
     "_begun_below": (
         ", of several that began below rank 1",
@@ -122,77 +124,53 @@ _BEGUN: dict[str, tuple[str, Callable[[Clicked], Array]]] = {
 }
 
 
-def _functions() -> Iterator[Feature]:
-    for (name, function), (suffix, (said, normalized)) in product(_FUNCTIONS.items(), _NORMALIZED.items()):
-        yield Feature(
-            name + suffix,
-            "A",
-            f"{name.replace('_', ' of the ')}, {said}",
-            lambda clicks, function=function, normalized=normalized: normalized(  # type: ignore[misc]
-                clicks, function(clicks.rank.astype(np.float64))
-            ),
-        )
+def _of_rank(function: Callable[[Array], Array], normalize: Normalize) -> Mask:
+    return lambda clicks: normalize(clicks, function(clicks.rank.astype(np.float64)))
 
 
-def _ranks() -> Iterator[Feature]:
-    for (pages, (said, are)), rank in product(_PAGES.items(), range(1, LAST_RANK + 1)):
-        yield Feature(
-            f"{pages}rank_{rank}",
-            "B",
-            f"at rank {rank} {said}",
-            lambda clicks, are=are, rank=rank: are(clicks) & (clicks.rank == rank),  # type: ignore[misc]
-        )
+def _both(one: Mask, other: Mask, normalize: Normalize = _NORMALIZED[""][1]) -> Mask:
+    return lambda clicks: normalize(clicks, one(clicks) & other(clicks))
 
 
-def _halves() -> Iterator[Feature]:
-    halves = {f"top_{TOP}": f"at rank {TOP} or above", f"below_{TOP}": f"below rank {TOP}"}
-    for (half, where), (pages, (said, are)), suffix in product(halves.items(), _PAGES.items(), ("", "_as_it_is")):
-        way, normalized = _NORMALIZED[suffix]
-        upper = half.startswith("top")
-        yield Feature(
-            f"{pages}{half}{suffix}",
-            "C",
-            f"{where} {said}, {way}",
-            lambda clicks, are=are, upper=upper, normalized=normalized: normalized(  # type: ignore[misc]
-                clicks, are(clicks) & ((clicks.rank <= TOP) == upper)
-            ),
-        )
+def _at_rank(rank: int) -> Mask:
+    return lambda clicks: clicks.rank == rank
 
 
-def _orders() -> Iterator[Feature]:
-    for (suffix, (said, begun)), (name, (which, are)) in product(_BEGUN.items(), _ORDERS.items()):
-        yield Feature(
-            name + suffix,
-            "D",
-            which + said,
-            lambda clicks, are=are, begun=begun: are(clicks) & begun(clicks),  # type: ignore[misc]
-        )
+def _stays(seconds: int) -> Mask:
+    return lambda clicks: clicks.dwell >= seconds
 
 
-def _dwells() -> Iterator[Feature]:
-    for (suffix, (said, begun)), seconds in product(_BEGUN.items(), DWELLS):
-        yield Feature(
-            f"dwell_{seconds}{suffix}",
-            "E",
-            f"stayed {seconds} s or longer{said}",
-            lambda clicks, begun=begun, seconds=seconds: (clicks.dwell >= seconds) & begun(clicks),  # type: ignore[misc]
-        )
+def _published() -> Iterator[ClickFeature]:
+    """The five families of C12."""
+    for (name, function), (suffix, (way, normalize)) in product(_FUNCTIONS.items(), _NORMALIZED.items()):
+        meaning = f"{name.replace('_', ' of the ')}, {way}"
+        yield ClickFeature(name + suffix, "A", meaning, _of_rank(function, normalize))
+    for (name, (pages, on_page)), rank in product(_PAGES.items(), range(1, LAST_RANK + 1)):
+        yield ClickFeature(f"{name}rank_{rank}", "B", f"at rank {rank} {pages}", _both(on_page, _at_rank(rank)))
+    for half, (name, (pages, on_page)), suffix in product(_HALVES, _PAGES.items(), ("", "_as_it_is")):
+        (where, inside), (way, normalize) = _HALVES[half], _NORMALIZED[suffix]
+        mask = _both(on_page, inside, normalize)
+        yield ClickFeature(f"{name}{half}{suffix}", "C", f"{where} {pages}, {way}", mask)
+    for (suffix, (start, begins)), (name, (which, ordered)) in product(_STARTS.items(), _ORDERS.items()):
+        yield ClickFeature(name + suffix, "D", which + start, _both(ordered, begins))
+    for (suffix, (start, begins)), seconds in product(_STARTS.items(), DWELLS):
+        meaning = f"stayed {seconds} s or longer{start}"
+        yield ClickFeature(f"dwell_{seconds}{suffix}", "E", meaning, _both(_stays(seconds), begins))
 
 
-_FAMILIES = (_functions, _ranks, _halves, _orders, _dwells)
-FEATURES: dict[str, Feature] = {
+FEATURES: dict[str, ClickFeature] = {
     row.name: row
     for row in (
-        Feature(EQUAL, "equal", "every click alike", lambda clicks: np.ones(len(clicks.rank))),
-        *(row for family in _FAMILIES for row in family()),
-        Feature(CAPTION, "caption", "the caption's click weight (H12c)", lambda clicks: clicks.caption),
+        ClickFeature(EQUAL, "equal", "every click alike", lambda clicks: np.ones(len(clicks.rank))),
+        *_published(),
+        ClickFeature(CAPTION, "caption", "the caption's click weight (H12c)", lambda clicks: clicks.caption),
     )
 }
 PUBLISHED = tuple(name for name, row in FEATURES.items() if row.family in tuple("ABCDE"))
 
 
-def feature(name: str) -> Feature:
-    """The row with this name; that of any kind of event among them.
+def feature(name: str) -> ClickFeature:
+    """The feature with this name; `kind` and any kind of event is one, too.
 
     >>> feature("kind purchase").meaning
     'with an event of kind purchase'
@@ -201,15 +179,15 @@ def feature(name: str) -> Feature:
         return FEATURES[name]
     if name.startswith(KIND):
         kind = name.removeprefix(KIND)
-        return Feature(name, "kind", f"with an event of kind {kind}", lambda clicks: clicks.kinds[kind])
+        return ClickFeature(name, "kind", f"with an event of kind {kind}", lambda clicks: clicks.kinds[kind])
     raise DataError(
-        f"unknown feature {name!r} of clicks; known are {listed(FEATURES)}; add a row of your own to "
-        "interleaf.click_value.click_features.FEATURES before"
+        f"unknown feature {name!r} of clicks; known are {listed(FEATURES)}; add your own to "
+        "interleaf.click_value.FEATURES first"
     )
 
 
 def default_features(kinds: Sequence[str], captions: bool = False) -> tuple[str, ...]:
-    """Equal credit, C12's 51, the kinds of events that count but for the first, and the caption weight where known.
+    """Equal credit, the 51 of C12, all kinds of events but the first, and the caption weight if there is a model.
 
     >>> len(default_features(["click"]))
     52
@@ -217,15 +195,15 @@ def default_features(kinds: Sequence[str], captions: bool = False) -> tuple[str,
     return (EQUAL, *PUBLISHED, *(KIND + kind for kind in kinds[1:]), *((CAPTION,) if captions else ()))
 
 
-def matrix(clicks: Clicked, names: Sequence[str]) -> Array:
+def matrix(clicks: PageClicks, names: Sequence[str]) -> Array:
     """Values `[click, feature]`."""
-    found = np.empty((len(clicks.rank), len(names)))
+    columns = np.empty((len(clicks.rank), len(names)))
     for place, name in enumerate(names):
         values = feature(name).values(clicks)
         if np.shape(values) != (len(clicks.rank),) or not np.isfinite(values).all():
             raise DataError(f"feature {name!r} should give one finite number for each click, not {values!r}")
-        found[:, place] = values
-    return found
+        columns[:, place] = values
+    return columns
 
 
 COLUMN = "captions"
@@ -235,18 +213,14 @@ COLUMN = "captions"
 class CaptionWeights:
     """Click weights by a model, of the captions of a batch."""
 
-    model: Model
+    model: CaptionModel
     batch: pa.RecordBatch | None = None
-
-    def on(self, batch: pa.RecordBatch) -> CaptionWeights:
-        """The same, ready for the rows of a batch."""
-        return replace(self, batch=batch)
 
     def of(self, decoded: Decoded) -> Array:
         """`[row, position]`; 1 where a row has no captions, or not one for each document."""
-        found = np.ones(decoded.clicked.shape)
+        weights = np.ones(decoded.clicked.shape)
         if self._captions is None:
-            return found
+            return weights
         offsets = self._captions.offsets.astype(np.int64)
         whole = np.flatnonzero(np.diff(offsets)[decoded.rows] == decoded.counts)
         counts = decoded.counts[whole]
@@ -254,8 +228,8 @@ class CaptionWeights:
         places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         measures = self._measures[offsets[decoded.rows[rows]] - offsets[0] + places]
         codes = self.model.encoder.encode(measures, counts, np.full(len(rows), -1))
-        found[rows, places] = self.model.click_weights(codes)
-        return found
+        weights[rows, places] = self.model.click_weights(codes)
+        return weights
 
     @cached_property
     def _captions(self) -> Lists | None:
@@ -272,28 +246,28 @@ class CaptionWeights:
 _AGREE = 1e-9
 
 
-class Credited(NamedTuple):
-    """Clicks, and what a click of equal credit gives each ranker: `shares[click, ranker]`, divided as Eq. 14 says."""
+class CreditedClicks(NamedTuple):
+    """Clicks, and the equal credit that each gives to each ranker, `shares[click, ranker]`, divided as in Eq. 14."""
 
-    clicks: Clicked
+    clicks: PageClicks
     shares: Array
 
     def by_page(self, values: Array, pages: int) -> Array:
         """Sums over the clicks of each page: values `[click, ...]` in, `[page, ...]` out."""
-        found = np.zeros((pages, *values.shape[1:]))
+        sums = np.zeros((pages, *values.shape[1:]))
         starts = np.flatnonzero(np.diff(self.clicks.page, prepend=-1))
         if len(starts):
-            found[self.clicks.page[starts]] = np.add.reduceat(values, starts)
-        return found
+            sums[self.clicks.page[starts]] = np.add.reduceat(values, starts)
+        return sums
 
 
-def credited(
+def credit_clicks(
     decoded: Decoded,
     kinds: Sequence[str],
     chosen: ResolvedMethod,
     scheme: Scheme,
     captions: CaptionWeights | None = None,
-) -> Credited:
+) -> CreditedClicks:
     """The clicks of decoded impressions, page by page in the order of time; ties from the top down."""
     clicked = decoded.clicked
     pages, positions = np.nonzero(clicked)
@@ -305,27 +279,21 @@ def credited(
     sizes = np.diff(starts, append=len(pages))
     first = np.repeat(starts, sizes)
     divisor = np.maximum(number[pages], 1)
-    found = Clicked(
+    keys = pages * clicked.shape[1] + positions  # their running maximum starts again with each page
+    clicks = PageClicks(
         page=pages,
         rank=positions + 1,
         order=np.arange(len(pages)) - first + 1,
         clicks=np.repeat(sizes, sizes),
         credited=divisor,
         first_rank=positions[first] + 1,
-        regression=_below_before(pages, positions),
+        regression=np.asarray(np.maximum.accumulate(keys) > keys) if len(keys) else np.zeros(0, np.bool_),
         seconds=seconds[order],
         dwell=decoded.clicks.dwells[pages, positions],
         kinds={kind: decoded.clicks.clicks[place, pages, positions] for place, kind in enumerate(kinds)},
         caption=np.ones(len(pages)) if captions is None else captions.of(decoded)[pages, positions],
     )
-    return Credited(found, shares[order] / divisor[:, None])
-
-
-def _below_before(pages: Array, positions: Array) -> Array:
-    """Whether a lower position of the same page was clicked before: running maxima that begin anew with a page."""
-    room = int(positions.max(initial=0)) + 1
-    lowest = np.maximum.accumulate(pages * room + positions) if len(pages) else pages
-    return np.asarray(lowest > pages * room + positions)
+    return CreditedClicks(clicks, shares[order] / divisor[:, None])
 
 
 def shares_by_click(
@@ -333,8 +301,8 @@ def shares_by_click(
 ) -> tuple[Array, Array]:
     """What each click adds to each ranker's credit, `[click, ranker]`, row by row; and the credited clicks of rows.
 
-    The lowest click decides what clicks above it are worth in balanced interleaving. So the lowest gets what it gets
-    alone, and each other one what it adds to that. Methods whose credit is not the sum of this are refused.
+    In balanced interleaving the lowest click decides what the clicks above it are worth. So the lowest click gets its
+    credit alone, and every other click what it adds to that. Methods whose credit is not the sum of this are refused.
     """
     rows, positions = np.nonzero(clicked)
     totals, number = batch.credit(chosen, scheme, impressions, counts, clicked, 1)

@@ -14,8 +14,8 @@ from interleaf.kernels.buckets import BUCKETS
 from interleaf.stats.compare import estimate
 from interleaf.stats.signs import ZScore, z_score
 
-GROUPS = 64  # of user buckets: fewer than those of a tally, since every one holds a matrix
-_RANK = 1e-10  # eigenvalues below this share of the largest are zero on paper: some features sum up to others
+GROUPS = 64  # groups of user buckets; fewer than the buckets of a tally, since each holds a matrix
+_RANK = 1e-10  # eigenvalues below this share of the largest are zero on paper, where features sum up to others
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Total:
     products: Array
 
     def z_score(self, weights: Array) -> ZScore:
-        """C12's z of the scores that these weights give."""
+        """The z-score (C12) of the scores by these weights."""
         return z_score(float(weights @ self.sums), float(weights @ self.products @ weights), round(self.count))
 
 
@@ -41,10 +41,7 @@ def total_of(parts: Iterable[Total]) -> Total:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Sums over pages with a click: `count[group]`, `sums[group, feature]`, `products[group, feature, feature]`.
-
-    Added floats may differ in their last digits with the order of parts; nothing else does.
-    """
+    """Sums over pages with a click: `count[group]`, `sums[group, feature]`, `products[group, feature, feature]`."""
 
     count: Array
     sums: Array
@@ -52,11 +49,10 @@ class Moments:
 
     @classmethod
     def empty(cls, features: int) -> Moments:
-        """Nothing seen yet."""
         return cls(np.zeros(GROUPS), np.zeros((GROUPS, features)), np.zeros((GROUPS, features, features)))
 
     def add(self, buckets: Array, values: Array) -> None:
-        """Count pages in, of users in these buckets, with values `[page, feature]`."""
+        """Add pages of users in these buckets, with values `[page, feature]`."""
         groups = group_of(buckets)
         order = np.argsort(groups, kind="stable")
         edges = np.searchsorted(groups[order], np.arange(GROUPS + 1))
@@ -71,11 +67,10 @@ class Moments:
         return Moments(self.count + other.count, self.sums + other.sums, self.products + other.products)
 
     def turned(self) -> Moments:
-        """The same with the other ranker first."""
         return replace(self, sums=-self.sums)
 
     def total(self, times: Array | None = None) -> Total:
-        """Of all groups of users; or of each as many times as this says: a mask, or how often it was drawn."""
+        """The total of all groups of users; `times[group]` is a mask, or how often a group was resampled."""
         drawn = np.ones(GROUPS) if times is None else np.asarray(times, np.float64)
         return Total(float(drawn @ self.count), drawn @ self.sums, np.tensordot(drawn, self.products, 1))
 
@@ -101,14 +96,14 @@ def inverse_z(products: Array, sums: Array, ridge: float | Array = 0.0) -> Array
     regular = products + np.diag(np.broadcast_to(np.asarray(ridge, np.float64), sums.shape))
     nothing = np.diag(regular) <= 0
     scale = np.where(nothing, 1.0, np.sqrt(np.abs(np.diag(regular))))
-    weights: Array = _solved(regular / np.outer(scale, scale) + np.diag(nothing), sums / scale) / scale
+    weights: Array = _solve(regular / np.outer(scale, scale) + np.diag(nothing), sums / scale) / scale
     weights[nothing] = 0.0  # on some machines the solver leaves a last digit
     quality = float(sums @ weights)
     return weights / np.sqrt(quality) if quality > 0 else np.zeros_like(weights)
 
 
-def _solved(matrix: Array, right: Array) -> Array:
-    """The least solution of matrix x = right, of a matrix that is symmetric and not negative."""
+def _solve(matrix: Array, right: Array) -> Array:
+    """The smallest solution of matrix x = right for a symmetric positive semidefinite matrix."""
     try:
         if np.linalg.cholesky(matrix).diagonal().min() > _RANK**0.5:
             return np.linalg.solve(matrix, right)
@@ -129,10 +124,11 @@ _LEVEL = 1e-9  # of a variance: features that sum up to others have none of thei
 
 @dataclass(frozen=True, eq=False)
 class Fitting:
-    """How weights are fitted: `penalized[feature]` says where the ridge is, in units of the feature's own size.
+    """How weights are fitted. `penalized[feature]` says which features have the ridge, relative to their own size.
 
     Feature 0 is equal credit. Without a ridge on it, a larger ridge pulls towards equal credit, and an infinite one
-    leaves nothing else. `examples`: all experiments as one (C12), or the mean z-score of each (its footnote 12).
+    leaves nothing else. `examples` is `pooled`: all experiments as one (C12); or `each`: their mean z-score (footnote
+    12).
     """
 
     penalized: Array
@@ -144,7 +140,7 @@ class Fitting:
 
     @property
     def ridges(self) -> tuple[float, ...]:
-        """The ridges that are tried: an infinite one must leave something."""
+        """The ridges to try; an infinite one only where some feature is not penalized."""
         return RIDGES if not self.penalized.all() else RIDGES[:-1]
 
     def weights(self, experiments: Sequence[Total], ridge: float) -> Array | None:
@@ -188,9 +184,9 @@ class Fitting:
         return np.asarray(turn.T @ best.x)
 
     def ridge(self, groups: Sequence[Sequence[Total]]) -> tuple[float, dict[float, float]]:
-        """The ridge by cross-validation: the largest that is nearly the best, and the score of every one.
+        """The ridge by cross-validation: the largest that scores nearly as well as the best, and the score of each.
 
-        The score is the mean z-score a page on groups that were left out; a larger ridge gives steadier weights.
+        The score is the mean z-score per page on groups that were left out. A larger ridge gives steadier weights.
         """
         pooled = Fitting(self.penalized)  # to choose a ridge, the closed form does
         found = {ridge: _left_out(pooled, groups, ridge) for ridge in self.ridges}
@@ -200,7 +196,7 @@ class Fitting:
 
 
 def _left_out(fitting: Fitting, groups: Sequence[Sequence[Total]], ridge: float) -> float | None:
-    """The mean z-score a page of experiments whose group was left out; None where none can be told."""
+    """The mean z-score per page of experiments whose group was left out; None if there is none."""
     found = []
     for place, group in enumerate(groups):
         others = [total for other, some in enumerate(groups) if other != place for total in some]
@@ -220,7 +216,7 @@ def fold_of(groups: Array, folds: int) -> Array:
     return np.asarray(groups) * folds // GROUPS
 
 
-class Pair(NamedTuple):
+class RankerPair(NamedTuple):
     """An experiment and its rankers, by name in order; moments are those of the first over the second."""
 
     experiment: str
@@ -230,19 +226,17 @@ class Pair(NamedTuple):
 
 
 LEVEL = 0.05  # of the test by equal credit that decides an experiment
-
-
-PARTS = 8  # of users, where there is one group of experiments to cross-validate in
+PARTS = 8  # parts of users to cross-validate in, where there is one group of experiments
 
 
 @dataclass(frozen=True, eq=False)
-class Example:
-    """A pair of rankers with its moments, those of the better over the worse.
+class TrainingExample:
+    """A pair of rankers with the moments of the better over the worse.
 
-    `decided`: equal credit tells them apart. `reason` says why nothing is learned from it: '' where it is.
+    `decided` says whether equal credit finds a significant difference, `reason` why nothing is learned from the pair.
     """
 
-    pair: Pair
+    pair: RankerPair
     group: str
     better: str
     worse: str
@@ -250,8 +244,14 @@ class Example:
     decided: bool
     reason: str = ""
 
+    @property
+    def pages(self) -> int:
+        return round(float(self.moments.count.sum()))
 
-def examples_of(pairs: Mapping[Pair, Moments], better: Mapping[str, str], groups: Mapping[str, str]) -> list[Example]:
+
+def examples_of(
+    pairs: Mapping[RankerPair, Moments], better: Mapping[str, str], groups: Mapping[str, str]
+) -> list[TrainingExample]:
     """All pairs: the better ranker is named by experiment, or the one that equal credit decides for."""
     experiments = {pair.experiment for pair in pairs}
     for name, given in (("better", better), ("groups", groups)):
@@ -260,7 +260,9 @@ def examples_of(pairs: Mapping[Pair, Moments], better: Mapping[str, str], groups
     return [_example(pair, moments, better, groups) for pair, moments in sorted(pairs.items())]
 
 
-def _example(pair: Pair, moments: Moments, better: Mapping[str, str], groups: Mapping[str, str]) -> Example:
+def _example(
+    pair: RankerPair, moments: Moments, better: Mapping[str, str], groups: Mapping[str, str]
+) -> TrainingExample:
     found = estimate(moments.sums[:, 0], moments.count)
     decided = found.p_value is not None and found.p_value < LEVEL
     named = better.get(pair.experiment)
@@ -278,13 +280,13 @@ def _example(pair: Pair, moments: Moments, better: Mapping[str, str], groups: Ma
         reason = f"undecided by equal credit{p_value}, and no ranker was named the better one"
     sides = (pair.first, pair.second) if leads else (pair.second, pair.first)
     oriented = moments if leads else moments.turned()
-    return Example(pair, groups.get(pair.experiment, pair.experiment), *sides, oriented, decided, reason)
+    return TrainingExample(pair, groups.get(pair.experiment, pair.experiment), *sides, oriented, decided, reason)
 
 
-def learned_from(
-    examples: Sequence[Example], fitting: Fitting, ridge: float | None, times: Array | None = None
+def learn_weights(
+    examples: Sequence[TrainingExample], fitting: Fitting, ridge: float | None, times: Array | None = None
 ) -> tuple[Array | None, float, dict[float, float]]:
-    """Weights, their ridge, and the mean z-score a page by ridge where it was chosen; of some groups of users alone."""
+    """Weights, their ridge, and the mean z-score per page by ridge if it was chosen; `times` as for `Moments.total`."""
     totals = [(example, example.moments.total(times)) for example in examples if not example.reason]
     there = [(example, total) for example, total in totals if total.count > 0]
     known: dict[float, float] = {}
@@ -293,7 +295,7 @@ def learned_from(
     return fitting.weights([total for _, total in there], ridge), ridge, known
 
 
-def _left_out_together(there: Sequence[tuple[Example, Total]], times: Array | None) -> list[list[Total]]:
+def _left_out_together(there: Sequence[tuple[TrainingExample, Total]], times: Array | None) -> list[list[Total]]:
     """Totals by group; where there is one, parts of its users."""
     groups: dict[str, list[Total]] = {}
     for example, total in there:
@@ -310,24 +312,24 @@ def _left_out_together(there: Sequence[tuple[Example, Total]], times: Array | No
     return [some for some in found if some]
 
 
-def fold_weights(examples: Sequence[Example], fitting: Fitting, ridge: float | None, folds: int) -> list[Array]:
-    """Weights of each fold, from people of those before it; equal credit in the first, and where they tell nothing."""
+def fold_weights(examples: Sequence[TrainingExample], fitting: Fitting, ridge: float | None, folds: int) -> list[Array]:
+    """Weights of each fold, learned from the users of earlier folds; equal credit where nothing can be learned."""
     if folds and not 2 <= folds <= GROUPS:
         raise DataError(f"folds is {folds!r}; give 2 to {GROUPS}, or 0 for none")
     equal = np.eye(len(fitting.penalized))[0]
     place = fold_of(np.arange(GROUPS), folds) if folds else np.zeros(0)
     found = []
     for fold in range(folds):
-        weights, _, _ = learned_from(examples, fitting, ridge, place < fold)
+        weights, _, _ = learn_weights(examples, fitting, ridge, place < fold)
         found.append(equal if weights is None else weights)
     return found
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """An experiment scored by weights from other groups: z-scores a page by equal and by learned credit (C12, Eq. 21).
+class HeldOutExperiment:
+    """An experiment scored by weights from other groups: z-scores per page by equal and learned credit (C12, Eq. 21).
 
-    `relative` is learned over equal. None where `reason` says why. `flipped`: a decided one, decided the other way.
+    `reason` says why one is None.
     """
 
     experiment: str
@@ -352,21 +354,21 @@ class HeldOut:
         return self.decided and self.relative is not None and self.relative < 0
 
 
-def held_out(examples: Sequence[Example], fitting: Fitting, ridge: float | None) -> list[HeldOut]:
-    """Leave-one-group-out: each group by weights, and a ridge, from the others; undecided experiments, too."""
+def held_out(examples: Sequence[TrainingExample], fitting: Fitting, ridge: float | None) -> list[HeldOutExperiment]:
+    """Score each group by weights and a ridge from the other groups; undecided experiments, too."""
     found = []
     for group in dict.fromkeys(example.group for example in examples):
         others = [example for example in examples if example.group != group]
-        weights, _, _ = learned_from(others, fitting, ridge)
-        found += [_scored(example, weights) for example in examples if example.group == group]
+        weights, _, _ = learn_weights(others, fitting, ridge)
+        found += [_score_held_out(example, weights) for example in examples if example.group == group]
     return found
 
 
-def _scored(example: Example, weights: Array | None) -> HeldOut:
+def _score_held_out(example: TrainingExample, weights: Array | None) -> HeldOutExperiment:
     total = example.moments.total()
     equal = total.z_score(np.eye(len(total.sums))[0])
     learned = ZScore(None, None, "no other experiment to learn from") if weights is None else total.z_score(weights)
-    return HeldOut(
+    return HeldOutExperiment(
         *example.pair[:2], example.group, example.better, example.worse, round(total.count), example.decided,
         equal.per_query, learned.per_query, equal.reason or learned.reason,
     )  # fmt: skip

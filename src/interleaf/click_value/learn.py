@@ -1,4 +1,4 @@
-"""Learned click credit: logs of experiments in, what a click is worth out, as a file that `analyze` scores with."""
+"""Learns what a click is worth from logs of experiments; the result is a file that `analyze` scores with."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import log
-from interleaf.caption_bias.logistic_model import Model
+from interleaf.caption_bias.logistic_model import CaptionModel
 from interleaf.click_value.click_features import (
     EQUAL,
     CaptionWeights,
-    Clicked,
-    credited,
+    PageClicks,
+    credit_clicks,
     default_features,
     feature,
     matrix,
@@ -30,23 +30,31 @@ from interleaf.click_value.click_features import (
 from interleaf.click_value.credit_fitting import (
     GROUPS,
     POOLED,
-    Example,
     Fitting,
     Moments,
-    Pair,
+    RankerPair,
+    TrainingExample,
     examples_of,
     fold_weights,
     held_out,
-    learned_from,
+    learn_weights,
     total_of,
 )
-from interleaf.click_value.learned_credit import Learned, Lesson, Trained, Weight, Worth, counting_to_dict, needs
+from interleaf.click_value.learned_credit import (
+    ClickWorth,
+    CreditWeight,
+    LearnedCredit,
+    LearningResult,
+    TrainedOn,
+    counting_to_dict,
+    needs,
+)
 from interleaf.decode import Counting, Decoded
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError, listed
 from interleaf.execution.options import LogOptions
 from interleaf.execution.passes import Passes
-from interleaf.execution.task import Part, Task, work
+from interleaf.execution.task import Task, work
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import ResolvedMethod
@@ -55,11 +63,11 @@ from interleaf.stats.bootstrap import intervals, poisson_weights
 
 SUMS = ".sums"
 VERSION = 1
-MOST_EXPERIMENTS = 1000
+MAX_EXPERIMENTS = 1000
 
 
 @dataclass(eq=False)
-class Training:
+class TrainingSums:
     """The moments of each pair of rankers of a log, how they were counted, and how many rows were dropped, by reason.
 
     `scheme` None stands for the normalized scheme of each method.
@@ -68,17 +76,16 @@ class Training:
     features: tuple[str, ...]
     counting: Counting
     scheme: str | None = None
-    captions: Model | None = None
-    pairs: dict[Pair, Moments] = field(default_factory=dict)
+    captions: CaptionModel | None = None
+    pairs: dict[RankerPair, Moments] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
 
-    def __add__(self, other: Training) -> Training:
+    def __add__(self, other: TrainingSums) -> TrainingSums:
         both = replace(self, pairs=dict(self.pairs), dropped=Counter(self.dropped))
         both.merge(other)
         return both
 
-    def merge(self, other: Training) -> None:
-        """Add the moments of other rows."""
+    def merge(self, other: TrainingSums) -> None:
         for name in ("features", "counting", "scheme", "captions"):
             mine, theirs = str(getattr(self, name)), str(getattr(other, name))
             if mine != theirs:
@@ -88,7 +95,7 @@ class Training:
         self.dropped += other.dropped
 
     def save(self, path: str | Path) -> None:
-        """Keep the sums in a file (.sums): those of days add up, and `learn` takes them in place of a log."""
+        """Write the sums to a file (.sums). Files of several days add up, and `learn` takes them in place of a log."""
         rest = {
             "version": VERSION,
             "features": self.features,
@@ -109,8 +116,7 @@ class Training:
             raise DataError(f"cannot write the sums to {path}: {error.strerror}") from None
 
     @classmethod
-    def load(cls, path: str | Path) -> Training:
-        """Sums that were kept."""
+    def load(cls, path: str | Path) -> TrainingSums:
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {key: file[key] for key in file.files}
@@ -118,19 +124,19 @@ class Training:
             if rest["version"] != VERSION:
                 raise DataError(f"{path} holds sums of version {rest['version']}; this interleaf reads {VERSION}")
             pairs = {
-                Pair(*pair): Moments(*(arrays[f"{name}{number}"] for name in ("count", "sums", "products")))
+                RankerPair(*pair): Moments(*(arrays[f"{name}{number}"] for name in ("count", "sums", "products")))
                 for number, pair in enumerate(rest["pairs"])
             }
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise DataError(f"{path} holds no sums of clicks: {error}") from None
-        counting, features = Counting(**rest["counting"]), tuple(rest["features"])
-        captions = None if rest["captions"] is None else Model.from_dict(rest["captions"])
-        return cls(features, counting, rest["scheme"], captions, pairs, Counter(rest["left_out"]))
+        captions = None if rest["captions"] is None else CaptionModel.from_dict(rest["captions"])
+        counting, dropped = Counting(**rest["counting"]), Counter(rest["left_out"])
+        return cls(tuple(rest["features"]), counting, rest["scheme"], captions, pairs, dropped)
 
 
 @dataclass(frozen=True)
-class Differences:
-    """In place of credit: the features of the first ranker's clicks less those of the second's, `[row, feature]`."""
+class FeatureDifferences:
+    """Takes the place of a credit: the features of the first ranker's clicks less those of the second ranker's."""
 
     features: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -138,30 +144,27 @@ class Differences:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Columns of the log that are read besides."""
         return needs(self.captions)
 
-    def on(self, batch: pa.RecordBatch) -> Differences:
-        """Ready for the rows of a batch."""
-        return self if self.captions is None else replace(self, captions=self.captions.on(batch))
+    def on(self, batch: pa.RecordBatch) -> FeatureDifferences:
+        return self if self.captions is None else replace(self, captions=replace(self.captions, batch=batch))
 
     def label(self, experiment: str, scheme: str) -> str:
-        """Never shown."""
-        return scheme
+        return scheme  # no report shows it
 
     def columns(self, decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Array:
         """Psi of each row (C12, Eq. 14)."""
-        found = credited(decoded, self.kinds, chosen, scheme, self.captions)
-        sides = found.shares[:, 0] - found.shares[:, 1]
-        return found.by_page(matrix(found.clicks, self.features) * sides[:, None], len(decoded.rows))
+        credited = credit_clicks(decoded, self.kinds, chosen, scheme, self.captions)
+        sides = credited.shares[:, 0] - credited.shares[:, 1]
+        return credited.by_page(matrix(credited.clicks, self.features) * sides[:, None], len(decoded.rows))
 
 
 def gather(
     source: Any,
     features: Sequence[str] | None = None,
-    captions: Model | None = None,
+    captions: CaptionModel | None = None,
     options: LogOptions = LogOptions(),  # noqa: B008, it is frozen
-) -> Training:
+) -> TrainingSums:
     """The moments of a log; `features` by name (default: those of C12). Equal credit is always the first of them.
 
     With a caption model (H12c), the weight that it gives a click is also a feature.
@@ -170,37 +173,31 @@ def gather(
     kinds = tuple(counting.weights)
     wanted = default_features(kinds, captions is not None) if features is None else features
     names = tuple(dict.fromkeys((EQUAL, *wanted)))
-    training = Training(names, counting, options.scheme, captions)
-    differences = Differences(names, kinds, None if captions is None else CaptionWeights(captions))
+    training = TrainingSums(names, counting, options.scheme, captions)
+    differences = FeatureDifferences(names, kinds, None if captions is None else CaptionWeights(captions))
     task = replace(options, credit=differences).task(Task)
     return Passes(source, task, options, once=True).summed(training, _count_batch)
 
 
-def _count_batch(training: Training, batch: pa.RecordBatch, task: Task, repeated: Array) -> None:
+def _count_batch(training: TrainingSums, batch: pa.RecordBatch, task: Task, repeated: Array) -> None:
     for worked in work(batch, task, repeated):
         training.dropped += worked.dropped
-        if worked.part is not None:
-            _count(training, worked.part)
-
-
-def _count(training: Training, part: Part) -> None:
-    training.dropped += part.decoded.dropped
-    design = part.decoded.design
-    if part.scored is None:
-        return
-    if len(design.rankers) != 2:
-        reason = f"experiment {design.experiment!r} compares {len(design.rankers)} rankers; learning takes two"
-        training.dropped[reason] += len(part.decoded.rows)
-        return
-    first, second = sorted(design.rankers)
-    pair = Pair(design.experiment, design.version, first, second)
-    if pair not in training.pairs:
-        if len(training.pairs) >= MOST_EXPERIMENTS:
-            raise DataError(f"the log holds more than {MOST_EXPERIMENTS:,} experiments; learn from fewer at a time")
-        training.pairs[pair] = Moments.empty(len(training.features))
-    some = part.decoded.has_event
-    values = part.scored.columns[some] * (1 if design.rankers[0] == first else -1)
-    training.pairs[pair].add(buckets.buckets(part.decoded.unit[some]), values)
+        if worked.part is None:
+            continue
+        decoded, scored = worked.part.decoded, worked.part.scored
+        training.dropped += decoded.dropped
+        design = decoded.design
+        if scored is not None and len(design.rankers) != 2:
+            reason = f"experiment {design.experiment!r} compares {len(design.rankers)} rankers; learning takes two"
+            training.dropped[reason] += len(decoded.rows)
+        elif scored is not None:
+            first, second = sorted(design.rankers)
+            pair = RankerPair(design.experiment, design.version, first, second)
+            if pair not in training.pairs and len(training.pairs) >= MAX_EXPERIMENTS:
+                raise DataError(f"the log holds more than {MAX_EXPERIMENTS:,} experiments; learn from fewer at a time")
+            moments = training.pairs.setdefault(pair, Moments.empty(len(training.features)))
+            some, sign = decoded.has_event, 1 if design.rankers[0] == first else -1
+            moments.add(buckets.buckets(decoded.unit[some]), scored.columns[some] * sign)
 
 
 FOLDS = 16
@@ -223,7 +220,7 @@ def learn(
     better: Mapping[str, str] | None = None,
     *,
     features: Sequence[str] | None = None,
-    captions: Model | None = None,
+    captions: CaptionModel | None = None,
     ridge: float | None = None,
     ridge_on: Sequence[str] | None = None,
     examples: str = POOLED,
@@ -243,15 +240,15 @@ def learn(
     exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
     engine: str | None = None,
     progress: log.Progress | None = None,
-) -> Lesson:
+) -> LearningResult:
     """Learn what clicks are worth from experiments whose better ranker is known (C12, section 10).
 
-    `log` is whatever `analyze` takes, with one experiment or many; or a `Training`, or files of kept sums. `better`
-    names the better ranker by experiment; where it does not, equal credit decides, or the experiment is left out.
-    `features` by name, C12's if left out; `ridge` a number, cross-validated if left out; `ridge_on` the features that
-    have it, all but equal credit if left out. `groups` says which experiments are left out together, such as those of
-    one market. `folds` of users make the credit honest on its own experiments; 0: it refuses them. `captions` is a
-    caption model, whose click weight becomes a feature. All other options are those of `analyze`.
+    `log` is whatever `analyze` takes, with one experiment or many; or `TrainingSums`, or files of saved sums. `better`
+    names the better ranker by experiment. Where it names none, equal credit decides, or the experiment is left out.
+    `features` are names, those of C12 if omitted. `ridge` is chosen by cross-validation if omitted; `ridge_on` names
+    the features that it penalizes, all but equal credit if omitted. `groups` says which experiments are left out
+    together. With `folds` of users the credit can score its own experiments without overfitting; with 0 it refuses
+    them. The click weight of the model `captions` becomes a feature. All other options are those of `analyze`.
     """
     options = LogOptions.of_arguments(locals())
     training = training_of(log, features, captions, options)
@@ -259,7 +256,7 @@ def learn(
 
 
 def fit(
-    training: Training,
+    training: TrainingSums,
     better: Mapping[str, str] | None = None,
     ridge: float | None = None,
     ridge_on: Sequence[str] | None = None,
@@ -269,32 +266,31 @@ def fit(
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
     seed: int = 0,
-) -> Lesson:
+) -> LearningResult:
     """Learn from the sums of logs; the options are those of `learn`."""
     if ridge is not None and not ridge >= 0:
         raise DataError(f"ridge is {ridge!r}; give a number from 0 up, or leave it out to have it chosen")
     fitting = Fitting(_penalized(training.features, ridge_on), examples)
-    named = {pair.experiment for pair in training.pairs}
     if callable(groups):
-        groups = {experiment: groups(experiment) for experiment in named}
+        groups = {pair.experiment: groups(pair.experiment) for pair in training.pairs}
     found = examples_of(training.pairs, better or {}, groups or {})
-    weights, chosen, ridges = learned_from(found, fitting, ridge)
+    weights, chosen, ridges = learn_weights(found, fitting, ridge)
     if weights is None:
         raise DataError(f"there is nothing to learn from: {_why(found, training)}")
     used = [example for example in found if not example.reason]
-    credit = Learned(
+    credit = LearnedCredit(
         features=training.features,
         weights=tuple(weights.tolist()),
         folds=tuple(tuple(some.tolist()) for some in fold_weights(found, fitting, ridge, folds)),
-        trained_on=tuple(_trained(example) for example in used),
+        trained_on=tuple(TrainedOn(*one.pair[:2], one.better, one.worse, one.pages) for one in used),
         counting=training.counting,
         scheme=training.scheme,
         ridge=chosen,
         examples=examples,
         captions=None if training.captions is None else CaptionWeights(training.captions),
     )
-    drawn = _resampled(used, fitting, chosen, weights, resamples, seed)
-    return Lesson(
+    drawn = _resample_weights(used, fitting, chosen, weights, resamples, seed)
+    return LearningResult(
         credit=credit,
         weights=tuple(_weights(training.features, used, weights, drawn, confidence)),
         worths=tuple(_worths(training, weights, drawn, confidence)),
@@ -307,21 +303,24 @@ def fit(
     )
 
 
-def training_of(log: Any, features: Sequence[str] | None, captions: Model | None, options: LogOptions) -> Training:
-    """The sums of a log, or saved sums, which have been counted with the options of then."""
-    paths = [log] if isinstance(log, (str, PathLike, Training)) else log
-    if not isinstance(paths, list | tuple) or not any(map(_is_kept, paths)):
+def training_of(
+    log: Any, features: Sequence[str] | None, captions: CaptionModel | None, options: LogOptions
+) -> TrainingSums:
+    """The sums of a log, or saved sums, which keep the options that they were counted with."""
+    paths = [log] if isinstance(log, (str, PathLike, TrainingSums)) else log
+    if not isinstance(paths, list | tuple) or not any(map(_is_saved, paths)):
         return gather(log, features, captions, options)
-    if not all(map(_is_kept, paths)):
+    if not all(map(_is_saved, paths)):
         raise DataError("sums and logs cannot be mixed; save the sums of the logs first, then give sums alone")
     others = {"features": features, "captions": captions}
     if changed := [*(name for name, value in others.items() if value), *options.changed]:
         raise DataError(f"saved sums have been counted already; leave out {listed(changed)}")
-    return reduce(Training.__add__, (one if isinstance(one, Training) else Training.load(Path(one)) for one in paths))
+    saved = (one if isinstance(one, TrainingSums) else TrainingSums.load(Path(one)) for one in paths)
+    return reduce(TrainingSums.__add__, saved)
 
 
-def _is_kept(given: Any) -> bool:
-    return isinstance(given, Training) or (isinstance(given, (str, PathLike)) and str(given).endswith(SUMS))
+def _is_saved(given: Any) -> bool:
+    return isinstance(given, TrainingSums) or (isinstance(given, (str, PathLike)) and str(given).endswith(SUMS))
 
 
 def _penalized(features: Sequence[str], ridge_on: Sequence[str] | None) -> Array:
@@ -330,33 +329,28 @@ def _penalized(features: Sequence[str], ridge_on: Sequence[str] | None) -> Array
     return np.array([name != EQUAL if ridge_on is None else name in ridge_on for name in features])
 
 
-def _why(examples: Sequence[Example], training: Training) -> str:
+def _why(examples: Sequence[TrainingExample], training: TrainingSums) -> str:
     reasons = [f"{_name(example)}: {example.reason}" for example in examples if example.reason]
     reasons += [f"{reason} ({count:,} rows)" for reason, count in training.dropped.most_common(3)]
     return "; ".join(reasons) if reasons else "the log has no experiment of two rankers, or no preference in any"
 
 
-def _name(example: Example) -> str:
+def _name(example: TrainingExample) -> str:
     return f"experiment {example.pair.experiment!r}, version {example.pair.version}"
 
 
-def _trained(example: Example) -> Trained:
-    pages = round(example.moments.count.sum())
-    return Trained(example.pair.experiment, example.pair.version, example.better, example.worse, pages)
-
-
-def _resampled(
-    used: Sequence[Example], fitting: Fitting, ridge: float, weights: Array, resamples: int, seed: int
+def _resample_weights(
+    used: Sequence[TrainingExample], fitting: Fitting, ridge: float, weights: Array, resamples: int, seed: int
 ) -> Array:
     """Weights of resampled groups of users, `[resample, feature]`: the same groups in all experiments."""
     times = poisson_weights(GROUPS, resamples, np.random.default_rng(seed))
-    found = [learned_from(used, fitting, ridge, drawn)[0] for drawn in times]
+    found = [learn_weights(used, fitting, ridge, drawn)[0] for drawn in times]
     return np.array([weights if one is None else one for one in found])
 
 
 def _weights(
-    names: Sequence[str], used: Sequence[Example], weights: Array, drawn: Array, confidence: float
-) -> list[Weight]:
+    names: Sequence[str], used: Sequence[TrainingExample], weights: Array, drawn: Array, confidence: float
+) -> list[CreditWeight]:
     pooled = total_of([example.moments.total() for example in used])
     sizes = np.sqrt(np.diag(pooled.products) / pooled.count)
     found = []
@@ -364,26 +358,26 @@ def _weights(
         row, size = feature(name), float(sizes[place])
         if size == 0:
             reason = "never varies: 0 on all pages, or the same for both rankers"
-            found.append(Weight(name, row.family, row.meaning, None, None, 0.0, reason))
+            found.append(CreditWeight(name, row.family, row.meaning, None, None, 0.0, reason))
         else:
             weight = float(weights[place])
-            found.append(Weight(name, row.family, row.meaning, weight, ends, abs(weight) * size))
+            found.append(CreditWeight(name, row.family, row.meaning, weight, ends, abs(weight) * size))
     return found
 
 
-def _worths(training: Training, weights: Array, drawn: Array, confidence: float) -> list[Worth]:
+def _worths(training: TrainingSums, weights: Array, drawn: Array, confidence: float) -> list[ClickWorth]:
     """Typical clicks by the learned weights."""
     kinds = tuple(training.counting.weights)
     values = np.array([matrix(_page(page, kinds), training.features)[which] for page, which in TYPICAL.values()])
     ends = intervals(drawn @ values.T, confidence)
-    return [Worth(*one) for one in zip(TYPICAL, (values @ weights).tolist(), ends, strict=True)]
+    return [ClickWorth(*one) for one in zip(TYPICAL, (values @ weights).tolist(), ends, strict=True)]
 
 
-def _page(page: Sequence[tuple[int, float]], kinds: Sequence[str]) -> Clicked:
+def _page(page: Sequence[tuple[int, float]], kinds: Sequence[str]) -> PageClicks:
     """A page with these clicks, as (rank, dwell) in order; of the first kind of event."""
     ranks, dwells = np.array([rank for rank, _ in page]), np.array([dwell for _, dwell in page])
     size = np.full(len(page), len(page))
-    return Clicked(
+    return PageClicks(
         page=np.zeros(len(page), np.int64),
         rank=ranks,
         order=np.arange(1, len(page) + 1),
@@ -398,8 +392,8 @@ def _page(page: Sequence[tuple[int, float]], kinds: Sequence[str]) -> Clicked:
     )
 
 
-def _notes(used: Sequence[Example], chosen: float, ridge: float | None, folds: int) -> tuple[str, ...]:
-    pages = sum(round(example.moments.count.sum()) for example in used)
+def _notes(used: Sequence[TrainingExample], chosen: float, ridge: float | None, folds: int) -> tuple[str, ...]:
+    pages = sum(example.pages for example in used)
     how = "as given" if ridge is not None else "by cross-validation"
     strength = "infinite: equal credit was not beaten" if np.isinf(chosen) else f"{chosen:g}"
     own = (

@@ -1,9 +1,9 @@
 """Learned credit as a small file: weights of click features, what they were learned from, and how to score with them.
 
-Weights fit the chance of what they were learned from, so scores of the same people by the same weights would look surer
-than they are. A file remembers its experiments. On others it scores with all it learned; on its own, each person by
-weights from people before them, in the order of user buckets: no one is scored by weights that they had a part in, and
-no two people both score each other. Without such folds, its own experiments are refused.
+Weights are fitted to the noise of their training data, so intervals of the same experiments by these weights would be
+too short. A file therefore names the experiments that it was learned from. It scores other experiments with all
+weights. It scores its own ones in folds: the weights of a user come from users in earlier buckets. So no user is scored
+by weights that they contributed to, and no two users score each other. Without folds, its own experiments are refused.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import plots
-from interleaf.caption_bias.logistic_model import Model
-from interleaf.click_value.click_features import COLUMN, CaptionWeights, credited, feature, matrix
-from interleaf.click_value.credit_fitting import HeldOut, fold_of, group_of
+from interleaf.caption_bias.logistic_model import CaptionModel
+from interleaf.click_value.click_features import COLUMN, CaptionWeights, credit_clicks, feature, matrix
+from interleaf.click_value.credit_fitting import HeldOutExperiment, fold_of, group_of
 from interleaf.decode import Counting, Decoded
 from interleaf.errors import DataError
 from interleaf.execution.options import LogOptions
@@ -41,8 +41,8 @@ KIND, VERSION = "interleaf learned credit", 1
 
 
 @dataclass(frozen=True)
-class Trained:
-    """An experiment that weights were learned from: who was taken for better, by how many pages with a click."""
+class TrainedOn:
+    """An experiment that weights were learned from: the better ranker, and the number of pages with a click."""
 
     experiment: str
     version: int
@@ -52,17 +52,17 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What a click is worth: the sum of `weights` times `features`, where equal credit has weight 1 on the first alone.
+class LearnedCredit:
+    """What a click is worth: the sum of `weights` times `features`; equal credit has weight 1 on the first alone.
 
-    `folds[fold]` are the weights from people of the folds before; none: not cross-fitted. `scheme` None: the normalized
-    one of each method.
+    `folds[fold]` are the weights from the users of earlier folds; without folds the credit is not cross-fitted. A
+    `scheme` of None stands for the normalized scheme of each method.
     """
 
     features: tuple[str, ...]
     weights: tuple[float, ...]
     folds: tuple[tuple[float, ...], ...]
-    trained_on: tuple[Trained, ...]
+    trained_on: tuple[TrainedOn, ...]
     counting: Counting
     scheme: str | None
     ridge: float
@@ -78,7 +78,7 @@ class Learned:
 
     @cached_property
     def digest(self) -> str:
-        """A short name for these very weights."""
+        """A short name of these weights."""
         return blake2b(json.dumps(self.to_dict()).encode(), digest_size=4).hexdigest()
 
     def is_own(self, experiment: str) -> bool:
@@ -87,12 +87,10 @@ class Learned:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Columns of the log that are read besides."""
         return needs(self.captions)
 
-    def on(self, batch: pa.RecordBatch) -> Learned:
-        """Ready for the rows of a batch."""
-        return self if self.captions is None else replace(self, captions=self.captions.on(batch))
+    def on(self, batch: pa.RecordBatch) -> LearnedCredit:
+        return self if self.captions is None else replace(self, captions=replace(self.captions, batch=batch))
 
     def label(self, experiment: str, scheme: str) -> str:
         """What a report calls it."""
@@ -100,13 +98,13 @@ class Learned:
 
     def columns(self, decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Array:
         """The score of each ranker, `[row, ranker]`."""
-        found = credited(decoded, tuple(self.counting.weights), chosen, scheme, self.captions)
-        values = matrix(found.clicks, self.features)
-        worth = np.einsum("cf,cf->c", values, self._weights(decoded)[found.clicks.page])
-        return found.by_page(worth[:, None] * found.shares, len(decoded.rows))
+        credited = credit_clicks(decoded, tuple(self.counting.weights), chosen, scheme, self.captions)
+        values = matrix(credited.clicks, self.features)
+        worth = np.einsum("cf,cf->c", values, self._weights(decoded)[credited.clicks.page])
+        return credited.by_page(worth[:, None] * credited.shares, len(decoded.rows))
 
     def _weights(self, decoded: Decoded) -> Array:
-        """Those of each row `[row, feature]`: on an own experiment, from users before."""
+        """The weights of each row `[row, feature]`; on an own experiment those of its fold."""
         experiment = decoded.design.experiment
         if not self.is_own(experiment):
             return np.broadcast_to(np.array(self.weights), (len(decoded.rows), len(self.features)))
@@ -117,8 +115,7 @@ class Learned:
                 "short; learn it from other experiments, or cross-fitted, with folds"
             )
         folds = fold_of(group_of(buckets.buckets(decoded.unit)), len(self.folds))
-        found: Array = np.array(self.folds)[folds]
-        return found
+        return np.asarray(np.array(self.folds)[folds])
 
     def apply_to(self, options: LogOptions) -> LogOptions:
         """The options with this credit, and with the events and the scheme that it was learned on."""
@@ -157,15 +154,13 @@ class Learned:
         }
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the file."""
         try:
             Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
         except OSError as error:
             raise DataError(f"cannot write the learned credit to {path}: {error.strerror}") from None
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Learned:
-        """Read a file that `save` or `interleaf learn --out` wrote."""
+    def load(cls, path: str | PathLike[str]) -> LearnedCredit:
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
@@ -175,8 +170,7 @@ class Learned:
         return cls.from_dict(data.get("credit", data) if isinstance(data, dict) else data, str(path))
 
     @classmethod
-    def from_dict(cls, data: Any, name: str = "this") -> Learned:
-        """What `to_dict` made."""
+    def from_dict(cls, data: Any, name: str = "this") -> LearnedCredit:
         if not isinstance(data, dict) or data.get("kind") != KIND:
             raise DataError(f"{name} is no learned credit; interleaf learn writes such files")
         if data.get("version") != VERSION:
@@ -186,12 +180,12 @@ class Learned:
                 features=tuple(data["features"]),
                 weights=tuple(map(float, data["weights"])),
                 folds=tuple(tuple(map(float, weights)) for weights in data["folds"]),
-                trained_on=tuple(Trained(**trained) for trained in data["trained_on"]),
+                trained_on=tuple(TrainedOn(**trained) for trained in data["trained_on"]),
                 counting=Counting(**data["counting"]),
                 scheme=data["scheme"],
                 ridge=math.inf if data["ridge"] is None else float(data["ridge"]),
                 examples=data["examples"],
-                captions=None if data["captions"] is None else CaptionWeights(Model.from_dict(data["captions"])),
+                captions=None if data["captions"] is None else CaptionWeights(CaptionModel.from_dict(data["captions"])),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{name} is a learned credit with something missing or wrong: {error!r}") from None
@@ -207,15 +201,15 @@ def counting_to_dict(counting: Counting) -> dict[str, Any]:
     return {"kinds": counting.weights, "dwell": counting.dwell, "first": counting.first, "window": counting.window}
 
 
-MOST_DRAWN, MOST_SHOWN = 16, 12  # features in a chart, and in a text: the ones that matter most
+MAX_DRAWN, MAX_PRINTED = 16, 12  # features in a chart, and in a text: those with the largest size
 
 
 @dataclass(frozen=True)
-class Weight:
-    """A feature's weight with its bootstrap interval; `size` is how much it moves the score of a page, typically.
+class CreditWeight:
+    """A feature's weight with its bootstrap interval; `size` is by how much it typically moves the score of a page.
 
-    Weights of features that say nearly the same can be exchanged for each other: look at typical clicks, too. None
-    where `reason` says why.
+    Features that measure nearly the same share their weight in an arbitrary way: look at typical clicks, too. `reason`
+    says why a weight is None.
     """
 
     feature: str
@@ -228,7 +222,7 @@ class Weight:
 
 
 @dataclass(frozen=True)
-class Worth:
+class ClickWorth:
     """What a typical click is worth, where by equal credit it is worth 1."""
 
     click: str
@@ -237,16 +231,16 @@ class Worth:
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """Learned credit, what it says of clicks, and what it does on experiments that it was not learned from.
+class LearningResult:
+    """Learned credit, what a click is worth by it, and how it does on experiments that it was not learned from.
 
-    `ridges` are the mean z-scores a page, on experiments left out, of each ridge that was tried.
+    `ridges[ridge]` is the mean z-score per page on experiments left out, for each ridge that was tried.
     """
 
-    credit: Learned
-    weights: tuple[Weight, ...]
-    worths: tuple[Worth, ...]
-    held_out: tuple[HeldOut, ...]
+    credit: LearnedCredit
+    weights: tuple[CreditWeight, ...]
+    worths: tuple[ClickWorth, ...]
+    held_out: tuple[HeldOutExperiment, ...]
     ridges: Mapping[float, float]
     confidence: float
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -259,7 +253,7 @@ class Lesson:
 
     @property
     def median_relative(self) -> float | None:
-        """Their median: 1.2 says that the typical experiment needs 1 / 1.2^2 = 0.69 times the data."""
+        """The median of these. At 1.2 the typical experiment needs 1 / 1.2^2 = 0.69 times the data."""
         return median(self.relative) if self.relative else None
 
     @property
@@ -274,7 +268,6 @@ class Lesson:
 
     @property
     def sentence(self) -> str:
-        """The result in a sentence."""
         middle = self.median_relative
         if middle is None:
             reasons = list(dict.fromkeys(one.reason for one in self.held_out if one.reason))
@@ -287,33 +280,25 @@ class Lesson:
         )
 
     def tables(self, most: int | None = None) -> tuple[Table, ...]:
-        """All numbers; of weights, so many."""
+        """All numbers, with at most so many weights."""
         return self.worth_table(), self.held_out_table(), self.weight_table(most)
 
     def worth_table(self) -> Table:
-        """Typical clicks."""
         rows = tuple((one.click, f"{one.worth:+.2f}", _interval(one.interval)) for one in self.worths)
         title = "What a click is worth, where equal credit gives 1"
         return Table("worth", title, ("click", "worth", self._level), rows, right=("worth", self._level))
 
     def weight_table(self, most: int | None = None) -> Table:
         """The features, those that move scores most first."""
-        rows: list[tuple[Cell, ...]] = [
-            (
-                one.feature,
-                one.family,
-                one.reason or one.meaning,
-                None if one.weight is None else f"{one.weight:+.3f}",
-                None if one.interval is None else _interval(one.interval),
-                f"{one.size:.3f}",
-            )
-            for one in sorted(self.weights, key=lambda one: -one.size)[:most]
-        ]
+        rows: list[tuple[Cell, ...]] = []
+        for one in sorted(self.weights, key=lambda one: -one.size)[:most]:
+            weight = None if one.weight is None else f"{one.weight:+.3f}"
+            interval = None if one.interval is None else _interval(one.interval)
+            rows.append((one.feature, one.family, one.reason or one.meaning, weight, interval, f"{one.size:.3f}"))
         columns = ("feature", "family", "meaning", "weight", self._level, "moves a score by")
         some = "" if most is None or most >= len(self.weights) else f": {most} of {len(self.weights)}"
-        return Table(
-            "weights", f"Weights of features, by how much they matter{some}", columns, tuple(rows), columns[3:]
-        )
+        title = f"Weights of features, by how much they matter{some}"
+        return Table("weights", title, columns, tuple(rows), columns[3:])
 
     def held_out_table(self) -> Table:
         """Experiments by weights that were learned from others."""
@@ -337,10 +322,9 @@ class Lesson:
         return f"{self.confidence:.0%} interval"
 
     def __str__(self) -> str:
-        return "\n\n".join([self.sentence, *map(str, self.tables(MOST_SHOWN)), *self._remarks])
+        return "\n\n".join([self.sentence, *map(str, self.tables(MAX_PRINTED)), *self._remarks])
 
     def to_markdown(self) -> str:
-        """The same as Markdown."""
         tables = [table.to_markdown() for table in self.tables()]
         return "\n\n".join([self.sentence, *tables, *self._remarks]) + "\n"
 
@@ -349,7 +333,6 @@ class Lesson:
         return [*(f"Not learned from {name}: {reason}." for name, reason in self.left_out.items()), *self.notes]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
         held = [asdict(one) | {"relative": one.relative, "flipped": one.flipped} for one in self.held_out]
         return {
             "median_relative": self.median_relative,
@@ -368,7 +351,7 @@ class Lesson:
         """Typical clicks, and the weights that matter most, each with its interval."""
         worth = "worth (equal credit gives 1)"
         clicks = [{"click": one.click, worth: one.worth, **_ends(one.interval)} for one in self.worths]
-        largest = sorted((one for one in self.weights if one.interval), key=lambda one: -one.size)[:MOST_DRAWN]
+        largest = sorted((one for one in self.weights if one.interval), key=lambda one: -one.size)[:MAX_DRAWN]
         features = [{"feature": one.meaning, "weight": one.weight, **_ends(one.interval)} for one in largest]
         return {
             "worth": plots.intervals(clicks, "click", worth, ("low", "high")),

@@ -10,7 +10,7 @@ reuse_result.py   the result, as data, text and Markdown
 """
 
 from interleaf.counterfactual.reuse import reuse as reuse
-from interleaf.counterfactual.reuse_result import Estimated as Estimated
-from interleaf.counterfactual.reuse_result import Reused as Reused
+from interleaf.counterfactual.reuse_result import PairEstimate as PairEstimate
+from interleaf.counterfactual.reuse_result import ReuseResult as ReuseResult
 
 __all__ = ["Estimated", "Reused", "reuse"]

@@ -1,4 +1,7 @@
-"""A click model of the old log: how attractive each document is for its query, and how often each rank is examined."""
+"""A click model of the old log: how attractive each document is for its query, and how often each rank is examined.
+
+P(click) = attraction(document, query) * attention(position, clicks above it)
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.execution.passes import Groups
+from interleaf.counterfactual.list_outcomes import Scorer
+from interleaf.execution.passes import Groups, MergeableSums
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.jit import impression_at, inline_kernel, kernel
 from interleaf.methods.probabilistic import ProbabilisticSettings, settings, write_posterior
-from interleaf.methods.registry import ResolvedMethod
 
 RIDGE = 10.0  # on coefficients of standardised features
-PRIOR_ROUNDS, PRIOR_TOLERANCE, MOST_STEP = 30, 1e-6, 1.0
+PRIOR_ROUNDS, PRIOR_TOLERANCE, MAX_STEP = 30, 1e-6, 1.0
 
 
-def regressed(features: Array, clicks: Array, looks: Array, strength: float) -> Array:
+def regress_attraction(features: Array, clicks: Array, looks: Array, strength: float) -> Array:
     """The expected attraction `[entry, model]`, from clicks and looks `[entry, model]`, by Newton's method.
 
     >>> about = np.array([[1.0], [1.0], [-1.0], [-1.0]]).repeat(100, axis=0)
     >>> clicks = np.array([[8.0], [8.0], [2.0], [2.0]]).repeat(100, axis=0)
-    >>> regressed(about, clicks, np.full((400, 1), 10.0), strength=1.0)[[0, -1], 0].round(2)
+    >>> regress_attraction(about, clicks, np.full((400, 1), 10.0), strength=1.0)[[0, -1], 0].round(2)
     array([0.78, 0.22])
     """
     design = np.column_stack([np.ones(len(features)), features])
@@ -32,13 +35,13 @@ def regressed(features: Array, clicks: Array, looks: Array, strength: float) -> 
     for model in range(looks.shape[1]):
         clicked, looked = clicks[:, model], looks[:, model]
         start[0] = np.log((clicked.sum() + 0.5) / (looked.sum() + 1)) if model == 0 else start[0]
-        start = _climbed(design, clicked, looked, ridge, strength, start)
+        start = _maximize(design, clicked, looked, ridge, strength, start)
         found[:, model] = np.minimum(np.exp(design @ start), 1.0)
     return found
 
 
-def _climbed(design: Array, clicks: Array, looks: Array, ridge: Array, strength: float, start: Array) -> Array:
-    """Where the penalised score is 0; steps are bounded, because a log-linear rate can run away."""
+def _maximize(design: Array, clicks: Array, looks: Array, ridge: Array, strength: float, start: Array) -> Array:
+    """Maximize the penalized likelihood by Newton's method with bounded steps, since a log-linear rate can diverge."""
     certain, at = 1 / (1 + looks / strength), start
     for _ in range(PRIOR_ROUNDS):
         expected = looks * np.exp(np.minimum(design @ at, 1.0))
@@ -46,7 +49,7 @@ def _climbed(design: Array, clicks: Array, looks: Array, ridge: Array, strength:
         curve = (design * (certain * expected)[:, None]).T @ design + ridge
         slope[0] += 0.5 - np.exp(at[0])  # half a click and a look more, so that the mean is somewhere without any
         curve[0, 0] += np.exp(at[0])
-        step = np.clip(np.linalg.solve(curve, slope), -MOST_STEP, MOST_STEP)
+        step = np.clip(np.linalg.solve(curve, slope), -MAX_STEP, MAX_STEP)
         at = at + step
         if np.abs(step).max() <= PRIOR_TOLERANCE:
             break
@@ -56,10 +59,10 @@ def _climbed(design: Array, clicks: Array, looks: Array, ridge: Array, strength:
 ATTRACTED, ATTENDED = 1.0, 10.0
 STATES = 3  # no click above, one, or more
 ROUNDS, TOLERANCE = 100, 1e-5
-TINY = 1e-300  # of a group that holds all there is, nothing is left
+TINY = 1e-300  # avoids a division by 0 where one group holds all data
 
 
-class Cells(NamedTuple):
+class ClickCells(NamedTuple):
     """How often each entry was shown at each place to each group of units, and clicked.
 
     A place is a position and how many clicks were above it, `position * STATES + state`.
@@ -72,15 +75,17 @@ class Cells(NamedTuple):
     clicked: Array
 
 
-class Models(NamedTuple):
+class ClickModels(NamedTuple):
     """Fitted models, a column each: `attraction[entry, model]` and `attention[place, model]`."""
 
     attraction: Array
     attention: Array
 
 
-class Looked:
-    """Cells while lists are read, of so many positions and groups; those of parts of a log make one."""
+class CellCounts(MergeableSums):
+    """Cells while lists are read, of so many positions and groups."""
+
+    merged = ("_counts",)
 
     def __init__(self, positions: int, groups: int) -> None:
         self._places, self._groups = positions * STATES, groups
@@ -94,61 +99,45 @@ class Looked:
         numbers = (entries[rows, positions].astype(np.int64) * self._places + places) * self._groups + groups[rows]
         self._counts.add([numbers, np.ones(len(rows), np.int64), clicks[rows, positions].astype(np.int64)])
 
-    def merge(self, other: Looked) -> None:
-        """Count the cells of other lists in."""
-        self._counts.merge(other._counts)
-
     @property
-    def cells(self) -> Cells:
-        """All of them, by entry, place and group."""
+    def cells(self) -> ClickCells:
         numbers, shown, clicked = self._counts.columns
         place, group = numbers // self._groups % self._places, numbers % self._groups
         entry = numbers // self._groups // self._places
-        return Cells(entry, place, group, shown.astype(np.float64), clicked.astype(np.float64))
+        return ClickCells(entry, place, group, shown.astype(np.float64), clicked.astype(np.float64))
 
 
-def cells(entries: Array, clicks: Array, groups: Array, count: int) -> Cells:
+def cells(entries: Array, clicks: Array, groups: Array, count: int) -> ClickCells:
     """The cells of lists; `count` groups."""
-    looked = Looked(entries.shape[1], count)
+    looked = CellCounts(entries.shape[1], count)
     looked.add(entries, clicks, groups)
     return looked.cells
 
 
-def fit(cells: Cells, about: Array, positions: int, groups: int) -> Models:
-    """A model of all groups, and behind it one without each group, where there is more than one.
+def fit(cells: ClickCells, about: Array, positions: int, groups: int) -> ClickModels:
+    """A model of all groups, followed by one without each group if there are several.
 
-    `about[entry, feature]` is what `prior` learns from: first all documents are taken for average, then for what others
-    like them are.
+    The prior of a document is first the mean attraction, then the mean of documents with similar `about[entry,
+    feature]`.
 
     >>> shown, clicks = np.array([[0, 1], [1, 0], [0, 1]]), np.array([[1, 0], [0, 1], [1, 0]])
     >>> fit(cells(shown, clicks, np.zeros(3, int), 1), np.zeros((3, 1)), 2, 1).attraction[:, 0].round(2)
     array([0.86, 0.13, 0.49])
     """
     models = 1 + groups if groups > 1 else 1
-    found = Models(np.zeros((len(about), models)), np.ones((positions * STATES, models)))
-    clicks, looks = np.zeros((2, *found.attraction.shape))
+    fitted = ClickModels(np.zeros((len(about), models)), np.ones((positions * STATES, models)))
+    clicks, looks = np.zeros((2, *fitted.attraction.shape))
     mean = (cells.clicked.sum() + 0.5) / (cells.shown.sum() + 1)
-    _fit(*cells, *found, np.full(clicks.shape, mean), clicks, looks, ROUNDS, TOLERANCE)
-    _fit(*cells, *found, regressed(about, clicks, looks, ATTRACTED), clicks, looks, ROUNDS, TOLERANCE)
-    return found
+    _fit(cells, fitted, np.full(clicks.shape, mean), clicks, looks)
+    _fit(cells, fitted, regress_attraction(about, clicks, looks, ATTRACTED), clicks, looks)
+    return fitted
 
 
 @kernel
-def _fit(
-    entry: Array,
-    place: Array,
-    group: Array,
-    shown: Array,
-    clicked: Array,
-    attraction: Array,
-    attention: Array,
-    prior: Array,
-    clicks: Array,
-    looks: Array,
-    rounds: int,
-    tolerance: float,
-) -> None:
-    """All models side by side; model m > 0 does not see group m - 1. Clicks and looks are left by entry."""
+def _fit(cells: ClickCells, models: ClickModels, prior: Array, clicks: Array, looks: Array) -> None:
+    """Fit all models at once; model m > 0 does not see group m - 1. Writes the clicks and looks of each entry, too."""
+    entry, place, group, shown, clicked = cells
+    attraction, attention = models
     places, ones = len(attention), np.ones_like(attention)
     by_place, times = np.zeros((places, prior.shape[1])), np.zeros((places, prior.shape[1]))
     clicks[:] = 0.0
@@ -158,7 +147,7 @@ def _fit(
         _add(times, place[cell], shown[cell], ones, place[cell], group[cell])
     mean = (by_place.sum(axis=0) + 0.5) / (times.sum(axis=0) + 1.0)
     expected = np.zeros_like(by_place)
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         looks[:] = 0.0
         for cell in range(len(entry)):
             _add(looks, entry[cell], shown[cell], attention, place[cell], group[cell])
@@ -170,7 +159,7 @@ def _fit(
         expected *= times.sum(axis=0) / np.maximum((times * expected).sum(axis=0), TINY)
         moved = np.abs(expected - attention).max()
         attention[:] = expected
-        if moved <= tolerance:
+        if moved <= TOLERANCE:
             break
 
 
@@ -183,10 +172,10 @@ def _add(sums: Array, row: int, times: float, factors: Array, factor: int, group
         sums[row, group + 1] -= times * factors[factor, group + 1]
 
 
-PART = 8192  # rows that a thread takes; the same parts whatever the threads, and so the same sums
+PART = 8192  # rows per task; the sums do not depend on the number of threads
 
 
-class Lists(NamedTuple):
+class RankedLists(NamedTuple):
     """Lists as the new rankers have them: `entries[row, position]`, and to which group their unit belongs."""
 
     impressions: Impression
@@ -194,21 +183,22 @@ class Lists(NamedTuple):
     counts: Array
     groups: Array
 
-    def only(self, rows: Array | slice) -> Lists:
-        """Some of the rows."""
-        return Lists(Impression(*(values[rows] for values in self.impressions)), *(values[rows] for values in self[1:]))
+    def only(self, rows: Array | slice) -> RankedLists:
+        return RankedLists(
+            Impression(*(values[rows] for values in self.impressions)), *(values[rows] for values in self[1:])
+        )
 
 
 def add_foreseen(
-    chosen: ResolvedMethod, linear: bool, lists: Lists, weights: Array, observed: Array, models: Models, sums: Array
+    scorer: Scorer, lists: RankedLists, weights: Array, observed: Array, models: ClickModels, sums: Array
 ) -> None:
     """Add w (o - f) to `sums[model, group, column]`, where f is what each model expects; columns as in `outcomes`."""
     longest = int(lists.impressions.lengths.max(initial=1))
 
     def work(rows: slice) -> Array:
         own = np.zeros_like(sums)
-        made = settings((longest,), chosen.parameters, False)
-        _add_foreseen(linear, *lists.only(rows), weights[rows], observed[rows], *models, own, made)
+        made = settings((longest,), scorer.chosen.parameters, False)
+        _add_foreseen(scorer.linear, lists.only(rows), weights[rows], observed[rows], models, own, made)
         return own
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -219,17 +209,15 @@ def add_foreseen(
 @kernel
 def _add_foreseen(
     linear: bool,
-    impressions: Impression,
-    entries: Array,
-    counts: Array,
-    groups: Array,
+    lists: RankedLists,
     weights: Array,
     observed: Array,
-    attraction: Array,
-    attention: Array,
+    models: ClickModels,
     sums: Array,
-    settings: ProbabilisticSettings,
+    made: ProbabilisticSettings,
 ) -> None:
+    impressions, entries, counts, groups = lists
+    attraction, attention = models
     rankers, width = impressions.ranks.shape[1], entries.shape[1]
     shares, chances = np.zeros((rankers, width)), np.zeros((STATES, width))
     clicked, room, foreseen = np.zeros(width), np.zeros(2 * width + 5), np.zeros(observed.shape[1])
@@ -237,7 +225,7 @@ def _add_foreseen(
         count, weight, group = counts[row], weights[row], groups[row]
         if weight == 0:
             continue
-        write_posterior(impression_at(impressions, row, count), count - 1, settings, shares)
+        write_posterior(impression_at(impressions, row, count), count - 1, made, shares)
         for model in range(attraction.shape[1]):
             for position in range(count):
                 for state in range(STATES):
@@ -251,9 +239,7 @@ def _add_foreseen(
                 sums[model, group, column] += weight * (observed[row, column] - foreseen[column])
 
 
-def add_slack(
-    chosen: ResolvedMethod, linear: bool, lists: Lists, unseen: Array, each: float, models: Models, sums: Array
-) -> None:
+def add_slack(scorer: Scorer, lists: RankedLists, unseen: Array, each: float, models: ClickModels, sums: Array) -> None:
     """Add to `sums[pair]` by how much the outcome may be above, and below, what the first model expects.
 
     `unseen[entry]` are documents that the log never shows.
@@ -261,24 +247,23 @@ def add_slack(
     inside = np.arange(lists.entries.shape[1]) < lists.counts[:, None]
     some = lists.only(np.asarray((unseen[lists.entries] & inside).any(axis=1)))
     if len(some.counts):
-        made = settings((int(some.impressions.lengths.max(initial=1)),), chosen.parameters, False)
-        attraction, attention = (np.ascontiguousarray(values[:, 0]) for values in models)
-        _add_slack(linear, *some[:3], unseen, each, attraction, attention, sums, made)
+        made = settings((int(some.impressions.lengths.max(initial=1)),), scorer.chosen.parameters, False)
+        first = ClickModels(*(np.ascontiguousarray(values[:, 0]) for values in models))
+        _add_slack(scorer.linear, some, unseen, each, first, sums, made)
 
 
 @kernel
 def _add_slack(
     linear: bool,
-    impressions: Impression,
-    entries: Array,
-    counts: Array,
+    lists: RankedLists,
     unseen: Array,
     each: float,
-    attraction: Array,
-    attention: Array,
+    model: ClickModels,
     sums: Array,
-    settings: ProbabilisticSettings,
+    made: ProbabilisticSettings,
 ) -> None:
+    impressions, entries, counts, _ = lists
+    attraction, attention = model
     rankers, width = impressions.ranks.shape[1], entries.shape[1]
     shares, guessed, extreme = np.zeros((rankers, width)), np.zeros((STATES, width)), np.zeros((STATES, width))
     clicked, room, credits = np.zeros(width), np.zeros(2 * width + 5), np.zeros(rankers)
@@ -286,7 +271,7 @@ def _add_slack(
     certain = 1.0 / attention[0] if attention[0] > 0 else 1.0
     for row in range(len(counts)):
         count, pair = counts[row], 0
-        write_posterior(impression_at(impressions, row, count), count - 1, settings, shares)
+        write_posterior(impression_at(impressions, row, count), count - 1, made, shares)
         for position in range(count):
             for state in range(STATES):
                 looked = attention[position * STATES + state]

@@ -1,14 +1,14 @@
-"""The doubly robust estimate: what a click model foresees for the new rankers, mended by what the old lists show.
+"""Weighted means by bucket of users, and the doubly robust estimate with its jackknife.
 
     DR = mean over impressions of  f(L') + min(w, sqrt n) (o - f(L))
 
-L is the old list, o its score and w its weight; L' is a list that the new rankers would have shown in its place, drawn
-by chance; f is what the model expects of a list. If the model is right, the second term is 0 on average; if weights
-are small, it is small, and the model stands alone; if weights are enough, it takes the model's error away. Weights are
-truncated at the square root of n (Ionides 2008), which keeps the variance at bay and lets the bound go as n grows.
+L is the old list, o its score and w its weight. L' is a random list of the new rankers in its place. f is the score
+that the click model expects of a list. If the model is right, the second term is 0 on average. If the old lists cover
+the new ones, the second term removes the error of the model. Weights are truncated at the square root of n (Ionides
+2008), which limits the variance; the bound vanishes as n grows.
 
-Errors are a jackknife over groups of units, model, drawn lists and all: the model is as uncertain as its clicks. Of
-documents that the log never shows there are no clicks, so intervals are widened by all that those could change.
+Standard errors are a jackknife over groups of units that also fits the model again. The log has no clicks on documents
+that it never shows, so intervals are widened by the largest change that such clicks could make.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.counterfactual.click_model import Cells, Lists, add_foreseen, add_slack, fit
+from interleaf.counterfactual.click_model import ClickCells, RankedLists, add_foreseen, add_slack, fit
 from interleaf.counterfactual.list_outcomes import Scorer
-from interleaf.counterfactual.new_rankings import GROUPS, Held, Ranked, impressions_of
-from interleaf.counterfactual.old_log import Rows
+from interleaf.counterfactual.new_rankings import GROUPS, NewRankings, WeighedLists, impressions_of
+from interleaf.counterfactual.old_log import OldRows
 from interleaf.errors import DataError
+from interleaf.execution.passes import MergeableSums
 from interleaf.interleaving import batch
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, Impression
@@ -35,97 +36,86 @@ from interleaf.simulate.people import streams, words_of
 from interleaf.stats import compare
 from interleaf.stats.compare import Estimate
 
-FEWEST_DRAWN = 100_000  # lists of the new rankers, at least one for each old list: their chance adds to the error
+MIN_DRAWN = 100_000  # random lists of the new rankers, at least one for each old list; fewer would add noise
 CHUNK = 65_536
 
 
-class Foreseen:
-    """Sums by model, group of units and column: of what is foreseen, and of what mends it; and of `places` in new
-    lists, those that hold a document which the log shows; `slack[pair]` is by how much the others may raise the
-    preference, and lower it."""
+class ModelSums(MergeableSums):
+    """Sums by model, group of units and column: of expected scores, `foreseen`, and of their corrections, `mended`.
+
+    `known` of the `places` in new lists hold a document that the log shows. `slack[pair]` is by how much the others may
+    raise and lower the preference.
+    """
+
+    merged = ("foreseen", "mended", "slack", "places", "known")
 
     def __init__(self, models: int, groups: int, columns: int, pairs: int) -> None:
         self.foreseen, self.mended = np.zeros((2, models, groups, columns))
         self.slack = np.zeros((pairs, 2))
         self.places = self.known = 0
 
-    def merge(self, other: Foreseen) -> None:
-        """Add those of other lists."""
-        self.foreseen += other.foreseen
-        self.mended += other.mended
-        self.slack += other.slack
-        self.places += other.places
-        self.known += other.known
 
-    @property
-    def known_share(self) -> float | None:
-        """The share of places in new lists that hold a document which the log shows for the query."""
-        return self.known / self.places if self.places else None
+class DoublyRobust:
+    """The doubly robust estimate. Its model is fitted to all old impressions first; then they are added in chunks.
 
-
-class Robust:
-    """The doubly robust estimate of old impressions, given chunk by chunk; its model is fitted to all of them first.
-
-    `cells` are what people looked at in the old lists, which have so many `positions` at most, and `counts[group]` the
+    `cells` are the views and clicks of the old lists, `positions` the largest length of a list, and `counts[group]` the
     impressions of each group of units.
     """
 
-    def __init__(self, scorer: Scorer, ranked: Ranked, cells: Cells, counts: Array, positions: int) -> None:
+    def __init__(self, scorer: Scorer, ranked: NewRankings, cells: ClickCells, counts: Array, positions: int) -> None:
         self._scorer, self._ranked = scorer, ranked
         shown = np.bincount(cells.entry, cells.shown, len(ranked.ranks))
         self.models = fit(cells, features(ranked, shown), positions, len(counts))
         self.clip, self._shown = math.sqrt(counts.sum()), shown > 0
         self._counts = counts.astype(np.float64)
-        self._repeats = max(1, math.ceil(FEWEST_DRAWN / counts.sum()))
+        self._repeats = max(1, math.ceil(MIN_DRAWN / counts.sum()))
 
-    def empty(self) -> Foreseen:
-        """Sums of nothing yet."""
+    def empty(self) -> ModelSums:
         pairs = self._scorer.rankers * (self._scorer.rankers - 1) // 2
-        return Foreseen(self.models.attention.shape[1], len(self._counts), self._scorer.columns, pairs)
+        return ModelSums(self.models.attention.shape[1], len(self._counts), self._scorer.columns, pairs)
 
-    def mend(self, sums: Foreseen, lists: Lists, weights: Array, outcomes: Array) -> None:
+    def mend(self, sums: ModelSums, lists: RankedLists, weights: Array, outcomes: Array) -> None:
         """Add old lists that the new rankers could have shown, and their scores."""
-        kept = np.minimum(weights, self.clip)
-        add_foreseen(self._scorer.chosen, self._scorer.linear, lists, kept, outcomes, self.models, sums.mended)
+        add_foreseen(self._scorer, lists, np.minimum(weights, self.clip), outcomes, self.models, sums.mended)
 
-    def foresee(self, sums: Foreseen, rows: Rows, pages: Array, groups: Array, key: Any) -> None:
+    def foresee(self, sums: ModelSums, rows: OldRows, pages: Array, groups: Array, key: Any) -> None:
         """Add lists of the new rankers in the place of old ones, each drawn by the key and the old impression."""
         repeats, words = self._repeats, words_of(key)
         size = max(1, CHUNK // repeats)
         for start in range(0, len(pages), size):
             some = np.arange(start, min(start + size, len(pages))).repeat(repeats)
             keys = streams(words, rows.identity[some] + np.arange(len(some), dtype=np.uint64) % np.uint64(repeats))
-            lists = drawn(self._scorer.chosen, self._ranked, rows.query[some], pages[some], keys)
+            lists = draw_lists(self._scorer.chosen, self._ranked, rows.query[some], pages[some], keys)
             self.foresee_lists(sums, lists._replace(groups=groups[some]), 1 / repeats)
 
-    def foresee_lists(self, sums: Foreseen, lists: Lists, each: float) -> None:
+    def foresee_lists(self, sums: ModelSums, lists: RankedLists, each: float) -> None:
         """Add lists of the new rankers, each in the place of so many old ones."""
         inside = np.arange(lists.entries.shape[1]) < lists.counts[:, None]
         sums.places += int(inside.sum())
         sums.known += int(self._shown[lists.entries][inside].sum())
-        add_slack(self._scorer.chosen, self._scorer.linear, lists, ~self._shown, each, self.models, sums.slack)
+        add_slack(self._scorer, lists, ~self._shown, each, self.models, sums.slack)
         ones, nothing = np.full(len(inside), -each), np.zeros((len(inside), self._scorer.columns))
-        add_foreseen(self._scorer.chosen, self._scorer.linear, lists, ones, nothing, self.models, sums.foreseen)
+        add_foreseen(self._scorer, lists, ones, nothing, self.models, sums.foreseen)
 
-    def estimates(self, sums: Foreseen, mended: bool, confidence: float) -> tuple[Estimate, ...]:
+    def estimates(self, sums: ModelSums, mended: bool, confidence: float) -> tuple[Estimate, ...]:
         """One for each pair: of the model alone, or doubly robust."""
         whole = sums.foreseen + sums.mended if mended else sums.foreseen
-        made = jackknifed(self._scorer.by_pair(whole), self._counts, confidence)
+        estimates = jackknife(self._scorer.by_pair(whole), self._counts, confidence)
         slack = sums.slack / self._counts.sum()
-        return tuple(widened(one, *between) for one, between in zip(made, slack.tolist(), strict=True))
+        return tuple(widen(one, *limits) for one, limits in zip(estimates, slack.tolist(), strict=True))
 
 
-def drawn(chosen: ResolvedMethod, ranked: Ranked, queries: Array, lengths: Array, keys: Array) -> Lists:
-    """A list of the new rankers for each row, as long as asked for, if they have so many documents; all of group 0."""
+def draw_lists(chosen: ResolvedMethod, ranked: NewRankings, queries: Array, lengths: Array, keys: Array) -> RankedLists:
+    """A random list of the new rankers for each row, at most so long; all of group 0."""
     k, longest = int(lengths.max(initial=1)), int(ranked.lengths.max(initial=1))
     made = chosen.method.kernels.settings((longest,), chosen.parameters, False)
     shown, teams, counts = batch.compose(chosen, ranked.given, made, queries, keys, k)
     counts = np.minimum(counts, lengths)
     entries = np.where(np.arange(k) < counts[:, None], ranked.starts[queries][:, None] + shown, 0)
-    return Lists(impressions_of(ranked, queries, entries, teams), entries, counts, np.zeros_like(counts))
+    return RankedLists(impressions_of(ranked, queries, entries, teams), entries, counts, np.zeros_like(counts))
 
 
-def jackknifed(sums: Array, counts: Array, confidence: float) -> tuple[Estimate, ...]:
+def jackknife(sums: Array, counts: Array, confidence: float) -> tuple[Estimate, ...]:
     """Means of `sums[model, group, column]` over `counts[group]`; model m > 0 is that without group m - 1.
 
     se^2 = (G - 1) / G * sum over groups g of (theta_(g) - mean theta_(g))^2,   t interval with G - 1 degrees
@@ -135,14 +125,14 @@ def jackknifed(sums: Array, counts: Array, confidence: float) -> tuple[Estimate,
     total, groups = counts.sum(), int((counts > 0).sum())
     values = sums[0].sum(axis=0) / total
     if groups < 2:
-        reason = "all units are in one group: there is nothing to tell chance by"
+        reason = "all units are in one group, so no error can be computed"
         return tuple(Estimate(float(value), None, None, None, float(groups), groups, reason) for value in values)
     left = np.array([np.delete(sums[g + 1], g, 0).sum(axis=0) / (total - counts[g]) for g in np.flatnonzero(counts)])
     errors = np.sqrt((groups - 1) / groups * ((left - left.mean(axis=0)) ** 2).sum(axis=0))
     made = []
     for value, error in zip(values.tolist(), errors.tolist(), strict=True):
         if error <= 1e-12:
-            reason = "leaving out units changes nothing: there is no variance to tell chance by"
+            reason = "leaving out units changes nothing, so no error can be computed"
             made.append(Estimate(value, None, None, None, float(groups), groups, reason))
             continue
         radius = float(stdtrit(groups - 1, (1 + confidence) / 2)) * error
@@ -151,8 +141,8 @@ def jackknifed(sums: Array, counts: Array, confidence: float) -> tuple[Estimate,
     return tuple(made)
 
 
-def widened(found: Estimate, raised: float, lowered: float) -> Estimate:
-    """The same, if its value may be so much higher or lower; the p-value is that of the value nearest to 0."""
+def widen(found: Estimate, raised: float, lowered: float) -> Estimate:
+    """The estimate if its value may be so much higher or lower; the p-value is that of the value nearest to 0."""
     from scipy.special import stdtr
 
     if found.value is None or found.error is None or found.interval is None or found.effective_units is None:
@@ -166,25 +156,24 @@ def widened(found: Estimate, raised: float, lowered: float) -> Estimate:
 ALIKE = 1e-9  # a feature that varies by less is rounding
 
 
-def features(ranked: Ranked, shown: Array) -> Array:
-    """Standardised: the log of each new ranker's rank, and of the share of its query's places that each entry had.
+def features(ranked: NewRankings, shown: Array) -> Array:
+    """Standardised features of entries: the log rank by each new ranker, and the log share of the query's places.
 
-    `shown[entry]` is how many places that were.
+    `shown[entry]` is the number of places that the entry had.
     """
     query = np.repeat(np.arange(len(ranked.union)), ranked.union)
     ranks = np.where(ranked.ranks > 0, ranked.ranks, ranked.lengths[query] + 1)
     places = np.bincount(query, shown, len(ranked.union))
     shares = (shown + 0.5) / (places[query] + 1)
-    found = np.log(np.column_stack([ranks, shares]))
-    spread = found.std(axis=0)
-    return np.asarray((found - found.mean(axis=0)) / np.where(spread > ALIKE, spread, 1.0))
+    logs = np.log(np.column_stack([ranks, shares]))
+    spread = logs.std(axis=0)
+    return np.asarray((logs - logs.mean(axis=0)) / np.where(spread > ALIKE, spread, 1.0))
 
 
 class WeightedSums:
     """Sums of w o by bucket and column, of w by bucket, and statistics of the weights.
 
-    Every sum is kept with what rounding took from it (Knuth's two-sum), so that a weight of 1e17 on both sides leaves
-    what the others say.
+    Each sum comes with its rounding error (Knuth's two-sum), so that weights of 1e17 that cancel out lose nothing.
 
     >>> sums = WeightedSums(1)
     >>> sums.add(np.zeros(3, np.int64), np.array([1e17, 1.0, 1e17]), np.array([[1.0], [0.5], [-1.0]]))
@@ -202,9 +191,8 @@ class WeightedSums:
         """Add impressions with weights of at most `clip`."""
         if not np.isfinite(weights).all():
             raise DataError("a weight is not a finite number; its list is one that the old method would never show")
-        clipped = np.minimum(weights, clip)
-        self.lost += float((weights - clipped).sum())
-        weights = clipped
+        whole, weights = weights, np.minimum(weights, clip)
+        self.lost += float((whole - weights).sum())
         values = np.concatenate([weights[:, None] * outcomes, weights[:, None]], axis=1)
         add_by_bucket(buckets, values, self._high, self._low)
         add_by_bucket(np.zeros(len(weights), np.int64), weights[:, None] ** 2, *self._squares.reshape(2, 1, 1))
@@ -213,7 +201,6 @@ class WeightedSums:
         self.largest = max(self.largest, float(weights.max(initial=0.0)))
 
     def merge(self, other: WeightedSums) -> None:
-        """Add the sums of other impressions."""
         add_by_bucket(np.arange(len(self.impressions)), other._high, self._high, self._low)
         self._low += other._low
         add_by_bucket(np.zeros(1, np.int64), other._squares[:1, None], *self._squares.reshape(2, 1, 1))
@@ -234,11 +221,10 @@ class WeightedSums:
         return np.asarray((self._high + self._low)[:, -1])
 
     @property
-    def described(self) -> Weights:
-        """What there is to know of the weights."""
+    def described(self) -> WeightStatistics:
         count, total = int(self.impressions.sum()), float(self.weights.sum())
         square = float(self._squares.sum())
-        return Weights(
+        return WeightStatistics(
             impressions=count,
             usable=self.usable / count if count else None,
             effective=total**2 / square if square > 0 else 0.0,
@@ -250,9 +236,9 @@ class WeightedSums:
 
 
 @dataclass(frozen=True)
-class Weights:
-    """Weights of old impressions: the share above 0, (sum w)^2 / sum w^2, mean, largest, its share of the sum, and the
-    share of all weight that clipping took away; None without an impression, or without any weight."""
+class WeightStatistics:
+    """Weights of old impressions: the share above 0, the effective sample size (sum w)^2 / sum w^2, the mean, the
+    largest, its share of the sum, and the share that was clipped. None without impressions or weights."""
 
     impressions: int
     usable: float | None
@@ -284,12 +270,11 @@ NO_BOUND = (
 ABOVE_ONE = "weights average more than 1, which they cannot: check the logged probabilities of the old lists"
 
 
-def supported(sums: WeightedSums, confidence: float) -> Estimate:
-    """The share of the new rankers' lists that the old design could show: the mean weight, which chance moves."""
-    (found,) = compare.estimates(sums.weights[:, None], sums.impressions[:, None], confidence)
-    if found.value is not None and abs(found.value - 1) < SAME:
-        found = replace(found, interval=(1.0, 1.0), reason="")
-    return found
+def estimate_support(sums: WeightedSums, confidence: float) -> Estimate:
+    """The share of the new rankers' lists that the old methods could show: the mean weight, with its interval."""
+    (share,) = compare.estimates(sums.weights[:, None], sums.impressions[:, None], confidence)
+    is_whole = share.value is not None and abs(share.value - 1) < SAME
+    return replace(share, interval=(1.0, 1.0), reason="") if is_whole else share
 
 
 def is_same(sums: WeightedSums) -> bool:
@@ -298,10 +283,12 @@ def is_same(sums: WeightedSums) -> bool:
     return mean is not None and abs(mean - 1) < SAME and abs(sums.largest - 1) < SAME
 
 
-def bounded(outcomes: Array, sums: WeightedSums, bound: float | None, confidence: float) -> tuple[Estimate, ...]:
-    """The mean of w o for each column of `outcomes[bucket, pair]`, in an interval for whatever other lists would do.
+def bound_estimates(
+    outcomes: Array, sums: WeightedSums, bound: float | None, confidence: float
+) -> tuple[Estimate, ...]:
+    """The mean of w o for each column of `outcomes[bucket, pair]`; its interval allows any score of uncovered lists.
 
-    `bound` is the largest score of a list; None where there is none.
+    `bound` is the largest score of a list, or None.
     """
     counts, weights = sums.impressions[:, None], sums.weights[:, None]
     plain = compare.estimates(outcomes, counts, confidence)
@@ -310,7 +297,7 @@ def bounded(outcomes: Array, sums: WeightedSums, bound: float | None, confidence
     if bound is None:
         return tuple(without_interval(one, NO_BOUND) for one in plain)
     above, below = (compare.estimates(bound * weights + sign * outcomes, counts, confidence) for sign in (1, -1))
-    return tuple(_joined(*sides, bound) for sides in zip(plain, above, below, strict=True))
+    return tuple(_join_sides(*sides, bound) for sides in zip(plain, above, below, strict=True))
 
 
 def without_interval(found: Estimate, reason: str) -> Estimate:
@@ -318,12 +305,13 @@ def without_interval(found: Estimate, reason: str) -> Estimate:
     return replace(found, error=None, interval=None, p_value=None, reason=found.reason or reason)
 
 
-def _joined(plain: Estimate, above: Estimate, below: Estimate, bound: float) -> Estimate:
-    """From one-sided limits to an interval, and to the p-value of the side that is further from 0."""
+def _join_sides(plain: Estimate, above: Estimate, below: Estimate, bound: float) -> Estimate:
+    """Join one-sided limits to an interval, with the p-value of the side that is further from 0."""
     for side in (above, below):
         if side.interval is None and side.value:  # without any value the limit is 0, and needs no error
             return without_interval(plain, side.reason)
-    low, high = _limit(above) - bound, bound - _limit(below)
+    limits = [0.0 if side.interval is None else max(0.0, side.interval[0]) for side in (above, below)]
+    low, high = limits[0] - bound, bound - limits[1]
     if low > high:
         return without_interval(plain, ABOVE_ONE)
     p_value = min(1.0, 2 * min(_tail(above, bound), _tail(below, bound)))
@@ -331,12 +319,8 @@ def _joined(plain: Estimate, above: Estimate, below: Estimate, bound: float) -> 
     return replace(plain, value=value, interval=(low, high), p_value=p_value, reason="")
 
 
-def _limit(side: Estimate) -> float:
-    return 0.0 if side.interval is None else max(0.0, side.interval[0])
-
-
 def _tail(side: Estimate, bound: float) -> float:
-    """How likely a mean is so far above the bound by chance, if it is not above it."""
+    """The one-sided p-value of a mean above the bound."""
     from scipy.special import stdtr
 
     if side.value is None or side.error is None or side.effective_units is None:
@@ -347,41 +331,33 @@ def _tail(side: Estimate, bound: float) -> float:
 UNWEIGHTED, WEIGHTED, CLIPPED, JOINT = WEIGHTINGS = ("unweighted", "weighted", "clipped", "joint")
 
 
-class Weighings:
+class WeightingSums(MergeableSums):
     """Sums of each weighting by name, and of the doubly robust estimate, if there is one."""
 
-    def __init__(self, columns: int, foreseen: Foreseen | None) -> None:
+    merged = ("sums", "foreseen", "dropped")
+
+    def __init__(self, columns: int, foreseen: ModelSums | None) -> None:
         self.sums = {name: WeightedSums(columns) for name in WEIGHTINGS}
         self.foreseen = foreseen
         self.dropped: Counter[str] = Counter()
 
-    def merge(self, other: Weighings) -> None:
-        """Add those of other lists."""
-        for name, sums in self.sums.items():
-            sums.merge(other.sums[name])
-        if self.foreseen is not None and other.foreseen is not None:
-            self.foreseen.merge(other.foreseen)
-        self.dropped += other.dropped
-
 
 @dataclass(frozen=True, eq=False)
 class Weigher:
-    """What the sums need to know; `group_of` numbers the groups of units, `key` draws the new rankers' lists."""
+    """Adds old lists to sums; `group_of` numbers the groups of units, `key` draws the new rankers' lists."""
 
-    new: Ranked
+    new: NewRankings
     scorer: Scorer
-    robust: Robust | None
+    robust: DoublyRobust | None
     has_joint: bool
     group_of: Array
     clip: float
     key: Any
 
-    def empty(self) -> Weighings:
-        """Sums of nothing yet."""
-        return Weighings(self.scorer.columns, self.robust.empty() if self.robust is not None else None)
+    def empty(self) -> WeightingSums:
+        return WeightingSums(self.scorer.columns, self.robust.empty() if self.robust is not None else None)
 
-    def add(self, found: Weighings, held: Held) -> None:
-        """Add old lists."""
+    def add(self, found: WeightingSums, held: WeighedLists) -> None:
         rows, some, bucket = held.rows, held.possible, buckets.buckets(held.rows.unit)
         entries, weights = np.maximum(held.entries, 0), np.exp(held.log_weight)
         lists = impressions_of(self.new, rows.query, entries, rows.teams)
@@ -395,5 +371,5 @@ class Weigher:
             found.sums[JOINT].add(bucket, np.exp(held.log_joint), self.scorer.observed(lists, rows.clicks))
         if self.robust is not None and found.foreseen is not None:
             groups = self.group_of[bucket % GROUPS]
-            self.robust.mend(found.foreseen, Lists(lists, entries, rows.counts, groups), weights, outcomes)
+            self.robust.mend(found.foreseen, RankedLists(lists, entries, rows.counts, groups), weights, outcomes)
             self.robust.foresee(found.foreseen, rows, held.pages, groups, self.key)

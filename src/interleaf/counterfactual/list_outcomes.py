@@ -1,7 +1,8 @@
-"""Old impressions for new rankers (H12h): lists shown for source rankers say how target rankers would compare.
+"""Probabilities of old lists, and their scores for new rankers (H12h).
 
-Clicks depend on the list alone, so the outcome of target rankers T is E_T[o] = E_S[w o], with importance weights w over
-the whole shown list. From impressions of probabilistic interleaving, o the sign of the clicks' difference:
+Clicks depend on the list alone, so the outcome of target rankers T is E_T[o] = E_S[w o] over lists of source rankers S,
+with importance weights w of the whole list. On lists of probabilistic interleaving, o is the sign of the difference of
+clicks:
 
     PI+IS      w = P_T(L, a) / P_S(L, a),  o by the observed assignment a            unbiased, the noisiest
     PI+MA      w = 1,                      o = sum_a P_T(a | L) o(a)                 biased, the steadiest
@@ -29,9 +30,9 @@ from interleaf.methods.registry import DRAFTED, INDEPENDENT, METHODS, ResolvedMe
 from interleaf.methods.schemes import Scheme
 
 CLIP = 10.0  # weights average 1 over the source's lists
-MOST_DRAFTING = 12  # rankers: the state of a draft is a subset of them
-MEMBERS = np.array([subset.bit_count() for subset in range(2**MOST_DRAFTING)])
-MOST_LOG_WEIGHT = 300.0  # P_S(w > x) < 1/x, so that a log of the source's own lists never holds a weight of e^300
+MAX_DRAFTING = 12  # rankers: the state of a draft is a subset of them
+MEMBERS = np.array([subset.bit_count() for subset in range(2**MAX_DRAFTING)])
+MAX_LOG_WEIGHT = 300.0  # P_S(w > x) < 1/x, so that a log of the source's own lists never holds a weight of e^300
 
 
 def draft_outcomes(impressions: Impression, counts: Array, clicks: Array) -> tuple[Array, Array]:
@@ -55,7 +56,7 @@ def draft_sign(impression: Impression, clicks: Array, preference: Array, one: An
             chances[0, count] = one
             for position in range(count):
                 credited = clicks[position] and position < impression.lengths.min()
-                chances = _drafted(chances, able[position], best[position], ours, theirs, credited)
+                chances = _advance_draft(chances, able[position], best[position], ours, theirs, credited)
             total = chances.sum()
             if total == 0:
                 return False
@@ -83,7 +84,7 @@ def _drafters(ranks: Array, lengths: Array, able: Array, best: Array) -> bool:
 
 
 @inline_kernel
-def _drafted(chances: Array, able: int, best: int, ours: int, theirs: int, credited: bool) -> Array:
+def _advance_draft(chances: Array, able: int, best: int, ours: int, theirs: int, credited: bool) -> Array:
     """Move `chances[who has picked in this round, our lead from the middle]` on by a position."""
     after = np.zeros_like(chances)
     for picked in range(chances.shape[0]):
@@ -91,7 +92,7 @@ def _drafted(chances: Array, able: int, best: int, ours: int, theirs: int, credi
         if waiting == 0:
             waiting, opened = able, 0
         ways = int(MEMBERS[waiting])
-        for ranker in range(MOST_DRAFTING):
+        for ranker in range(MAX_DRAFTING):
             if waiting & best & (1 << ranker):
                 step = (ranker == ours) - (ranker == theirs) if credited else 0
                 for lead in range(1, chances.shape[1] - 1):
@@ -107,7 +108,7 @@ def draft_sign_batch(impressions: Impression, counts: Array, clicks: Array, pref
 
 
 def log_chances(chosen: ResolvedMethod, impressions: Impression, counts: Array) -> tuple[Array, Array]:
-    """log P(L), and log P(L, a) of the assignment a, `[row]`; nan where the method or the log cannot tell.
+    """log P(L), and log P(L, a) with the owners a, `[row]`; nan where unknown.
 
     >>> from interleaf.methods.registry import resolve
     >>> one = Impression(*(np.array([value]) for value in ([[1, 2], [2, 1]], [0, 0], [2, 2], 2, [2, 2])))
@@ -156,35 +157,27 @@ def _log_chances_batch(
 
 
 def _one_by_one(chosen: ResolvedMethod, impressions: Impression, counts: Array) -> Array:
-    """Each different impression once; -inf for a list that the method never shows."""
-    parts = (impressions.ranks, impressions.lengths, impressions.union, impressions.choices, counts)
-    flat = np.concatenate(
-        [np.asarray(inline_kernel, np.int64).reshape(len(counts), -1) for inline_kernel in parts], axis=1
-    )
-    _, rows, kind_of = np.unique(flat, axis=0, return_index=True, return_inverse=True)
-    found = np.array([_log_chance(chosen, impressions, int(row), int(counts[row])) for row in rows])
-    return np.asarray(found[kind_of.reshape(-1)])
-
-
-def _log_chance(chosen: ResolvedMethod, impressions: Impression, row: int, count: int) -> float:
+    """Compute each different impression once; -inf for a list that the method never shows."""
     ranks, teams, lengths, union, choices = impressions
-    one = Impression(
-        np.ascontiguousarray(ranks[row, :, :count], np.int32),
-        np.ascontiguousarray(teams[row, :count], np.int32),
-        lengths[row],
-        int(union[row]),
-        np.ascontiguousarray(choices[row, :count], np.int32),
-    )
-    factors = call.probability(chosen, one)
-    if factors is None:
-        return np.nan
-    with np.errstate(divide="ignore"):
-        return float(np.log(factors).sum())
+    parts = (ranks, lengths, union, choices, counts)
+    flat = np.concatenate([np.asarray(part, np.int64).reshape(len(counts), -1) for part in parts], axis=1)
+    _, rows, kind_of = np.unique(flat, axis=0, return_index=True, return_inverse=True)
+    logs = np.full(len(rows), np.nan)
+    for place, row in enumerate(rows.tolist()):
+        shown = slice(int(counts[row]))
+        columns = [np.ascontiguousarray(part[row][..., shown], np.int32) for part in (ranks, teams, choices)]
+        factors = call.probability(
+            chosen, Impression(columns[0], columns[1], lengths[row], int(union[row]), columns[2])
+        )
+        if factors is not None:
+            with np.errstate(divide="ignore"):
+                logs[place] = np.log(factors).sum()
+    return np.asarray(logs[kind_of.reshape(-1)])
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """A method that new rankers are compared by, and its scheme; `linear`: a column a ranker, else a column a pair.
+    """Scores old lists by a method and its scheme; a column for each ranker if `linear`, else for each pair.
 
     >>> scorer_of("probabilistic", None, 2).scheme.name
     'binary'
@@ -196,12 +189,12 @@ class Scorer:
 
     @property
     def independent(self) -> bool:
-        """Whether owners are independent by position, and so summed over in closed form."""
+        """Whether owners are independent by position, so that there is a closed form over all owners."""
         return self.chosen.method.owners_given_list == INDEPENDENT
 
     @property
     def foreseeable(self) -> bool:
-        """Whether what a click model expects of a list is known: not where clicks are divided by their number."""
+        """Whether the score that a click model expects is known: not if clicks are divided by their number."""
         return self.independent and not self.scheme.form.divides
 
     @property
@@ -213,7 +206,7 @@ class Scorer:
         return self.rankers if self.linear else self.rankers * (self.rankers - 1) // 2
 
     def bound(self, longest: int) -> float | None:
-        """The largest score of a list of so many documents; None for inverse propensities, which have no useful one."""
+        """The largest score of a list of so many documents; None for inverse propensities, which have no bound."""
         if not self.chosen.method.owners_given_list:
             return None
         return float(longest) if self.linear and not self.scheme.form.divides else 1.0
@@ -242,16 +235,16 @@ class Scorer:
 
 
 def scorer_of(method: str, scheme: str | None, rankers: int) -> Scorer:
-    """The scorer of a method that says how likely its lists are, and needs no owners to score them."""
+    """The scorer of a method that knows the probability of its lists, and scores them without owners."""
     chosen = resolve(method)
     if not chosen.method.abbreviation:
         known = [name for name, method in METHODS.items() if method.abbreviation]
         raise MethodError(f"new rankers cannot be compared by {chosen} on old lists; by {listed(known)} they can")
     if chosen.method.owners_given_list != DRAFTED:
         return Scorer(chosen, chosen.scheme(scheme, rankers), rankers)
-    if scheme not in (None, "binary") or str(chosen) != chosen.method.name or rankers > MOST_DRAFTING:
+    if scheme not in (None, "binary") or str(chosen) != chosen.method.name or rankers > MAX_DRAFTING:
         raise SchemeError(
-            f"whom clicks on a drafted list favour is known for {chosen.method.name} as it is, scheme 'binary' and up "
-            f"to {MOST_DRAFTING} rankers, not for {chosen}, scheme {scheme!r} and {rankers}; give another method"
+            f"drafted lists can be scored by {chosen.method.name} without parameters, scheme 'binary', for up to "
+            f"{MAX_DRAFTING} rankers, not by {chosen}, scheme {scheme!r}, for {rankers}; give another method"
         )
     return Scorer(chosen, chosen.scheme("binary", rankers), rankers)

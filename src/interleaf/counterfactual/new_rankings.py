@@ -6,29 +6,30 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from interleaf.counterfactual.click_model import Cells, Looked
-from interleaf.counterfactual.list_outcomes import MOST_LOG_WEIGHT, Scorer, log_chances
-from interleaf.counterfactual.old_log import NEVER_SHOWN, NOT_RANKED, Old, OldTask, Reader, Rows
+from interleaf.counterfactual.click_model import CellCounts, ClickCells
+from interleaf.counterfactual.list_outcomes import MAX_LOG_WEIGHT, Scorer, log_chances
+from interleaf.counterfactual.old_log import NEVER_SHOWN, NOT_RANKED, OldImpressions, OldLogReader, OldRows, OldTask
 from interleaf.decode.columns import texts
 from interleaf.errors import DataError, RankingError
-from interleaf.execution.passes import Passes, S
+from interleaf.execution.passes import MergeableSums, Passes, S
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression
 from interleaf.simulate.rankers import run_lines
 from interleaf.tally.units import Sample
 
 ByQuery = Mapping[str, Sequence[str]]
-Source = str | PathLike[str] | ByQuery | Callable[[str], Sequence[str] | None]
+RankingSource = str | PathLike[str] | ByQuery | Callable[[str], Sequence[str] | None]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-class Ranked(NamedTuple):
+class NewRankings(NamedTuple):
     """New rankings of numbered queries; a document is an entry, one for each query that it is ranked for.
 
     `queries[name]` is a query's number; `starts[query]` its first entry, and `ranks[entry, ranker]` where each ranker
@@ -60,26 +61,26 @@ class Ranked(NamedTuple):
         return np.where(self.keys[places] == keys, self.entry_of[places], -1)
 
 
-def by_query(source: Source, names: Iterable[str], ranker: str) -> dict[str, Sequence[str]]:
-    """The ranking of each named query that the source ranks: a run's file, a mapping, or a function of the query."""
+def by_query(source: RankingSource, names: Iterable[str], ranker: str) -> dict[str, Sequence[str]]:
+    """The ranking of each named query that the source ranks: the file of a run, a mapping, or a function."""
     if isinstance(source, (str, PathLike)):
         source = read_run(source)
     if isinstance(source, Mapping):
-        found: dict[str, Sequence[str]] = {name: source[name] for name in names if name in source}
+        rankings: dict[str, Sequence[str]] = {name: source[name] for name in names if name in source}
     elif callable(source):
-        found = {name: ranking for name in names if (ranking := source(name)) is not None}
+        rankings = {name: ranking for name in names if (ranking := source(name)) is not None}
     else:
         raise DataError(
             f"rankings of {ranker!r} are {source!r}; give the path of a TREC run, a mapping from queries to documents, "
             "or a function of a query"
         )
-    for name, ranking in found.items():
+    for name, ranking in rankings.items():
         if isinstance(ranking, str) or not all(isinstance(document, str) for document in ranking):
             raise DataError(f"{ranker!r} ranks {ranking!r} for query {name!r}; give a list of documents' ids, as texts")
         if len(set(ranking)) < len(ranking):
             twice = next(document for place, document in enumerate(ranking) if document in ranking[:place])
             raise RankingError(f"{ranker!r} ranks document {twice!r} twice for query {name!r}; keep the first")
-    return found
+    return rankings
 
 
 def read_run(path: str | PathLike[str]) -> dict[str, list[str]]:
@@ -103,15 +104,15 @@ def read_run(path: str | PathLike[str]) -> dict[str, list[str]]:
     return {query: sorted(ranked, key=lambda document: -ranked[document]) for query, ranked in scores.items()}
 
 
-def ranked(rankings: Mapping[str, ByQuery], k: int) -> Ranked:
-    """The queries that every new ranker ranks something for, their documents numbered in the order of appearance."""
+def encode_rankings(rankings: Mapping[str, ByQuery], k: int) -> NewRankings:
+    """The queries that all new rankers rank, with their documents numbered in the order of appearance."""
     rankers = tuple(rankings)
     first, *others = rankings.values()
     names = [name for name in first if all(name in other for other in others)]
     names = [name for name in names if any(of_ranker[name] for of_ranker in rankings.values())]
     queries = {name: number for number, name in enumerate(names)}
     lists = [[list(of_ranker[name]) for of_ranker in rankings.values()] for name in names]
-    numbers = [_numbered(rows) for rows in lists]
+    numbers = [{document: number for number, document in enumerate(dict.fromkeys(chain(*rows)))} for rows in lists]
     starts = np.cumsum([0, *map(len, numbers)])
     longest = max((len(row) for rows in lists for row in rows), default=1) or 1
     tops = np.full((len(names), len(rankers), longest), -1, np.int32)
@@ -125,14 +126,10 @@ def ranked(rankings: Mapping[str, ByQuery], k: int) -> Ranked:
             lengths[query, ranker] = len(row)
             ranks[starts[query] + np.array(places, np.int64), ranker] = np.arange(1, len(row) + 1)
         choices[query] = _choices(ranks[starts[query] : starts[query + 1]], k)
-    keys = _keys(np.repeat(np.arange(len(names)), np.diff(starts)), _hashes(d for n in numbers for d in n))
+    keys = _keys(np.repeat(np.arange(len(names)), np.diff(starts)), _hashes(chain(*numbers)))
     order = np.argsort(keys)
     given = EncodedRankings(tops, lengths, np.diff(starts))
-    return Ranked(rankers, queries, starts, ranks, keys[order], order, given, lengths, choices)
-
-
-def _numbered(rows: Sequence[Sequence[str]]) -> dict[str, int]:
-    return {document: number for number, document in enumerate(dict.fromkeys(d for row in rows for d in row))}
+    return NewRankings(rankers, queries, starts, ranks, keys[order], order, given, lengths, choices)
 
 
 def _choices(ranks: Array, k: int) -> Array:
@@ -151,14 +148,14 @@ def _keys(queries: Array, documents: Array) -> Array:
     return np.asarray(documents ^ ((queries.astype(np.uint64) + np.uint64(1)) * _GOLDEN))
 
 
-def impressions_of(ranked: Ranked, queries: Array, entries: Array, teams: Array) -> Impression:
+def impressions_of(ranked: NewRankings, queries: Array, entries: Array, teams: Array) -> Impression:
     """Lists as the new rankers rank them."""
     width = entries.shape[1]
     ranks = np.ascontiguousarray(ranked.ranks[entries].swapaxes(1, 2))
     return Impression(ranks, teams, ranked.lengths[queries], ranked.union[queries], ranked.choices[queries, :width])
 
 
-class Held(NamedTuple):
+class WeighedLists(NamedTuple):
     """Old impressions of one method that the new rankers have rankings for.
 
     `rows.query` counts the queries of the new rankings; `entries` are the documents there; `pages` is how long the new
@@ -166,7 +163,7 @@ class Held(NamedTuple):
     """
 
     method: str
-    rows: Rows
+    rows: OldRows
     entries: Array
     pages: Array
     possible: Array
@@ -175,34 +172,36 @@ class Held(NamedTuple):
 
     @property
     def usable(self) -> Array:
-        """Whether the new rankers could show the list."""
         return np.asarray(self.log_weight > -np.inf)
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class RankersView:
     """How the new rankers see old lists, of which the longest has so many documents."""
 
-    new: Ranked
+    new: NewRankings
     scorer: Scorer
     longest: int
 
-    def of(self, old: Old, dropped: Counter[str]) -> Held:
-        """What can be used of old impressions; what cannot is counted."""
+    def of(self, old: OldImpressions, dropped: Counter[str]) -> WeighedLists:
+        """The usable old impressions; the others are counted as dropped."""
         names = np.array([self.new.queries.get(name, -1) for name in old.queries], np.int64)
         rows = old.rows._replace(query=names[old.rows.query])
         dropped[NOT_RANKED] += int((rows.query < 0).sum())
         held = self._weighed(old.method, rows.only(rows.query >= 0))
-        wrong = held.log_weight > MOST_LOG_WEIGHT
+        wrong = held.log_weight > MAX_LOG_WEIGHT
         dropped[NEVER_SHOWN] += int(wrong.sum())
-        return Held(held.method, held.rows.only(~wrong), *(values[~wrong] for values in held[2:]))
+        return WeighedLists(held.method, held.rows.only(~wrong), *(values[~wrong] for values in held[2:]))
 
-    def _weighed(self, method: str, rows: Rows) -> Held:
-        rows = rows._replace(**{name: self._fitted(getattr(rows, name)) for name in ("documents", "clicks", "teams")})
+    def _weighed(self, method: str, rows: OldRows) -> WeighedLists:
+        width = self.longest
+        for name in ("documents", "clicks", "teams"):
+            values = getattr(rows, name)[:, :width]
+            rows = rows._replace(**{name: np.pad(values, ((0, 0), (0, width - values.shape[1])))})
         inside = np.arange(self.longest) < rows.counts[:, None]
         entries = np.where(inside, self.new.find(rows.query, rows.documents), -1)
         cut = (rows.union > 0) & (rows.counts < rows.union)
-        # A list that ended for want of documents does not say how long the page might be: take the longest list's.
+        # A list that ran out of documents may be shorter than its page: take the length of the longest list.
         pages = np.where(cut, rows.counts, self.longest)
         lengths = np.minimum(pages, self.new.union[rows.query])
         possible = ((entries >= 0) | ~inside).all(axis=1) & (rows.counts == lengths)
@@ -211,59 +210,62 @@ class View:
         of_list, of_joint = log_chances(self.scorer.chosen, some, rows.counts[possible])
         log_weight[possible] = of_list - rows.log_chance[possible]
         log_joint[possible] = of_joint - rows.log_joint[possible]
-        return Held(method, rows, entries, pages, possible, log_weight, log_joint)
-
-    def _fitted(self, values: Array) -> Array:
-        """As wide as the longest list."""
-        missing = max(0, self.longest - values.shape[1])
-        return np.pad(values[:, : self.longest], ((0, 0), (0, missing)))
+        return WeighedLists(method, rows, entries, pages, possible, log_weight, log_joint)
 
 
-class Kept:
+class ListsInMemory:
     """Old lists that are held in memory; `dropped` are what could not be used of their log."""
 
-    def __init__(self, lists: Iterable[Old], view: View, dropped: Counter[str]) -> None:
+    def __init__(self, lists: Iterable[OldImpressions], view: RankersView, dropped: Counter[str]) -> None:
         self._dropped = Counter(dropped)
         self._lists = [view.of(old, self._dropped) for old in lists]
 
-    def summed(self, empty: S, add: Callable[[S, Held], None]) -> S:
-        """Sums over all lists."""
+    def summed(self, empty: S, add: Callable[[S, WeighedLists], None]) -> S:
         for held in self._lists:
             add(empty, held)
         empty.dropped += self._dropped
         return empty
 
 
-class Reread:
+class ListsReadAgain:
     """Old lists that executors read again for every sum."""
 
-    def __init__(self, passes: Passes[OldTask], view: View) -> None:
+    def __init__(self, passes: Passes[OldTask], view: RankersView) -> None:
         self._passes, self._view = passes, view
 
-    def summed(self, empty: S, add: Callable[[S, Held], None]) -> S:
-        """Sums over all lists."""
+    def summed(self, empty: S, add: Callable[[S, WeighedLists], None]) -> S:
         return self._passes.summed(empty, partial(_add_batch, self._view, add))
 
 
 def _add_batch(
-    view: View, add: Callable[[S, Held], None], sums: S, batch: pa.RecordBatch, task: OldTask, repeated: Array
+    view: RankersView,
+    add: Callable[[S, WeighedLists], None],
+    sums: S,
+    batch: pa.RecordBatch,
+    task: OldTask,
+    repeated: Array,
 ) -> None:
-    for old in Reader(batch, task, repeated, sums.dropped):
+    for old in OldLogReader(batch, task, repeated, sums.dropped):
         add(sums, view.of(old, sums.dropped))
 
 
 GROUPS = 20  # of units, for the jackknife
-ROOM = 2**20  # units that are told one by one; of more, a sample is
+ROOM = 2**20  # units that are counted exactly; of more, a sample is
 
 
-class Looks:
+class LogCounts(MergeableSums):
     """Counts of impressions and units: `clicked` ones have an event, usable ones a list that new rankers could show.
 
     `unowned` impressions are usable, but their owners are not logged, or of fewer or more rankers.
     """
 
+    merged = (
+        *("methods", "impressions", "clicked", "unowned", "pilot", "dropped"),
+        *("_looked", "_by_group", "_queries", "_units", "_clicking", "_piloting"),
+    )
+
     def __init__(self, queries: int, positions: int, rankers: int) -> None:
-        self._rankers, self._looked = rankers, Looked(positions, GROUPS)
+        self._rankers, self._looked = rankers, CellCounts(positions, GROUPS)
         self.methods: Counter[str] = Counter()
         self.impressions = self.clicked = self.unowned = 0
         self._by_group = np.zeros(GROUPS, np.int64)
@@ -272,8 +274,7 @@ class Looks:
         self._units, self._clicking, self._piloting = Sample(ROOM), Sample(ROOM), Sample(ROOM)
         self.dropped: Counter[str] = Counter()
 
-    def add(self, held: Held) -> None:
-        """Count lists in."""
+    def add(self, held: WeighedLists) -> None:
         rows, bucket = held.rows, buckets.buckets(held.rows.unit)
         clicked = rows.clicks.any(axis=1)
         pilot = clicked & held.usable
@@ -289,58 +290,35 @@ class Looks:
         for sample, some in ((self._units, slice(None)), (self._clicking, clicked), (self._piloting, pilot)):
             sample.add(rows.unit[some])
 
-    def merge(self, other: Looks) -> None:
-        """Count other lists in."""
-        self._looked.merge(other._looked)
-        self.methods.update(other.methods)
-        self.impressions += other.impressions
-        self.clicked += other.clicked
-        self.unowned += other.unowned
-        self._by_group += other._by_group
-        self.pilot += other.pilot
-        self._queries |= other._queries
-        self._units.merge(other._units)
-        self._clicking.merge(other._clicking)
-        self._piloting.merge(other._piloting)
-        self.dropped += other.dropped
-
     @property
     def queries(self) -> int:
-        """Queries of these lists."""
         return int(self._queries.sum())
 
     @property
     def units(self) -> int:
-        """Units, estimated where there are more than a million; and so below."""
-        return _number(self._units)
+        """How many units there are; an estimate above a million, as the next two."""
+        return self._units.size << self._units.level
 
     @property
     def clicking_units(self) -> int:
-        """Units with an event."""
-        return _number(self._clicking)
+        return self._clicking.size << self._clicking.level
 
     @property
     def pilot_units(self) -> int:
-        """Units with an event on a usable list."""
-        return _number(self._piloting)
+        return self._piloting.size << self._piloting.level
 
     @property
     def group_of(self) -> Array:
-        """The number of each group of units among those that there are; -1 for the others."""
+        """The number of each group of units among the groups with impressions; -1 for the others."""
         there = self._by_group > 0
         return np.where(there, np.cumsum(there) - 1, -1)
 
     @property
     def counts(self) -> Array:
-        """The impressions of each group that there is."""
+        """The impressions of each of these groups."""
         return self._by_group[self._by_group > 0]
 
     @property
-    def cells(self) -> Cells:
-        """What the click model learns from."""
-        found = self._looked.cells
-        return found._replace(group=self.group_of[found.group])
-
-
-def _number(units: Sample) -> int:
-    return units.size << units.level
+    def cells(self) -> ClickCells:
+        cells = self._looked.cells
+        return cells._replace(group=self.group_of[cells.group])

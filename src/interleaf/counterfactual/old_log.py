@@ -25,8 +25,8 @@ from interleaf.methods.registry import ResolvedMethod, resolve
 BROKEN = "a logged ranking of {!r} that is missing, or has a null or a document twice"
 
 
-class Borrowed:
-    """`rankings[ranker][query]`, and `changed[ranker]`: queries whose ranking was not always that, its first one."""
+class LoggedRankings:
+    """The first logged ranking, `rankings[ranker][query]`, and the queries whose ranking changed, `changed[ranker]`."""
 
     def __init__(self, rankers: Collection[str]) -> None:
         self.rankings: dict[str, dict[str, list[str]]] = {name: {} for name in rankers}
@@ -34,7 +34,7 @@ class Borrowed:
         self._first: dict[tuple[str, str], tuple[str, int]] = {}
 
     def add(self, array: pa.Array | None, design: Design, rows: Array, queries: Sequence[str]) -> dict[str, Array]:
-        """Keep the rankings of rows that have them, each of a query; by reason, which rows have broken ones."""
+        """Store the rankings of these rows, each of a query; returns, by reason, which rows have broken ones."""
         if array is None:
             return {}
         places = {name: place for place, name in enumerate(design.rankers) if name in self.rankings}
@@ -45,7 +45,7 @@ class Borrowed:
     def _add(
         self, name: str, place: int, array: pa.Array, design: Design, rows: Array, queries: Sequence[str]
     ) -> Array:
-        rankings, is_there = _rankings(array, place, rows)
+        rankings, is_there = _rankings_at(array, place, rows)
         broken = np.zeros(len(rows), np.bool_)
         alike: dict[tuple[str, str | None], list[int]] = {}
         for number, joined in enumerate(pc.binary_join(rankings, "\0").to_pylist()):
@@ -59,8 +59,7 @@ class Borrowed:
                 self._keep(name, query, ranking, (design.experiment, design.version))
         return broken
 
-    def merge(self, other: Borrowed) -> None:
-        """Keep the rankings of later rows, too."""
+    def merge(self, other: LoggedRankings) -> None:
         for name, by_query in other.rankings.items():
             for query, ranking in by_query.items():
                 self._keep(name, query, ranking, other._first[name, query], query in other.changed[name])
@@ -82,12 +81,12 @@ def _named(design: tuple[str, int]) -> str:
     return f"version {design[1]} of {design[0]!r}"
 
 
-def _rankings(array: pa.Array, place: int, rows: Array) -> tuple[pa.Array, Array]:
-    """The ranking at a place of each row, null where it has fewer; and whether the row has any."""
-    found = lists(array)
-    has = np.diff(found.offsets)[rows] > place
-    places = pa.array(found.offsets[rows].astype(np.int64) + place, mask=~has)
-    return found.values.take(places).cast(pa.list_(pa.string())), found.there[rows]
+def _rankings_at(array: pa.Array, place: int, rows: Array) -> tuple[pa.Array, Array]:
+    """The ranking at a place of each row, null where the row has fewer; and whether the row has any."""
+    logged = lists(array)
+    missing = np.diff(logged.offsets)[rows] <= place
+    places = pa.array(logged.offsets[rows].astype(np.int64) + place, mask=missing)
+    return logged.values.take(places).cast(pa.list_(pa.string())), logged.there[rows]
 
 
 NO_QUERY, NO_CHANCE = "no query", "no list probability: it is not logged, and {} cannot tell it from what is"
@@ -98,7 +97,7 @@ UNKNOWN = "unknown method: {}"
 ROUNDING = 1e-9  # a log_probability may be so much above 0
 
 
-class Rows(NamedTuple):
+class OldRows(NamedTuple):
     """Impressions by row: documents as hashes, and the logs of P(L) and P(L, a); 0 for a union that is not known.
 
     `identity` is the hash of the impression.
@@ -116,25 +115,24 @@ class Rows(NamedTuple):
     log_chance: Array
     log_joint: Array
 
-    def only(self, keep: Array) -> Rows:
-        """The rows that a mask keeps."""
-        return Rows(*(values[keep] for values in self))
+    def only(self, keep: Array) -> OldRows:
+        return OldRows(*(values[keep] for values in self))
 
 
-class Old(NamedTuple):
+class OldImpressions(NamedTuple):
     """Impressions of an old log that one method composed, and the names behind the numbers of their queries."""
 
-    rows: Rows
+    rows: OldRows
     queries: Sequence[str]
     method: str
 
 
-def nothing_left(dropped: Counter[str]) -> DataError:
-    """Where nothing is left of a log: what became of it."""
+def nothing_left_error(dropped: Counter[str]) -> DataError:
+    """The error for a log without a usable impression."""
     why = "; ".join(f"{reason}: {count:,}" for reason, count in dropped.most_common() if count)
     return DataError(
-        f"the log has no interleaved impression that can be used{why and f' ({why})'}; give one whose lists were "
-        "drawn, and that says how likely they were"
+        f"the log has no interleaved impression that can be used{why and f' ({why})'}; give a log whose lists were "
+        "drawn at random, with their probabilities"
     )
 
 
@@ -145,24 +143,22 @@ class OldTask(Task):
     rankers: tuple[str, ...] = ()
 
     def wants(self, design: Design) -> bool:
-        """Whether rows of this design were asked for; lists that were not drawn say nothing of others."""
+        """Whether to read rows of this design: only lists that were drawn at random tell about others."""
         return super().wants(design) and design.arm == INTERLEAVED
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are always read."""
         return tuple(dict.fromkeys([*super().columns, "query", "documents", "rankings", "log_probability"]))
 
     @property
     def spare_columns(self) -> dict[str, tuple[str, ...]]:
-        """None: all are read."""
-        return {}
+        return {}  # every column is read
 
 
-class Reader:
-    """A batch on its way to rows: iterate over those of each method.
+class OldLogReader:
+    """Iterates over the impressions of a batch, those of one method at a time.
 
-    `borrowed` are old rankers' own rankings, where asked for; `dropped` counts what cannot be used, by reason.
+    `borrowed` holds the rankings of the old rankers that the task names; `dropped` counts rows that cannot be used.
     """
 
     def __init__(self, batch: pa.RecordBatch, task: OldTask, repeated: Array, dropped: Counter[str]) -> None:
@@ -173,10 +169,12 @@ class Reader:
         array = column(batch, "query")
         self._queries, self._names = codes(pa.nulls(batch.num_rows, pa.string()) if array is None else array)
         self._decoding.leave_out(NO_QUERY, self._queries < 0)
-        self.borrowed = Borrowed(task.rankers)
+        self.borrowed = LoggedRankings(task.rankers)
 
-    def __iter__(self) -> Iterator[Old]:
-        documents, chances = _documents(self._batch), column(self._batch, "log_probability")
+    def __iter__(self) -> Iterator[OldImpressions]:
+        shown, chances = lists(self._batch.column("documents")), column(self._batch, "log_probability")
+        names = texts(shown.values)
+        hashes = buckets.hashes(buckets.DOCUMENT, names.offsets, names.data)
         logged = np.full(self._batch.num_rows, np.nan) if chances is None else _logged(chances)
         identity = np.zeros(self._batch.num_rows, np.uint64)
         places, identity[places] = identities(self._batch)
@@ -188,15 +186,16 @@ class Reader:
             except MethodError as problem:
                 self.dropped[UNKNOWN.format(problem)] += len(decoded.rows)
                 continue
+            documents = _matrix(shown.offsets, hashes, decoded.rows, decoded.impressions.ranks.shape[2])
             rows = self._rows(chosen, decoded, identity[decoded.rows], documents, logged[decoded.rows])
             if len(rows.query):
-                yield Old(rows, self._names, str(chosen))
+                yield OldImpressions(rows, self._names, str(chosen))
         self.dropped.update(self._decoding.dropped)
 
     def _rows(
-        self, chosen: ResolvedMethod, decoded: Decoded, identity: Array, documents: _Documents, logged: Array
-    ) -> Rows:
-        of_list, of_joint = _chances(chosen, decoded, logged)
+        self, chosen: ResolvedMethod, decoded: Decoded, identity: Array, documents: Array, logged: Array
+    ) -> OldRows:
+        of_list, of_joint = _list_chances(chosen, decoded, logged)
         wrong = np.isinf(logged) | (logged > ROUNDING)
         unknown, never = np.isnan(of_list), np.isneginf(of_list) & ~wrong
         for reason, rows in (
@@ -205,10 +204,10 @@ class Reader:
             (NEVER_SHOWN, never),
         ):
             self.dropped[reason] += int(rows.sum())
-        made = Rows(
+        made = OldRows(
             identity,
             self._queries[decoded.rows],
-            documents.matrix(decoded.rows, decoded.impressions.ranks.shape[2]),
+            documents,
             decoded.counts,
             decoded.clicked,
             decoded.impressions.teams,
@@ -221,7 +220,7 @@ class Reader:
         return made.only(~(wrong | unknown | never))
 
     def _borrow(self, decoded: Decoded) -> Decoded:
-        """Keep the rankings of rankers that are wanted; what is left are rows that have none, or whole ones."""
+        """Store the rankings that the task names, and drop rows with broken ones."""
         asked = [self._names[query] for query in self._queries[decoded.rows]]
         keep = np.ones(len(asked), np.bool_)
         array = column(self._batch, "rankings")
@@ -231,34 +230,21 @@ class Reader:
         return decoded.only(keep)
 
 
-class _Documents(NamedTuple):
-    """The shown documents of a batch, as hashes."""
-
-    offsets: Array
-    hashes: Array
-
-    def matrix(self, rows: Array, width: int) -> Array:
-        """`[row, position]`, 0 below the end of a list."""
-        places = self.offsets[rows][:, None] + np.arange(width)
-        inside = places < self.offsets[rows + 1][:, None]
-        found = np.append(self.hashes, np.uint64(0))
-        return np.where(inside, found[np.minimum(places, len(self.hashes))], np.uint64(0))
-
-
-def _documents(batch: pa.RecordBatch) -> _Documents:
-    found = lists(batch.column("documents"))
-    names = texts(found.values)
-    return _Documents(found.offsets, buckets.hashes(buckets.DOCUMENT, names.offsets, names.data))
+def _matrix(offsets: Array, hashes: Array, rows: Array, width: int) -> Array:
+    """The hashes of the documents of each list, `[row, position]`, 0 below its end."""
+    places = offsets[rows][:, None] + np.arange(width)
+    inside = places < offsets[rows + 1][:, None]
+    return np.where(inside, np.append(hashes, np.uint64(0))[np.minimum(places, len(hashes))], np.uint64(0))
 
 
 def _logged(chances: pa.Array) -> Array:
-    """Logged probabilities, nan where there is none; what is there, but is not a number, is as wrong as infinity."""
-    found = numbers(chances, np.nan, pa.float64())
-    return np.where(there(chances) & np.isnan(found), np.inf, found)
+    """Logged probabilities, nan where there is none, inf where the value is not a number."""
+    values = numbers(chances, np.nan, pa.float64())
+    return np.where(there(chances) & np.isnan(values), np.inf, values)
 
 
-def _chances(chosen: ResolvedMethod, decoded: Decoded, logged: Array) -> tuple[Array, Array]:
-    """How likely each list was: as logged, or as its method says; and with its assignment, where there is one."""
+def _list_chances(chosen: ResolvedMethod, decoded: Decoded, logged: Array) -> tuple[Array, Array]:
+    """The log probability of each list, as logged or computed; and of list and owners, where these are logged."""
     known = decoded.has["ranks"] & decoded.has["sizes"]
     if "choices" in chosen.method.needs:
         known &= decoded.has["choices"]
@@ -269,22 +255,21 @@ def _chances(chosen: ResolvedMethod, decoded: Decoded, logged: Array) -> tuple[A
     return np.where(np.isnan(logged), of_list, logged), of_joint
 
 
-class Survey:
-    """`longest[query]` is the length of its longest list, `methods[method]` how many impressions it composed.
+class LogSurvey:
+    """The length of each query's longest list, `longest[query]`, and the impressions of each method.
 
-    `kept` has all impressions, if they are to be kept: None otherwise.
+    `kept` holds all impressions, or is None if they are not held in memory.
     """
 
     def __init__(self, rankers: Collection[str], keep: bool) -> None:
         self.longest: dict[str, int] = {}
         self.methods: Counter[str] = Counter()
-        self.borrowed = Borrowed(rankers)
-        self.kept: list[Old] | None = [] if keep else None
+        self.borrowed = LoggedRankings(rankers)
+        self.kept: list[OldImpressions] | None = [] if keep else None
         self.dropped: Counter[str] = Counter()
 
     def read(self, batch: pa.RecordBatch, task: OldTask, repeated: Array) -> None:
-        """Count a batch of the log in."""
-        reader = Reader(batch, task, repeated, self.dropped)
+        reader = OldLogReader(batch, task, repeated, self.dropped)
         for old in reader:
             longest = np.zeros(len(old.queries), np.int64)
             np.maximum.at(longest, old.rows.query, old.rows.counts)
@@ -294,8 +279,7 @@ class Survey:
                 self.kept.append(old)
         self.borrowed.merge(reader.borrowed)
 
-    def merge(self, other: Survey) -> None:
-        """Count that of the next part of a log in."""
+    def merge(self, other: LogSurvey) -> None:
         self._stretch(other.longest)
         self.methods.update(other.methods)
         self.borrowed.merge(other.borrowed)

@@ -1,4 +1,4 @@
-"""An old log and new rankings in, what the old impressions say of the new rankers out."""
+"""Compares new rankers on the impressions of an old log."""
 
 from __future__ import annotations
 
@@ -15,19 +15,27 @@ from interleaf.counterfactual.estimators import (
     JOINT,
     UNWEIGHTED,
     WEIGHTED,
-    Robust,
+    DoublyRobust,
     Weigher,
-    Weighings,
-    Weights,
-    bounded,
+    WeightingSums,
+    WeightStatistics,
+    bound_estimates,
+    estimate_support,
     is_same,
-    supported,
     without_interval,
 )
 from interleaf.counterfactual.list_outcomes import CLIP, Scorer, scorer_of
-from interleaf.counterfactual.new_rankings import Kept, Looks, Reread, Source, View, by_query, ranked
-from interleaf.counterfactual.old_log import NOT_RANKED, Borrowed, OldTask, Survey, nothing_left
-from interleaf.counterfactual.reuse_result import Estimated, Reused
+from interleaf.counterfactual.new_rankings import (
+    ListsInMemory,
+    ListsReadAgain,
+    LogCounts,
+    RankersView,
+    RankingSource,
+    by_query,
+    encode_rankings,
+)
+from interleaf.counterfactual.old_log import NOT_RANKED, LoggedRankings, LogSurvey, OldTask, nothing_left_error
+from interleaf.counterfactual.reuse_result import PairEstimate, ReuseResult
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError, MethodError, RankingError
 from interleaf.execution.options import LogOptions
@@ -52,42 +60,53 @@ HANDFUL, FEW = 10, 100  # effective impressions
 MIN_PLANNED = 0.95  # of the new rankers' lists, the share that the log could show
 MIN_KNOWN = 0.995  # of the places in new lists: below it, a warning says so
 MIN_LOOKS = 5  # impressions for each query
-MOST_OUTSIDE = 0.5  # of the impressions, the share of queries that are not ranked
+MAX_OUTSIDE = 0.5  # of the impressions, the share of queries that are not ranked
 TOO_LITTLE = "the log knows too little of what the new rankers would show"
 OLD_LISTS = "old lists, which are not the new rankers' (expect up to twice as many units)"
 
 
-class Found(NamedTuple):
-    """How old lists were looked at; the sums of each weighting, and the doubly robust estimate if there is."""
+class ReuseSums(NamedTuple):
+    """Counts of the old lists, the sums of each weighting, and the doubly robust estimate if there is one."""
 
-    looks: Looks
-    weighings: Weighings
-    robust: Robust | None
+    looks: LogCounts
+    weighings: WeightingSums
+    robust: DoublyRobust | None
     longest: int
 
     @property
     def known(self) -> float | None:
         """The share of places in new lists that hold a document which the log shows for the query."""
-        return self.weighings.foreseen.known_share if self.weighings.foreseen is not None else None
+        sums = self.weighings.foreseen
+        return None if sums is None or not sums.places else sums.known / sums.places
 
     @property
     def is_limited(self) -> bool:
-        """Whether some lists come from methods that cannot show every list, and the new rankers are not theirs."""
+        """Whether the log cannot show every list of the new rankers; the old rankers themselves are an exception."""
         methods = [resolve(method).method for method, count in self.looks.methods.items() if count]
         return not all(method.claims.reusable for method in methods) and not is_same(self.weighings.sums[WEIGHTED])
 
 
-def reported(found: Found, rankers: tuple[str, ...], scorer: Scorer, borrowed: Borrowed, confidence: float) -> Reused:
-    """The record."""
+def build_result(
+    found: ReuseSums, rankers: tuple[str, ...], scorer: Scorer, borrowed: LoggedRankings, confidence: float
+) -> ReuseResult:
+    """All numbers, warnings and plans."""
     named = [(rankers[one], rankers[other]) for one, other in zip(*pairs(len(rankers)), strict=True)]
-    names, by_pair = _names(scorer), zip(*_told(found, scorer, named, confidence), strict=True)
-    estimates = [one for of_pair in by_pair for one in of_pair]
+    names, columns = _names(scorer), []
+    for name, made in _estimates(found, scorer, confidence):
+        adjusted = holm([one.p_value for one in made])
+        columns.append(
+            [
+                PairEstimate(name, *pair, one.value, one.error, one.interval, one.p_value, against_all, one.reason)
+                for pair, one, against_all in zip(named, made, adjusted, strict=True)
+            ]
+        )
+    estimates = [one for of_pair in zip(*columns, strict=True) for one in of_pair]
     by_model = found.robust is not None and not found.is_limited
     answers = tuple(one for one in estimates if one.estimator == names["robust" if by_model else "weighted"])
     sums, looks, known = found.weighings.sums, found.looks, found.known if by_model else None
-    share = supported(sums[WEIGHTED], confidence) if found.is_limited else None
+    share = estimate_support(sums[WEIGHTED], confidence) if found.is_limited else None
     weights = {names[kind]: one.described for kind, one in sums.items() if one.impressions.any()}
-    return Reused(
+    return ReuseResult(
         rankers=rankers,
         method=str(scorer.chosen),
         scheme=scorer.scheme.name,
@@ -107,38 +126,27 @@ def reported(found: Found, rankers: tuple[str, ...], scorer: Scorer, borrowed: B
         warnings=(
             *_missing(looks, borrowed),
             *_unsupported(share, any(one.interval is not None for one in answers)),
-            *_warnings(sums[WEIGHTED].described, looks.clicked, known, found.is_limited),
-            *_sparse(looks, known),
+            *_warnings(sums[WEIGHTED].described, looks, known, found.is_limited),
         ),
         dropped={reason: count for reason, count in looks.dropped.items() if count},
     )
 
 
-def _told(found: Found, scorer: Scorer, named: list[tuple[str, str]], confidence: float) -> Iterator[list[Estimated]]:
-    """Of each estimator its word on every pair."""
-    for name, made in _estimates(found, scorer, confidence):
-        adjusted = holm([one.p_value for one in made])
-        yield [
-            Estimated(name, *pair, one.value, one.error, one.interval, one.p_value, against_all, one.reason)
-            for pair, one, against_all in zip(named, made, adjusted, strict=True)
-        ]
-
-
 def _names(scorer: Scorer) -> dict[str, str]:
-    """What H12h calls the estimators: by the sum over owners, by weights, by both; those that the method has."""
-    short, own = scorer.chosen.method.abbreviation, scorer.independent
-    weighted = f"{short}+IS+MA" if own else f"{short}+IS"
-    joint, model = {"joint": f"{short}+IS"}, {"model": f"{short}+DM", "robust": f"{short}+DR"}
-    return (
-        {"unweighted": f"{short}+MA" if own else short}
-        | (joint if own else {})
-        | {"weighted": weighted, "normalized": f"{weighted}, self-normalised", "clipped": f"{weighted}, clipped"}
-        | (model if own else {})
-    )
+    """The names of the estimators that the method has, as in H12h."""
+    short = scorer.chosen.method.abbreviation
+    if not scorer.independent:
+        weighted = f"{short}+IS"
+        names = {"unweighted": str(short), "weighted": weighted}
+    else:
+        weighted = f"{short}+IS+MA"
+        names = {"unweighted": f"{short}+MA", "joint": f"{short}+IS", "weighted": weighted}
+    names |= {"normalized": f"{weighted}, self-normalised", "clipped": f"{weighted}, clipped"}
+    return names | ({"model": f"{short}+DM", "robust": f"{short}+DR"} if scorer.independent else {})
 
 
-def _estimates(found: Found, scorer: Scorer, confidence: float) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
-    """Means of w o, or, self-normalised, sums of w o over sums of w."""
+def _estimates(found: ReuseSums, scorer: Scorer, confidence: float) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+    """The estimates of each estimator, a pair each: means of w o, or, self-normalised, sums of w o over sums of w."""
     for kind, name in _names(scorer).items():
         if kind in ("model", "robust"):
             yield name, _by_model(found, scorer, kind == "robust", confidence)
@@ -146,31 +154,29 @@ def _estimates(found: Found, scorer: Scorer, confidence: float) -> Iterator[tupl
         sums = found.weighings.sums[WEIGHTED if kind == "normalized" else kind]
         outcomes = scorer.by_pair(sums.outcomes)
         if kind == JOINT and not sums.impressions.any():
-            yield name, _none(scorer, NO_OWNERS)
+            yield name, _no_estimates(scorer, NO_OWNERS)
         elif not sums.usable:
-            yield name, _none(scorer, NOTHING)
+            yield name, _no_estimates(scorer, NOTHING)
         elif kind in (JOINT, WEIGHTED):
-            yield name, bounded(outcomes, sums, scorer.bound(found.longest), confidence)
+            yield name, bound_estimates(outcomes, sums, scorer.bound(found.longest), confidence)
         else:
-            made, reason = (
-                compare.estimates(outcomes, sums.weights[:, None], confidence),
-                _distrust(found, kind),
-            )
+            reason = _distrust(found, kind)
+            made = compare.estimates(outcomes, sums.weights[:, None], confidence)
             yield name, tuple(without_interval(one, reason) if reason else one for one in made)
 
 
-def _by_model(found: Found, scorer: Scorer, mended: bool, confidence: float) -> tuple[Estimate, ...]:
+def _by_model(found: ReuseSums, scorer: Scorer, mended: bool, confidence: float) -> tuple[Estimate, ...]:
     foreseen = found.weighings.foreseen
     if found.robust is None or foreseen is None:
-        return _none(scorer, NO_CLICK if scorer.foreseeable else NO_MODEL)
+        return _no_estimates(scorer, NO_CLICK if scorer.foreseeable else NO_MODEL)
     if not found.known:
-        return _none(scorer, UNSEEN)
+        return _no_estimates(scorer, UNSEEN)
     made = found.robust.estimates(foreseen, mended, confidence)
     return tuple(without_interval(one, UNTESTED) for one in made) if found.is_limited else made
 
 
-def _distrust(found: Found, kind: str) -> str:
-    """Why a mean over old lists has no interval; if all weights are 1, old lists are the new rankers', and it has."""
+def _distrust(found: ReuseSums, kind: str) -> str:
+    """Why a mean over old lists has no interval; '' where all weights are 1, so that it has one."""
     sums = found.weighings.sums
     if is_same(sums[WEIGHTED]):
         return ""
@@ -181,36 +187,36 @@ def _distrust(found: Found, kind: str) -> str:
     return PART_ONLY
 
 
-def _none(scorer: Scorer, reason: str) -> tuple[Estimate, ...]:
+def _no_estimates(scorer: Scorer, reason: str) -> tuple[Estimate, ...]:
     return (Estimate(None, None, None, None, None, 0, reason),) * len(pairs(scorer.rankers)[0])
 
 
-def _is_thin(looks: Looks) -> bool:
-    """Whether a click model knows so little that its intervals, which are of chance, hold the truth too seldom."""
+def _is_thin(looks: LogCounts) -> bool:
+    """Whether queries have so few impressions that intervals of a click model are too short."""
     return looks.impressions < MIN_LOOKS * looks.queries
 
 
-def _missing(looks: Looks, borrowed: Borrowed) -> Iterator[str]:
-    """What is not as asked for: queries outside the new rankings, and rankings that changed."""
+def _missing(looks: LogCounts, borrowed: LoggedRankings) -> Iterator[str]:
+    """Warnings about queries outside the new rankings, and rankings that changed."""
     whole = looks.impressions + looks.dropped[NOT_RANKED]
-    if looks.dropped[NOT_RANKED] > MOST_OUTSIDE * whole:
+    if looks.dropped[NOT_RANKED] > MAX_OUTSIDE * whole:
         yield (
-            f"This rests on {looks.impressions:,} of {whole:,} impressions: the others are of queries that not all new "
-            "rankers rank, and nothing is said of those."
+            f"This result rests on {looks.impressions:,} of {whole:,} impressions. The other impressions are of "
+            "queries that not all new rankers rank."
         )
     for name, queries in borrowed.changed.items():
         if queries:
             many = f"{len(queries):,} of {len(borrowed.rankings[name]):,} queries"
-            yield f"The rankings of {name} changed within the log, for {many}: the first of each is compared."
+            yield f"The rankings of {name} changed within the log for {many}; the first ranking of each is used."
 
 
 def _unsupported(share: Estimate | None, has_interval: bool) -> Iterator[str]:
-    """Which share of the new rankers' lists the log could show, where it is not all."""
+    """The share of the new rankers' lists that the log could show, where that is not all of them."""
     if share is not None and share.value is not None:
         span = "" if share.interval is None else f" ({_percent(share.interval[0])} to {_percent(share.interval[1])} %)"
         yield (
             f"The log could have shown about {_percent(share.value)} %{span} of the lists that the new rankers would "
-            "show. It says nothing of the others"
+            "show. It has no data on the others"
             + ("; the interval allows for any clicks on them." if has_interval else ".")
         )
 
@@ -219,41 +225,37 @@ def _percent(share: float) -> str:
     return f"{100 * min(1.0, max(0.0, share)):.0f}"
 
 
-def _warnings(weights: Weights, clicked: int, known: float | None, is_limited: bool) -> Iterator[str]:
-    """Plain words on what an answer rests on."""
+def _warnings(weights: WeightStatistics, looks: LogCounts, known: float | None, is_limited: bool) -> Iterator[str]:
+    """Warnings about few or uneven data."""
     effective = weights.effective
     if effective < FEW:
         few = "a handful of impressions" if effective < HANDFUL else "few impressions"
         yield (
             f"Weighted estimates rest on {few}: {weights.impressions:,} count as {effective:,.1f}"
-            + (", so do not go by them" if effective < HANDFUL else "")
-            + (", and the answer is that of a click model, hardly mended." if known else ".")
+            + (", so do not use them" if effective < HANDFUL else "")
+            + (", and the answer comes almost entirely from the click model." if known else ".")
         )
     if weights.largest_share is not None and weights.largest_share > 0.1:
         yield f"One impression has {100 * weights.largest_share:.0f} % of all weight."
     if weights.mean is not None and not 0.5 < weights.mean < 2 and not is_limited:
         yield (
-            f"Weights should average 1, and average {weights.mean:.2g}: the old lists do not cover what the new "
-            "rankers would show" + (", and there the answer is that of a click model." if known else ".")
+            f"Weights should average 1, but average {weights.mean:.2g}: the old lists do not cover what the new "
+            "rankers would show" + (", and there the answer comes from the click model." if known else ".")
         )
-    if clicked < FEW:
-        yield f"Only {clicked:,} impressions have an event."
-
-
-def _sparse(looks: Looks, known: float | None) -> Iterator[str]:
-    """What the log says little of."""
+    if looks.clicked < FEW:
+        yield f"Only {looks.clicked:,} impressions have an event."
     if known is not None and known < MIN_KNOWN:
         yield (
             f"{100 * (1 - known):.0f} % of the places in new lists hold documents that the log never shows for their "
-            "query" + ("; the interval allows for people who always click them, or never." if known else ".")
+            "query" + ("; the interval allows for users who always click them, or never." if known else ".")
         )
     if known and _is_thin(looks):
-        yield f"{looks.impressions / looks.queries:.1f} impressions for each query teach a click model little."
+        yield f"{looks.impressions / looks.queries:.1f} impressions per query are few to fit a click model to."
 
 
-def _plan(found: Found, scorer: Scorer, pair: int, answer: Estimated, confidence: float) -> Planned | str:
-    """A live experiment of the size that would find the answer, with people as different as in the log."""
-    share = supported(found.weighings.sums[WEIGHTED], confidence).value if found.is_limited else None
+def _plan(found: ReuseSums, scorer: Scorer, pair: int, answer: PairEstimate, confidence: float) -> Planned | str:
+    """The plan of a live experiment that would find the estimated difference, with the variance of the log."""
+    share = estimate_support(found.weighings.sums[WEIGHTED], confidence).value if found.is_limited else None
     if share is not None and share < MIN_PLANNED:
         return NOT_IDENTIFIED
     if not answer.value:
@@ -283,7 +285,7 @@ def _plan(found: Found, scorer: Scorer, pair: int, answer: Estimated, confidence
 
 def reuse(
     log: Any,
-    rankings: Mapping[str, Source | None],
+    rankings: Mapping[str, RankingSource | None],
     *,
     clip: float = CLIP,
     confidence: float = 0.95,
@@ -299,16 +301,15 @@ def reuse(
     exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
     engine: str | None = None,
     progress: log.Progress | None = None,
-) -> Reused:
-    """What an old log says of new rankers, which it never showed (H12h, and a doubly robust estimate).
+) -> ReuseResult:
+    """Compare new rankers on an old log that never showed their lists (H12h, and a doubly robust estimate).
 
-    `log` is whatever `analyze` takes, of lists drawn by a method that knows how likely they were, with queries and
-    documents. `rankings` are those of the new rankers by name: the path of a TREC run, a mapping from queries to
-    documents, a function of a query; None stands for the log's own ranker of that name, where rankings are logged.
-    `clip` is the maximum weight of the clipped estimate, and `seed` the random seed of the new rankers' lists. All
-    other options are those of `analyze`, but events have no weights here; the new rankers are compared by `method`
-    (default: the method of most old lists). The log is held in memory; with `engine="spark"` executors read it three
-    times instead.
+    `log` is whatever `analyze` takes, with queries and documents, and with lists drawn by a method whose list
+    probabilities are known. `rankings[ranker]` is the path of a TREC run, a mapping from queries to documents, or a
+    function of a query; None stands for the log's own ranker of that name, if its rankings are logged. `clip` is the
+    largest weight of the clipped estimate, and `seed` the random seed of the new rankers' lists. All other options are
+    those of `analyze`, but events have no weights here, and `method` (default: that of most old lists) compares the
+    new rankers. The log is held in memory; with `engine="spark"` executors read it three times instead.
     """
     options = LogOptions.of_arguments(locals())
     if len(rankings) < 2:
@@ -320,49 +321,54 @@ def reuse(
     borrowed = tuple(name for name, source in rankings.items() if source is None)
     task = replace(options, scheme=None, method=None).task(OldTask, rankers=borrowed)
     passes = Passes(log, task, options)
-    survey = passes.summed(Survey(borrowed, keep=not passes.on_spark), Survey.read)
+    survey = passes.summed(LogSurvey(borrowed, keep=not passes.on_spark), LogSurvey.read)
     if not survey.longest:
-        raise nothing_left(survey.dropped)
+        raise nothing_left_error(survey.dropped)
     scorer = scorer_of(method or _method(survey), scheme, len(rankings))
-    new = ranked(_by_query(survey, rankings), max(survey.longest.values()))
+    new = encode_rankings(_by_query(survey, rankings), max(survey.longest.values()))
     if not new.queries:
         raise DataError("the new rankers rank no query of the log; rankings are found by the text of its column query")
-    view = View(new, scorer, max(survey.longest[name] for name in new.queries))
-    lists = Reread(passes, view) if survey.kept is None else Kept(survey.kept, view, survey.dropped)
-    return reused(lists, view, survey.borrowed, clip, confidence, seed)
+    view = RankersView(new, scorer, max(survey.longest[name] for name in new.queries))
+    lists = ListsReadAgain(passes, view) if survey.kept is None else ListsInMemory(survey.kept, view, survey.dropped)
+    return reuse_lists(lists, view, survey.borrowed, clip, confidence, seed)
 
 
-def reused(
-    lists: Kept | Reread, view: View, borrowed: Borrowed, clip: float = CLIP, confidence: float = 0.95, seed: int = 0
-) -> Reused:
-    """The same, of old lists as the new rankers see them."""
+def reuse_lists(
+    lists: ListsInMemory | ListsReadAgain,
+    view: RankersView,
+    borrowed: LoggedRankings,
+    clip: float = CLIP,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> ReuseResult:
+    """Compare the new rankers on old lists as these see them."""
     new, scorer = view.new, view.scorer
-    looks = lists.summed(Looks(len(new.queries), view.longest, scorer.rankers), Looks.add)
+    looks = lists.summed(LogCounts(len(new.queries), view.longest, scorer.rankers), LogCounts.add)
     if not looks.impressions:
-        raise nothing_left(looks.dropped)
+        raise nothing_left_error(looks.dropped)
     robust = None
     if scorer.foreseeable and looks.clicked:
-        robust = Robust(scorer, new, looks.cells, looks.counts, view.longest)
+        robust = DoublyRobust(scorer, new, looks.cells, looks.counts, view.longest)
     has_joint = scorer.independent and not looks.unowned
     weigher = Weigher(new, scorer, robust, has_joint, looks.group_of, clip, ("reuse", seed))
     weighings = lists.summed(weigher.empty(), weigher.add)
-    return reported(Found(looks, weighings, robust, view.longest), new.rankers, scorer, borrowed, confidence)
+    return build_result(ReuseSums(looks, weighings, robust, view.longest), new.rankers, scorer, borrowed, confidence)
 
 
-def _method(survey: Survey) -> str:
-    """What most of the log was composed by, of what new rankers can be compared by; else one that fits any list."""
+def _method(survey: LogSurvey) -> str:
+    """The method of most old lists among those that can score them; else one that can score any list."""
     for method, _ in survey.methods.most_common():
         if resolve(method).method.abbreviation:
             return method
     return next(name for name, method in METHODS.items() if method.claims.reusable)
 
 
-def _by_query(survey: Survey, rankings: Mapping[str, Source | None]) -> dict[str, Mapping[str, Any]]:
-    """Rankings of the log's queries, in the order of their names: the same, however the log was read."""
-    found: dict[str, Mapping[str, Any]] = {}
+def _by_query(survey: LogSurvey, rankings: Mapping[str, RankingSource | None]) -> dict[str, Mapping[str, Any]]:
+    """Rankings of the log's queries, in the order of their names, which does not depend on how the log was read."""
     for name, source in rankings.items():
-        given = survey.borrowed.rankings[name] if source is None else source
-        if source is None and not given:
+        if source is None and not survey.borrowed.rankings[name]:
             raise DataError(f"the log has no rankings of a ranker {name!r}; give its new rankings, or log them")
-        found[name] = by_query(given, sorted(survey.longest), name)
-    return found
+    return {
+        name: by_query(survey.borrowed.rankings[name] if source is None else source, sorted(survey.longest), name)
+        for name, source in rankings.items()
+    }

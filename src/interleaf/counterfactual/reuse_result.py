@@ -1,4 +1,4 @@
-"""What old impressions say of new rankers, as plain data, as text and as Markdown; None where `reason` says why."""
+"""The comparison of new rankers on old impressions, as plain data, as text and as Markdown."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 
 from interleaf import plots
 from interleaf.analysis.plan import Planned
-from interleaf.counterfactual.estimators import Weights
+from interleaf.counterfactual.estimators import WeightStatistics
+from interleaf.report.format import probability
 from interleaf.stats.sums import Interval
 from interleaf.tables import Cell, Table, escape, one_line
 
 
 @dataclass(frozen=True)
-class Estimated:
-    """One estimator's word on one pair: above 0, `first` is better than `second`; interval clustered by unit.
+class PairEstimate:
+    """One estimator on one pair: above 0, `first` is better than `second`. The interval is clustered by unit.
 
-    `adjusted_p_value` is held against all pairs (Holm).
+    `adjusted_p_value` is corrected for the number of pairs (Holm). `reason` says why a number is None.
     """
 
     estimator: str
@@ -31,21 +32,21 @@ class Estimated:
     reason: str = ""
 
     def winner(self, confidence: float) -> str | None:
-        """Whom the estimate prefers, if chance does not explain it."""
+        """The better ranker, if the difference is significant."""
         if self.value is None or self.adjusted_p_value is None or self.adjusted_p_value >= 1 - confidence:
             return None
         return self.first if self.value > 0 else self.second
 
 
 @dataclass(frozen=True)
-class Reused:
-    """Old impressions for new rankers: each estimator on each pair, what it rests on, and what asking anew would cost.
+class ReuseResult:
+    """New rankers compared on old impressions: each estimator on each pair, its weights, and plans of live experiments.
 
-    `answers` are those of the estimator to go by, a pair each; `doubt` says why their intervals, which are of chance,
-    may hold the truth less often than `confidence` says; `known` is the share of places in new lists that hold a
-    document which the old log shows for its query; `supported` is the share of the new rankers' lists that the log
-    could have shown, None where its methods can show every list; `plans[(first, second)]` is a live experiment that
-    would find what was estimated, or the reason that there is none.
+    `answers` are those of the best estimator, a pair each. `doubt` says why their intervals may contain the truth less
+    often than `confidence` says. `known` is the share of places in new lists that hold a document which the old log
+    shows for its query. `supported` is the share of the new rankers' lists that the log could have shown, None where
+    its methods can show every list. `plans[(first, second)]` is a live experiment that would find the estimated
+    difference, or the reason why there is none.
     """
 
     rankers: tuple[str, ...]
@@ -56,19 +57,18 @@ class Reused:
     clicked: int
     units: int
     confidence: float
-    estimates: tuple[Estimated, ...]
-    weights: Mapping[str, Weights]
+    estimates: tuple[PairEstimate, ...]
+    weights: Mapping[str, WeightStatistics]
     known: float | None
     supported: float | None
     supported_interval: Interval | None
-    answers: tuple[Estimated, ...]
+    answers: tuple[PairEstimate, ...]
     doubt: str
     plans: Mapping[tuple[str, str], Planned | str]
     warnings: tuple[str, ...]
     dropped: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
         found = {name: getattr(self, name) for name in self.__dataclass_fields__}
         found |= {name: [asdict(one) for one in getattr(self, name)] for name in ("estimates", "answers")}
         found["weights"] = {name: asdict(one) for name, one in self.weights.items()}
@@ -92,36 +92,36 @@ class Reused:
 
     @property
     def answer(self) -> list[str]:
-        """A sentence for each pair."""
-        return [one_line(_sentence(one, self)) for one in self.answers]
+        return [one_line(_answer_sentence(one, self)) for one in self.answers]
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The estimates, and what they rest on."""
         return (self._estimates, self._weights)
 
     def chart(self) -> dict[str, Any]:
         """Every estimate in its interval; drawing needs the extra `plots`."""
         several = len(self.answers) > 1
+        axis = "estimate" if several else f"{self.rankers[0]} over {self.rankers[1]}"
         rows = [
             {
                 "estimator": f"{one.estimator}\n{one.first} over {one.second}" if several else one.estimator,
-                f"{one.first} over {one.second}" if not several else "estimate": one.value,
+                axis: one.value,
                 "low": one.interval[0],
                 "high": one.interval[1],
             }
             for one in self.estimates
             if one.interval is not None
         ]
-        named = "estimate" if several else f"{self.rankers[0]} over {self.rankers[1]}"
-        return plots.intervals(rows, "estimator", named, ("low", "high"))
+        return plots.intervals(rows, "estimator", axis, ("low", "high"))
 
     @property
     def _estimates(self) -> Table:
         rows: list[tuple[Cell, ...]] = []
         for one in self.estimates:
-            figures = _signed(one.value), _span(one.interval), _chance(one.adjusted_p_value)
-            rows.append((one.estimator, f"{one.first} over {one.second}", *figures, one.reason or None))
+            interval = None if one.interval is None else " to ".join(f"{_signed(end)}" for end in one.interval)
+            p_value = None if one.adjusted_p_value is None else probability(one.adjusted_p_value)
+            pair = f"{one.first} over {one.second}"
+            rows.append((one.estimator, pair, _signed(one.value), interval, p_value, one.reason or None))
         interval = f"{100 * self.confidence:g} % interval"
         columns = ("estimator", "pair", "estimate", interval, "adjusted p", "why no interval")
         return Table("estimates", "Estimates", columns, tuple(rows), columns[2:5])
@@ -155,12 +155,12 @@ class Reused:
     @property
     def _plans(self) -> list[str]:
         undecided = {(one.first, one.second) for one in self.answers if one.winner(self.confidence) is None}
-        said = []
+        sentences = []
         for (first, second), plan in self.plans.items():
             is_sure = isinstance(plan, str) or (first, second) not in undecided
             condition = "" if is_sure else ", if the preference is as large as this uncertain estimate"
-            said.append(one_line(f"Live instead, {first} against {second}{condition}: ") + str(plan))
-        return said
+            sentences.append(one_line(f"Live instead, {first} against {second}{condition}: ") + str(plan))
+        return sentences
 
     @property
     def _dropped(self) -> list[str]:
@@ -168,7 +168,7 @@ class Reused:
         return [f"Not used: {'; '.join(reasons)}."] if reasons else []
 
 
-def _sentence(one: Estimated, found: Reused) -> str:
+def _answer_sentence(one: PairEstimate, found: ReuseResult) -> str:
     pair = f"{one.first} and {one.second}"
     if one.value is None:
         return f"Nothing can be said of {pair}: {one.reason}."
@@ -189,7 +189,7 @@ def _sentence(one: Estimated, found: Reused) -> str:
     return f"People would prefer {winner} to {one.second if winner == one.first else one.first}: {span}."
 
 
-def _sureness(one: Estimated, found: Reused) -> str:
+def _sureness(one: PairEstimate, found: ReuseResult) -> str:
     """How sure, by which estimator, and of how many pairs."""
     sure, many = f"{100 * found.confidence:g} % confidence", len(found.answers)
     how = f"by {one.estimator}, for chance alone: {found.doubt} for {sure}" if found.doubt else ""
@@ -199,14 +199,6 @@ def _sureness(one: Estimated, found: Reused) -> str:
 
 def _signed(value: float | None) -> str | None:
     return None if value is None else f"{value:+.3f}" if abs(value) < 1e5 else f"{value:+.3g}"
-
-
-def _span(interval: Interval | None) -> str | None:
-    return None if interval is None else f"{_signed(interval[0])} to {_signed(interval[1])}"
-
-
-def _chance(p_value: float | None) -> str | None:
-    return None if p_value is None else f"{p_value:.3f}" if p_value >= 0.001 else "< 0.001"
 
 
 def _percent(share: float | None) -> str | None:

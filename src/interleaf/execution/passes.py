@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
 from os import PathLike
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -70,6 +70,35 @@ class Sums(Protocol):
     def merge(self, other: Self) -> None:
         """Count those of the next part of the log in."""
         ...
+
+
+class MergeableSums:
+    """Sums whose attributes, those that `merged` names, add up: arrays, numbers, lists, counters, and other such sums.
+
+    >>> class Pages(MergeableSums):
+    ...     merged = ("count",)
+    ...
+    ...     def __init__(self, count):
+    ...         self.count = count
+    >>> one = Pages(2)
+    >>> one.merge(Pages(3))
+    >>> one.count
+    5
+    """
+
+    merged: ClassVar[tuple[str, ...]]
+
+    def merge(self, other: Self) -> None:
+        """Add those of the next part of the log."""
+        for name in self.merged:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            for one, another in [(mine[key], theirs[key]) for key in mine] if type(mine) is dict else [(mine, theirs)]:
+                if isinstance(one, Counter):
+                    one.update(another)
+                elif hasattr(one, "merge"):
+                    one.merge(another)
+                elif one is not None:
+                    setattr(self, name, one + another)
 
 
 S = TypeVar("S", bound=Sums)

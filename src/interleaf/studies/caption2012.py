@@ -21,7 +21,7 @@ from interleaf import plots
 from interleaf.caption_bias import CaptionReport, caption
 from interleaf.caption_bias.diagnosis_report import EXPLAINED, HIDDEN, NONE, REVERSED, STANDS, verdict
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
-from interleaf.caption_bias.weighted_scores import centred
+from interleaf.caption_bias.weighted_scores import centre_score
 from interleaf.importers.trec_session import read_trec_session
 from interleaf.log import rows_to_batch
 from interleaf.simulate.data import Judged, frozen, synthetic
@@ -235,7 +235,7 @@ def _scores(reports: Reports) -> Table:
 
 def _mean_scores(scores: list[Any], kind: str) -> str:
     estimates = [one.weighted[kind] if kind else one.plain for one in scores]
-    mean = sum(centred(one.value) for one in estimates) / len(estimates)
+    mean = sum(centre_score(one.value) for one in estimates) / len(estimates)
     return f"{mean:.4f} ({sum((one.p_value or 1) <= 0.05 for one in estimates)} of {len(estimates)})"
 
 
@@ -277,8 +277,8 @@ def _chart(reports: Reports) -> dict[str, Any]:
         one = of_case[0].rescored[0]
         for name, estimate in (("as clicked", one.plain), ("captions alike", one.weighted[PROBABILITY])):
             if judged and estimate.value is not None and estimate.interval is not None:
-                low, high = (centred(end) - 0.5 for end in estimate.interval)
-                score = centred(estimate.value) - 0.5
+                low, high = (centre_score(end) - 0.5 for end in estimate.interval)
+                score = centre_score(estimate.value) - 0.5
                 rows.append({"world": f"{case.name}\n{name}", "A over B": score, "low": low, "high": high, "as": name})
     colours = {"as clicked": plots.ORANGE, "captions alike": plots.BLUE}
     return plots.intervals(rows, "world", "A over B", ("low", "high"), colour="as", colours=colours)

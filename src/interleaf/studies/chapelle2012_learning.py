@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf import plots
-from interleaf.click_value import Lesson, Training, credit_fitting, gather, learn
+from interleaf.click_value import LearningResult, TrainingSums, credit_fitting, gather, learn
 from interleaf.click_value.click_features import default_features
 from interleaf.click_value.credit_fitting import EACH, GROUPS, POOLED, Fitting, Moments
-from interleaf.click_value.learn import RESAMPLES, Differences
+from interleaf.click_value.learn import RESAMPLES, FeatureDifferences
 from interleaf.clicks import Cascade
 from interleaf.decode.scoring import Scoring
 from interleaf.execution.options import LogOptions
@@ -154,15 +154,15 @@ def experiments(data: Judged, size: LearningScale, seed: int) -> list[MarketExpe
     return [MarketExperiment(market, pair, markets[market], rankers[market]) for market, pair in places]
 
 
-def gather_all(task: StudyRun, every: Sequence[MarketExperiment], method: str, scheme: str, units: int) -> Training:
+def gather_all(task: StudyRun, every: Sequence[MarketExperiment], method: str, scheme: str, units: int) -> TrainingSums:
     """The sums of all experiments."""
 
-    def gather_one(method: str, scheme: str, number: int) -> Training:
+    def gather_one(method: str, scheme: str, number: int) -> TrainingSums:
         world = every[number].world(method, units, 1000 * task.seed + number)
         return gather(pa.Table.from_batches(list(world.batches(threads=1))), options=LogOptions(scheme=scheme))
 
     cells = [(method, scheme, number) for number in range(len(every))]
-    return reduce(Training.__add__, task.compute(cells, gather_one, parallel=True))
+    return reduce(TrainingSums.__add__, task.compute(cells, gather_one, parallel=True))
 
 
 def people(data: Judged, market: int, units: int) -> People:
@@ -181,7 +181,7 @@ def _counted(number: int, better: int, turned: int, middle: float | None) -> tup
     return f"{better} of {number}", f"{turned} of {number}", *gain
 
 
-def _chart(lessons: dict[tuple[str, str], Lesson]) -> dict[str, Any]:
+def _chart(lessons: dict[tuple[str, str], LearningResult]) -> dict[str, Any]:
     """Figures 8 and 9, right: relative z-scores over those of equal credit."""
     x, y = "z-score a page by equal credit", "relative z-score of learned credit"
     rows = [
@@ -205,7 +205,7 @@ class Users(NamedTuple):
 def users_of(world: World, scheme: str) -> Users:
     """The users of a world, as learning sees them."""
     features = default_features([CLICK])
-    task = Task(Scoring(scheme, credit=Differences(features, (CLICK,))))
+    task = Task(Scoring(scheme, credit=FeatureDifferences(features, (CLICK,))))
     units, pages = [], []
     for batch in world.batches(threads=1):
         for part in (worked.part for worked in work(batch, task) if worked.part is not None):
@@ -246,10 +246,12 @@ def each_way(moments: Moments, fitting: Fitting) -> Iterator[Array]:
     """Weights `[group, feature]`: equal; of all users; of all but the fold; of the folds before, as `learn` does."""
     folds = credit_fitting.fold_of(np.arange(GROUPS), FOLDS)
     equal = np.eye(len(fitting.penalized))[0]
-    examples = [credit_fitting.Example(credit_fitting.Pair(NAME, 1, "A", "B"), NAME, "A", "B", moments, True)]
+    examples = [
+        credit_fitting.TrainingExample(credit_fitting.RankerPair(NAME, 1, "A", "B"), NAME, "A", "B", moments, True)
+    ]
 
     def of(times: Array | None) -> Array:
-        weights, _, _ = credit_fitting.learned_from(examples, fitting, RIDGE, times)
+        weights, _, _ = credit_fitting.learn_weights(examples, fitting, RIDGE, times)
         return equal if weights is None else weights
 
     yield np.tile(equal, (GROUPS, 1))
@@ -258,7 +260,7 @@ def each_way(moments: Moments, fitting: Fitting) -> Iterator[Array]:
     yield np.array(credit_fitting.fold_weights(examples, fitting, RIDGE, FOLDS))[folds]
 
 
-def _notes(size: LearningScale, lesson: Lesson) -> list[str]:
+def _notes(size: LearningScale, lesson: LearningResult) -> list[str]:
     pages = [one.pages for one in lesson.held_out]
     return [
         f"{size.markets} markets with {size.units:,} users each, {size.experiments} experiments of {min(pages):,} to "

@@ -18,7 +18,7 @@ import numpy as np
 
 from interleaf import plots
 from interleaf.clicks import Cascade, named
-from interleaf.counterfactual.estimators import WeightedSums, Weights
+from interleaf.counterfactual.estimators import WeightedSums, WeightStatistics
 from interleaf.counterfactual.list_outcomes import CLIP, draft_outcomes, log_chances, scorer_of
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array, Impression
@@ -113,7 +113,7 @@ class Estimate(NamedTuple):
     value: float
     normalized: float
     decision: int
-    weights: Weights | None = None
+    weights: WeightStatistics | None = None
 
 
 @dataclass(frozen=True)

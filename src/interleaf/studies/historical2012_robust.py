@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from interleaf.clicks import Cascade
-from interleaf.counterfactual.click_model import Lists, cells
-from interleaf.counterfactual.estimators import Robust, drawn
+from interleaf.counterfactual.click_model import RankedLists, cells
+from interleaf.counterfactual.estimators import DoublyRobust, draw_lists
 from interleaf.counterfactual.list_outcomes import Scorer, log_chances, scorer_of
-from interleaf.counterfactual.new_rankings import Ranked
+from interleaf.counterfactual.new_rankings import NewRankings
 from interleaf.kernels.arrays import Array
 from interleaf.simulate.people import streams, words_of
 from interleaf.simulate.run import Stage
@@ -62,10 +62,10 @@ def robust_track(
     weights = np.exp(of_target - of_source)
     outcomes = scorer(seen, lists.counts, clicks)
     inside = np.arange(lists.shown.shape[1]) < lists.counts[:, None]
-    old = Lists(seen, np.where(inside, lists.shown, -1), lists.counts, queries)
+    old = RankedLists(seen, np.where(inside, lists.shown, -1), lists.counts, queries)
     count = _draws(points[-1])
     keys = streams(words_of(("historical2012", "drawn", *map(int, lists_of))), np.arange(count))
-    new = drawn(scorer.chosen, ranked, np.zeros(count, np.int64), np.full(count, shows.k), keys)
+    new = draw_lists(scorer.chosen, ranked, np.zeros(count, np.int64), np.full(count, shows.k), keys)
     estimates: dict[str, list[float]] = {MODEL: [], ROBUST: []}
     for point in points:
         first, some = slice(point), new.only(slice(_draws(point)))
@@ -80,10 +80,16 @@ def _draws(impressions: int) -> int:
 
 
 def _at(
-    scorer: Scorer, ranked: Ranked, old: Lists, clicks: Array, weights: Array, outcomes: Array, new: Lists
+    scorer: Scorer,
+    ranked: NewRankings,
+    old: RankedLists,
+    clicks: Array,
+    weights: Array,
+    outcomes: Array,
+    new: RankedLists,
 ) -> dict[str, float]:
     shown = cells(old.entries, clicks, old.groups, 1)
-    robust = Robust(scorer, ranked, shown, np.array([len(clicks)]), old.entries.shape[1])
+    robust = DoublyRobust(scorer, ranked, shown, np.array([len(clicks)]), old.entries.shape[1])
     sums = robust.empty()
     robust.foresee_lists(sums, new, len(clicks) / len(new.counts))
     robust.mend(sums, old, weights, outcomes)
@@ -91,12 +97,12 @@ def _at(
     return {name: 0.0 if value is None or not clicks.any() else value for name, value in values.items()}
 
 
-def _ranked(target: Stage) -> Ranked:
+def _ranked(target: Stage) -> NewRankings:
     """The one query of a stage as new rankings."""
     size, nothing = int(target.sizes[0]), np.zeros(0, np.uint64)
     ranks = np.ascontiguousarray(target.places[0, :, :size].T)
     starts = np.array([0, size])
-    return Ranked(("A", "B"), {}, starts, ranks, nothing, nothing, target.given, target.lengths, target.choices)
+    return NewRankings(("A", "B"), {}, starts, ranks, nothing, nothing, target.given, target.lengths, target.choices)
 
 
 def tables(right: ByWorld, errors: ByWorld, points: Sequence[int]) -> tuple[Table, ...]:
