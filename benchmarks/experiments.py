@@ -18,8 +18,8 @@ from starlette.testclient import TestClient
 from interleaf.experiment import Experiment, Request, show
 from interleaf.server.app import create_app
 from interleaf.server.service import ServiceSettings
-from interleaf.store import experiments, opened
-from interleaf.store.contract import DRAFT, RUNNING, STOPPED, Event, Impression
+from interleaf.store import experiments, open_store
+from interleaf.store.records import DRAFT, RUNNING, STOPPED, Event, Impression
 from interleaf.store.sql import SqlStore
 
 START = 1_800_000_000 * 1_000_000
@@ -43,7 +43,7 @@ def rows(numbers: list[int], address: str | None) -> Iterator[str]:
     yield " ".join(f"{name:>13}" for name in columns)
     for number in numbers:
         with tempfile.TemporaryDirectory() as folder:
-            store = opened(address or Path(folder) / "store.db")
+            store = open_store(address or Path(folder) / "store.db")
             try:
                 yield _measured(store, number)
             finally:

@@ -81,9 +81,9 @@ def service() -> Any:
     from interleaf.experiment import Experiment
     from interleaf.server.app import create_app
     from interleaf.server.service import ServiceSettings
-    from interleaf.store import opened
+    from interleaf.store import open_store
 
-    store = opened(os.environ["BENCHMARK_STORE"])
+    store = open_store(os.environ["BENCHMARK_STORE"])
     if not store.experiments():
         store.create(Experiment.of({"name": "bench", "rankers": ["production", "candidate"]}), 0, "benchmark")
         store.start("bench", 0, "benchmark")

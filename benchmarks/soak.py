@@ -53,10 +53,10 @@ def soak(seconds: float) -> Iterator[str]:
 
 def _start_experiment(address: str) -> None:
     from interleaf.experiment import Experiment
-    from interleaf.store import opened
+    from interleaf.store import open_store
 
     settings = {"name": "bench", "rankers": ["production", "candidate"], "window_minutes": 1, "by": ["device"]}
-    with closing(opened(address)) as store:
+    with closing(open_store(address)) as store:
         store.create(Experiment.of(settings), 0, "benchmark")
         store.start("bench", 0, "benchmark")
 

@@ -24,10 +24,10 @@ import pyarrow.compute as pc
 from interleaf.experiment import Experiment, Request, show
 from interleaf.report.build import report
 from interleaf.server.write_queue import WriteQueue
-from interleaf.store import opened
-from interleaf.store.codec import encoded
-from interleaf.store.contract import Event, Impression, Store
-from interleaf.store.fold import Sums, report_settings_of, task_of
+from interleaf.store import open_store
+from interleaf.store.codec import encode_row
+from interleaf.store.fold import FoldedSums, report_settings_of, task_of
+from interleaf.store.records import Event, Impression
 from interleaf.store.sql import SqlStore
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def tables(address: str | None = None, rows: int = ROWS) -> Iterator[str]:
 @contextmanager
 def _begun(address: str | None) -> Iterator[SqlStore]:
     with tempfile.TemporaryDirectory() as folder:
-        store = opened(address or Path(folder) / "store.db")
+        store = open_store(address or Path(folder) / "store.db")
         store.create(SHOP, 0, "benchmark")
         store.start("shop", 0, "benchmark")
         try:
@@ -62,15 +62,15 @@ def _begun(address: str | None) -> Iterator[SqlStore]:
             store.close()
 
 
-def _written(store: Store, rows: int) -> Iterator[str]:
+def _written(store: SqlStore, rows: int) -> Iterator[str]:
     made = impressions(rows, "grouped", 0)
     start = time.process_time()
     for one in made[:2000]:
-        encoded(one.row)
+        encode_row(one.row)
     yield f"\nThe store: {CALLERS} callers, one impression or event each at a time, durable when answered"
     yield f"{'encode an impression':28}{(time.process_time() - start) / 2000 * 1e6:>12,.1f} microseconds"
     kinds: dict[str, Sequence[Impression | Event]] = {
-        "impressions": [replace(one, parts=encoded(one.row)) for one in made],
+        "impressions": [replace(one, parts=encode_row(one.row)) for one in made],
         "events": [_click(one) for one in made],
     }
     for name, items in kinds.items():
@@ -82,7 +82,7 @@ def _written(store: Store, rows: int) -> Iterator[str]:
         )
 
 
-async def _grouped(store: Store, items: Sequence[Impression | Event]) -> tuple[float, float, list[float]]:
+async def _grouped(store: SqlStore, items: Sequence[Impression | Event]) -> tuple[float, float, list[float]]:
     writer, waiting, latencies = WriteQueue(store), iter(items), list[float]()
 
     async def caller() -> None:
@@ -98,7 +98,7 @@ async def _grouped(store: Store, items: Sequence[Impression | Event]) -> tuple[f
     return *spent, latencies
 
 
-def _tallied(store: Store, rows: int) -> Iterator[str]:
+def _tallied(store: SqlStore, rows: int) -> Iterator[str]:
     yield f"\nA tally of {OPEN:,} open impressions and so many folded ones; the least of five"
     yield f"{'folded':>12}{'tallies, ms':>14}{'and report, ms':>16}{'folded a second':>18}"
     _fill(store, impressions(OPEN, "open", 10 * HOUR))
@@ -116,13 +116,13 @@ def _tallied(store: Store, rows: int) -> Iterator[str]:
         yield f"{folded:>12,}{_least(store, False):>14.1f}{_least(store, True):>16.1f}{more / spent:>18,.0f}"
 
 
-def _fill(store: Store, made: list[Impression]) -> None:
+def _fill(store: SqlStore, made: list[Impression]) -> None:
     for place in range(0, len(made), 1000):
         part = made[place : place + 1000]
         store.write(part, [_click(one) for one in part])
 
 
-def _least(store: Store, with_report: bool) -> float:
+def _least(store: SqlStore, with_report: bool) -> float:
     times = []
     for _ in range(5):
         start = time.perf_counter()
@@ -177,7 +177,7 @@ def _fold_others(store: SqlStore, count: int) -> None:
     """
     (batch,) = pa.Table.from_batches(store.export("shop")).combine_chunks().to_batches()
     for first in range(0, count // OPEN, COPIES):
-        sums = Sums(task_of(SHOP, 1, "click"))
+        sums = FoldedSums(task_of(SHOP, 1, "click"))
         for number in range(first, min(first + COPIES, count // OPEN)):
             sums.add(_of_others(batch, number))
         with store._database.writing() as transaction:

@@ -18,8 +18,9 @@ from interleaf.errors import ClientError
 from interleaf.experiment import Experiment
 from interleaf.server.app import create_app
 from interleaf.server.service import ServiceSettings
-from interleaf.store import opened
-from interleaf.store.contract import INGEST, Store
+from interleaf.store import open_store
+from interleaf.store.records import INGEST
+from interleaf.store.sql import SqlStore
 from tests.support.stand_in import reserved, until
 
 RANKINGS = {"production": ["a", "b", "c", "d", "g"], "candidate": ["c", "e", "a", "f", "b"]}
@@ -30,7 +31,7 @@ SECRET = ServiceSettings(unit_secret=b"0123456789abcdef", queries="hash")
 class Live:
     """The service in a thread, on a port that stays."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SqlStore) -> None:
         self.store = store
         self._place = reserved()
         self.port = self._place.getsockname()[1]
@@ -59,7 +60,7 @@ class Live:
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
-    store = opened(tmp_path / "store.sqlite")
+    store = open_store(tmp_path / "store.sqlite")
     live = Live(store)
     yield live
     live.end()

@@ -19,7 +19,7 @@ from interleaf.client import Answer, AsyncClient, Client, EventCounts
 from interleaf.errors import ClientError
 from interleaf.experiment import Experiment
 from interleaf.server.app import create_app
-from interleaf.store import opened
+from interleaf.store import open_store
 from tests.support.services import RANKINGS, SHOES, listening
 from tests.support.stand_in import until
 
@@ -72,7 +72,7 @@ QUICKLY = settings(
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    store = opened(tmp_path_factory.mktemp("visitors") / "store.sqlite")
+    store = open_store(tmp_path_factory.mktemp("visitors") / "store.sqlite")
     now = time.time_ns() // 1000
     for more in ({}, {"name": "boots"}, {"name": "whole", "method": "optimized"}):
         made = Experiment.of(SHOES | more)

@@ -12,12 +12,11 @@ pytest.importorskip("playwright", reason="playwright drives the browser; pip ins
 from playwright.sync_api import Page
 
 from interleaf.client import Client
-from interleaf.demo.engine import Engine, Entry
+from interleaf.demo.engine import Engine, LibraryEntry
 from interleaf.demo.live_demo import NAME, Live
-from interleaf.demo.site import Site, address, listening, serving
+from interleaf.demo.site import Site, address, listen, serve_app
 from interleaf.server.app import create_app
-from interleaf.store.contract import Store
-from interleaf.store.sql import opened
+from interleaf.store.sql import SqlStore, open_store
 from tests.support.browser import browser as browser
 from tests.support.browser import needs_browser
 from tests.support.browser import page as page
@@ -25,28 +24,28 @@ from tests.support.browser import page as page
 pytestmark = needs_browser
 RANKERS = ("equal", "worst")
 ENTRIES = [
-    Entry(f"shop.shoe{'s' * number}", "function", "shop", f"shop.shoe({'size, ' * number})", "A shoe. " * number)
+    LibraryEntry(f"shop.shoe{'s' * number}", "function", "shop", f"shop.shoe({'size, ' * number})", "A shoe. " * number)
     for number in range(1, 7)
 ]
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Store]]:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, SqlStore]]:
     """The address of a running demo without people, and its store."""
     path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
-    with closing(Engine(ENTRIES)) as engine, closing(opened(path)) as store, listening() as place:
+    with closing(Engine(ENTRIES)) as engine, closing(open_store(path)) as store, listen() as place:
         app, client = create_app(store), Client(address(place), timeout=120)
         app.router.routes[:0] = Site(engine, client, NAME, RANKERS).routes()
-        with serving(app, place), client:
+        with serve_app(app, place), client:
             Live(address(place)).begin(RANKERS)
             yield address(place), store
 
 
-def rows(store: Store) -> list[dict[str, Any]]:
+def rows(store: SqlStore) -> list[dict[str, Any]]:
     return [row for batch in store.export(NAME) for row in batch.to_pylist()]
 
 
-def until(store: Store, reached: Any) -> list[dict[str, Any]]:
+def until(store: SqlStore, reached: Any) -> list[dict[str, Any]]:
     """The rows, once they are as they should be, or after a while as they are."""
     end = time.monotonic() + 120
     while not reached(rows(store)) and time.monotonic() < end:
@@ -55,7 +54,7 @@ def until(store: Store, reached: Any) -> list[dict[str, Any]]:
 
 
 def test_a_search_a_click_and_the_way_back_are_one_impression_with_one_click_and_its_dwell(
-    demo: tuple[str, Store], page: Page
+    demo: tuple[str, SqlStore], page: Page
 ) -> None:
     url, store = demo
     page.goto(f"{url}/search")
@@ -80,7 +79,7 @@ def test_a_search_a_click_and_the_way_back_are_one_impression_with_one_click_and
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_a_phone_and_show_text_that_can_be_read(demo: tuple[str, Store], page: Page, scheme: str) -> None:
+def test_pages_fit_a_phone_and_show_text_that_can_be_read(demo: tuple[str, SqlStore], page: Page, scheme: str) -> None:
     url, _ = demo
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     page.set_viewport_size({"width": 360, "height": 740})

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaf.demo.engine import LIT, RANKERS, UNLIT, Engine, Entry, read_entries, words_of
+from interleaf.demo.engine import LIT, RANKERS, UNLIT, Engine, LibraryEntry, read_entries, words_of
 from interleaf.errors import DataError
 from interleaf.log import schema
 from tests.support.demo_library import library
@@ -106,11 +106,13 @@ def test_the_standard_library_is_read_quickly_without_importing_it_and_always_al
 WORDS = ("shoe", "sock", "lace", "boot", "heel", "sole")
 texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join)
 few = st.lists(st.tuples(texts, texts), min_size=3, max_size=8).map(
-    lambda found: [Entry(f"m.n{place}", "function", "m", title, text) for place, (title, text) in enumerate(found)]
+    lambda found: [
+        LibraryEntry(f"m.n{place}", "function", "m", title, text) for place, (title, text) in enumerate(found)
+    ]
 )
 
 
-def bm25(entries: list[Entry], query: str, weights: tuple[float, float, float]) -> list[float]:
+def bm25(entries: list[LibraryEntry], query: str, weights: tuple[float, float, float]) -> list[float]:
     """The score of each entry as FTS5's documentation gives it: k1 = 1.2, b = 0.75, lengths over all columns."""
     fields = [[words_of(one.id), words_of(one.title), words_of(one.text)] for one in entries]
     lengths = [sum(map(len, columns)) for columns in fields]
@@ -126,7 +128,7 @@ def bm25(entries: list[Entry], query: str, weights: tuple[float, float, float]) 
 
 @given(few, texts, st.sampled_from([("equal", (1, 1, 1)), ("title", (8, 4, 1))]))
 def test_rankers_order_by_bm25_with_their_weights(
-    entries: list[Entry], query: str, ranker: tuple[str, tuple[float, float, float]]
+    entries: list[LibraryEntry], query: str, ranker: tuple[str, tuple[float, float, float]]
 ) -> None:
     scores = dict(zip([one.id for one in entries], bm25(entries, query, ranker[1]), strict=True))
     with closing(Engine(entries)) as engine:
@@ -177,7 +179,7 @@ def test_captions_are_those_of_the_log_and_their_highlights_lie_on_words_of_the_
 
 @given(st.text(st.characters(exclude_categories=()), max_size=60), st.sampled_from(sorted(RANKERS)))
 def test_no_query_breaks_the_engine(query: str, ranker: str) -> None:
-    hostile = Entry('m."; DROP', "function", "m", "<b>title</b> AND OR NOT", "near* ^col : {a b} NEAR(x)")
+    hostile = LibraryEntry('m."; DROP', "function", "m", "<b>title</b> AND OR NOT", "near* ^col : {a b} NEAR(x)")
     with closing(Engine([hostile])) as engine:
         rankings, captions = engine.answers(query + " NEAR", [ranker, "equal"])
         assert rankings[ranker] == rankings["equal"] == [hostile.id]

@@ -21,12 +21,12 @@ from interleaf.cli import VERBS, main
 from interleaf.client import Client
 from interleaf.demo.live_demo import Demo, Live, RunningLine, line_of, run
 from interleaf.demo.searchers import Crowd, searches
-from interleaf.demo.site import address, listening, serving
+from interleaf.demo.site import address, listen, serve_app
 from interleaf.errors import InterleafError
 from interleaf.report.model import Verdict
 from interleaf.report.report import Report
 from interleaf.server.app import create_app
-from interleaf.store.sql import opened
+from interleaf.store.sql import open_store
 from tests.support.demo_library import entries, library
 
 CONTROL, CANDIDATE = Demo().rankers
@@ -74,7 +74,7 @@ def test_it_ends_with_the_right_verdict_and_the_report(decided: tuple[int, str, 
 
 
 def test_its_log_gives_the_same_verdict_and_has_captions(decided: tuple[int, str, Path]) -> None:
-    with closing(opened(decided[2])) as store:
+    with closing(open_store(decided[2])) as store:
         rows = [row for batch in store.export("demo") for row in batch.to_pylist()]
         report = interleaf.analyze(list(store.export("demo")), control=CONTROL, planned_units=300, holdout=0.05)
     assert report.verdict.winner == CANDIDATE
@@ -88,13 +88,13 @@ def test_its_log_gives_the_same_verdict_and_has_captions(decided: tuple[int, str
 
 
 def test_a_kept_store_goes_on_and_counts_nothing_twice(decided: tuple[int, str, Path]) -> None:
-    with closing(opened(decided[2])) as store:
+    with closing(open_store(decided[2])) as store:
         names = {row["impression"] for batch in store.export("demo") for row in batch.to_pylist()}
         assert len(names) == sum(batch.num_rows for batch in store.export("demo"))
     assert names <= {one.key for one in searches(library().entries, QUICK.people, QUICK.seed)}
     out = io.StringIO()
     assert run(replace(QUICK, store=str(decided[2])), out) == 0  # decided at the first look
-    with closing(opened(decided[2])) as store:
+    with closing(open_store(decided[2])) as store:
         again = [row["impression"] for batch in store.export("demo") for row in batch.to_pylist()]
     assert len(again) == len(set(again))
     with pytest.raises(InterleafError, match="another experiment 'demo'"):
@@ -110,7 +110,7 @@ def test_people_who_do_not_decide_are_a_status_of_one() -> None:
 
 def test_a_store_with_keys_is_not_the_demo_s(tmp_path: Path) -> None:
     path = tmp_path / "kept.sqlite"
-    with closing(opened(path)) as store:
+    with closing(open_store(path)) as store:
         store.add_key("admin", "mine", 0)
     with pytest.raises(InterleafError, match="the store has keys, and the demo has none; give another --store"):
         run(Demo(people=3, store=str(path)), io.StringIO())
@@ -123,9 +123,9 @@ def test_nobody_cannot_decide() -> None:
 
 def test_people_are_served_over_http_and_an_experiment_that_is_stopped_breaks_no_search(tmp_path: Path) -> None:
     with (
-        closing(opened(tmp_path / "demo.sqlite")) as store,
-        listening() as place,
-        serving(create_app(store), place),
+        closing(open_store(tmp_path / "demo.sqlite")) as store,
+        listen() as place,
+        serve_app(create_app(store), place),
         Client(address(place), timeout=60) as client,
     ):
         engine = library()
@@ -210,7 +210,7 @@ def test_a_terminal_has_one_line_and_a_pipe_some(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_line_says_whom_people_prefer_and_whether_to_trust_it(decided: tuple[int, str, Path]) -> None:
-    with closing(opened(decided[2])) as store:
+    with closing(open_store(decided[2])) as store:
         report = interleaf.analyze(list(store.export("demo")), control=CONTROL, planned_units=300)
     assert line_of(None) == "Nobody has searched yet."
     assert line_of(report).startswith(f"People prefer {CANDIDATE}: {CANDIDATE} over {CONTROL} +0.")

@@ -7,9 +7,19 @@ from pathlib import Path
 from statistics import fmean, median
 
 import interleaf
-from interleaf.demo.engine import Engine, Entry, leaf, words_of
+from interleaf.demo.engine import Engine, LibraryEntry, leaf, words_of
 from interleaf.demo.live_demo import Demo
-from interleaf.demo.searchers import BY_NAME, CLICKS, SECONDS, VISITS, Search, clicks, grade, reciprocal_ranks, searches
+from interleaf.demo.searchers import (
+    BY_NAME,
+    CLICKS,
+    SECONDS,
+    VISITS,
+    PersonSearch,
+    clicks,
+    grade,
+    reciprocal_ranks,
+    searches,
+)
 from tests.support.demo_library import library
 
 CONTROL, CANDIDATE = Demo().rankers
@@ -65,7 +75,7 @@ def test_grades_are_two_for_the_wanted_entry_and_one_beside_it() -> None:
 
 
 def test_clicks_and_dwell_follow_the_model() -> None:
-    people = [Search("u", "phone", "q", "m.wanted", f"{number}") for number in range(400)]
+    people = [PersonSearch("u", "phone", "q", "m.wanted", f"{number}") for number in range(400)]
     found = [clicks(one, ["x.y", "m.wanted", "m.other"]) for one in people]
     assert found == [clicks(one, ["x.y", "m.wanted", "m.other"]) for one in people]
     model = CLICKS.__class__(CLICKS.click, CLICKS.stop, grades={"m.wanted": 2, "m.other": 1})
@@ -80,10 +90,10 @@ def test_clicks_and_dwell_follow_the_model() -> None:
 
 
 def test_the_reciprocal_rank_is_that_of_the_wanted_entry() -> None:
-    entries = [Entry(f"m.n{place}", "function", "m", "shoe " * place, "boot") for place in range(1, 5)]
+    entries = [LibraryEntry(f"m.n{place}", "function", "m", "shoe " * place, "boot") for place in range(1, 5)]
     with closing(Engine(entries)) as engine:
         ranking = engine.search("shoe", "title", 3)
-        asked = [Search("u", "phone", "shoe", one.id, "k") for one in entries]
+        asked = [PersonSearch("u", "phone", "shoe", one.id, "k") for one in entries]
         expected = [1 / (ranking.index(one.id) + 1) if one.id in ranking else 0.0 for one in entries]
         assert reciprocal_ranks(engine, "title", asked, k=3) == expected
         assert sorted(expected) == [0.0, 1 / 3, 1 / 2, 1.0]

@@ -17,16 +17,16 @@ from starlette.applications import Starlette
 
 from interleaf import interleave
 from interleaf.client import Answer, Client
-from interleaf.demo.engine import Engine, Entry
-from interleaf.demo.site import Site, address, listening, pieces, serving
+from interleaf.demo.engine import Engine, LibraryEntry
+from interleaf.demo.site import Site, address, listen, pieces, serve_app
 from interleaf.errors import InterleafError
 
 HOSTILE = '<script>alert("1")</script> & <b>'
 ENTRIES = [
-    Entry("json", "module", "json", "json", "Read and write JSON."),
-    Entry("json.dumps", "function", "json", "json.dumps(obj)", "Serialize an object to JSON text."),
-    Entry("json.loads", "function", "json", "json.loads(s)", "An object from JSON text."),
-    Entry("json.odd", "function", "json", f"json.odd({HOSTILE})", f"JSON {HOSTILE} text"),
+    LibraryEntry("json", "module", "json", "json", "Read and write JSON."),
+    LibraryEntry("json.dumps", "function", "json", "json.dumps(obj)", "Serialize an object to JSON text."),
+    LibraryEntry("json.loads", "function", "json", "json.loads(s)", "An object from JSON text."),
+    LibraryEntry("json.odd", "function", "json", f"json.odd({HOSTILE})", f"JSON {HOSTILE} text"),
 ]
 
 
@@ -66,10 +66,10 @@ class Tags(HTMLParser):
 
 
 @contextmanager
-def pages(entries: list[Entry]) -> Iterator[tuple[str, Recorder]]:
-    with closing(Engine(entries)) as engine, Recorder() as client, listening() as place:
+def pages(entries: list[LibraryEntry]) -> Iterator[tuple[str, Recorder]]:
+    with closing(Engine(entries)) as engine, Recorder() as client, listen() as place:
         site = Site(engine, client, "shoes", ("equal", "exact"))
-        with serving(Starlette(routes=site.routes()), place):
+        with serve_app(Starlette(routes=site.routes()), place):
             yield address(place), client
 
 
@@ -198,9 +198,9 @@ def test_pieces_put_together_are_the_text() -> None:
 
 
 def test_a_port_that_is_taken_is_named() -> None:
-    with listening() as taken:
+    with listen() as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InterleafError, match=f"port {port} cannot be used"):
-            listening(port)
+            listen(port)
     with pytest.raises(InterleafError, match="port 99999 cannot be used"):
-        listening(99_999)
+        listen(99_999)

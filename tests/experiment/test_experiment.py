@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from interleaf import credit, interleave
 from interleaf.errors import ExperimentError, RankingError
-from interleaf.experiment import Experiment, Request, assign, extended, show
+from interleaf.experiment import Experiment, Request, assign, extend_list, show
 from interleaf.experiment.assignment import OUTSIDE, free_place
 from interleaf.experiment.serving import build_whole_list
 from interleaf.experiment.settings import ATTRIBUTIONS, MODES, SETTINGS
@@ -168,12 +168,12 @@ def test_a_second_page_goes_on_in_the_same_list(method: str) -> None:
     experiment = shoes(method=method)
     first = show(experiment, 1, asked(query="trail shoes"))
     assert first.row is not None
-    second = extended(first.row, 2)
+    second = extend_list(first.row, 2)
     assert second.row is not None
     assert second.row["documents"] == first.documents + second.documents
     assert second.row["page"] == 2
-    assert extended(second.row, 1).documents == first.documents
-    assert extended(second.row, 2).documents == second.documents
+    assert extend_list(second.row, 1).documents == first.documents
+    assert extend_list(second.row, 2).documents == second.documents
     assert show(experiment, 1, asked(query="trail shoes", page=2)).documents == second.documents
     assert second.row["ranks"] == interleave(RANKINGS, method, 6, key=first.row["key"]).ranks.tolist()
 
@@ -182,7 +182,7 @@ def test_optimized_is_refused_a_second_page() -> None:
     row = show(shoes(method="optimized"), 1, asked(query="running")).row
     assert row is not None
     with pytest.raises(ExperimentError, match="larger k"):
-        extended(row, 2)
+        extend_list(row, 2)
 
 
 @pytest.mark.parametrize("lost", ["candidate", "production"])
@@ -237,7 +237,7 @@ def test_fixed_documents_stand_where_they_are_and_belong_to_nobody() -> None:
     assert shown.row["documents"] == [shown.documents[1]]
     assert "h" not in shown.row["rankings"][1]
     assert build_whole_list(shown.row) == shown.documents
-    further = extended(shown.row, 2)
+    further = extend_list(shown.row, 2)
     assert "ad" not in further.documents
     assert "h" not in further.documents
     assert len(further.documents) == 3

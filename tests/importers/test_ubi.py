@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ import pytest
 
 from interleaf import analyze, interleave
 from interleaf.errors import DataError
-from interleaf.importers.foreign_lists import Options
-from interleaf.importers.protocol import MAY_BE_UNMIXED, REMEDIES, ImportResult
-from interleaf.importers.ubi import import_opensearch, import_solr, import_ubi
+from interleaf.importers.protocol import MAY_BE_UNMIXED, REMEDIES, ImportOptions, ImportResult
+from interleaf.importers.solr_opensearch import import_opensearch, import_solr
+from interleaf.importers.ubi import import_ubi
 from tests.support.paths import SHARED, VECTORS
 
 PUBLISHED = SHARED / "data" / "ubi_sample" / "ubi_queries_events.ndjson.gz"
@@ -38,7 +39,7 @@ def imported(folder: Path, *records: Row | str, **options: Any) -> tuple[ImportR
     source = folder / "ubi.ndjson"
     lines = (record if isinstance(record, str) else json.dumps(record) for record in records)
     source.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    found = import_ubi(source, folder / "log.parquet", Options(**options))
+    found = import_ubi(source, folder / "log.parquet", ImportOptions(**options))
     return found, pq.read_table(folder / "log.parquet").to_pylist()
 
 
@@ -352,8 +353,9 @@ def test_answers_of_opensearch_meet_their_queries_and_events(tmp_path: Path) -> 
 
 def test_documents_without_their_key_are_told_of(tmp_path: Path) -> None:
     sources = [VECTORS / "solr.jsonl", VECTORS / "chorus.ndjson"]
-    found = import_solr(sources, tmp_path / "log.parquet", Options(), field="sku")
-    assert remedied(found, "answer with a document that has no id", 3)
+    reason = "answer with a document that has no id"
+    with pytest.raises(DataError, match=f"3 × {reason} .*: {re.escape(REMEDIES[reason])}"):
+        import_solr(sources, tmp_path / "log.parquet", ImportOptions(id_field="sku"))
 
 
 def test_owners_stay_with_the_hits_that_they_came_with(tmp_path: Path) -> None:

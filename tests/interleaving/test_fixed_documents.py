@@ -183,7 +183,7 @@ def test_the_log_of_a_service_and_of_the_library_are_the_same(tmp_path: Path) ->
         service.make(k=5)
         answer = service.show(rankings=RANKINGS, fixed=ADS, impression="i-1").json()
         events = [{"impression": "i-1", "rank": rank, "event": f"e-{rank}"} for rank in ranks]
-        assert service.tell(*events).json()["apart"] == {"a fixed slot": 1}
+        assert service.tell(*events).json()["apart"] == {"fixed_slot": 1}
         (row,) = exported(service).to_pylist()
     shown = example()
     assert tuple(answer["documents"]) == shown.whole_list

@@ -127,7 +127,7 @@ def test_a_document_may_be_fixed_with_the_page_that_it_stands_on(service: Live) 
     assert len(set(seen)) == 6
     whole = service.show(fixed={"1": "ad", "4": "late"}, impression="i-2", k=6).json()
     assert seen == whole["documents"]
-    assert service.tell({"impression": "i-1", "rank": 4}).json()["apart"] == {"a fixed slot": 1}
+    assert service.tell({"impression": "i-1", "rank": 4}).json()["apart"] == {"fixed_slot": 1}
     assert service.tell({"impression": "i-1", "rank": 5}).json()["accepted"] == 1
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from interleaf import Client, analyze
 from interleaf.server.app import create_app as create_service
-from interleaf.store import opened
+from interleaf.store import open_store
 from tests.support.services import listening
 
 pytest.importorskip("fastapi", reason="comes with the extra integration")
@@ -41,7 +41,7 @@ def visit(get: Get, query: str, number: int) -> None:
 
 
 def test_the_fastapi_shop_gets_its_lists_from_the_service(tmp_path: Path) -> None:
-    store = opened(tmp_path / "shop.sqlite")
+    store = open_store(tmp_path / "shop.sqlite")
     settings = {"name": "shop", "rankers": ["production", "candidate"], "control": "production", "k": 5}
     with listening(create_service(store)) as url, closing(Client(url, timeout=120)) as owner:
         owner.call("POST", "/v1/experiments", settings)

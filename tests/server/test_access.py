@@ -12,7 +12,7 @@ from interleaf.server import service as serve_service
 from interleaf.server.launch import Place, is_loopback, serve
 from interleaf.server.openapi import CALLS, EITHER, PUBLIC
 from interleaf.server.service import ServiceSettings
-from interleaf.store import opened
+from interleaf.store import open_store
 from tests.support.services import MINUTE, RANKINGS, SHOES, START, Live, live
 
 
@@ -228,7 +228,7 @@ def test_a_body_that_is_too_large_is_refused_by_its_word_and_by_its_length(tmp_p
 
 
 def test_secrets_are_not_in_the_store(tmp_path: Path) -> None:
-    store = opened(tmp_path / "store.sqlite")
+    store = open_store(tmp_path / "store.sqlite")
     _, secret = store.add_key("admin", "mine", START)
     store.close()
     for file in tmp_path.iterdir():

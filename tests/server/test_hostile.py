@@ -18,7 +18,7 @@ from interleaf.server import openapi
 from interleaf.server.app import create_app
 from interleaf.server.openapi import CALLS, Call
 from interleaf.server.service import ServiceSettings
-from interleaf.store import opened
+from interleaf.store import open_store
 from tests.support.services import RANKINGS, SHOES, START, Live, listening, live
 
 
@@ -31,7 +31,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    store = opened(tmp_path_factory.mktemp("described") / "store.sqlite")
+    store = open_store(tmp_path_factory.mktemp("described") / "store.sqlite")
     store.create(Experiment.of(SHOES), START, "test")
     store.start("shoes", START, "test")
     with listening(create_app(store, settings=ServiceSettings(requests_per_second=1e9))) as found:

@@ -15,8 +15,8 @@ from interleaf.errors import DataError, StateError
 from interleaf.server.auth import USE_STEP
 from interleaf.server.dashboard.routes import PAGE_ROUTES
 from interleaf.server.openapi import CALLS, PUBLIC
-from interleaf.store import opened, reasons
-from interleaf.store.contract import ACCEPTED, Event
+from interleaf.store import open_store
+from interleaf.store.records import Event
 from interleaf.store.sql import SqlStore
 from tests.support.dashboards import NEW_ID, TOKEN, Visitor
 from tests.support.services import MINUTE, RANKINGS, SHOES, START, Live, live
@@ -96,7 +96,7 @@ def test_events_with_a_key_of_one_experiment_reach_no_other(service: Live) -> No
         "POST", "/v1/experiments/boots/interleave", {"unit": "user-7", "query": "q", "rankings": RANKINGS}, only
     ).json()
     foreign = service.tell({"impression": shoes["impression"], "rank": 1}, key=only).json()
-    assert foreign["apart"] == {reasons.UNKNOWN: 1}
+    assert foreign["apart"] == {EventFate.UNKNOWN_IMPRESSION: 1}
     assert service.tell({"impression": boots["impression"], "rank": 1}, key=only).json()["accepted"] == 1
     assert service.tell({"unit": "user-7", "document": shoes["documents"][0]}, key=only).json()["accepted"] >= 0
     service.store.fold(START + SECOND)
@@ -112,7 +112,7 @@ def test_an_event_with_a_scope_is_never_matched_elsewhere_not_even_later(store: 
         Event("e1", "click", foreign.time, foreign.time, foreign.id, rank=1, scope="shop"),
         Event("e2", "click", foreign.time, foreign.time, unit="ann", document=document, scope="shop"),
     ]
-    assert store.write([], early)[1] == [reasons.UNKNOWN, reasons.NOT_SHOWN]
+    assert store.write([], early)[1] == [EventFate.UNKNOWN_IMPRESSION, EventFate.NOT_SHOWN_TO_UNIT]
     store.write([foreign], [])
     store.fold(foreign.time + SECOND)
     store.write([], [click(foreign, id="own")])
@@ -121,7 +121,7 @@ def test_an_event_with_a_scope_is_never_matched_elsewhere_not_even_later(store: 
     assert [(one["event"], one["dwell"]) for one in store.examples("other")[0]["events"]] == [("own", None)]
     store.fold(foreign.closes)
     assert [one["event"] for one in store.examples("other")[0]["events"]] == ["own"]
-    assert store.write([mine], [click(mine, scope="shop")])[1] == [ACCEPTED]
+    assert store.write([mine], [click(mine, scope="shop")])[1] == [EventFate.ACCEPTED]
 
 
 def test_an_expired_key_opens_nothing_and_ends_its_sessions(service: Live) -> None:
@@ -169,7 +169,7 @@ def test_a_store_keeps_the_scope_and_the_expiry_of_keys(store: SqlStore, address
     running(store)
     key, secret = store.add_key("read", "mine", START, experiment="shop", expires=START + 1, name="0123456789abcdef")
     assert (key.experiment, key.expires, key.used, key.id) == ("shop", START + 1, None, "0123456789abcdef")
-    again = opened(address)
+    again = open_store(address)
     assert again.key_of(secret) == key
     again.close()
     assert [key.is_valid(START), key.is_valid(START + 1)] == [True, False]
@@ -186,7 +186,7 @@ def test_the_command_line_makes_and_lists_keys_with_scope_and_expiry(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = str(tmp_path / "store.db")
-    made = opened(place)
+    made = open_store(place)
     running(made)
     made.close()
     add = ["keys", "add", "read", "--store", place]

@@ -24,7 +24,7 @@ from interleaf.analysis.analyze import tally_log
 from interleaf.cli import VERBS, main
 from interleaf.errors import DataError
 from interleaf.log.arrow import gathered
-from interleaf.store import opened
+from interleaf.store import open_store
 from tests.support.services import RANKINGS, SHOES
 from tests.support.stand_in import reserved, until
 from tests.tally.test_tally import contents
@@ -84,7 +84,7 @@ def test_it_says_where_it_is_and_ends_when_told_to(tmp_path: Path) -> None:
     assert out == f"interleaf serves {address}/ from interleaf.sqlite\n"
     lines = [json.loads(line) for line in err.splitlines()]
     assert {"ready", "stopped", "created", "started"} <= {line["what"] for line in lines}
-    store = opened(tmp_path / "interleaf.sqlite")
+    store = open_store(tmp_path / "interleaf.sqlite")
     assert store.row(shown["impression"]) is not None
     store.close()
 
@@ -122,7 +122,7 @@ def test_keys_of_a_store_that_is_not_there_make_none(
 def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "log.parquet").write_bytes(b"PAR1" * 500)
     with pytest.raises(DataError, match="no database of SQLite; give another one"):
-        opened(tmp_path / "log.parquet")
+        open_store(tmp_path / "log.parquet")
 
 
 class Traffic(threading.Thread):
@@ -184,7 +184,7 @@ def is_folded(path: Path) -> bool:
 
 def _check(path: Path, impressions: dict[str, list[str]], events: set[str]) -> None:
     """Every acknowledged row is there once; the folded sums and the open rows are those of a recount."""
-    store = opened(path)
+    store = open_store(path)
     rows = [row for batch in store.export("shoes") for row in batch.to_pylist()]
     assert len({row["impression"] for row in rows}) == len(rows)
     shown = {row["impression"]: row["documents"] for row in rows}

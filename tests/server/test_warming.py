@@ -13,7 +13,7 @@ import pytest
 from interleaf.experiment import Experiment
 from interleaf.methods.registry import DEFAULT, METHODS
 from interleaf.server import warming
-from interleaf.store import opened
+from interleaf.store import open_store
 from tests.server.test_serve import answers, ask
 from tests.support.services import MINUTE, live
 from tests.support.services import click as clicked
@@ -23,8 +23,8 @@ from tests.support.stores import HOUR, START, click, impression, running
 _REPORT = """
 import sys
 from interleaf.server.reports import Reports
-from interleaf.store import opened
-assert Reports(opened(sys.argv[1])).get_blocking("shop", 1).reports
+from interleaf.store import open_store
+assert Reports(open_store(sys.argv[1])).get_blocking("shop", 1).reports
 """
 
 # `interleaf serve` that writes down the module of each kernel that its process compiles.
@@ -122,7 +122,7 @@ def test_what_composes_lists_is_compiled_by_another_process(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_the_service_compiles_no_kernel(tmp_path: Path) -> None:
-    store, compiled = opened(tmp_path / "store.sqlite"), tmp_path / "compiled.log"
+    store, compiled = open_store(tmp_path / "store.sqlite"), tmp_path / "compiled.log"
     settings = running(store, holdout=0.3, by=["device"])
     closed = [impression(settings, number, number - YEAR) for number in range(100)]
     store.write(closed, [click(one) for one in closed])
@@ -150,7 +150,7 @@ def test_the_service_compiles_no_kernel(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_after_it_the_first_report_of_a_store_compiles_nothing(tmp_path: Path) -> None:
-    store = opened(tmp_path / "store.sqlite")
+    store = open_store(tmp_path / "store.sqlite")
     settings = running(store, holdout=0.3, by=["device"])
     made = [impression(settings, number, number) for number in range(100)]
     store.write(made, [click(one) for one in made])

@@ -21,8 +21,8 @@ from interleaf.errors import StoreError
 from interleaf.experiment import Experiment, Request, show
 from interleaf.server import ingest
 from interleaf.server.write_queue import WriteQueue
-from interleaf.store import opened
-from interleaf.store.contract import Impression
+from interleaf.store import open_store
+from interleaf.store.records import Impression
 from tests.support.services import OLD, START
 from tests.support.stand_in import until
 from tests.support.wire import EVENTS, LIST, Served, clicked, raw, read, wanted
@@ -41,7 +41,7 @@ def test_lists_and_events_are_answered_and_stored_once(served: Callable[..., Ser
     assert body_of(first) == body_of(again)
     assert body_of(one.ask(raw(EVENTS, clicked(1)))[0])["accepted"] == 1
     assert body_of(one.ask(raw(EVENTS, clicked(1)))[0])["repeated"] == 1
-    assert body_of(one.ask(raw(EVENTS, clicked(77)))[0])["apart"] == {"unknown impression": 1}
+    assert body_of(one.ask(raw(EVENTS, clicked(77)))[0])["apart"] == {"unknown_impression": 1}
     repeats = raw(LIST, wanted(4, rankings={"production": ["a", "a"], "candidate": ["b"]}))
     assert one.ask(repeats)[0].startswith(b"HTTP/1.1 422")  # refused when it is mixed
     assert one.store.row("i-4") is None
@@ -195,7 +195,7 @@ def test_rankings_too_long_for_the_method_are_refused_and_others_are_not(served:
 
 
 def test_what_the_store_refuses_is_freed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = opened(tmp_path / "store.sqlite")
+    store = open_store(tmp_path / "store.sqlite")
 
     def away(*_: Any) -> Any:
         raise StoreError("the store is away; try again")
@@ -341,5 +341,5 @@ def test_the_end_of_the_server_waits_for_answers(tmp_path: Path, monkeypatch: py
         assert not ending.is_alive()
         for connection in (waiting, idle, half):
             connection.close()
-    with closing(opened(tmp_path / "store.sqlite")) as store:
+    with closing(open_store(tmp_path / "store.sqlite")) as store:
         assert None not in [store.row(f"i-{number}") for number in (1, 2)]

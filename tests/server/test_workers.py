@@ -11,7 +11,7 @@ from typing import Any
 
 from interleaf.analysis.analyze import tally_log
 from interleaf.log.arrow import gathered
-from interleaf.store import opened
+from interleaf.store import open_store
 from tests.server.test_serve import ask, serving
 from tests.support.services import RANKINGS, SHOES
 from tests.support.stand_in import until
@@ -58,7 +58,7 @@ def test_workers_share_a_store_and_lose_nothing_when_they_are_told_to_end(tmp_pa
     assert min(before) not in pids_of(after)  # the gauges of the killed one are left out,
     assert count_impressions(after) == len(acknowledged)  # and its counts are not
     assert len(acknowledged) > 200
-    store = opened(address_of_store)
+    store = open_store(address_of_store)
     rows = [row for batch in store.export("shoes") for row in batch.to_pylist()]
     assert {row["impression"]: row["documents"] for row in rows} == acknowledged
     assert contents(store.tallies("shoes")["click"]) == contents(tally_log(gathered(store.export("shoes"), 10**6)))

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from interleaf.store import opened
-from interleaf.store.contract import ACCEPTED, Event, Impression
+from interleaf.store import open_store
+from interleaf.store.event_fates import EventFate
+from interleaf.store.records import Event, Impression
 from tests.support.stand_in import until
 from tests.support.stores import KINDS, SECOND, START, address_of, check_sums, exported, impression, running
 
@@ -24,7 +25,7 @@ SAMPLES = 50
 def write_for_ever(address: str, samples: str, first: int) -> None:
     """In a process of its own: write, say what was acknowledged, and fold what has closed; never stop by itself."""
     rows = [Impression(**one) for one in json.loads(Path(samples).read_text())]
-    store = opened(address)
+    store = open_store(address)
     number = first
     while True:
         shown, events = [], []
@@ -34,7 +35,7 @@ def write_for_ever(address: str, samples: str, first: int) -> None:
             events.append(Event(f"e{number}", "click", at, at, f"i{number}", rank=1 + number % 4))
             number += 1
         _, fates = store.write(shown, events)
-        assert fates == [ACCEPTED] * len(events)
+        assert fates == [EventFate.ACCEPTED] * len(events)
         if shown[0].id == f"i{first}":
             store.fold(
                 START + number * 60 * SECOND
@@ -67,7 +68,7 @@ def wait_for_the_end_of(name: str, address: str) -> None:
 
 def check_kills(kind: str, folder: Path, kills: int) -> None:
     address = address_of(kind, folder)
-    store = opened(address)
+    store = open_store(address)
     settings = running(store, k=4)
     samples = folder / "samples.json"
     samples.write_text(json.dumps([asdict(impression(settings, number)) for number in range(SAMPLES)]))

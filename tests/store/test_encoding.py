@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from interleaf.experiment import Experiment, Request, show
 from interleaf.experiment.serving import Noted
 from interleaf.methods.registry import METHODS
-from interleaf.store.codec import decoded, encoded, encoded_note
+from interleaf.store.codec import decode_row, encode_note, encode_row
 
 COMPARED = [name for name, method in METHODS.items() if method.schemes_for(2)]
 documents = st.sampled_from("abcdefghij")
@@ -33,29 +33,29 @@ def test_both_ways_keep_the_same(method: str, old: list[str], new: list[str], at
         assert not new
         return
     more: dict[str, Any] = {"attributes": attributes, "latency": [0.5, None], "session": "s", "excluded": "listed unit"}
-    assert decoded(encoded_note(noted, **more)) == decoded(encoded(noted.row | more))
+    assert decode_row(encode_note(noted, **more)) == decode_row(encode_row(noted.row | more))
 
 
 @pytest.mark.parametrize("lost", ["old", "new"])
 def test_a_list_without_one_ranking_keeps_why(lost: str) -> None:
     noted = drawn("team_draft", {"old": ["a", "b"], "new": ["b", "c"]} | {lost: None})
     assert noted is not None
-    row = decoded(encoded_note(noted))
-    assert row == decoded(encoded(noted.row))
+    row = decode_row(encode_note(noted))
+    assert row == decode_row(encode_row(noted.row))
     assert row["fallback_reason"] == f"no ranking of {lost}"
 
 
 def test_documents_that_stand_fixed_are_kept_beside_the_list() -> None:
     noted = drawn("team_draft", {"old": ["a", "b"], "new": ["b", "c"]}, {2: "a", 9: "z"})
     assert noted is not None
-    row = decoded(encoded_note(noted))
-    assert row == decoded(encoded(noted.row))
+    row = decode_row(encode_note(noted))
+    assert row == decode_row(encode_row(noted.row))
     assert row["fixed"] == {"2": "a", "9": "z"}
 
 
 def test_what_hides_a_person_stands_for_what_was_asked() -> None:
     noted = drawn("team_draft", {"old": ["a", "b"], "new": ["b", "c"]})
     assert noted is not None
-    row = decoded(encoded_note(noted, query=None, key=None))
+    row = decode_row(encode_note(noted, query=None, key=None))
     assert (row["query"], row["key"]) == (None, None)
     assert row["documents"] == list(noted.drawn.documents)

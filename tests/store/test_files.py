@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from interleaf.errors import StoreError
-from interleaf.store import opened
-from interleaf.store.contract import Event
+from interleaf.store import open_store
+from interleaf.store.records import Event
 from tests.support.services import live
 from tests.support.stores import HOUR, START, click, impression, running
 
@@ -45,7 +45,7 @@ def test_a_file_that_was_deleted_or_replaced_is_noticed(
 
 
 def test_a_file_that_is_put_back_is_used_again(tmp_path: Path) -> None:
-    store = opened(tmp_path / "store.db")
+    store = open_store(tmp_path / "store.db")
     settings = running(store)
     (tmp_path / "store.db").rename(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="deleted while"):
@@ -65,7 +65,7 @@ def traces(folder: Path, *words: bytes) -> dict[str, int]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_forgotten_unit_is_in_no_byte_of_the_files(tmp_path: Path, seed: int) -> None:
-    store, chance, number = opened(tmp_path / "store.db"), random.Random(seed), 0
+    store, chance, number = open_store(tmp_path / "store.db"), random.Random(seed), 0
     settings = running(store)
     for hour in range(8):
         for _ in range(chance.randrange(5, 40)):
@@ -86,7 +86,7 @@ def test_a_forgotten_unit_is_in_no_byte_of_the_files(tmp_path: Path, seed: int) 
 
 
 def test_a_deleted_experiment_is_in_no_byte_of_the_files(tmp_path: Path) -> None:
-    store = opened(tmp_path / "store.db")
+    store = open_store(tmp_path / "store.db")
     settings = running(store)
     store.write([impression(settings, number, query="herquery") for number in range(50)], [])
     store.stop("shop", START, "test")
@@ -97,7 +97,7 @@ def test_a_deleted_experiment_is_in_no_byte_of_the_files(tmp_path: Path) -> None
 
 def test_rows_that_a_reader_still_sees_go_when_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interleaf.store.sqlite.SCRUB", 0.0)
-    store = opened(tmp_path / "store.db")
+    store = open_store(tmp_path / "store.db")
     settings = running(store)
     store.write([impression(settings, 1, unit="ann@example")], [])
     with store._database.reading() as reading:

@@ -18,9 +18,10 @@ from benchmarks.experiments import _fill
 from interleaf.errors import StateError
 from interleaf.experiment import Experiment
 from interleaf.server.dashboard.experiment_list import PAGE
-from interleaf.store import deletion, experiments, opened, reasons
-from interleaf.store.contract import ACCEPTED, Counts, Event, Search
+from interleaf.store import deletion, experiments, open_store
+from interleaf.store.event_fates import EventFate
 from interleaf.store.experiments import index_experiments
+from interleaf.store.records import Event, Search, VersionCounts
 from interleaf.store.sql import SqlStore
 from interleaf.store.sql_tables import STEPS
 from tests.support.dashboards import Elements, Visitor
@@ -78,7 +79,7 @@ def test_a_search_finds_the_beginnings_of_all_its_words(
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(experiments, "MAX_RARE", max_rare)
         patch.setattr(experiments, "MAX_SCANNED", max_scanned)
-        with closing(opened(Path(folder) / "store.db")) as store:
+        with closing(open_store(Path(folder) / "store.db")) as store:
             for place, words in enumerate(notes):
                 given = SHOP | {"name": f"e{place}", "rankers": ["p", "c"], "description": " ".join(words)}
                 store.create(Experiment.of(given), START + place, "test")
@@ -102,15 +103,25 @@ def test_experiments_of_an_earlier_version_are_found_by_their_notes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place = STEPS.index(index_experiments)
-    with closing(opened(address)) as store:  # noqa: F811
+    with closing(open_store(address)) as store:  # noqa: F811
         store.create(Experiment.of(SHOP | {"owner": "Ann"}), START, "test")
         with store._database.writing() as transaction:  # as the steps before left it
             transaction.change("DELETE FROM experiment_words")
             transaction.change("UPDATE schema_version SET version = ?", place)
         assert names(store, Search("ann")) == []
     monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS[: place + 1])
-    with closing(opened(address)) as store:
+    with closing(open_store(address)) as store:
         assert names(store, Search("ann")) == names(store, Search("shop")) == ["shop"]
+
+
+def test_fates_of_an_earlier_version_become_codes(address: str) -> None:  # noqa: F811
+    with closing(open_store(address)) as store:  # noqa: F811
+        store.write([], [Event("e-1", "click", START, START, impression="nowhere", rank=1)])
+        with store._database.writing() as transaction:  # as the steps before left it
+            transaction.change("UPDATE apart SET reason = 'unknown impression'")
+            transaction.change("UPDATE schema_version SET version = ?", STEPS.index(index_experiments) + 1)
+    with closing(open_store(address)) as store:
+        assert store.unplaced() == {EventFate.UNKNOWN_IMPRESSION: 1}
 
 
 def test_an_experiment_is_found_by_its_present_words(store: SqlStore) -> None:  # noqa: F811
@@ -208,7 +219,7 @@ def test_a_deleted_experiment_leaves_no_row_and_others_keep_theirs(
 
 def test_another_experiment_of_a_deleted_name_starts_at_the_next_version(store: SqlStore, address: str) -> None:  # noqa: F811
     settings = running(store, attribution="last_impression")
-    other = opened(address)  # a worker that remembers the first one
+    other = open_store(address)  # a worker that remembers the first one
     first = impression(settings, 1, unit="ann")
     other.write([first], [])
     store.stop("shop", START, "test")
@@ -217,10 +228,10 @@ def test_another_experiment_of_a_deleted_name_starts_at_the_next_version(store: 
     assert store.experiment("shop").version == 2
     other.write([impression(settings, 2)], [])  # it comes late, of the deleted experiment
     second = impression(again, 3, version=2)
-    assert other.write([second], [click(second)])[1] == [ACCEPTED]
+    assert other.write([second], [click(second)])[1] == [EventFate.ACCEPTED]
     lost = Event("e", "click", START, START, unit="ann", document=first.row["documents"][0])
-    assert other.write([], [lost])[1] == [reasons.NOT_SHOWN]
-    assert store.counts("shop") == Counts(1, 0, {})
+    assert other.write([], [lost])[1] == [EventFate.NOT_SHOWN_TO_UNIT]
+    assert store.counts("shop") == VersionCounts(1, 0, {})
     store.fold(START + SECOND)
     assert rows_of(store, "shop")["impressions"] == 1
     other.write([impression(settings, 4)], [])
@@ -282,7 +293,9 @@ def test_the_api_deletes_what_is_confirmed_and_not_running(service: Live) -> Non
     assert service.ask("DELETE", path, params={"confirm": "shoes"}).json() == {"impressions": 1}
     assert service.ask("GET", path).status_code == 404
     assert service.ask("DELETE", path, params={"confirm": "shoes"}).status_code == 404
-    assert service.tell({"impression": shown["impression"], "rank": 1}).json()["apart"] == {reasons.UNKNOWN: 1}
+    assert service.tell({"impression": shown["impression"], "rank": 1}).json()["apart"] == {
+        EventFate.UNKNOWN_IMPRESSION: 1
+    }
     service.make()
     assert service.ask("GET", path).json()["version"] == 2
 
@@ -358,7 +371,7 @@ def test_events_of_units_lists_and_folds_cost_the_same_however_many_experiments_
     monkeypatch.setattr(experiments, "MAX_SCANNED", 90)
     monkeypatch.setattr(experiments, "MAX_COUNT", 90)
     for number in (100, 5000):
-        store = opened(tmp_path / f"{number}.db")  # noqa: F811
+        store = open_store(tmp_path / f"{number}.db")  # noqa: F811
         _fill(store, number)
         experiment = store.experiment("experiment-0").settings
         one = impression(experiment, 1, unit="ann")

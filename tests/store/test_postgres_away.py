@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from interleaf.errors import DataError, StoreError
-from interleaf.store import opened, postgres
-from interleaf.store.contract import ACCEPTED
+from interleaf.store import open_store, postgres
+from interleaf.store.event_fates import EventFate
 from interleaf.store.sql import SqlStore
 from tests.server.test_serve import ask, serving
 from tests.support.services import RANKINGS, SHOES
@@ -50,7 +50,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlStore]
         monkeypatch.setattr(postgres, name, LONG)
     monkeypatch.setattr(postgres, "WAIT", 2.0)
     monkeypatch.setattr(postgres, "SILENCE", 0.5)
-    found = opened(address)
+    found = open_store(address)
     yield found
     found.close()
 
@@ -99,7 +99,7 @@ def test_a_server_that_hangs_is_away_however_long_a_statement_may_take(store: Sq
                 call()
     assert time.monotonic() - begun < LONG / 2
     wait_for(store)
-    assert store.write([one], [click(one)]) == ([None], [ACCEPTED])
+    assert store.write([one], [click(one)]) == ([None], [EventFate.ACCEPTED])
     check_sums(store, "shop")
 
 
@@ -166,7 +166,7 @@ def rule(line: str) -> Iterator[None]:
 def refusal(address: str) -> str:
     """What is said about an address, which never holds its password."""
     with pytest.raises((StoreError, DataError)) as told:
-        opened(address).close()
+        open_store(address).close()
     text = str(told.value)
     assert all(part not in text for part in ("hush", "it@is", "secret", QUOTED))
     assert "hush" not in str(told.value.__cause__)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from interleaf.cli import main
-from interleaf.store import opened
+from interleaf.store import open_store
 from tests.support.services import live
 from tests.support.stores import address_of
 
@@ -37,7 +37,7 @@ def test_store_backup_and_key_files_are_for_their_owner_whatever_the_umask(tmp_p
     live_store, copy, key = (str(tmp_path / name) for name in ("live.sqlite", "copy.sqlite", "admin.key"))
     with umask(mask):
         assert main(["keys", "add", "admin", "--store", live_store, "--out", key]) == 0
-        store = opened(live_store)
+        store = open_store(live_store)
         assert store.key_of(Path(key).read_text().strip()) is not None
         assert main(["store", "backup", copy, "--store", live_store]) == 0
         names = ["admin.key", "copy.sqlite", "live.sqlite", "live.sqlite-shm", "live.sqlite-wal"]
@@ -51,7 +51,7 @@ def test_another_user_can_neither_read_the_store_nor_make_a_key(tmp_path: Path) 
         folder.chmod(0o755)
     path = tmp_path / "live.sqlite"
     with umask(0):
-        store = opened(path)
+        store = open_store(path)
         store.add_key("ingest", "mine", 1)
     os.seteuid(NOBODY)
     try:
@@ -69,7 +69,7 @@ def test_a_store_that_others_can_open_is_named_with_the_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "store.sqlite"
-    opened(path).close()
+    open_store(path).close()
     path.chmod(0o644)
     with live(tmp_path):
         pass
@@ -103,7 +103,7 @@ def test_nothing_is_written_over_and_no_key_is_made_without_its_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, other = tmp_path / "live.sqlite", tmp_path / "other"
-    opened(path).close()
+    open_store(path).close()
     other.write_text("mine")
     assert main(["store", "backup", str(other), "--store", str(path)]) == 2
     for out in (str(other), str(tmp_path / "nowhere" / "key")):
@@ -113,7 +113,7 @@ def test_nothing_is_written_over_and_no_key_is_made_without_its_file(
     assert "already; give another --out" in errors
     assert "cannot create" in errors
     assert other.read_text() == "mine"
-    store = opened(path)
+    store = open_store(path)
     assert store.keys() == []
     store.close()
     assert main(["store", "backup", "x", "--store", str(tmp_path / "nope")]) == 2
@@ -121,10 +121,10 @@ def test_nothing_is_written_over_and_no_key_is_made_without_its_file(
 
 
 def test_a_backup_is_the_whole_store_and_leaves_out_free_pages(tmp_path: Path) -> None:
-    store = opened(tmp_path / "live.sqlite")
+    store = open_store(tmp_path / "live.sqlite")
     store.add_key("admin", "me", 1)
     store.back_up(tmp_path / "copy.sqlite")
-    copy = opened(tmp_path / "copy.sqlite")
+    copy = open_store(tmp_path / "copy.sqlite")
     assert copy.keys() == store.keys()
     copy.close()
     store.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from interleaf.errors import DataError
-from interleaf.store import opened
+from interleaf.store import open_store
 from interleaf.store.sql import SqlStore
 from tests.server.test_serve import serving
 from tests.support.services import live
@@ -20,7 +20,7 @@ def test_texts_and_hashes_are_not_mixed(address: str, store: SqlStore, first: st
     store.use_queries(first, START)  # there are no rows yet
     one = impression(running(store), 1)
     store.write([one], [])
-    again = opened(address)
+    again = open_store(address)
     for queries in (first, "drop", first):
         again.use_queries(queries, START)
     with pytest.raises(DataError, match=f"since 2027-01-15, and --queries {then} was given") as problem:

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from interleaf.experiment import Experiment, extended
-from interleaf.store import deletion, opened, reasons, sqlite
-from interleaf.store.contract import ACCEPTED, REPEATED, Event, Impression
+from interleaf.experiment import Experiment, extend_list
+from interleaf.store import deletion, open_store, sqlite
+from interleaf.store.event_fates import EventFate
 from interleaf.store.impression_rows import WAITS, Writing, rows_of
+from interleaf.store.records import Event, Impression
 from interleaf.store.sql import SqlStore
 from tests.support.stores import HOUR, SECOND, START, address, address_of, check_sums, click, impression, running, store
 
@@ -25,7 +26,7 @@ __all__ = ["address", "store"]
 @pytest.fixture
 def server_store(tmp_path: Path) -> Iterator[SqlStore]:
     """A store that several transactions write to at once."""
-    found = opened(address_of("postgres", tmp_path))
+    found = open_store(address_of("postgres", tmp_path))
     yield found
     found.close()
 
@@ -68,11 +69,11 @@ def test_an_event_that_two_workers_get_is_stored_once(server_store: SqlStore, wa
     server_store.write([one], [])
     event, fates = by_unit(two), []
     with unfinished(server_store) as other:
-        assert other.events([event]) == [ACCEPTED]
+        assert other.events([event]) == [EventFate.ACCEPTED]
         server_store.write([two], [])  # which only the second worker sees
         thread = begun(lambda: fates.append(server_store.write([], [replace(event, dwell=2.0)])[1]))
     thread.join()
-    assert fates == [[REPEATED]]
+    assert fates == [[EventFate.REPEATED]]
     assert events_of(server_store) == {one.id: ["e"], two.id: []}
     assert server_store.examples("shop")[1]["events"][0]["dwell"] == 2.0
     check_sums(server_store, "shop")
@@ -87,10 +88,10 @@ def test_an_event_of_a_unit_that_crosses_its_impression_is_matched_when_it_is_fo
     with unfinished(server_store) as other:
         other.impressions(rows_of([one, two], {("shop", 1): 1}))
         fates = server_store.write([], [by_unit(one), by_unit(two, "f"), replace(by_unit(one, "g"), document="x")])[1]
-        assert fates == [reasons.NOT_SHOWN, reasons.LATE, reasons.NOT_SHOWN]
+        assert fates == [EventFate.NOT_SHOWN_TO_UNIT, EventFate.LATE, EventFate.NOT_SHOWN_TO_UNIT]
     server_store.fold(one.time + 10 * SECOND)
     assert events_of(server_store) == {old.id: [], one.id: ["e"], two.id: ["f"]}
-    assert (server_store.counts("shop").apart, server_store.unplaced()) == ({}, {reasons.NOT_SHOWN: 1})
+    assert (server_store.counts("shop").apart, server_store.unplaced()) == ({}, {EventFate.NOT_SHOWN_TO_UNIT: 1})
     check_sums(server_store, "shop")
 
 
@@ -114,7 +115,7 @@ def test_an_event_that_was_put_in_before_it_was_looked_for_again_is_repeated(sto
     store.fold(START + HOUR)
     with store._database.writing() as transaction:
         writing = Writing(store._database, transaction)
-        assert writing._put([(click(one), reasons.FOLDED, None)]) == {click(one).key: REPEATED}
+        assert writing._put([(click(one), EventFate.FOLDED, None)]) == {click(one).key: EventFate.REPEATED}
     assert count(store, "apart") == 0
 
 
@@ -123,11 +124,11 @@ def test_the_last_page_stays_whoever_comes_first(store: SqlStore) -> None:
     store.write([one], [])
     first = store.row(one.id)
     assert first is not None
-    second, third = extended(first, 2).row, extended(first, 3).row
+    second, third = extend_list(first, 2).row, extend_list(first, 3).row
     assert second is not None
     assert third is not None
     assert store.extend(one.id, third)
-    assert store.write([], [click(one, 5), click(one, 6)])[1] == [ACCEPTED] * 2
+    assert store.write([], [click(one, 5), click(one, 6)])[1] == [EventFate.ACCEPTED] * 2
     for shorter in (second, third, first):
         assert not store.extend(one.id, shorter)
     assert not store.extend("nobody", third)
@@ -142,7 +143,7 @@ def test_two_workers_extend_one_after_the_other(server_store: SqlStore) -> None:
     server_store.write([one], [])
     first = server_store.row(one.id)
     assert first is not None
-    second, third = extended(first, 2).row, extended(first, 3).row
+    second, third = extend_list(first, 2).row, extend_list(first, 3).row
     assert second is not None
     assert third is not None
     answers: list[bool] = []
@@ -168,10 +169,10 @@ def test_a_dwell_on_its_way_is_waited_for_by_who_folds(server_store: SqlStore) -
     one = impression(running(server_store), 1)
     server_store.write([one], [click(one)])
     with unfinished(server_store) as other:
-        assert other.events([replace(click(one), dwell=2.0)]) == [REPEATED]
+        assert other.events([replace(click(one), dwell=2.0)]) == [EventFate.REPEATED]
         assert server_store.fold(START + HOUR) == 0
     assert server_store.fold(START + HOUR) == 1
-    assert server_store.write([], [replace(click(one), dwell=9.0)])[1] == [REPEATED]
+    assert server_store.write([], [replace(click(one), dwell=9.0)])[1] == [EventFate.REPEATED]
     assert server_store.examples("shop")[0]["events"][0]["dwell"] == 2.0
     check_sums(server_store, "shop")
 
@@ -205,12 +206,12 @@ def test_how_a_draft_attributes_is_what_counts_when_it_is_started(store: SqlStor
     store.start("shop", START, "test")
     one = impression(changed, 1, unit="u1")
     store.write([one], [])
-    assert store.write([], [by_unit(one)])[1] == [ACCEPTED]
+    assert store.write([], [by_unit(one)])[1] == [EventFate.ACCEPTED]
 
 
 def test_nothing_that_is_done_often_reads_a_whole_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what SQLite says of every statement of writing, matching, folding and deleting."""
-    store = opened(tmp_path / "store.db")
+    store = open_store(tmp_path / "store.db")
     settings = running(store, attribution="last_impression", k=6)
     said: dict[str, tuple[Any, ...]] = {}
     for name in ("rows", "change"):
@@ -265,14 +266,14 @@ def test_an_event_of_a_unit_that_crossed_its_impression_is_matched_once_before_t
     assert store.fold(START + 9 * HOUR) == 1
     assert events_of(store) == {one.id: [], two.id: ["e"]}
     assert count(store, "apart") == 2
-    assert store.write([], [by_unit(two)])[1] == [REPEATED]
+    assert store.write([], [by_unit(two)])[1] == [EventFate.REPEATED]
     check_sums(store, "shop")
 
 
 # What goes wrong with a connection that one thread closes and another uses is no error, but the end of the process.
 CLOSED = """import os, sys, threading, time
 from interleaf.errors import StoreError
-from interleaf.store import opened
+from interleaf.store import open_store
 path = sys.argv[1]
 def read(store, said):
     try:
@@ -281,7 +282,7 @@ def read(store, said):
     except StoreError as error:
         said.append(str(error))
 for number in range(20):
-    store, said = opened(path), []
+    store, said = open_store(path), []
     threads = [threading.Thread(target=read, args=(store, said)) for _ in range(6)]
     for thread in threads:
         thread.start()

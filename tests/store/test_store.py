@@ -8,10 +8,11 @@ import pytest
 
 from interleaf import DataError, log
 from interleaf.errors import ExperimentError, StateError
-from interleaf.experiment import Experiment, extended
+from interleaf.experiment import Experiment, extend_list
 from interleaf.log.schema import COLUMNS
-from interleaf.store import opened
-from interleaf.store.contract import ACCEPTED, ADMIN, INGEST, READ, REPEATED, Counts
+from interleaf.store import open_store
+from interleaf.store.event_fates import EventFate
+from interleaf.store.records import ADMIN, INGEST, READ, VersionCounts
 from interleaf.store.sql import SqlStore
 from tests.support.log_rows import rows_of
 from tests.support.stores import (
@@ -88,17 +89,17 @@ def test_an_event_goes_in_once_and_a_dwell_may_follow(store: SqlStore) -> None:
     one = impression(running(store), 1)
     event = click(one, 1, id="e")
     later = replace(event, dwell=3.0)
-    assert store.write([one], [event, replace(event, rank=2)])[1] == [ACCEPTED, REPEATED]
-    assert store.write([], [later, click(one, 2)])[1] == [REPEATED, ACCEPTED]
-    assert store.write([], [replace(event, dwell=9.0, value=2.0)])[1] == [REPEATED]
-    assert store.write([], [replace(event, dwell=5.0, value=8.0)])[1] == [REPEATED]
+    assert store.write([one], [event, replace(event, rank=2)])[1] == [EventFate.ACCEPTED, EventFate.REPEATED]
+    assert store.write([], [later, click(one, 2)])[1] == [EventFate.REPEATED, EventFate.ACCEPTED]
+    assert store.write([], [replace(event, dwell=9.0, value=2.0)])[1] == [EventFate.REPEATED]
+    assert store.write([], [replace(event, dwell=5.0, value=8.0)])[1] == [EventFate.REPEATED]
     found = store.examples("shop")[0]["events"]
     assert [(event["event"], event["dwell"], event["value"]) for event in found] == [
         ("e", 9.0, 2.0),
         (click(one, 2).id, None, None),
     ]
     both = [click(one, 4, id="f"), click(one, 4, id="f", dwell=7.0), click(one, 3, -SECOND, id="g")]
-    assert store.write([], both)[1] == [ACCEPTED, REPEATED, ACCEPTED]
+    assert store.write([], both)[1] == [EventFate.ACCEPTED, EventFate.REPEATED, EventFate.ACCEPTED]
     found = exported(store, "shop").column("events").to_pylist()[0]
     assert [(event["event"], event["rank"], event["dwell"]) for event in found] == [
         *(("g", 3, None), ("e", 1, 9.0), (click(one, 2).id, 2, None), ("f", 4, 7.0)),
@@ -121,12 +122,12 @@ def test_a_second_page_replaces_the_row_until_it_is_folded(store: SqlStore) -> N
     store.write([one], [])
     row = store.row(one.id)
     assert row is not None
-    longer = extended(row, 2).row
+    longer = extend_list(row, 2).row
     assert longer is not None
     assert store.extend(one.id, longer)
     assert store.row(one.id) == longer
     assert len(longer["documents"]) == 6
-    assert store.write([], [click(one, 6)])[1] == [ACCEPTED]
+    assert store.write([], [click(one, 6)])[1] == [EventFate.ACCEPTED]
     check_sums(store, "shop")
     store.fold(START + HOUR)
     assert not store.extend(one.id, one.row)
@@ -204,7 +205,7 @@ def test_keys_are_kept_as_hashes_and_can_be_revoked(store: SqlStore, address: st
     assert store.keys() == [key, other]
     assert store.key_of(secret) == key
     assert store.key_of(secret + "x") is store.key_of("") is store.key_of("\0\ud800") is None
-    again = opened(address)
+    again = open_store(address)
     assert again.key_of(secret) == key
     assert store.revoke(key.id, 5)
     assert store.key_of(secret) is None
@@ -221,10 +222,10 @@ def test_a_unit_is_forgotten_with_all_its_rows(store: SqlStore) -> None:
     settings = running(store)
     made = [impression(settings, number, number * SECOND, unit=("ann", "bob")[number % 2]) for number in range(6)]
     store.write(made, [click(one) for one in made] + [click(made[0], 9), click(made[1], 9)])
-    assert store.counts("shop").apart == {"rank not shown": 2}
+    assert store.counts("shop").apart == {"rank_not_shown": 2}
     assert store.forget("ann") == 3
     assert {row["unit"] for row in store.examples("shop")} == {"bob"}
-    assert store.counts("shop") == Counts(3, 0, {"rank not shown": 1})
+    assert store.counts("shop") == VersionCounts(3, 0, {"rank_not_shown": 1})
     assert store.forget("ann") == 0
     check_sums(store, "shop")
 
@@ -237,7 +238,7 @@ def test_old_rows_expire_and_their_sums_stay(store: SqlStore) -> None:
     before = store.tallies("shop")["click"]
     assert store.expire(START + 2 * HOUR) == 2
     assert store.expire(START + 9 * HOUR) == 2
-    assert store.counts("shop") == Counts(2, 4, {})
+    assert store.counts("shop") == VersionCounts(2, 4, {})
     assert [row["impression"] for row in store.examples("shop")] == ["shop-5", "shop-4"]
     after = store.tallies("shop")["click"]
     assert after.impressions == before.impressions == 6
@@ -249,6 +250,6 @@ def test_a_store_answers_until_it_is_closed(store: SqlStore) -> None:
     store.check()
     assert store.experiments() == []
     assert store.tallies(running(store).name) == {}
-    assert store.counts("shop") == Counts(0, 0, {})
+    assert store.counts("shop") == VersionCounts(0, 0, {})
     assert list(store.export("shop")) == []
     assert store.write([], []) == ([], [])

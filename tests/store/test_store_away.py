@@ -15,8 +15,9 @@ import pytest
 
 from interleaf import DataError
 from interleaf.errors import MissingExtraError, StoreError
-from interleaf.store import opened, reasons, sqlite
-from interleaf.store.contract import ACCEPTED, REPEATED, Event, Impression, Search
+from interleaf.store import open_store, sqlite
+from interleaf.store.event_fates import EventFate
+from interleaf.store.records import Event, Impression, Search
 from interleaf.store.sql import SqlStore
 from interleaf.store.sql_tables import STEPS
 from tests.support.stores import (
@@ -80,7 +81,7 @@ def test_rows_that_cannot_be_kept_are_refused_and_leave_no_trace(store: SqlStore
         with pytest.raises(DataError):
             store.write([other], [event, replace(event, **change)])
     assert store.counts("shop").open == 0
-    assert store.write([one], [event]) == ([None], [ACCEPTED])
+    assert store.write([one], [event]) == ([None], [EventFate.ACCEPTED])
     assert ids_of(store) == [one.id]
 
 
@@ -94,7 +95,7 @@ def test_strange_texts_come_back_as_they_were(store: SqlStore) -> None:
         one = replace(one, row=dict(one.row) | {"attributes": {text[:50]: text, "device": text[:9]}})
         named = replace(one, row=dict(one.row) | {"documents": [f"{text}{place}" for place in range(4)]})
         event = Event(f"e{text[:332]}", text, START, START, one.id, document=f"{text}2")
-        assert store.write([named], [event, click(one, 1, id=f"c{text[:332]}")]) == ([None], [ACCEPTED] * 2)
+        assert store.write([named], [event, click(one, 1, id=f"c{text[:332]}")]) == ([None], [EventFate.ACCEPTED] * 2)
         row = store.row(one.id)
         assert row is not None
         assert (row["unit"], row["query"], row["session"]) == (text, query, text)
@@ -109,7 +110,7 @@ def test_strange_texts_come_back_as_they_were(store: SqlStore) -> None:
 
 
 def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
-    store = opened(tmp_path / "store.db")
+    store = open_store(tmp_path / "store.db")
     settings = running(store)
     writer = store._database._writer  # type: ignore[attr-defined]
     ((pages,),) = writer.execute("PRAGMA page_count").fetchall()
@@ -143,7 +144,7 @@ def test_a_file_that_another_process_writes_to_for_too_long_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "WAIT", 0.05)
-    store = opened(tmp_path / "store.db")
+    store = open_store(tmp_path / "store.db")
     settings = running(store)
     other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -167,7 +168,7 @@ def test_nobody_waits_for_ever_for_another_worker_or_for_a_statement(
 
     for name, seconds in (("LOCK", 0.2), ("LONGER", 60.0)):  # it is the server that says what it was
         monkeypatch.setattr(postgres, name, seconds)
-    store = opened(address)
+    store = open_store(address)
     with store._database.writing() as other:
         other.change("LOCK TABLE experiments")
         with pytest.raises(StoreError, match="another transaction holds a lock for too long"):
@@ -185,7 +186,7 @@ def test_nobody_waits_for_ever_for_another_worker_or_for_a_statement(
 def test_two_processes_write_and_fold_and_nothing_counts_twice(address: str, store: SqlStore) -> None:
     settings = running(store)
     made = [impression(settings, number, number * 60 * SECOND) for number in range(240)]
-    stores = [store, opened(address)]
+    stores = [store, open_store(address)]
     problems: list[BaseException] = []
 
     def work(mine: SqlStore, first: int) -> None:
@@ -217,27 +218,27 @@ def test_a_newer_store_is_refused_and_an_older_one_upgraded(
 ) -> None:
     running(store)
     monkeypatch.setattr("interleaf.store.sql_tables.STEPS", (*STEPS, "CREATE TABLE extra (one integer)"))
-    newer = opened(address)
+    newer = open_store(address)
     assert newer.experiments() == store.experiments()
     newer.close()
     monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS)
     with pytest.raises(
         DataError, match=f"of version {len(STEPS) + 1}, and this interleaf knows versions up to {len(STEPS)}: a newer"
     ):
-        opened(address)
+        open_store(address)
 
 
 def test_two_workers_that_start_at_once_upgrade_once_however_long_that_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = address_of("postgres", tmp_path)
-    opened(address).close()
+    open_store(address).close()
     for name in ("WRITING", "LOCK"):
         monkeypatch.setattr(f"interleaf.store.postgres.{name}", 0.2)
     slow = "SELECT pg_sleep(0.6); CREATE TABLE extra (one integer); INSERT INTO extra VALUES (1)"
     monkeypatch.setattr("interleaf.store.sql_tables.STEPS", (*STEPS, slow))
     with ThreadPoolExecutor(2) as workers:
-        stores = list(workers.map(opened, [address] * 2))
+        stores = list(workers.map(open_store, [address] * 2))
     with stores[0]._database.reading() as transaction:
         assert transaction.rows("SELECT one FROM extra") == [(1,)]
     for one in stores:
@@ -248,32 +249,32 @@ def test_two_workers_that_start_at_once_upgrade_once_however_long_that_takes(
 
 def test_an_address_that_cannot_be_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match="begins with mysql://; give a path, sqlite:///path or postgresql://") as told:
-        opened("mysql://user:password@host/x")
+        open_store("mysql://user:password@host/x")
     assert "password" not in str(told.value)
     with pytest.raises(DataError, match="there is no folder"):
-        opened(tmp_path / "nowhere" / "store.db")
+        open_store(tmp_path / "nowhere" / "store.db")
     (tmp_path / "text.db").write_text("not a database, but long enough to be read as one" * 100)
     with pytest.raises(DataError, match="the file is no database of SQLite; give another one"):
-        opened(tmp_path / "text.db")
-    opened(f"sqlite:///{tmp_path}/store.db").close()
+        open_store(tmp_path / "text.db")
+    open_store(f"sqlite:///{tmp_path}/store.db").close()
     assert (tmp_path / "store.db").exists()
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtraError, match=r"needs psycopg; run: .*\[postgres\]"):
-        opened("postgresql://localhost/x")
+        open_store("postgresql://localhost/x")
 
 
 def test_keys_and_tokens_of_a_store_of_the_first_version_stay_valid(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS[:1])
-    older = opened(address)
+    older = open_store(address)
     with older._database.writing() as transaction:
         (signing,) = transaction.rows("SELECT secret FROM secrets")[0]
         values = ("k1", sha256(b"il_admin_x").digest(), "admin", "mine", 1)
         transaction.change("INSERT INTO access_keys (id, hash, role, label, created) VALUES (?, ?, ?, ?, ?)", *values)
     older.close()
     monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS)
-    store = opened(address)
+    store = open_store(address)
     key = store.key_of("il_admin_x")
     assert key is not None
     assert (key.id, key.is_valid(2)) == ("k1", True)
@@ -285,7 +286,7 @@ def test_events_of_an_older_store_are_still_known_after_the_upgrade(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS[:5])
-    older = opened(address)
+    older = open_store(address)
     with monkeypatch.context() as patch:
         patch.setattr("interleaf.store.experiments.index", lambda *_: None)  # there was no table of words
         one = impression(running(older, owner="Ann"), 1)
@@ -298,12 +299,12 @@ def test_events_of_an_older_store_are_still_known_after_the_upgrade(
         )
         transaction.change(
             "INSERT INTO apart (id, reason, kind, received, time, impression, rank) VALUES (?, ?, 'click', ?, ?, ?, 1)",
-            *(waiting.id, reasons.UNKNOWN, waiting.received, waiting.time, "later"),
+            *(waiting.id, EventFate.UNKNOWN_IMPRESSION, waiting.received, waiting.time, "later"),
         )
     older.close()
     monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS)
-    store = opened(address)
-    assert store.write([], [replace(event, dwell=5.0), waiting])[1] == [REPEATED, REPEATED]
+    store = open_store(address)
+    assert store.write([], [replace(event, dwell=5.0), waiting])[1] == [EventFate.REPEATED, EventFate.REPEATED]
     store.write([impression(store.experiment("shop").settings, 2, id="later")], [])
     events = {row["impression"]: row["events"] for row in store.examples("shop")}
     assert [(one["event"], one["dwell"]) for one in events[one.id]] == [(event.id, 5)]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from interleaf.analysis.analyze import tally_log
 from interleaf.errors import DataError
 from interleaf.report.build import report
-from interleaf.store import fold, opened
+from interleaf.store import fold, open_store
 from interleaf.store.codec import CLICKED_ALL
-from interleaf.store.contract import Counts
-from interleaf.store.fold import UNSPLIT, Folding, Sums, report_settings_of
+from interleaf.store.fold import UNSPLIT, FoldedSums, Folding, report_settings_of
+from interleaf.store.records import VersionCounts
 from interleaf.store.sql import SqlStore
 from tests.support.stores import (
     HOUR,
@@ -49,7 +49,7 @@ _WAYS: list[dict[str, Any]] = [
 def shared(request: pytest.FixtureRequest) -> Iterator[SqlStore]:
     """A store for all examples: each has an experiment of its own."""
     with TemporaryDirectory() as folder:
-        found = opened(address_of(request.param, Path(folder)))
+        found = open_store(address_of(request.param, Path(folder)))
         yield found
         found.close()
 
@@ -90,7 +90,7 @@ def test_sums_of_any_traffic_are_those_of_the_log(
     if shared.tallies(settings.name):
         check_sums(shared, settings.name)
     counts = shared.counts(settings.name)
-    table = exported(shared, settings.name) if counts != Counts(0, 0, counts.apart) else None
+    table = exported(shared, settings.name) if counts != VersionCounts(0, 0, counts.apart) else None
     if table is not None:
         is_open = table.column("open").to_pylist()
         assert (sum(is_open), len(is_open) - sum(is_open)) == (counts.open, counts.folded)
@@ -109,7 +109,7 @@ def test_folding_changes_nothing_and_ends(store: SqlStore) -> None:
     with store._database.reading() as transaction:
         parts = [count for (count,) in transaction.rows("SELECT impressions FROM sums ORDER BY number")]
     assert parts == [120, 60, 20]  # each larger than the next one: a fold rewrites the small ones
-    assert store.counts("shop") == Counts(0, 200, {})
+    assert store.counts("shop") == VersionCounts(0, 200, {})
     assert report(store.tallies("shop")["click"], report_settings_of(settings)).to_dict() == wanted
 
 
@@ -120,7 +120,7 @@ def test_a_report_reads_open_impressions_page_by_page(store: SqlStore, monkeypat
     store.write(made, [click(one) for one in made])
     sizes, add = list[int](), fold._added
 
-    def count_and_add(sums: Sums, batch: pa.RecordBatch) -> Sums | None:
+    def count_and_add(sums: FoldedSums, batch: pa.RecordBatch) -> FoldedSums | None:
         sizes.append(batch.num_rows)
         return add(sums, batch)
 
@@ -133,7 +133,7 @@ def test_a_report_reads_open_impressions_page_by_page(store: SqlStore, monkeypat
 def test_folds_hold_nothing_and_reports_hold_what_the_last_ones_were_made_of(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fold, "MOST_HELD", 2)
+    monkeypatch.setattr(fold, "MAX_HELD", 2)
     shop, *others = (running(store, name=name) for name in ("shop", "b", "c"))
     store.write([impression(shop, number, number) for number in range(100)], [])
     store.write([impression(one, 1, HOUR) for one in others], [])
@@ -165,7 +165,7 @@ def test_a_fold_that_breaks_off_has_not_happened(store: SqlStore, monkeypatch: p
         broken.setattr(Folding, "_keep", keep_and_break)
         with pytest.raises(KeyboardInterrupt):
             store.fold(START + 2 * HOUR)
-    assert store.counts("shop") == before == Counts(14, 6, {})
+    assert store.counts("shop") == before == VersionCounts(14, 6, {})
     check_sums(store, "shop")
     assert store.fold(START + 2 * HOUR) == 14
     check_sums(store, "shop")
@@ -224,7 +224,7 @@ def test_rows_that_all_do_not_count_are_folded_and_told_once_there_is_one_that_c
     store.write([impression(settings, 1, excluded="a crawler")], [])
     store.fold(START + HOUR)
     assert store.tallies("shop") == {}
-    assert store.counts("shop") == Counts(0, 1, {})
+    assert store.counts("shop") == VersionCounts(0, 1, {})
     store.write([impression(settings, 2)], [])
     assert store.tallies("shop")["click"].dropped == {"excluded: a crawler": 1}
     check_sums(store, "shop")
@@ -272,4 +272,4 @@ def test_a_metric_that_the_method_cannot_score_is_left_out(store: SqlStore) -> N
     assert list(store.tallies("shop")) == ["click", "purchase"]
     assert store.fold(START + HOUR) == 1
     assert list(store.tallies("shop")) == ["click", "purchase"]
-    assert store.counts("shop") == Counts(0, 1, {})
+    assert store.counts("shop") == VersionCounts(0, 1, {})

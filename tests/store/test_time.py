@@ -11,7 +11,7 @@ import pytest
 
 from interleaf.cli import main
 from interleaf.server.service import Service, monotonic
-from interleaf.store import opened
+from interleaf.store import open_store
 from interleaf.store.sql import SqlStore
 from interleaf.store.time_check import StoreTime
 from tests.support.services import Live, live
@@ -116,7 +116,7 @@ class Process:
     """Times as the processes of a service read them, which may be off in between."""
 
     def __init__(self, address: str) -> None:  # noqa: F811
-        self.address, self.store, self.now, self.monotonic = address, opened(address), START, 0
+        self.address, self.store, self.now, self.monotonic = address, open_store(address), START, 0
 
     def read(self, served: float = 0.0, jump: float = 0.0) -> StoreTime:
         self.now += round((served + jump) * DAY)
@@ -126,7 +126,7 @@ class Process:
     def restart(self, off: float, served: float = 0.0) -> StoreTime:
         """Be off for so many days, and run for so many."""
         self.store.close()
-        self.store, self.monotonic = opened(self.address), random.randrange(DAY)  # another boot
+        self.store, self.monotonic = open_store(self.address), random.randrange(DAY)  # another boot
         self.read(jump=off)
         return self.read(served)
 
@@ -167,7 +167,7 @@ def test_no_restart_makes_a_jump_believed(process: Process) -> None:
 
 
 def test_all_workers_have_one_time(process: Process) -> None:
-    workers = [process.store, *(opened(process.address) for _ in range(3))]
+    workers = [process.store, *(open_store(process.address) for _ in range(3))]
     for step in range(7 * 24):
         process.now += HOUR + (400 * DAY if step == 0 else 0)
         process.monotonic += HOUR
@@ -182,7 +182,7 @@ def test_all_workers_have_one_time(process: Process) -> None:
 
 
 def test_the_first_look_at_an_old_store_goes_by_its_newest_row(store: SqlStore, address: str) -> None:  # noqa: F811
-    other = opened(address)
+    other = open_store(address)
     settings = running(other)
     assert other.read_time(START + 400 * DAY, 0).problem is None  # there is nothing to lose
     with other._database.writing() as transaction:
@@ -195,9 +195,9 @@ def test_the_first_look_at_an_old_store_goes_by_its_newest_row(store: SqlStore, 
 
 def test_the_operator_can_confirm_the_clock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "store.db"
-    with opened(path)._database.writing() as transaction:
+    with open_store(path)._database.writing() as transaction:
         transaction.change("INSERT INTO clock (one, time) VALUES (1, ?)", START - 10**15)
-    other = opened(path)
+    other = open_store(path)
     assert other.read_time(START, 0).problem is not None
     for answer in ("from now on rows are deleted by the clock again", "the clock was not in doubt"):
         assert main(["store", "trust-clock", "--store", str(path)]) == 0

@@ -6,7 +6,7 @@ import pytest
 
 from interleaf.cli import main
 from interleaf.errors import DataError, StoreError
-from interleaf.store import opened
+from interleaf.store import open_store
 from interleaf.store.sql import SqlStore
 from tests.server.test_serve import serving
 from tests.support.services import live
@@ -24,7 +24,7 @@ def test_another_secret_is_refused_once_there_are_units(
     store.use_unit_secret(first, START)  # there is nothing yet that the other one would not match
     settings = running(store)
     store.write([impression(settings, 1)], [])
-    again = opened(address)
+    again = open_store(address)
     again.use_unit_secret(first, START)
     with pytest.raises(DataError, match="each person would get a second name") as told:
         again.use_unit_secret(then, START)
@@ -53,11 +53,11 @@ def test_the_store_of_an_earlier_version_takes_the_secret_of_its_next_start(stor
 
 
 def test_the_store_does_not_hold_the_secret(tmp_path: Path) -> None:
-    store = opened(tmp_path / "store.db")
+    store = open_store(tmp_path / "store.db")
     store.use_unit_secret(SECRET, START)
     store.close()
     assert SECRET not in (tmp_path / "store.db").read_bytes()
-    again = opened(tmp_path / "store.db")
+    again = open_store(tmp_path / "store.db")
     with again._database.reading() as transaction:
         ((salt, fingerprint),) = transaction.rows("SELECT salt, fingerprint FROM unit_secrets")
     assert (len(salt), len(fingerprint)) == (16, 64)
@@ -116,7 +116,7 @@ def test_rotation_says_what_it_means_and_a_unit_can_be_deleted_under_both_names(
 
 
 def test_two_services_that_start_on_an_empty_store_do_not_write_with_two_secrets(address: str, store: SqlStore) -> None:
-    other = opened(address)
+    other = open_store(address)
     store.use_unit_secret(SECRET, START)
     other.use_unit_secret(OTHER, START)
     settings = running(store)

@@ -3,11 +3,11 @@
 import atexit
 from functools import cache
 
-from interleaf.demo.engine import Engine, Entry, read_entries
+from interleaf.demo.engine import Engine, LibraryEntry, read_entries
 
 
 @cache
-def entries() -> list[Entry]:
+def entries() -> list[LibraryEntry]:
     return read_entries()
 
 

@@ -17,7 +17,7 @@ from interleaf.log import schema
 from interleaf.server.app import create_app
 from interleaf.server.connection import Connection
 from interleaf.server.service import ServiceSettings
-from interleaf.store import opened
+from interleaf.store import open_store
 from tests.support.stand_in import until
 
 START = 1_800_000_000_000_000  # microseconds since 1970
@@ -85,7 +85,7 @@ class Live:
 @contextmanager
 def live(folder: Path, **settings: Any) -> Iterator[Live]:
     """A service over a fresh store."""
-    store, clock = opened(folder / "store.sqlite"), Turned()
+    store, clock = open_store(folder / "store.sqlite"), Turned()
     app = create_app(store, clock, ServiceSettings(**{"fold_seconds": 3600.0} | settings), clock.monotonic)
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield Live(client, store, clock)

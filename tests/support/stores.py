@@ -18,9 +18,9 @@ import pytest
 from interleaf.execution.collector import NO_MATCH
 from interleaf.execution.local import tally_log
 from interleaf.experiment import Experiment, Request, show
-from interleaf.store import opened, sqlite
-from interleaf.store.contract import Event, Impression, Store
+from interleaf.store import open_store, sqlite
 from interleaf.store.fold import task_of
+from interleaf.store.records import Event, Impression
 from interleaf.store.sql import SqlStore
 from interleaf.tally import Tally
 
@@ -51,7 +51,7 @@ def _be_patient() -> None:
     from interleaf.store import postgres
     from interleaf.store import postgres as product
 
-    product.CONNECT, product.WAIT, postgres.Connection.patience, postgres.SILENCE = 60, 60.0, 60.0, 60.0
+    product.CONNECT, product.WAIT, postgres.WatchedConnection.patience, postgres.SILENCE = 60, 60.0, 60.0, 60.0
     product.LOCK, product.WRITING, product.READING = 60.0, 90.0, 90.0
 
 
@@ -81,12 +81,12 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(address: str) -> Iterator[SqlStore]:
-    found = opened(address)
+    found = open_store(address)
     yield found
     found.close()
 
 
-def running(store: Store, **settings: Any) -> Experiment:
+def running(store: SqlStore, **settings: Any) -> Experiment:
     """An experiment that runs."""
     experiment = Experiment.of(SHOP | settings)
     store.create(experiment, START, "test")
@@ -117,7 +117,7 @@ def click(one: Impression, rank: int | None = 1, after: int = 5 * SECOND, **more
     return Event(name, kind, time=time, **given)
 
 
-def exported(store: Store, name: str, version: int | None = None) -> Any:
+def exported(store: SqlStore, name: str, version: int | None = None) -> Any:
     return pa.Table.from_batches(list(store.export(name, version)))
 
 
@@ -147,7 +147,7 @@ def contents(tally: Tally) -> dict[str, Any]:
     return found | {"levels": (tally.units.level, tally.sample.level, tally.slices.step, tally.slices.first)}
 
 
-def check_sums(store: Store, name: str, version: int | None = None) -> None:
+def check_sums(store: SqlStore, name: str, version: int | None = None) -> None:
     """The tallies of a store are those of its exported log, to the last number."""
     stored = store.experiment(name)
     version = stored.version if version is None else version

@@ -13,7 +13,7 @@ from typing import Any
 from interleaf.experiment import Experiment
 from interleaf.server.app import create_app
 from interleaf.server.service import ServiceSettings
-from interleaf.store import opened
+from interleaf.store import open_store
 from tests.support.services import RANKINGS, SHOES, START, Turned, listening
 
 LIST, EVENTS = "/v1/experiments/shoes/interleave", "/v1/events"
@@ -24,7 +24,7 @@ class Served:
     """A service on a port, with a running experiment."""
 
     def __init__(self, stack: ExitStack, folder: Path, key: str | None = None, **options: Any) -> None:
-        self.store = store = opened(folder / "store.sqlite")
+        self.store = store = open_store(folder / "store.sqlite")
         stack.callback(store.close)
         store.create(Experiment.of(SHOES), START, "test")
         store.start("shoes", START, "test")

@@ -6,11 +6,14 @@ import argparse
 import glob
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from interleaf.cli.output import print_json
 from interleaf.errors import DataError, listed
+from interleaf.importers.protocol import IMPORTERS, Importer, ImportOptions, ImportResult
 
 DEFAULT_OUT = "log.parquet"
 
@@ -113,31 +116,16 @@ def _counts_text(counts: Mapping[str, Any]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
 
 
-def _foreign(options: argparse.Namespace) -> Any:
-    """A log of UBI, Solr or OpenSearch."""
-    from interleaf.importers import ubi
-    from interleaf.importers.foreign_lists import Options
+def _import_by(name: str) -> Callable[[argparse.Namespace], ImportResult]:
+    """The importer of a kind of log, loaded when it is called."""
 
-    method = {"method": options.method} if options.method else {}
-    settings = Options(
-        experiment=options.experiment,
-        unit=options.unit,
-        ordinals=options.ordinals,
-        only_interleaved=options.kind != "ubi",
-        **method,
-    )
-    if options.kind == "solr":
-        return ubi.import_solr(options.source, options.out, settings, options.id_field)
-    convert = ubi.import_ubi if options.kind == "ubi" else ubi.import_opensearch
-    return convert(options.source, options.out, settings)
+    def run(options: argparse.Namespace) -> ImportResult:
+        importer: Importer = resolve_name(IMPORTERS[name][0])
+        values = {one.name: getattr(options, one.name, None) for one in fields(ImportOptions)}
+        settings = ImportOptions(**{name: value for name, value in values.items() if value is not None})
+        return importer(options.source, options.out, settings)
 
-
-def _yandex(options: argparse.Namespace) -> Any:
-    from interleaf.importers.yandex import import_yandex
-
-    if len(options.source) != 1:
-        raise DataError(f"{len(options.source)} files are given; a yandex log is one file")
-    return import_yandex(options.source[0], options.out, options.experiment, unit=options.time_unit)
+    return run
 
 
 def _trec(options: argparse.Namespace) -> dict[str, Any]:
@@ -228,10 +216,7 @@ def _kinds(table: Mapping[str, tuple[Any, str]]) -> str:
 
 
 IMPORTS: dict[str, tuple[Callable[[argparse.Namespace], Any], str]] = {
-    "ubi": (_foreign, "User Behavior Insights 1.3, queries and events"),
-    "solr": (_foreign, "responses with [interleaving], and clicks"),
-    "opensearch": (_foreign, "responses with _search_configuration_id, and UBI events"),
-    "yandex": (_yandex, "text format of the Yandex challenge and of PyClick"),
+    **{name: (_import_by(name), does) for name, (_, does) in IMPORTERS.items()},
     "trec": (_trec, "runs, to compose lists from"),
     "letor": (_letor, "scores of a learning-to-rank file's rows, to compose lists from"),
     "jsonl": (lambda options: _convert(options.source, options.out), "JSON lines with the columns of an interleaf log"),

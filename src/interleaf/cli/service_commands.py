@@ -17,7 +17,7 @@ from interleaf.demo.engine import RANKERS
 from interleaf.errors import InterleafError
 
 if TYPE_CHECKING:
-    from interleaf.store.contract import AccessKey
+    from interleaf.store.records import AccessKey
     from interleaf.store.sql import SqlStore
 
 STORE = "interleaf.sqlite"
@@ -125,11 +125,11 @@ def warn(warning: str | None) -> None:
 
 def open_store(address: str, create: bool = False) -> SqlStore:
     """Open the store at an address, and print its warnings; it must exist unless `create` is set."""
-    from interleaf.store import opened
+    from interleaf.store import sql
 
     if not create and "://" not in address and not Path(address).exists():
         raise InterleafError(f"there is no store {address}; give the store of the service, as --store PATH")
-    store = opened(address)
+    store = sql.open_store(address)
     for warning in store.warnings():
         warn(warning)
     return store

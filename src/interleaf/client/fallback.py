@@ -17,7 +17,7 @@ from interleaf.client.spool import write_private
 from interleaf.errors import ClientError, InterleafError
 from interleaf.experiment import Experiment, Request, show
 from interleaf.experiment.assignment import OUTSIDE
-from interleaf.experiment.serving import unmixed
+from interleaf.experiment.serving import unmixed_page
 from interleaf.interleaving.rankings import insert_fixed
 from interleaf.log.schema import FALLBACK
 
@@ -168,7 +168,7 @@ def compose(known: Known | None, request: Request, *, is_running: bool = True) -
     if known is None:
         return Answer(None, _first(request), FALLBACK), False
     if not is_running or known.state != RUNNING:
-        return Answer(None, unmixed(known.settings, request), OUTSIDE, version=known.version), False
+        return Answer(None, unmixed_page(known.settings, request), OUTSIDE, version=known.version), False
     shown = show(known.settings, known.version, request)
     name = None if shown.row is None else request.impression
     return Answer(name, shown.documents, shown.arm, version=known.version), shown.row is not None

@@ -20,12 +20,12 @@ LEFT_OUT = {
     *("site-packages", "dist-packages", "antigravity", "this"),
 }
 MODULE, CLASS, FUNCTION, METHOD = "module", "class", "function", "method"
-LONGEST_PARAMETERS = 70
+MAX_PARAMETERS = 70
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
-class Entry:
+class LibraryEntry:
     """One thing that is documented: `id` is its qualified name, `title` that name with its parameters."""
 
     id: str
@@ -38,16 +38,16 @@ class Entry:
     def owner(self) -> str:
         """Where it is defined: a class for a method, a package for a module; empty at the top.
 
-        >>> Entry("json.JSONDecoder.decode", METHOD, "json", "json.JSONDecoder.decode(s)", "...").owner
+        >>> LibraryEntry("json.JSONDecoder.decode", METHOD, "json", "json.JSONDecoder.decode(s)", "...").owner
         'json.JSONDecoder'
         """
         return self.id.rpartition(".")[0]
 
 
-def read_entries(folder: Path | None = None) -> list[Entry]:
+def read_entries(folder: Path | None = None) -> list[LibraryEntry]:
     """All entries below a folder of sources, by default the standard library's; always in the same order."""
     folder = folder or Path(sysconfig.get_paths()["stdlib"])
-    found: dict[str, Entry] = {}
+    found: dict[str, LibraryEntry] = {}
     for path in _sources(folder):
         parts = path.relative_to(folder).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -68,18 +68,18 @@ def _sources(folder: Path) -> Iterator[Path]:
             yield from _sources(path)
 
 
-def _module(name: str, path: Path) -> Iterator[Entry]:
+def _module(name: str, path: Path) -> Iterator[LibraryEntry]:
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, ValueError, SyntaxError):  # a file that this Python cannot read documents nothing
         return
     text = ast.get_docstring(tree)
     if text:
-        yield Entry(name, MODULE, name, name, _plain(text))
+        yield LibraryEntry(name, MODULE, name, name, _plain(text))
     yield from _definitions(tree.body, name, name, FUNCTION)
 
 
-def _definitions(body: Sequence[ast.stmt], owner: str, module: str, kind: str) -> Iterator[Entry]:
+def _definitions(body: Sequence[ast.stmt], owner: str, module: str, kind: str) -> Iterator[LibraryEntry]:
     for node in body:
         if isinstance(node, ast.If | ast.Try):  # what depends on the platform
             yield from _definitions([*node.body, *node.orelse], owner, module, kind)
@@ -88,7 +88,7 @@ def _definitions(body: Sequence[ast.stmt], owner: str, module: str, kind: str) -
         name, text = f"{owner}.{node.name}", ast.get_docstring(node)
         if text:
             found = CLASS if isinstance(node, ast.ClassDef) else kind
-            yield Entry(name, found, module, name + _parameters(node, kind), _plain(text))
+            yield LibraryEntry(name, found, module, name + _parameters(node, kind), _plain(text))
         if isinstance(node, ast.ClassDef):
             yield from _definitions(node.body, name, module, METHOD)
 
@@ -104,8 +104,8 @@ def _parameters(node: Definition, kind: str) -> str:
     if kind == METHOD and "staticmethod" not in marks:
         del (node.args.posonlyargs or node.args.args)[:1]
     written = ast.unparse(node.args)
-    if len(written) > LONGEST_PARAMETERS:
-        written = written[:LONGEST_PARAMETERS].rpartition(",")[0] + ", …"
+    if len(written) > MAX_PARAMETERS:
+        written = written[:MAX_PARAMETERS].rpartition(",")[0] + ", …"
     return f"({written})"
 
 
@@ -153,13 +153,15 @@ def ranker_of(name: str) -> Ranker:
 COLUMNS = "id UNINDEXED, leaf UNINDEXED, name, title, text"
 LIT, UNLIT = "\x02", "\x03"  # around what is highlighted; no entry holds them
 SNIPPET_WORDS = 32
-MOST_WORDS = 16  # of a query
+MAX_WORDS = 16  # of a query
 
 
 class Engine:
     """An index of entries; one connection for all threads, one search at a time.
 
-    >>> engine = Engine([Entry("json.dumps", "function", "json", "json.dumps(obj)", "Serialize obj to a string.")])
+    >>> engine = Engine(
+    ...     [LibraryEntry("json.dumps", "function", "json", "json.dumps(obj)", "Serialize obj to a string.")]
+    ... )
     >>> engine.search("serialize to json", "title")
     ['json.dumps']
     >>> engine.captions("json", ["json.dumps"])["json.dumps"]["highlights"]
@@ -167,7 +169,7 @@ class Engine:
     >>> engine.close()
     """
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
+    def __init__(self, entries: Iterable[LibraryEntry]) -> None:
         self.entries = {entry.id: entry for entry in entries}
         self._lock = Lock()
         self._connection = sqlite3.connect(":memory:", check_same_thread=False)
@@ -213,7 +215,7 @@ class Engine:
         return {one: _caption(one, title, snippet) for one, title, snippet in rows}
 
     def _rows(self, sql: str, query: str, **values: Any) -> list[Any]:
-        words = list(dict.fromkeys([*_tokens(query), *words_of(query)]))[:MOST_WORDS]
+        words = list(dict.fromkeys([*_tokens(query), *words_of(query)]))[:MAX_WORDS]
         if not words:
             return []
         asked = query.strip().encode(errors="replace").decode()  # lone surrogates are no text to SQLite

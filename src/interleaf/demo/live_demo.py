@@ -18,13 +18,13 @@ from urllib.request import ProxyHandler, Request, build_opener
 from interleaf.client import Client
 from interleaf.demo.engine import Engine, ranker_of, read_entries
 from interleaf.demo.searchers import Crowd, searches, truth
-from interleaf.demo.site import Site, address, listening, serving
+from interleaf.demo.site import Site, address, listen, serve_app
 from interleaf.errors import InterleafError
 from interleaf.report.format import signed, span
 from interleaf.report.report import Report
 from interleaf.server.app import create_app
 from interleaf.server.reports import Reports
-from interleaf.store.sql import opened
+from interleaf.store.sql import open_store
 
 NAME = "demo"
 PLANNED_UNITS, HOLDOUT = 300, 0.05
@@ -158,22 +158,22 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
     out = out or sys.stdout
     line = RunningLine(out)
     with ExitStack() as stack:
-        place = stack.enter_context(listening(demo.port))
+        place = stack.enter_context(listen(demo.port))
         folder = stack.enter_context(TemporaryDirectory(prefix="interleaf-demo-"))
-        store = stack.enter_context(closing(opened(demo.store or Path(folder) / "demo.sqlite")))
+        store = stack.enter_context(closing(open_store(demo.store or Path(folder) / "demo.sqlite")))
         line.hint("Reading the documentation of the standard library ...")
         engine = stack.enter_context(closing(Engine(read_entries())))
         client, live = Client(address(place), timeout=SERVICE_TIMEOUT), Live(address(place))
         app = create_app(store)
         app.router.routes[:0] = Site(engine, client, NAME, demo.rankers).routes()
-        stack.enter_context(serving(app, place))
+        stack.enter_context(serve_app(app, place))
         stack.callback(client.close)
         line.hint("Starting the experiment; the first time this compiles its methods ...")
         live.begin(demo.rankers)
         coming = searches(engine.entries, demo.people, demo.seed)
         crowd = Crowd(engine, client, NAME, demo.rankers, coming, demo.searches_per_second)
         stack.callback(crowd.stop)
-        report = _deciding(demo, live, crowd, line)
+        report = _watch_until_decided(demo, live, crowd, line)
         has_gone = crowd.has_gone
         crowd.stop()
         if crowd.problem is not None:
@@ -193,7 +193,7 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
         return 1 if demo.until_decided and not _is_decided(report) else 0
 
 
-def _deciding(demo: Demo, live: Live, crowd: Crowd, line: RunningLine) -> Report | None:
+def _watch_until_decided(demo: Demo, live: Live, crowd: Crowd, line: RunningLine) -> Report | None:
     """Say how it stands until it is over; the report that decided it, if that is what ended it.
 
     A verdict that was reached stands, though a few who come later might have left it open for a while.

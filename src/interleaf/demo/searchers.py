@@ -16,12 +16,12 @@ from statistics import NormalDist, fmean
 
 from interleaf.clicks import named
 from interleaf.client import Client
-from interleaf.demo.engine import Engine, Entry, leaf, words_of
+from interleaf.demo.engine import Engine, LibraryEntry, leaf, words_of
 from interleaf.errors import InterleafError
 from interleaf.kernels.randomness import UNIT, Keyed, key_of
 
 
-def reciprocal_ranks(engine: Engine, ranker: str, searches: Iterable[Search], k: int = 10) -> list[float]:
+def reciprocal_ranks(engine: Engine, ranker: str, searches: Iterable[PersonSearch], k: int = 10) -> list[float]:
     """1 / rank of the wanted entry in the first k of each search, 0 where it is not among them.
 
     Their mean is the mean reciprocal rank (Voorhees, 1999).
@@ -33,7 +33,7 @@ def reciprocal_ranks(engine: Engine, ranker: str, searches: Iterable[Search], k:
     return found
 
 
-def truth(engine: Engine, rankers: Sequence[str], asked: Sequence[Search]) -> str:
+def truth(engine: Engine, rankers: Sequence[str], asked: Sequence[PersonSearch]) -> str:
     """What is known of the rankers, because what people want is known, in a sentence."""
     means = {ranker: fmean(reciprocal_ranks(engine, ranker, asked)) for ranker in rankers}
     told = ", ".join(f"{ranker} {mean:.3f}" for ranker, mean in means.items())
@@ -55,7 +55,7 @@ SMALL = frozenset(("and", "are", "can", "for", "from", "into", "its", "not", "th
 
 
 @dataclass(frozen=True)
-class Search:
+class PersonSearch:
     """One person, one query, and the entry that they want."""
 
     unit: str
@@ -73,11 +73,11 @@ class Click:
     dwell: float
 
 
-def searches(entries: Mapping[str, Entry], people: int, seed: int = 1) -> list[Search]:
+def searches(entries: Mapping[str, LibraryEntry], people: int, seed: int = 1) -> list[PersonSearch]:
     """What so many people ask, as they come: new people one after another, and those who come back between them.
 
-    >>> from interleaf.demo.engine import Entry
-    >>> found = {"json.dumps": Entry("json.dumps", "function", "json", "json.dumps(obj)", "Serialize obj.")}
+    >>> from interleaf.demo.engine import LibraryEntry
+    >>> found = {"json.dumps": LibraryEntry("json.dumps", "function", "json", "json.dumps(obj)", "Serialize obj.")}
     >>> [(search.unit, search.query) for search in searches(found, people=2, seed=1)]
     [('person-1', 'dumps obj'), ('person-2', 'dumps obj')]
     """
@@ -89,13 +89,13 @@ def searches(entries: Mapping[str, Entry], people: int, seed: int = 1) -> list[S
         for visit in range(chance.pick_weighted(VISITS, len(VISITS)) + 1):
             wanted = names[chance.pick(len(names))]
             key = key_of(("demo clicks", seed, person, visit))
-            search = Search(f"person-{person}", device, _query(entries[wanted], chance), wanted, key)
+            search = PersonSearch(f"person-{person}", device, _query(entries[wanted], chance), wanted, key)
             visits.append(((place, person, visit), search))
             place += 1 + chance.pick(RETURNS)
     return [search for _, search in sorted(visits, key=lambda visit: visit[0])]
 
 
-def clicks(search: Search, documents: Sequence[str]) -> list[Click]:
+def clicks(search: PersonSearch, documents: Sequence[str]) -> list[Click]:
     """What the person clicks on a list of ids, and how long they stay."""
     grades = {one: grade(one, search.wanted) for one in documents}
     chance = Keyed(key_of((search.key, "dwell")))
@@ -117,7 +117,7 @@ def grade(document: str, wanted: str) -> int:
     return BESIDE if owner and owner in (document, document.rpartition(".")[0]) else ELSE
 
 
-def _query(entry: Entry, chance: Keyed) -> str:
+def _query(entry: LibraryEntry, chance: Keyed) -> str:
     """The name; or a word of it and one or two from what the entry says of itself first."""
     name = leaf(entry.id)
     if chance.toss(BY_NAME):
@@ -141,7 +141,7 @@ def _lognormal(chance: Keyed) -> float:
 THREADS = 4
 
 
-def serve(engine: Engine, client: Client, experiment: str, rankers: Sequence[str], search: Search) -> None:
+def serve(engine: Engine, client: Client, experiment: str, rankers: Sequence[str], search: PersonSearch) -> None:
     """Answer one search as a search service does, and tell what the person clicked.
 
     Impression and events have the names that chance gave them, so that a search which is repeated counts once.
@@ -172,7 +172,7 @@ class Crowd:
     """Threads that serve searches, in their order and not too fast; `problem` is what stopped them, if anything did."""
 
     def __init__(
-        self, engine: Engine, client: Client, experiment: str, rankers: Sequence[str], searches: Sequence[Search],
+        self, engine: Engine, client: Client, experiment: str, rankers: Sequence[str], searches: Sequence[PersonSearch],
         per_second: float,
     ) -> None:  # fmt: skip
         self._engine, self._client, self._experiment, self._rankers = engine, client, experiment, rankers

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -25,15 +24,15 @@ from interleaf.demo.engine import Engine
 from interleaf.errors import InterleafError
 from interleaf.report.html import templates
 
-HOST, HIGHEST_PORT = "127.0.0.1", 65_535
-LONGEST_START, LONGEST_END = 60.0, 5  # seconds
+HOST, MAX_PORT = "127.0.0.1", 65_535
+MAX_START, MAX_END = 60.0, 5  # seconds to start and to end
 
 
-def listening(port: int = 0) -> socket.socket:
+def listen(port: int = 0) -> socket.socket:
     """A place to be asked at; port 0 is any that is free."""
     try:
-        if not 0 <= port <= HIGHEST_PORT:
-            raise OSError(f"ports end at {HIGHEST_PORT}")
+        if not 0 <= port <= MAX_PORT:
+            raise OSError(f"ports end at {MAX_PORT}")
         return socket.create_server((HOST, port))
     except OSError as error:
         raise InterleafError(f"port {port} cannot be used ({error}); give another --port, or leave it out") from None
@@ -45,30 +44,27 @@ def address(place: socket.socket) -> str:
 
 
 @contextmanager
-def serving(app: Starlette, place: socket.socket) -> Iterator[None]:
+def serve_app(app: Starlette, place: socket.socket) -> Iterator[None]:
     """Answer there while the block runs; what is on its way at the end is finished."""
-    settings = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=LONGEST_END)
+    settings = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=MAX_END)
     server = uvicorn.Server(settings)
     thread = threading.Thread(target=server.run, args=([place],), name="interleaf-demo-service", daemon=True)
     thread.start()
     try:
-        _wait_for(server, thread)
+        end = time.monotonic() + MAX_START
+        while not server.started:
+            if not thread.is_alive() or time.monotonic() > end:
+                raise InterleafError("the service of the demo did not start; what it said above tells why")
+            time.sleep(0.01)
         yield
     finally:
         server.should_exit = True
-        thread.join(2 * LONGEST_END)
+        thread.join(2 * MAX_END)
 
 
-def _wait_for(server: uvicorn.Server, thread: threading.Thread) -> None:
-    end = time.monotonic() + LONGEST_START
-    while not server.started:
-        if not thread.is_alive() or time.monotonic() > end:
-            raise InterleafError("the service of the demo did not start; what it said above tells why")
-        time.sleep(0.01)
-
-
+_PAGES: Environment = templates(("interleaf.demo", "pages"))
 COOKIE = "interleaf-demo"
-LONGEST_QUERY = 200
+MAX_QUERY = 200
 EXAMPLES = ("OrderedDict", "parse command line", "temporary file", "json.dumps", "send mail", "run process timeout")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -126,7 +122,7 @@ class Site:
         return self._page("entry.html", query=_query(request), entry=entry, inside=inside, outside=outside)
 
     def _page(self, template: str, status: int = 200, **values: Any) -> Response:
-        text = _pages().get_template(template).render(values, experiment=self._experiment)
+        text = _PAGES.get_template(template).render(values, experiment=self._experiment)
         return Response(text, status, HEADERS, "text/html")
 
     def _result(self, name: str, caption: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,9 +148,9 @@ def pieces(text: str, highlights: Sequence[Mapping[str, Any]]) -> list[Piece]:
 
 def _query(request: Request) -> str:
     """What was asked, on one line, without what cannot be seen, and not too long."""
-    given = request.query_params.get("q", "")[: 10 * LONGEST_QUERY]
+    given = request.query_params.get("q", "")[: 10 * MAX_QUERY]
     seen = "".join(sign if sign.isprintable() else " " for sign in given)
-    return " ".join(seen.split())[:LONGEST_QUERY]
+    return " ".join(seen.split())[:MAX_QUERY]
 
 
 def _unit(request: Request) -> str:
@@ -166,9 +162,3 @@ def _unit(request: Request) -> str:
 def _sheet(request: Request) -> Response:
     sheet = files("interleaf.demo").joinpath("pages/demo.css").read_bytes()
     return Response(sheet, headers=HEADERS, media_type="text/css")
-
-
-@cache
-def _pages() -> Environment:
-    made: Environment = templates(("interleaf.demo", "pages"))
-    return made

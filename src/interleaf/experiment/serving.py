@@ -84,11 +84,11 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
     ['c']
     """
     unit = request.unit if request.unit is not None else request.impression
-    given = _given(experiment, request)
+    given = _complete_rankings(experiment, request)
     size = request.k or experiment.k
-    arm, served = assign(experiment, unit), _served(experiment, given)
+    arm, served = assign(experiment, unit), _find_shown_ranker(experiment, given)
     if arm == OUTSIDE or not served or not count_free_ranks(size * request.page, request.fixed):
-        return Shown(unmixed(experiment, request), arm, None)
+        return Shown(unmixed_page(experiment, request), arm, None)
     missing = [name for name in experiment.needed if not given[name]]
     if missing:
         arm = FALLBACK
@@ -98,7 +98,7 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
     else:
         rankings, chosen = given, unchanged(served)
     key = chance_key(experiment.name, version, unit, request.query)
-    drawn = _drawn(rankings, chosen, key, size, request.page, request.fixed)
+    drawn = _draw_pages(rankings, chosen, key, size, request.page, request.fixed)
     noted = Noted(
         drawn,
         experiment.name,
@@ -115,10 +115,10 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
     return Shown(_page(drawn.documents, request.fixed, size, request.page), arm, noted)
 
 
-def unmixed(experiment: Experiment, request: Request) -> list[str]:
+def unmixed_page(experiment: Experiment, request: Request) -> list[str]:
     """The asked page of the control's list, or of the first that there is: what people see who take no part."""
-    given = _given(experiment, request)
-    served = _served(experiment, given)
+    given = _complete_rankings(experiment, request)
+    served = _find_shown_ranker(experiment, given)
     return _page(given[served] if served else [], request.fixed, request.k or experiment.k, request.page)
 
 
@@ -127,7 +127,7 @@ def chance_key(experiment: str, version: int, unit: str, query: str | None) -> s
     return key_of((experiment, version, unit, query or ""))
 
 
-def extended(
+def extend_list(
     row: Mapping[str, Any],
     page: int,
     more_fixed: Mapping[int, str] | None = None,
@@ -142,7 +142,7 @@ def extended(
     if page <= (row["page"] or 1):
         return Shown(_page(row["documents"], fixed, size, page), arm, dict(row))
     rankings = dict(zip(row["rankers"], row["rankings"], strict=True))
-    drawn = _drawn(rankings, resolve(row["method"]), row["key"], size, page, fixed)
+    drawn = _draw_pages(rankings, resolve(row["method"]), row["key"], size, page, fixed)
     longer = dict(row) | drawn.interleaving().to_dict(rankings=True, probability=False) | {"page": page}
     if added:
         longer["fixed"] = {str(rank): document for rank, document in fixed.items()}
@@ -177,7 +177,7 @@ def _read_fixed(row: Mapping[str, Any]) -> dict[int, str]:
     return {int(rank): document for rank, document in (row.get("fixed") or {}).items()}
 
 
-def _given(experiment: Experiment, request: Request) -> Rankings:
+def _complete_rankings(experiment: Experiment, request: Request) -> Rankings:
     """A ranking for each ranker, without documents that stand fixed; empty where none came."""
     for name in request.rankings:
         if name not in experiment.rankers:
@@ -192,7 +192,7 @@ def _given(experiment: Experiment, request: Request) -> Rankings:
     return remove_documents(found, request.fixed.values())
 
 
-def _served(experiment: Experiment, given: Rankings) -> str | None:
+def _find_shown_ranker(experiment: Experiment, given: Rankings) -> str | None:
     """Whose list is shown where nothing can be mixed: the control's, or the first that there is."""
     if given[experiment.control]:
         return experiment.control
@@ -215,7 +215,7 @@ def _as_mode(experiment: Experiment, given: Rankings, key: tuple[Any, ...], size
     return given
 
 
-def _drawn(
+def _draw_pages(
     rankings: Rankings, chosen: ResolvedMethod, key: str, size: int, page: int, fixed: Mapping[int, str]
 ) -> DrawnList:
     """All pages up to this one; a method that would change the pages before cannot be asked for more."""

@@ -12,11 +12,11 @@ from interleaf.errors import ExperimentError, InterleafError, listed
 from interleaf.experiment.limits import MAX_K
 from interleaf.methods.registry import DEFAULT, ResolvedMethod, resolve
 
-MOST_TEXT = 200
+MAX_TEXT = 200
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
-class Kind(Protocol):
+class SettingKind(Protocol):
     """A kind of setting."""
 
     def check(self, value: Any) -> Any: ...
@@ -29,7 +29,7 @@ class Kind(Protocol):
 class Text:
     """A name or a short text, without control characters; empty only where that is allowed."""
 
-    most: int = MOST_TEXT
+    most: int = MAX_TEXT
     least: int = 1
 
     def check(self, value: Any) -> str:
@@ -144,7 +144,7 @@ class Several:
 
 
 @dataclass(frozen=True)
-class Weights:
+class EventWeights:
     """Kinds of events, each with what one of them is worth."""
 
     most: int = 20
@@ -174,7 +174,7 @@ class Weights:
 class Optional:
     """Such a setting, or null."""
 
-    kind: Kind
+    kind: SettingKind
 
     def check(self, value: Any) -> Any:
         return None if value is None else self.kind.check(value)
@@ -188,12 +188,12 @@ COMPARE, AA, RELABELLED, LOSER = "compare", "aa", "aa_relabelled", "known_loser"
 MODES = (COMPARE, AA, RELABELLED, LOSER)
 SAME, LAST, EVERY, MOST_SHOWN = "same_impression", "last_impression", "every_impression", "most_shown"
 ATTRIBUTIONS = (SAME, LAST, EVERY, MOST_SHOWN)
-MOST_RANKERS = 100
+MAX_RANKERS = 100
 NEW = "new"
 _DEFAULT = object()
 
 
-def _setting(label: str, kind: Kind, meaning: str, default: Any = _DEFAULT) -> Any:
+def _setting(label: str, kind: SettingKind, meaning: str, default: Any = _DEFAULT) -> Any:
     metadata = {"label": label, "kind": kind, "meaning": meaning}
     if default is _DEFAULT:
         return field(metadata=metadata)
@@ -210,7 +210,7 @@ class Experiment:
 
     name: str = _setting("Name", Name(), "name of the experiment, in addresses and logs")
     rankers: tuple[str, ...] = _setting(
-        "Rankers", Several(Text(100), 2, MOST_RANKERS), "names of the rankers that are compared"
+        "Rankers", Several(Text(100), 2, MAX_RANKERS), "names of the rankers that are compared"
     )
     control: str = _setting("Control ranker", Text(), "the ranker that people see without the experiment", "")
     method: str = _setting(
@@ -232,7 +232,7 @@ class Experiment:
         "Holdout share", Number(0, 0.9), "share of these units that see the control unchanged", 0.0
     )
     events: Mapping[str, float] = _setting(
-        "Events and weights", Weights(), "kinds of events that count, with weights", {"click": 1.0}
+        "Events and weights", EventWeights(), "kinds of events that count, with weights", {"click": 1.0}
     )
     browser_events: tuple[str, ...] = _setting(
         "Events from browsers",
@@ -293,7 +293,10 @@ class Experiment:
         values = {}
         for name, setting in SETTINGS.items():
             if name in data:
-                values[name] = _checked(name, setting.metadata["kind"], data[name])
+                try:
+                    values[name] = setting.metadata["kind"].check(data[name])
+                except ValueError as remedy:
+                    raise ExperimentError(name, data[name], str(remedy)) from None
             elif name in ("name", "rankers"):
                 raise ExperimentError(name, None, f"it may not be left out: {setting.metadata['meaning']}")
         return cls(**values)
@@ -312,8 +315,8 @@ class Experiment:
             raise ExperimentError("method", self.method, str(error)) from None
         object.__setattr__(self, "method", chosen.text)
         least, most = chosen.rankers
-        if not least <= len(self.rankers) <= (most or MOST_RANKERS):
-            raise ExperimentError("rankers", self.rankers, f"{self.method} compares {least} to {most or MOST_RANKERS}")
+        if not least <= len(self.rankers) <= (most or MAX_RANKERS):
+            raise ExperimentError("rankers", self.rankers, f"{self.method} compares {least} to {most or MAX_RANKERS}")
         try:
             chosen.scheme(self.scheme, len(self.rankers))
         except InterleafError as error:
@@ -389,10 +392,3 @@ NOTES = (
     "description",
     "tags",
 )  # they change no list and no number, and may be edited at any time
-
-
-def _checked(name: str, kind: Kind, value: Any) -> Any:
-    try:
-        return kind.check(value)
-    except ValueError as remedy:
-        raise ExperimentError(name, value, str(remedy)) from None

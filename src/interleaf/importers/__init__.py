@@ -1,10 +1,11 @@
 """Imports logs of other systems, and exports to their formats.
 
-protocol.py         what an import takes and what it returns
-ubi.py              import_ubi; ubi_records.py decodes records, ubi_export.py writes them
+protocol.py         what an importer is, what it takes and returns; the table of importers
+ubi.py              UBI queries and events; ubi_records.py decodes records, ubi_export.py writes them
 solr_opensearch.py  responses of engines that interleave by themselves
 yandex.py           the text format of the Yandex challenge and of PyClick
 trec.py             TREC runs and qrels; lists composed from runs
 trec_session.py     logs of the TREC Session track
-spool.py, partition.py, foreign_lists.py, query_join.py  queries and events, joined to impressions
+shuffle.py          queries and events on disk, partitioned by query
+partition.py, foreign_lists.py, query_join.py  queries and events of a partition, joined to impressions
 """

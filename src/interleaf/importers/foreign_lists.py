@@ -13,21 +13,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaf.errors import DataError, listed
-from interleaf.importers.partition import Part, lists_of
+from interleaf.errors import DataError
+from interleaf.importers.partition import Partition, lists_of
+from interleaf.importers.protocol import ENGINE, UNITS, ImportOptions
 from interleaf.interleaving.rankings import MAX_RANKERS
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
 from interleaf.methods.registry import unchanged
 
-UNITS = ("user", "client", "session")
 KNOWN = 0.95  # the share of queries of which a unit must be known, to be the unit of all
 JOINING = 0.05  # below this share, ids of hits and of events are of two worlds, and joins are accidents
 UNMIXED = 7  # so many lists of one owner each, and none of two: by chance, that is 1 of 128 logs of mixed lists at most
 
 
 @dataclass
-class Evidence:
+class LogEvidence:
     """Counts over the whole log, and what follows from them."""
 
     queries: int = 0
@@ -41,26 +41,26 @@ class Evidence:
     units: Counter[str] = field(default_factory=Counter)
     bases: defaultdict[str | None, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
-    def add(self, part: Part) -> None:
+    def add(self, part: Partition) -> None:
         """Look at a part."""
         self.queries += len(part.queries)
         self.ours += int(part.is_ours.sum())
         for owners in (pc.list_flatten(part.queries["owners"]), part.events["owner"]):
             self.owners.update(pc.unique(owners).drop_null().to_pylist())
         for unit in UNITS:
-            known = part.known(unit)
+            known = part.identity(unit)
             self.units[unit] += len(known) - known.null_count
         self._look(part)
         if self.owners:
             self._look_for_mixed(part)
 
-    def _look_for_mixed(self, part: Part) -> None:
+    def _look_for_mixed(self, part: Partition) -> None:
         is_first = pc.equal(part.owners, part.configurations.take(pa.array(part.lists)))
         self.mixed += len(np.unique(part.lists[np.asarray(pc.fill_null(pc.invert(is_first), False))]))
         alike = np.bincount(part.lists[np.asarray(pc.fill_null(is_first, False))], minlength=len(part.sizes))
         self.unmixed += int(((alike == part.sizes) & (part.sizes > 1)).sum())
 
-    def _look(self, part: Part) -> None:
+    def _look(self, part: Partition) -> None:
         """Reactions to shown lists, but those whose rank we wrote ourselves."""
         events = part.events
         some = ~part.is_shown & np.asarray(pc.is_null(events["rank"]))
@@ -133,50 +133,32 @@ class Evidence:
         return sorted(self.owners)
 
 
-ENGINE = "engine"  # the one ranker of a log that compares nothing
 NOBODY = -1
 _TYPES = {column.name: column.type for column in schema.COLUMNS}
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a caller may set: how foreign lists are named, and what cannot be told from the log."""
-
-    experiment: str = "imported"
-    method: str = field(default="team_draft")  # of lists whose hits have owners
-    single: str = field(default="single")  # of lists that one ranker made
-    ordinals: int | None = None
-    unit: str | None = None
-    only_interleaved: bool = False  # answers without owners are left out
-
-    def __post_init__(self) -> None:
-        if self.ordinals not in (None, 0, 1):
-            raise DataError(f"ordinals start at {self.ordinals!r}; give 0 or 1, or nothing, to guess from the log")
-        if self.unit not in (None, *UNITS):
-            raise DataError(f"the unit is {self.unit!r}; give {listed(UNITS)}")
 
 
 class Foreign:
     """The columns of lists of other systems, by the evidence of all parts; counts as it goes."""
 
-    def __init__(self, evidence: Evidence, options: Options, counts: Counter[str]) -> None:
+    def __init__(self, evidence: LogEvidence, options: ImportOptions, counts: Counter[str]) -> None:
         self._options, self._counts = options, counts
         first = options.unit or evidence.unit
         self._units = sorted(UNITS, key=lambda unit: unit != first)
         self._rankers, self._is_one_by_one = evidence.rankers, evidence.is_one_by_one
 
-    def columns(self, part: Part, usable: Array) -> dict[str, pa.Array]:
+    def columns(self, part: Partition, usable: Array) -> dict[str, pa.Array]:
         """All that is known of usable lists, but what every list has: its time, query, documents and events."""
         options, size, some = self._options, int(usable.sum()), pa.array(usable)
-        known = {unit: part.known(unit).filter(some) for unit in UNITS}
+        known = {unit: part.identity(unit).filter(some) for unit in UNITS}
+        zeros = pa.array(np.zeros(size, np.int64))
         same: dict[str, Any] = {"experiment": options.experiment, "version": 1}
         if self._rankers:
             same |= {"arm": schema.INTERLEAVED, "method": options.method, "rankers": self._rankers}
         else:
             same |= {"arm": ENGINE, "method": options.single, "rankers": [ENGINE]}
-        columns = {name: pa.array([value], _TYPES[name]).take(_zeros(size)) for name, value in same.items()}
+        columns = {name: pa.array([value], _TYPES[name]).take(zeros) for name, value in same.items()}
         if self._is_one_by_one:
-            columns |= self._unmixed(part, usable)
+            columns |= self._arm_columns(part, usable)
         elif self._rankers:
             columns["teams"] = self._teams(part, usable)
         return columns | {
@@ -193,18 +175,18 @@ class Foreign:
         self._counts["unit that is not known"] += found.null_count
         return found
 
-    def _unmixed(self, part: Part, usable: Array) -> dict[str, pa.Array]:
+    def _arm_columns(self, part: Partition, usable: Array) -> dict[str, pa.Array]:
         """Lists of one configuration each, as an A/B bucket has them."""
         self._counts["list of one configuration"] += int(usable.sum())
         place = pa.array(_numbers(self.configurations(part), self._rankers)[usable])
         methods = [str(unchanged(ranker)) for ranker in self._rankers]
         return {name: pa.array(found).take(place) for name, found in (("arm", self._rankers), ("method", methods))}
 
-    def configurations(self, part: Part) -> pa.Array:
+    def configurations(self, part: Partition) -> pa.Array:
         """Whose each list is, where none is mixed; if there is only one, it is of all lists."""
         return part.configurations.fill_null(self._rankers[0]) if len(self._rankers) == 1 else part.configurations
 
-    def _teams(self, part: Part, usable: Array) -> pa.ListArray:
+    def _teams(self, part: Partition, usable: Array) -> pa.ListArray:
         """The number of the ranker that owns each hit."""
         owners = _numbers(part.owners, self._rankers)
         lacking = np.bincount(part.lists[owners == NOBODY], minlength=len(usable))[usable] > 0
@@ -215,7 +197,7 @@ class Foreign:
         return lists_of(part.sizes[usable], pa.array(owners[usable[part.lists]], pa.int8()))
 
 
-def _attributes(part: Part, usable: Array) -> pa.Array:
+def _attributes(part: Partition, usable: Array) -> pa.Array:
     """The attributes of each query, its application first; those that are alike are made once."""
     applications = part.queries["application"].dictionary_encode()
     names = [*applications.dictionary.to_pylist(), None]
@@ -235,7 +217,3 @@ def attribute_maps(different: list[dict[str, str]], places: Array) -> pa.Array:
 
 def _numbers(owners: pa.Array, rankers: list[str]) -> Array:
     return np.asarray(pc.fill_null(pc.index_in(owners, pa.array(rankers, pa.string())), NOBODY))
-
-
-def _zeros(size: int) -> pa.Array:
-    return pa.array(np.zeros(size, np.int64))

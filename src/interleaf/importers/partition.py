@@ -31,7 +31,7 @@ def each_once(queries: pa.RecordBatch, counts: Counter[str]) -> pa.RecordBatch:
         row["attributes"] = own | json.loads(row["attributes"])
         first = merged.setdefault(row["query_id"], row)
         if first is not row:
-            merged[row["query_id"]] = _merged(first, row, counts)
+            merged[row["query_id"]] = _merge_rows(first, row, counts)
     own, attributes = split_own([row["attributes"] for row in merged.values()])
     rows = pa.RecordBatch.from_pylist([row | {"attributes": None} for row in merged.values()], QUERIES)
     rows = rows.set_column(QUERIES.get_field_index("own"), QUERIES.field("own"), own)
@@ -40,9 +40,9 @@ def each_once(queries: pa.RecordBatch, counts: Counter[str]) -> pa.RecordBatch:
     return pa.concat_batches([queries.filter(pa.array(~is_repeated)), rows]).take(pa.array(np.argsort(order)))
 
 
-def _merged(known: Row, query: Row, counts: Counter[str]) -> Row:
+def _merge_rows(known: Row, query: Row, counts: Counter[str]) -> Row:
     """Each fills what the other left open; the first that tells most of the list counts."""
-    first, other = (query, known) if _told(query) > _told(known) else (known, query)
+    first, other = (query, known) if _list_detail(query) > _list_detail(known) else (known, query)
     whole = {name: other[name] if value is None else value for name, value in first.items()}
     whole["attributes"] = other["attributes"] | first["attributes"]
     if None not in (known["hits"], query["hits"]) and known["hits"] != query["hits"]:
@@ -54,12 +54,12 @@ def _merged(known: Row, query: Row, counts: Counter[str]) -> Row:
     return whole
 
 
-def _told(query: Row) -> tuple[bool, bool]:
+def _list_detail(query: Row) -> tuple[bool, bool]:
     """How much a record says of the list: owners belong to the hits that they came with."""
     return query["owners"] is not None, query["hits"] is not None
 
 
-class Part:
+class Partition:
     """Queries, each once; `events`, sorted by query and time, with `query[event]` the place of its query.
 
     `attributes[codes[query]]` are what else is known of a query. Of the shown lists, all in a row: `hits`, and the
@@ -75,7 +75,7 @@ class Part:
         order = order[np.searchsorted(query[order], 0) :]
         self.events = events.take(pa.array(order))
         self.query = query[order]
-        self.is_shown = _flags(pc.equal(self.events["kind"], SHOWN))
+        self.is_shown = np.asarray(pc.equal(self.events["kind"], SHOWN))
         encoded = self.queries["attributes"].dictionary_encode()
         self.codes = _integers(encoded.indices)
         self.attributes = list(map(_decode_attributes, encoded.dictionary.to_pylist()))
@@ -115,7 +115,7 @@ class Part:
                 self.has_gaps[query] = True
         return pc.coalesce(lists, pa.array(rebuilt, lists.type)) if places else lists
 
-    def known(self, name: str) -> pa.Array:
+    def identity(self, name: str) -> pa.Array:
         """Who it was, by the query, else by the first event that knows: `user`, `client` or `session`."""
         first = np.full(len(self.codes), -1, np.int64)
         some = np.flatnonzero(np.asarray(pc.is_valid(self.events[name])))
@@ -208,7 +208,3 @@ def lists_of(sizes: Array, values: pa.Array) -> pa.ListArray:
 def _integers(found: Any) -> Array:
     """Whole numbers, -1 for null."""
     return np.asarray(pc.fill_null(pc.cast(found, pa.int64()), -1))
-
-
-def _flags(found: Any) -> Array:
-    return np.asarray(pc.fill_null(found, False)).astype(np.bool_)

@@ -1,12 +1,33 @@
-"""What became of a foreign log: every record that was bent or left out, counted, with what to do about it."""
+"""What an importer is: a function that turns files of another system into a native log, and a row of `IMPORTERS`.
+
+Every record that an importer converts or leaves out is counted, with an example and a remedy.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
+from interleaf.errors import DataError, listed
+
+if TYPE_CHECKING:
+    from interleaf.log.files import Paths
+
+# By format: where its function stands, so that only that module is loaded; and what it reads.
+IMPORTERS = {
+    "ubi": ("interleaf.importers.ubi:import_ubi", "User Behavior Insights 1.3, queries and events"),
+    "solr": ("interleaf.importers.solr_opensearch:import_solr", "responses with [interleaving], and clicks"),
+    "opensearch": (
+        "interleaf.importers.solr_opensearch:import_opensearch",
+        "responses with _search_configuration_id, and UBI events",
+    ),
+    "yandex": ("interleaf.importers.yandex:import_yandex", "text format of the Yandex challenge and of PyClick"),
+}
+UNITS = ("user", "client", "session")
+ENGINE = "engine"  # the one ranker of a log that compares nothing
 UNDATED = datetime(2000, 1, 1, tzinfo=UTC)  # where times of formats without dates start: an analysis drops 1970
 LOW_JOIN_RATE = 0.5  # below this share, a person should look
 
@@ -93,7 +114,7 @@ class ImportResult:
 
     def notes(self) -> list[str]:
         """One sentence each: what was met, how often, and the remedy."""
-        found = [_joining(self.join_rate)] if self.join_rate is not None else []
+        found = [_join_note(self.join_rate)] if self.join_rate is not None else []
         for application, start in self.ordinals.items():
             of = f" of {application}" if application else ""
             guess = "cannot be told: give --ordinals 0 or 1" if start is None else f"start at {start}"
@@ -104,9 +125,9 @@ class ImportResult:
             found.append(NO_TEAMS_SCHEMES)
         if self.may_be_unmixed:
             found.append(MAY_BE_UNMIXED)
-        return found + self.counted()
+        return found + self.count_notes()
 
-    def counted(self) -> list[str]:
+    def count_notes(self) -> list[str]:
         """Every reason that was met: how often, the first example, and the remedy."""
         found = []
         for reason, count in (+self.counts).most_common():
@@ -134,7 +155,7 @@ class ImportResult:
         )
 
 
-def _joining(rate: float) -> str:
+def _join_note(rate: float) -> str:
     said = f"{rate:.1%} of events with an object_id have it among their query's hits"
     if rate >= LOW_JOIN_RATE:
         return said
@@ -142,3 +163,29 @@ def _joining(rate: float) -> str:
         f"{said}: LOW. Without object_id_field, the plugin logs Lucene's document numbers as hits; set it to the field "
         "whose values events carry as object_id"
     )
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What a caller may set, because files do not say it; an importer uses what concerns its format."""
+
+    experiment: str = "imported"
+    method: str = field(default="team_draft")  # of lists whose hits have owners
+    single: str = field(default="single")  # of lists that one ranker made
+    ordinals: int | None = None  # the number of the first position; None: guess from the log
+    unit: str | None = None  # what identifies a unit; None: the first that nearly all queries have
+    id_field: str = "id"  # the unique key of documents
+    time_unit: float = 1e-3  # seconds
+    only_interleaved: bool = False  # leave out lists without owners
+
+    def __post_init__(self) -> None:
+        if self.ordinals not in (None, 0, 1):
+            raise DataError(f"ordinals start at {self.ordinals!r}; give 0 or 1, or nothing, to guess from the log")
+        if self.unit not in (None, *UNITS):
+            raise DataError(f"the unit is {self.unit!r}; give {listed(UNITS)}")
+
+
+class Importer(Protocol):
+    """Writes the log that files hold to `out`, by its ending, and says what became of each record."""
+
+    def __call__(self, source: Paths, out: str | Path, options: ImportOptions = ...) -> ImportResult: ...

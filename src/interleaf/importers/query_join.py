@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaf.importers.foreign_lists import Evidence, Foreign, Options, attribute_maps
-from interleaf.importers.partition import Part, lists_of
-from interleaf.importers.protocol import ImportResult
+from interleaf.importers.foreign_lists import Foreign, LogEvidence, attribute_maps
+from interleaf.importers.partition import Partition, lists_of
+from interleaf.importers.protocol import ImportOptions, ImportResult
 from interleaf.importers.ubi_export import CARRIED, PREFIX, decode_column
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
@@ -38,7 +38,9 @@ class Placed(NamedTuple):
     value: Array
 
 
-def place_events(part: Part, evidence: Evidence, ordinals: int | None, usable: Array, counts: Counter[str]) -> Placed:
+def place_events(
+    part: Partition, evidence: LogEvidence, ordinals: int | None, usable: Array, counts: Counter[str]
+) -> Placed:
     """Place the events on usable lists; how each got its rank is counted."""
     events = part.events
     size = part.sizes[part.query]
@@ -63,12 +65,12 @@ def place_events(part: Part, evidence: Evidence, ordinals: int | None, usable: A
     counts.update({reason: int(amounts[number]) for number, reason in REASONS.items()})
     counts["event of a query that is left out"] += int((~here).sum())
     rank = np.where(here, rank, LEFT_OUT)
-    merged = _merged(part, rank, how != RANK)
+    merged = _merge_event_copies(part, rank, how != RANK)
     counts["event that came again"] += int(merged.is_repeated.sum())
     return Placed(np.where(merged.is_repeated, LEFT_OUT, rank), merged.dwell, merged.value)
 
 
-def _starts(applications: pa.Array, evidence: Evidence, ordinals: int | None) -> Array:
+def _starts(applications: pa.Array, evidence: LogEvidence, ordinals: int | None) -> Array:
     """Where the ordinals of each event's application start; far away where that is not known, so that none fits."""
     if ordinals is not None:
         return np.full(len(applications), ordinals, np.int64)
@@ -81,7 +83,7 @@ def _starts(applications: pa.Array, evidence: Evidence, ordinals: int | None) ->
     return found
 
 
-def _merged(part: Part, rank: Array, is_foreign: Array) -> Merged:
+def _merge_event_copies(part: Partition, rank: Array, is_foreign: Array) -> Merged:
     """Merge copies of one event: those with the same id; or, where foreign events have none, of the same moment.
 
     Events of ours without an id may well be alike: there, each is one.
@@ -90,7 +92,8 @@ def _merged(part: Part, rank: Array, is_foreign: Array) -> Merged:
     has_id = np.asarray(pc.is_valid(events["event"]))
     by_id, by_moment = np.flatnonzero(is_used & has_id), np.flatnonzero(is_used & ~has_id & is_foreign)
     time, kind = np.asarray(events["time"]), _codes_by_name(events["kind"])
-    merged = Merged(np.zeros(len(rank), np.bool_), *(_floats(events[name]) for name in ("dwell", "value")))
+    dwell, value = (np.array(pc.fill_null(events[name], np.nan)) for name in ("dwell", "value"))
+    merged = Merged(np.zeros(len(rank), np.bool_), dwell, value)
     ids = events["event"].take(pa.array(by_id)).dictionary_encode().indices
     for some, columns in (
         (by_id, (np.asarray(ids),)),
@@ -123,18 +126,14 @@ def _codes_by_name(texts: pa.Array) -> Array:
     return np.asarray(places[np.asarray(encoded.indices)])
 
 
-def _floats(column: pa.Array) -> Array:
-    return np.array(pc.fill_null(column, np.nan))
-
-
 class Joiner:
     """Turns parts of a log into record batches, by the evidence of all parts; counts as it goes."""
 
-    def __init__(self, evidence: Evidence, options: Options, imported: ImportResult) -> None:
+    def __init__(self, evidence: LogEvidence, options: ImportOptions, imported: ImportResult) -> None:
         self._evidence, self._options, self._imported = evidence, options, imported
         self._foreign = Foreign(evidence, options, imported.counts)
 
-    def batch(self, part: Part) -> pa.RecordBatch:
+    def batch(self, part: Partition) -> pa.RecordBatch:
         """The impressions of a part. If a log has lists of ours, it is their log, and the others stay out."""
         counts = self._imported.counts
         counts.update(part.counts)
@@ -155,7 +154,7 @@ class Joiner:
         arrays = [columns.get(column.name, pa.nulls(size, column.type)) for column in schema.COLUMNS]
         return pa.RecordBatch.from_arrays(arrays, schema=schema.SCHEMA)
 
-    def _usable(self, part: Part) -> Array:
+    def _usable(self, part: Partition) -> Array:
         """Which queries become impressions; the first reason against one is counted."""
         left = np.ones(len(part.is_ours), np.bool_)
         for reason, holds in self._reasons(part):
@@ -166,7 +165,7 @@ class Joiner:
             left[out] = False
         return left
 
-    def _reasons(self, part: Part) -> Iterator[tuple[str, Array]]:
+    def _reasons(self, part: Partition) -> Iterator[tuple[str, Array]]:
         is_foreign = ~part.is_ours
         yield "query with impression events that leave gaps", part.has_gaps
         yield "query with nothing shown", ~part.is_told & is_foreign
@@ -179,7 +178,7 @@ class Joiner:
         if self._evidence.is_one_by_one:
             yield "list of an unknown configuration", np.asarray(pc.is_null(self._foreign.configurations(part)))
 
-    def _own(self, part: Part, usable: Array) -> dict[str, pa.Array]:
+    def _own(self, part: Partition, usable: Array) -> dict[str, pa.Array]:
         """The columns of lists that we wrote; those that cannot be read are taken out of the usable ones."""
         places = np.flatnonzero(usable)
         own = part.queries["own"].take(pa.array(places))
@@ -203,7 +202,7 @@ class Joiner:
         )
 
 
-def _events(part: Part, placed: Placed, usable: Array) -> pa.ListArray:
+def _events(part: Partition, placed: Placed, usable: Array) -> pa.ListArray:
     """The events of usable lists, as the schema has them: they are sorted by query and time already."""
     some = np.flatnonzero(placed.rank != LEFT_OUT)
     taken = part.events.take(pa.array(some))

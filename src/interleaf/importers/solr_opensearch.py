@@ -8,15 +8,33 @@ no ranks. An answer says nothing of who asked or when, so a line is an object ar
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from interleaf.importers.protocol import ImportOptions, ImportResult
+from interleaf.importers.ubi import import_records
 from interleaf.importers.ubi_records import Record, id_text
+from interleaf.log.files import Paths
 from interleaf.log.jsonl import LineError
 
+_DEFAULTS = ImportOptions()
 SOLR_OWNER = "[interleaving]"
 OPENSEARCH_OWNER = "_search_configuration_id"
+
+
+def import_solr(source: Paths, out: str | Path, options: ImportOptions = _DEFAULTS) -> ImportResult:
+    """Answers of Solr with `[interleaving]`, and clicks as UBI events or lines of `query_id, document, time`."""
+    read_answer = partial(solr_query, field=options.id_field)
+    return import_records(source, out, replace(options, only_interleaved=True), read_answer)
+
+
+def import_opensearch(source: Paths, out: str | Path, options: ImportOptions = _DEFAULTS) -> ImportResult:
+    """Answers of OpenSearch whose hits have `_search_configuration_id`, and UBI events."""
+    return import_records(source, out, replace(options, only_interleaved=True), opensearch_query)
 
 
 def solr_query(value: dict[str, Any], counts: Counter[str], field: str = "id") -> tuple[Record, Any]:

@@ -115,7 +115,7 @@ def compose(
     def batches() -> Iterator[pa.RecordBatch]:
         for start in range(0, len(shared), AT_ONCE):
             rows = [
-                _composed(rankings, query, method, k, experiment, seed) for query in shared[start : start + AT_ONCE]
+                _compose_row(rankings, query, method, k, experiment, seed) for query in shared[start : start + AT_ONCE]
             ]
             yield rows_to_batch(rows)
 
@@ -123,7 +123,7 @@ def compose(
     return +counts
 
 
-def _composed(
+def _compose_row(
     rankings: Mapping[str, Mapping[str, Sequence[str]]], query: str, method: str, k: int, experiment: str, seed: int
 ) -> dict[str, Any]:
     given = {ranker: list(by_query[query]) for ranker, by_query in rankings.items()}

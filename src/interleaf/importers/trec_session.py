@@ -17,9 +17,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from interleaf.errors import DataError
-from interleaf.importers.protocol import UNDATED
+from interleaf.importers.protocol import ENGINE, UNDATED
 
-ENGINE = "engine"
 UNKNOWN = "NA"
 _ESCAPED = re.compile(r"\\([\"'/\\])")  # the logs of 2013 escape as JSON does, on top of XML
 
@@ -76,7 +75,10 @@ def _pages(
         if not results:
             continue
         query = (page.findtext("query") or "").strip()
-        documents = [_document(result) for result in results]
+        documents = [
+            next((part.text or "" for part in result if part.tag.startswith("clueweb")), "").strip()
+            for result in results
+        ]
         yield {
             "impression": f"{name}-{page.get('num')}", "unit": name, "session": name,
             "time": _time(page.get("starttime", "0")), "query": query, "documents": documents,
@@ -84,10 +86,6 @@ def _pages(
             "grades": [grades.get((about, document)) for document in documents],
             "events": list(_events(page, [result.get("rank") for result in results])), "attributes": {},
         }  # fmt: skip
-
-
-def _document(result: ElementTree.Element) -> str:
-    return next((part.text or "" for part in result if part.tag.startswith("clueweb")), "").strip()
 
 
 def _caption(result: ElementTree.Element, query: str) -> dict[str, Any]:

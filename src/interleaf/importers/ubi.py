@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,15 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from interleaf.errors import DataError
-from interleaf.importers.foreign_lists import Evidence, Options
-from interleaf.importers.partition import Part
-from interleaf.importers.protocol import ImportResult
+from interleaf.importers.foreign_lists import LogEvidence
+from interleaf.importers.partition import Partition
+from interleaf.importers.protocol import ImportOptions, ImportResult
 from interleaf.importers.query_join import Joiner
 from interleaf.importers.shuffle import ShuffleFile
-from interleaf.importers.solr_opensearch import opensearch_query, solr_query
 from interleaf.importers.ubi_records import (
     Action,
-    Answer,
     ColumnBuilder,
+    EngineAnswer,
     Entry,
     Record,
     click_as_event,
@@ -78,7 +76,7 @@ class UbiReader:
         if record.action_name is not None:
             self._events.append((number, record, name))
             return None
-        is_answer = type(record.response) is Answer or type(record.hits) is Answer
+        is_answer = type(record.response) is EngineAnswer or type(record.hits) is EngineAnswer
         if is_answer and self._answer_of is not None:
             answer = _decode_answer(line)
             answer = answer["_source"] if is_hit else answer
@@ -102,46 +100,40 @@ class UbiReader:
         self._events.clear()
 
 
+_DEFAULTS = ImportOptions()
 UNPACKED = 8  # a gzip file is about that much smaller than its text
 
 
-def import_ubi(source: Paths, out: str | Path, options: Options | None = None) -> ImportResult:
-    """UBI queries and events as a native log, by the ending of `out`; what is returned says what became of each record.
+def import_ubi(source: Paths, out: str | Path, options: ImportOptions = _DEFAULTS) -> ImportResult:
+    """UBI queries and events as a native log.
 
     Queries that `export_ubi` wrote come back as they were. Others are lists of one ranker, or of those that
     `event_attributes.search_config` names.
     """
-    return _imported(source, out, options or Options(), None)
+    return import_records(source, out, options)
 
 
-def import_solr(source: Paths, out: str | Path, options: Options | None = None, field: str = "id") -> ImportResult:
-    """Answers of Solr with `[interleaving]`, and clicks as UBI events or lines of `query_id, document, time`."""
-    return _imported(source, out, options or Options(only_interleaved=True), partial(solr_query, field=field))
-
-
-def import_opensearch(source: Paths, out: str | Path, options: Options | None = None) -> ImportResult:
-    """Answers of OpenSearch whose hits have `_search_configuration_id`, and UBI events."""
-    return _imported(source, out, options or Options(only_interleaved=True), opensearch_query)
-
-
-def _imported(source: Paths, out: str | Path, options: Options, answer_of: AnswerReader | None) -> ImportResult:
+def import_records(
+    source: Paths, out: str | Path, options: ImportOptions, answer_of: AnswerReader | None = None
+) -> ImportResult:
+    """Queries and events as a native log; with `answer_of`, queries are answers of an engine."""
     files = files_of(source)
     if wrong := [str(file.path) for file in files if file.is_parquet or file.is_csv]:
         raise DataError(f"{wrong[0]} is no file of JSON lines; give JSON lines, plain or gzip")
-    imported, evidence = ImportResult(), Evidence()
+    imported, evidence = ImportResult(), LogEvidence()
     size = sum(file.size * (UNPACKED if file.here.suffix == ".gz" else 1) for file in files)
     with ShuffleFile(size) as shuffle:
         reader = UbiReader(answer_of, shuffle, imported)
         for file in files:
             reader.read(file)
         for queries, events in shuffle.parts():
-            evidence.add(Part(queries, events))
+            evidence.add(Partition(queries, events))
         _ask_for_some(evidence.queries, imported, files)
         joiner = Joiner(evidence, options, imported)
 
         def batches() -> Iterator[pa.RecordBatch]:
             for queries, events in shuffle.parts():
-                yield joiner.batch(Part(queries, events))
+                yield joiner.batch(Partition(queries, events))
             _ask_for_some(imported.impressions, imported, files)  # here, so that no empty log is left behind
 
         write_batches(out, batches())
@@ -153,11 +145,11 @@ def _ask_for_some(count: int, imported: ImportResult, files: Sequence[File]) -> 
     """A log without an impression helps nobody."""
     if not count:
         named = str(files[0].path) if len(files) == 1 else f"{files[0].path} and {len(files) - 1} more"
-        reasons = "; ".join(imported.counted())
+        reasons = "; ".join(imported.count_notes())
         raise DataError(f"there is no query to import in {named} ({reasons or 'no record at all'})")
 
 
-def _conclude(imported: ImportResult, evidence: Evidence, options: Options) -> None:
+def _conclude(imported: ImportResult, evidence: LogEvidence, options: ImportOptions) -> None:
     imported.join_rate = evidence.join_rate
     imported.unit = None if evidence.ours or evidence.unit is None else options.unit or evidence.unit
     imported.rankers = evidence.rankers

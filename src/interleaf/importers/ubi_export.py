@@ -120,7 +120,7 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
 
 
-LONGEST_ID = 100  # characters of a client_id, by the schema
+MAX_ID = 100  # characters of a client_id, by the schema
 QUERIES, EVENTS = "ubi_queries", "ubi_events"
 
 
@@ -142,7 +142,7 @@ def export_ubi(
 
 
 def _lines(row: dict[str, Any], application: str, field: str) -> Iterator[bytes]:
-    person = {} if row["unit"] is None else {"client_id": row["unit"][:LONGEST_ID]}
+    person = {} if row["unit"] is None else {"client_id": row["unit"][:MAX_ID]}
     about = {"application": application, "query_id": row["impression"], **person}
     query = {
         "user_query": row.get("query") or "",

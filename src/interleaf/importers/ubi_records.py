@@ -67,7 +67,7 @@ class EventAttributes(Struct, gc=False):
     dwell_time: Any = None
 
 
-class Answer(Struct, gc=False):
+class EngineAnswer(Struct, gc=False):
     """The answer of an engine, not decoded."""
 
 
@@ -89,8 +89,8 @@ class Record(Struct, gc=False):
     user_id: Any = None
     source: Record | NotObject = field(name="_source", default=None)
     id: Any = field(name="_id", default=None)
-    response: Answer | NotObject = None
-    hits: Answer | NotObject = None
+    response: EngineAnswer | NotObject = None
+    hits: EngineAnswer | NotObject = None
     document: Any = UNSET  # from here on: fields of a plain click log
     kind: Any = "click"
     time: Any = UNSET

@@ -13,11 +13,12 @@ from typing import Any
 
 from interleaf.clicks.result_pages import ResultPages, parse_yandex
 from interleaf.errors import DataError
-from interleaf.importers.protocol import UNDATED, ImportResult
+from interleaf.importers.protocol import ENGINE, UNDATED, ImportOptions, ImportResult
+from interleaf.log.files import Paths
 from interleaf.log.jsonl import lines_of
 from interleaf.log.record_batches import rows_to_batch, write_batches
 
-ENGINE = "engine"
+_DEFAULTS = ImportOptions()
 AT_ONCE = 1024
 
 
@@ -31,25 +32,28 @@ def read_yandex(path: str | PathLike[str]) -> ResultPages:
     return parse_yandex(text.split("\n"), str(path))
 
 
-def import_yandex(
-    path: str | PathLike[str], out: str | Path, experiment: str = "yandex", method: str = "single", unit: float = 1e-3
-) -> ImportResult:
+def import_yandex(source: Paths, out: str | Path, options: ImportOptions = _DEFAULTS) -> ImportResult:
     """Such a log as a native one: a page is an impression, a session its unit; clicks go where `read_yandex` puts them.
 
-    The format does not say in which unit times are: `unit` is in seconds. They have no date,
-    and count from the year 2000.
+    The format does not say in which unit times are: `options.time_unit` is in seconds. They have no date, and count
+    from the year 2000.
     """
+    paths = [source] if isinstance(source, str | PathLike) else list(source)
+    if len(paths) != 1:
+        raise DataError(f"{len(paths)} files are given; a yandex log is one file")
+    path = Path(paths[0])
     imported = ImportResult(unit="session")
     sessions: dict[str, list[_Page]] = {}
     for number, fields in _lines(path):
         try:
-            _add(sessions, fields, unit, imported)
+            _add(sessions, fields, options.time_unit, imported)
         except DataError as problem:
             raise DataError(f"{path}, line {number}: {problem}") from None
     pages = [page for shown in sessions.values() for page in shown]
     if not pages:
         raise DataError(f"{path} shows no page; a page is a line of session, time, Q, query, region and urls")
-    constant = {"experiment": experiment, "version": 1, "arm": ENGINE, "method": method, "rankers": [ENGINE]}
+    constant = {"experiment": options.experiment, "version": 1, "arm": ENGINE, "rankers": [ENGINE]}
+    constant["method"] = options.single
     pages.sort(key=lambda page: page.number)
     starts = range(0, len(pages), AT_ONCE)
     write_batches(out, (rows_to_batch(constant | page.row() for page in pages[at : at + AT_ONCE]) for at in starts))
@@ -72,8 +76,8 @@ class _Page:
         return found | {"impression": f"p-{self.number}", "unit": self.session, "attributes": {"region": self.region}}
 
 
-def _lines(path: str | PathLike[str]) -> Iterator[tuple[int, list[str]]]:
-    for number, line in lines_of(Path(path)):
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in lines_of(path):
         try:
             fields = line.decode().rstrip().split("\t")
         except UnicodeDecodeError:

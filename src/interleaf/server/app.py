@@ -23,14 +23,15 @@ from interleaf.server.openapi import CALLS, EITHER, EVENTS, PUBLIC, Call
 from interleaf.server.rate_limits import network_of
 from interleaf.server.schemas import JSON, RETRY, ApiError
 from interleaf.server.service import SERVICE, Clock, Service, ServiceSettings, log
-from interleaf.store.contract import INGEST, READ, AccessKey, Store
+from interleaf.store.records import INGEST, READ, AccessKey
+from interleaf.store.sql import SqlStore
 
 COLLECTED_AFTER = 50_000  # objects more than before
 SWITCHED_AFTER = 1e-4  # seconds that the writer waits for the interpreter, rather than 5 ms
 
 
 def create_app(
-    store: Store,
+    store: SqlStore,
     clock: Clock = serving.now,
     settings: ServiceSettings | None = None,
     monotonic: Clock = serving.monotonic,

@@ -14,7 +14,8 @@ from hashlib import blake2b
 from interleaf.errors import StoreError
 from interleaf.server.cache import TTLCache
 from interleaf.server.schemas import RETRY, ApiError
-from interleaf.store.contract import ADMIN, INGEST, READ, AccessKey, Store
+from interleaf.store.records import ADMIN, INGEST, READ, AccessKey
+from interleaf.store.sql import SqlStore
 
 ALLOWED = {INGEST: (INGEST,), READ: (READ,), ADMIN: (ADMIN, READ, INGEST)}  # what a key of each role may be used for
 OPEN = AccessKey("open", ADMIN, "no keys", 0, None)
@@ -37,7 +38,7 @@ class Access:
 
     def __init__(
         self,
-        store: Store,
+        store: SqlStore,
         per_second: float,
         clock: Callable[[], int],
         watch: Callable[[], float] = time.monotonic,
@@ -124,7 +125,7 @@ def signed(secret: bytes, impression: str) -> str:
 class Tokens:
     """Signs tokens with the store's latest secret, and accepts those of older secrets that have not expired."""
 
-    def __init__(self, store: Store, clock: Callable[[], int], watch: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: SqlStore, clock: Callable[[], int], watch: Callable[[], float] = time.monotonic) -> None:
         self._store, self._clock, self._watch = store, clock, watch
         self._secrets = store.token_secrets(clock())
         self._since = watch()

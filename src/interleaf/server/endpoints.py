@@ -21,8 +21,8 @@ from interleaf.server.ingest import hash_if_secret, refuse_nulls
 from interleaf.server.reports import CurrentReports
 from interleaf.server.schemas import ApiError, JsonResponse
 from interleaf.server.service import Service, log
-from interleaf.store.contract import STATES, AccessKey, Search, Stored
 from interleaf.store.database import is_kept
+from interleaf.store.records import STATES, AccessKey, Search, Stored
 
 NOBODY = "someone on this machine"
 DEFAULT_LIMIT, MAX_LIMIT, MAX_PAGE, MAX_SEARCH = 100, 1000, 10**6, 200
@@ -232,7 +232,7 @@ async def forget(service: Service, request: Request, body: bytes, who: AccessKey
 
 
 async def live(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Whether this process answers; the store is not query."""
+    """Whether this process answers; it does not ask the store."""
     return JsonResponse(schemas.HealthResponse("ok"))
 
 

@@ -14,17 +14,18 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from interleaf.errors import StateError, listed
-from interleaf.experiment import Experiment, Request, extended, show
+from interleaf.experiment import Experiment, Request, extend_list, show
 from interleaf.experiment.assignment import OUTSIDE
-from interleaf.experiment.serving import Noted, Shown, chance_key, unmixed
+from interleaf.experiment.serving import Noted, Shown, chance_key
 from interleaf.interleaving.rankings import collapse
 from interleaf.server import schemas
 from interleaf.server.auth import BROWSER
 from interleaf.server.schemas import RETRY, ApiError, JsonResponse
 from interleaf.server.service import MAX_EVENTS, SECOND, Service
-from interleaf.store.codec import encoded_note
-from interleaf.store.contract import ACCEPTED, REPEATED, RUNNING, AccessKey, Event, Impression, Stored
+from interleaf.store.codec import encode_note
+from interleaf.store.event_fates import EventFate
 from interleaf.store.privacy import DROP, HASH, hash_unit
+from interleaf.store.records import RUNNING, AccessKey, Event, Impression, Stored
 
 NO_TOKEN = (None, "", "None", "null", "undefined")  # as template engines write that there is none
 AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours
@@ -58,7 +59,7 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
     extras = _collect_extras(service, settings, data)
     impression = Impression(
         *(request.impression, settings.name, version, hash_if_secret(service, data.unit), time, closes, {}, until),
-        parts=encoded_note(shown.noted, **extras),
+        parts=encode_note(shown.noted, **extras),
     )
     before = await service.write_queue.put(impression)
     service.metrics.count_impression(settings.name, shown.arm, extras.get("excluded"))
@@ -67,7 +68,7 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
         return _respond(service, impression.id, settings.name, shown, version, 201)
     if before["experiment"] != settings.name:
         raise ApiError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
-    return _respond(service, impression.id, settings.name, extended(before, 1), before["version"])
+    return _respond(service, impression.id, settings.name, extend_list(before, 1), before["version"])
 
 
 def _to_request(data: schemas.InterleaveRequest) -> Request:
@@ -110,7 +111,7 @@ async def _further_page(
         return JsonResponse(schemas.InterleaveResponse(None, control, OUTSIDE, stored.version, None))
     if row["key"] is None:
         row = {**row, "key": chance_key(row["experiment"], row["version"], data.unit or name, data.query)}
-    shown = extended(row, data.page, data.fixed, data.groups)
+    shown = extend_list(row, data.page, data.fixed, data.groups)
     if shown.row is not None and shown.row["page"] > (row["page"] or 1):
         if shown.row["documents"][: len(row["documents"])] != row["documents"]:
             raise ApiError(422, "invalid", "give the unit and the query of the first page", "query")
@@ -180,9 +181,9 @@ async def events(service: Service, request: HttpRequest, body: bytes, who: Acces
     now = service.clock()
     rows = [_to_event(service, event, now, place, who.experiment) for place, event in enumerate(data.events)]
     fates = await service.write_queue.put_events(rows)
-    apart = Counter(fate for fate in fates if fate not in (ACCEPTED, REPEATED))
-    accepted, repeated = fates.count(ACCEPTED), fates.count(REPEATED)
-    service.metrics.count_events({ACCEPTED: accepted, REPEATED: repeated} | apart)
+    apart = Counter(fate for fate in fates if fate not in (EventFate.ACCEPTED, EventFate.REPEATED))
+    accepted, repeated = fates.count(EventFate.ACCEPTED), fates.count(EventFate.REPEATED)
+    service.metrics.count_events({EventFate.ACCEPTED: accepted, EventFate.REPEATED: repeated} | apart)
     return JsonResponse(schemas.EventsResponse(accepted, repeated, apart.total(), dict(apart)), 202)
 
 

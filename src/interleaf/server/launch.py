@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from interleaf.errors import InterleafError
 from interleaf.server.service import ServiceSettings
-from interleaf.store import opened
+from interleaf.store import open_store
 
 OTHER_FILES = 200  # the store, logs, threads; an ample guess
 _HANDED_DOWN = "INTERLEAF_SERVE"  # to worker processes, which import this module and call `worker_app`
@@ -51,7 +51,7 @@ def serve(place: Place, settings: ServiceSettings) -> None:
     _check(place, settings)
     # uvicorn raises the signal again when all is written: then the store is still to be closed, into its one file.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with closing(opened(place.store)) as store:  # if that is not possible, say so before anything else
+    with closing(open_store(place.store)) as store:  # if that is not possible, say so before anything else
         store.use_unit_secret(settings.unit_secret, now())
         store.use_queries(settings.queries, now())
     _allow_files(settings.max_connections)
@@ -70,7 +70,7 @@ def serve(place: Place, settings: ServiceSettings) -> None:
         "timeout_worker_healthcheck": 20,  # seconds: a machine may stand still; to end takes so long if a worker hangs
     }
     if place.workers == 1:
-        with closing(opened(place.store)) as store:
+        with closing(open_store(place.store)) as store:
             uvicorn.run(create_app(store, settings=settings), **options)
         return
     secret = settings.unit_secret
@@ -115,7 +115,7 @@ def worker_app() -> Any:
     given = json.loads(os.environ[_HANDED_DOWN])
     secret = given["settings"]["unit_secret"]
     settings = ServiceSettings(**given["settings"] | {"unit_secret": secret and bytes.fromhex(secret)})
-    return create_app(opened(given["store"]), settings=settings)
+    return create_app(open_store(given["store"]), settings=settings)
 
 
 def is_loopback(host: str) -> bool:
@@ -152,7 +152,7 @@ def _check(place: Place, settings: ServiceSettings) -> None:
         raise InterleafError(f"{place.workers} workers need a PostgreSQL to share; give --store postgresql://...")
     if settings.loopback_only:
         return
-    with closing(opened(place.store)) as store:
+    with closing(open_store(place.store)) as store:
         keys = store.keys()
         if not any(key.is_valid(time.time_ns() // 1000) for key in keys):
             raise InterleafError(

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from interleaf.store.contract import Stored
+from interleaf.store.records import Stored
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where workers keep their numbers; set before prometheus_client is imported
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)

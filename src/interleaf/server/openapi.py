@@ -28,7 +28,7 @@ from interleaf.server.schemas import (
     InterleaveResponse,
     ReportResponse,
 )
-from interleaf.store.contract import ADMIN, INGEST, READ, STATES
+from interleaf.store.records import ADMIN, INGEST, READ, STATES
 
 PUBLIC, EITHER = "public", "read or ingest"
 EVENTS = "/v1/events"

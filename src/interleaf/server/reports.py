@@ -16,9 +16,10 @@ from interleaf.report.build import report
 from interleaf.report.log_checks import ANOTHER_KIND, IDLE, UNMATCHED, UNMATCHED_CAUSE, UNPLACED
 from interleaf.report.report import Report
 from interleaf.server.cache import CacheEntry, TTLCache
-from interleaf.store import reasons
-from interleaf.store.contract import RUNNING, Counts, Store
+from interleaf.store.event_fates import EventFate
 from interleaf.store.fold import report_settings_of
+from interleaf.store.records import RUNNING, VersionCounts
+from interleaf.store.sql import SqlStore
 from interleaf.tally import Tally
 
 MAX_PAGES = 2  # of the log, in which the text of a query is looked for
@@ -27,7 +28,12 @@ MAX_REPORTS = 500  # versions whose latest report is held in memory
 MIN_TTL, MAX_TTL = 1.0, 5.0  # seconds; the first report of a process compiles, and takes many
 # What health checks call an event that matches no list, by the store's reason; all others are unmatched.
 _EARLY, _LATE = FATES[2:4]
-_FATES = {reasons.LATE: _LATE, reasons.FOLDED: _LATE, reasons.EARLY: _EARLY, reasons.FIXED: reasons.FIXED}
+_FATES: dict[str, str] = {
+    EventFate.LATE: _LATE,
+    EventFate.FOLDED: _LATE,
+    EventFate.EARLY: _EARLY,
+    EventFate.FIXED_SLOT: EventFate.FIXED_SLOT.text,
+}
 _NOTHING = {False: "no impressions yet", True: "no impression could be used: all of them are left out"}
 
 
@@ -38,13 +44,13 @@ class CurrentReports:
     version: int
     reports: dict[str, Report]
     reason: str | None
-    counts: Counts
+    counts: VersionCounts
 
 
 class Reports:
     """Reports, each made once a second at most, however many people look at them."""
 
-    def __init__(self, store: Store, executor: Executor | None = None, clock: Clock = time.monotonic) -> None:
+    def __init__(self, store: SqlStore, executor: Executor | None = None, clock: Clock = time.monotonic) -> None:
         self._store = store
         self._cache: TTLCache[tuple[str, int], CurrentReports] = TTLCache(
             lambda place: self._make(*place), _ttl, MAX_REPORTS, executor=executor, clock=clock
@@ -89,7 +95,7 @@ class Reports:
             return CurrentReports(version, {}, str(error), counts)
         return CurrentReports(version, made, None if made else _NOTHING[bool(counts.open or counts.folded)], counts)
 
-    def _lost(self, is_running: bool, counts: Counts) -> tuple[Mapping[str, int], int]:
+    def _lost(self, is_running: bool, counts: VersionCounts) -> tuple[Mapping[str, int], int]:
         """Events kept apart, by reason, and how many more may be of this experiment or of another.
 
         An event of an unknown impression belongs to no experiment. Where only one has ever run, it is that one's.
@@ -114,7 +120,7 @@ def with_lost(tally: Tally, apart: Mapping[str, int], elsewhere: int, idle: int)
         fate = _FATES.get(reason, UNMATCHED)
         events[fate] += number
         if fate == UNMATCHED:
-            facts[f"{UNMATCHED_CAUSE}{reason}"] += number
+            facts[f"{UNMATCHED_CAUSE}{EventFate(reason).text}"] += number
     if elsewhere:
         events[UNPLACED] += elsewhere
     if idle:

@@ -23,8 +23,9 @@ from interleaf.server.rate_limits import Bots, Rates
 from interleaf.server.reports import CurrentReports, Reports
 from interleaf.server.schemas import ApiError
 from interleaf.server.write_queue import WriteQueue
-from interleaf.store.contract import RUNNING, Search, Store, Stored
 from interleaf.store.privacy import HASH, KEEP
+from interleaf.store.records import RUNNING, Search, Stored
+from interleaf.store.sql import SqlStore
 from interleaf.store.time_check import StoreTime
 
 
@@ -102,7 +103,7 @@ def monotonic() -> int:
 class Service:
     """One process's service over a store."""
 
-    def __init__(self, store: Store, clock: Clock, settings: ServiceSettings, monotonic: Clock) -> None:
+    def __init__(self, store: SqlStore, clock: Clock, settings: ServiceSettings, monotonic: Clock) -> None:
         self.store, self.clock, self.settings, self._monotonic = store, clock, settings, monotonic
         store.use_unit_secret(settings.unit_secret, clock())
         store.use_queries(settings.queries, clock())

@@ -95,14 +95,14 @@ def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> 
     from interleaf.methods.registry import DEFAULT, METHODS
     from interleaf.report.build import report
     from interleaf.report.rule import ReportSettings
-    from interleaf.store.fold import Sums
+    from interleaf.store.fold import FoldedSums
 
     for method in sorted(METHODS.values(), key=lambda method: method.name != DEFAULT):
         for scheme in method.schemes:
             task = Task(Scoring(scheme), by=("device",))
-            sums = Sums(task)
+            sums = FoldedSums(task)
             sums.add(rows_to_batch(_rows(method.name)))
-            tally = Sums.of_bytes(sums.to_bytes(), task).close()
+            tally = FoldedSums.of_bytes(sums.to_bytes(), task).close()
             if tally is not None:
                 report(tally, ReportSettings()).to_json()
         mark_ready(method.name)

@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from interleaf.errors import StoreError
-from interleaf.store.contract import Event, Impression, Store
+from interleaf.store.records import Event, Impression
+from interleaf.store.sql import SqlStore
 
 MAX_ITEMS = 128  # lists and events of one transaction; larger ones take longer, and are not faster per item
 MAX_WAITING = 20_000
@@ -26,7 +27,7 @@ class _Waiting(NamedTuple):
 class WriteQueue:
     """The writes of one event loop into a store; `put` and `put_events` return when their data is durable."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SqlStore) -> None:
         self._store = store
         self._waiting: list[_Waiting] = []
         self._busy = False

@@ -1,12 +1,12 @@
-"""Experiments, impressions and events, kept in SQLite or in PostgreSQL under one contract.
+"""Experiments, impressions and events, stored in SQLite or in PostgreSQL.
 
-contract.py         what every store promises
+records.py          what a store holds: experiments, impressions, events, keys
 sql.py              the store in SQL, over any database; opens a store by its address
 database.py         what the SQL needs of a database; sqlite.py, postgres.py
 sql_tables.py       tables, and the migrations that made them
 experiments.py      drafts, versions, states, history, search
 impression_rows.py  writes impressions and events; exports the rows of a version
-attribution.py      to which impressions an event belongs; reasons.py: why to none
+attribution.py      to which impressions an event belongs; event_fates.py: codes of what becomes of it
 codec.py            the stored form of a row; rows as record batches
 fold.py             closed impressions become sums; a tally is the sums and the open impressions
 deletion.py         deletes rows by age, of a user, or of an experiment
@@ -15,4 +15,4 @@ privacy.py          how user ids and query texts are stored
 time_check.py       the time by which rows are folded and deleted
 """
 
-from interleaf.store.sql import opened as opened
+from interleaf.store.sql import open_store as open_store

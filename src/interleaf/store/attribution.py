@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from interleaf.experiment.serving import build_whole_list
 from interleaf.experiment.settings import EVERY, MOST_SHOWN, SAME
-from interleaf.store import reasons
-from interleaf.store.codec import Encoded, decoded
-from interleaf.store.contract import Event
+from interleaf.store.codec import EncodedRow, decode_row
 from interleaf.store.database import Database, Transaction
-from interleaf.store.experiments import parsed
+from interleaf.store.event_fates import MAX_AHEAD, MAX_EARLY, EventFate
+from interleaf.store.experiments import parse_settings
+from interleaf.store.records import Event
 
-MOST_MATCHES = 100  # impressions that get an event where all do: whoever sees a document more often is no person
+MAX_MATCHES = 100  # impressions that get an event where all do: whoever sees a document more often is no person
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Showing:
     time: int
     until: int
     folded: bool
-    parts: Encoded
+    parts: EncodedRow
 
     @cached_property
     def row(self) -> dict[str, Any]:
         """What was shown."""
-        return decoded(self.parts)
+        return decode_row(self.parts)
 
 
 class Match(NamedTuple):
@@ -50,9 +50,9 @@ class Match(NamedTuple):
 def of_impression(event: Event, showing: Showing | None) -> list[Match] | str:
     """The match of an event that names its impression, or why there is none."""
     if showing is None:
-        return reasons.FUTURE if _is_ahead(event) else reasons.UNKNOWN
+        return EventFate.FUTURE if _is_ahead(event) else EventFate.UNKNOWN_IMPRESSION
     rank = _rank(event, showing.row)
-    reason = rank if isinstance(rank, str) else _untimely(event, showing)
+    reason = rank if isinstance(rank, str) else _check_time(event, showing)
     return reason or [_match(event, showing, int(rank))]
 
 
@@ -62,30 +62,30 @@ Ways = Mapping[tuple[str, int], str]  # how each version of an experiment attrib
 
 def of_unit(event: Event, showings: Iterable[Showing], ways: Ways) -> list[Match]:
     """The matches of an event that names its unit and document, in every experiment whose attribution finds one."""
-    timely = [one for one in _shown(event, showings, ways) if not _untimely(event, one[0])]
+    timely = [one for one in _find_showings(event, showings, ways) if not _check_time(event, one[0])]
     # What was shown after it is no cause of it; clocks differ, so it may be where there is nothing else.
     timely = [one for one in timely if one[0].time <= event.time] or timely
-    timely.sort(key=lambda one: (one[0].experiment, *_when(one)))
+    timely.sort(key=lambda one: (one[0].experiment, one[0].time, one[0].id))
     found: list[Match] = []
     for _, group in groupby(timely, lambda one: one[0].experiment):
         own = list(group)
         last = own[-1][0]
-        chosen = _chosen(own, ways[last.experiment, last.version])
+        chosen = _choose(own, ways[last.experiment, last.version])
         found += [_match(event, showing, rank) for showing, rank in chosen]
     return found
 
 
-def unmatched(event: Event, showings: Iterable[Showing], ways: Ways) -> tuple[str, Showing | None]:
+def explain_unmatched(event: Event, showings: Iterable[Showing], ways: Ways) -> tuple[str, Showing | None]:
     """Why an event of a unit has no match, and the impression that it comes nearest to, if one showed the document."""
-    shown = [(showing, _untimely(event, showing)) for showing, _ in _shown(event, showings, ways)]
-    for reason in (reasons.FOLDED, reasons.LATE, reasons.EARLY, reasons.FUTURE):
+    shown = [(showing, _check_time(event, showing)) for showing, _ in _find_showings(event, showings, ways)]
+    for reason in (EventFate.FOLDED, EventFate.LATE, EventFate.EARLY, EventFate.FUTURE):
         own = [showing for showing, why in shown if why == reason]
         if own:
             return reason, max(own, key=lambda showing: (showing.time, showing.id))
-    return reasons.FUTURE if _is_ahead(event) else reasons.NOT_SHOWN, None
+    return EventFate.FUTURE if _is_ahead(event) else EventFate.NOT_SHOWN_TO_UNIT, None
 
 
-def _shown(event: Event, showings: Iterable[Showing], ways: Ways) -> list[Ranked]:
+def _find_showings(event: Event, showings: Iterable[Showing], ways: Ways) -> list[Ranked]:
     """Impressions that showed the document, of experiments that look for it; a crawler's take no part."""
     if event.document is None:
         return []
@@ -94,10 +94,10 @@ def _shown(event: Event, showings: Iterable[Showing], ways: Ways) -> list[Ranked
     return [(showing, rank) for showing, rank in ranked if isinstance(rank, int)]
 
 
-def _chosen(shown: Sequence[Ranked], way: str) -> Sequence[Ranked]:
+def _choose(shown: Sequence[Ranked], way: str) -> Sequence[Ranked]:
     """Which of the impressions of an experiment, last ones last, get the event."""
     if way == EVERY:
-        return shown[-MOST_MATCHES:]
+        return shown[-MAX_MATCHES:]
     if way != MOST_SHOWN:
         return shown[-1:]
     owners = [_owners(showing.row, rank) for showing, rank in shown]
@@ -122,38 +122,34 @@ def _rank(event: Event, row: Mapping[str, Any]) -> int | str:
     if document is None:
         shown = build_whole_list(row)
         if event.rank is None or not 1 <= event.rank <= len(shown):
-            return reasons.NO_RANK
+            return EventFate.RANK_NOT_SHOWN
         document = shown[event.rank - 1]
     if document in row["documents"]:
         return int(row["documents"].index(document)) + 1
-    return reasons.FIXED if document in (row.get("fixed") or {}).values() else reasons.NO_DOCUMENT
+    return EventFate.FIXED_SLOT if document in (row.get("fixed") or {}).values() else EventFate.DOCUMENT_NOT_SHOWN
 
 
-def _untimely(event: Event, showing: Showing) -> str:
+def _check_time(event: Event, showing: Showing) -> str:
     if _is_ahead(event):
-        return reasons.FUTURE
-    if event.time < showing.time - reasons.MOST_EARLY:
-        return reasons.EARLY
+        return EventFate.FUTURE
+    if event.time < showing.time - MAX_EARLY:
+        return EventFate.EARLY
     if event.time > showing.until:
-        return reasons.LATE
-    return reasons.FOLDED if showing.folded else ""
+        return EventFate.LATE
+    return EventFate.FOLDED if showing.folded else ""
 
 
 def _is_ahead(event: Event) -> bool:
-    return event.time > event.received + reasons.MOST_AHEAD
+    return event.time > event.received + MAX_AHEAD
 
 
 def _match(event: Event, showing: Showing, rank: int) -> Match:
     return Match(showing.id, rank, max(event.time, showing.time))
 
 
-def _when(one: Ranked) -> tuple[int, str]:
-    return one[0].time, one[0].id
-
-
 Found = tuple[Event, list[Match] | str, Showing | None]  # where an event belongs; or why nowhere, and whose it is
-MOST_SHOWINGS = 1000  # open impressions of a unit that an event is looked for in
-MOST_FOLDED = 100  # folded ones, where no open one has it: they only say why it does not count
+MAX_SHOWINGS = 1000  # open impressions of a unit that an event is looked for in
+MAX_FOLDED = 100  # folded ones, where no open one has it: they only say why it does not count
 _SHOWING = "id, experiment, version, unit, time, until, folded, design, numbers, body"
 _Ways = dict[tuple[str, int], str]
 _Showings = dict[str, list[Showing]]
@@ -166,7 +162,7 @@ class Matching:
         self._database, self._transaction = database, transaction
         self._words = database.words
 
-    def found(self, events: Sequence[Event]) -> list[Found]:
+    def match_events(self, events: Sequence[Event]) -> list[Found]:
         """Of each event, its matches, or why there is none."""
         by_id = {one.id: one for one in self._showings({event.impression for event in events if event.impression})}
         of_units = [event for event in events if event.impression is None]
@@ -180,7 +176,7 @@ class Matching:
                 found.append((event, of_impression(event, shown), shown))
         return found
 
-    def crossed(self, experiment: str, version: int, now: int, most: int, most_events: int) -> list[int]:
+    def find_crossed(self, experiment: str, version: int, now: int, most: int, most_events: int) -> list[int]:
         """Events kept apart, of whatever age, that may belong to impressions of their units which now are to be folded.
 
         An event and an impression that are written at the same time do not see each other; this is the last time that
@@ -192,13 +188,13 @@ class Matching:
             "CROSS JOIN apart a "  # in this order
             "WHERE a.unit = closed.unit AND a.impression IS NULL "
             "AND a.time BETWEEN closed.time - ? AND closed.until LIMIT ?",
-            *(experiment, version, now, most, reasons.MOST_EARLY, most_events),
+            *(experiment, version, now, most, MAX_EARLY, most_events),
         )
         return [number for (number,) in rows]
 
     def _of_units(self, events: Sequence[Event]) -> dict[tuple[str, str], Found]:
         """Of each event that names its unit, by key."""
-        still_open = self._latest(events, folded=False, most=MOST_SHOWINGS)
+        still_open = self._latest(events, folded=False, most=MAX_SHOWINGS)
         ways = self._ways_of(still_open)
         found: dict[tuple[str, str], Found] = {}
         lost = []
@@ -207,11 +203,11 @@ class Matching:
             found[event.key] = event, matches, None
             if not matches:
                 lost.append(event)
-        folded = self._latest(lost, folded=True, most=MOST_FOLDED) if lost else {}
+        folded = self._latest(lost, folded=True, most=MAX_FOLDED) if lost else {}
         ways |= self._ways_of(folded)
         for event in lost:
             showings = _all_in_scope(event, still_open) + _all_in_scope(event, folded)
-            found[event.key] = event, *unmatched(event, showings, ways)
+            found[event.key] = event, *explain_unmatched(event, showings, ways)
         return found
 
     def _latest(self, events: Sequence[Event], folded: bool, most: int) -> _Showings:
@@ -238,7 +234,7 @@ class Matching:
             self._database.among(list(ids)),
         )
         return [
-            Showing(name, experiment, version, unit, time, until, bool(folded), Encoded(*parts))
+            Showing(name, experiment, version, unit, time, until, bool(folded), EncodedRow(*parts))
             for name, experiment, version, unit, time, until, folded, *parts in rows
         ]
 
@@ -253,7 +249,7 @@ class Matching:
             f"SELECT experiment, version, settings FROM versions WHERE experiment {self._words['among']}",
             self._database.among(list(names)),
         )
-        return {(name, version): parsed(settings).attribution for name, version, settings in rows}
+        return {(name, version): parse_settings(settings).attribution for name, version, settings in rows}
 
 
 def _in_scope(event: Event, showing: Showing | None) -> Showing | None:

@@ -48,7 +48,7 @@ _plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", 
 _quick = msgspec.json.Encoder().encode
 
 
-class Encoded(NamedTuple):
+class EncodedRow(NamedTuple):
     """The three parts of a row."""
 
     design: str
@@ -56,7 +56,7 @@ class Encoded(NamedTuple):
     body: bytes
 
 
-def encoded(row: Mapping[str, Any]) -> Encoded:
+def encode_row(row: Mapping[str, Any]) -> EncodedRow:
     """A row's parts, everything checked: what is kept can be read back and exported."""
     try:
         values = {
@@ -72,7 +72,7 @@ def encoded(row: Mapping[str, Any]) -> Encoded:
         if len(set(map(len, values.get("ranks", ())))) > 1:
             raise ValueError("its ranks are of different lengths")
         numbers = _pack(*map(values.get, (*LISTS, "union", "relaxed")))
-        parts = Encoded(design, numbers, _plain(body).encode())
+        parts = EncodedRow(design, numbers, _plain(body).encode())
         design.encode()
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise DataError(f"impression {row.get('impression')!r} cannot be stored: {problem}") from None
@@ -81,7 +81,7 @@ def encoded(row: Mapping[str, Any]) -> Encoded:
     return parts
 
 
-def encoded_note(
+def encode_note(
     noted: Noted,
     *,
     attributes: Mapping[str, str] | None = None,
@@ -89,7 +89,7 @@ def encoded_note(
     latency: Sequence[float | None] | None = None,
     captions: Mapping[str, Any] | None = None,
     **more: Any,
-) -> Encoded:
+) -> EncodedRow:
     """The parts of a list that was just drawn for a request; nothing is checked, because the request was.
 
     `more` replaces or extends the body.
@@ -107,7 +107,7 @@ def encoded_note(
         body["captions"] = [captions.get(str(document)) for document in drawn.documents]
     pairs = tuple(attributes.items()) if attributes else None
     design = _design(noted.arm, drawn.chosen.text, problem.rankers, noted.fallback_reason, excluded, pairs)
-    return Encoded(design, numbers, _quick(body))
+    return EncodedRow(design, numbers, _quick(body))
 
 
 @lru_cache(maxsize=128)
@@ -139,7 +139,7 @@ def _pack(
     return packed + array("f", [nan if number is None else number for number in latency]).tobytes()
 
 
-def decoded(parts: Encoded) -> dict[str, Any]:
+def decode_row(parts: EncodedRow) -> dict[str, Any]:
     """The row again, without what other columns and tables hold."""
     row: dict[str, Any] = _NOTHING | json.loads(parts.body) | json.loads(parts.design)
     row["attributes"] = dict(row["attributes"] or ())
@@ -169,7 +169,7 @@ COLUMNS = "id, unit, time, folded, design, numbers"
 EVENT_COLUMNS = "impression, id, kind, rank, time, dwell, value"
 
 
-class Kept(NamedTuple):
+class StoredRows(NamedTuple):
     """Impressions of one version, as columns; `bodies` where they are wanted, too. And their events, as rows.
 
     Without bodies, `asked` has those of impressions with an event, of which the query is read.
@@ -186,7 +186,7 @@ class Kept(NamedTuple):
     asked: Mapping[str, bytes] = MappingProxyType({})
 
 
-def batch_of(kept: Kept, settings: Experiment, version: int) -> pa.RecordBatch:
+def batch_of(kept: StoredRows, settings: Experiment, version: int) -> pa.RecordBatch:
     """A record batch: all columns where there are bodies, else those that scoring reads."""
     size = len(kept.ids)
     events, clicks = _events(kept, settings)
@@ -204,7 +204,8 @@ def batch_of(kept: Kept, settings: Experiment, version: int) -> pa.RecordBatch:
     columns |= numbers
     if settings.bot_clicks is not None:
         is_bot = (shown >= settings.bot_clicks) & (clicks == shown)
-        columns["excluded"] = _with_bots(columns["excluded"], is_bot)
+        known = columns["excluded"]  # another reason to leave a row out goes first
+        columns["excluded"] = pc.if_else(pc.and_(pa.array(is_bot), known.is_null()), CLICKED_ALL, known)
     if kept.bodies is not None:
         columns |= _bodies(kept.bodies)
     elif kept.asked:
@@ -233,10 +234,7 @@ def _numbers(blobs: Sequence[bytes]) -> tuple[dict[str, pa.Array], Array]:
     starts = np.cumsum(lengths) - lengths
     header = data[starts[:, None] + np.arange(HEADER)]
     union, relaxed, rankers = header[:, :3].T
-    columns = {
-        "union": pa.array(union, mask=union < 0),
-        "relaxed": pa.array(relaxed == 1, mask=relaxed < 0),
-    }
+    columns = {"union": pa.array(union, mask=union < 0), "relaxed": pa.array(relaxed == 1, mask=relaxed < 0)}
     starts = starts + HEADER
     for name, sizes in zip(LISTS, header[:, 3:].T, strict=True):
         counts = np.maximum(sizes, 0).astype(np.int64)
@@ -264,7 +262,7 @@ def _offsets(counts: Array) -> pa.Array:
     return pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
 
 
-def _events(kept: Kept, settings: Experiment) -> tuple[pa.Array, Array]:
+def _events(kept: StoredRows, settings: Experiment) -> tuple[pa.Array, Array]:
     """The events of each row in the order of their times, and at how many of its ranks there is one that counts."""
     place = {name: number for number, name in enumerate(kept.ids)}
     columns = list(zip(*kept.events, strict=True)) or [()] * 7
@@ -286,11 +284,6 @@ def _events(kept: Kept, settings: Experiment) -> tuple[pa.Array, Array]:
     places = np.unique(rows[counted] * 2**20 + rank[counted]) // 2**20
     clicks = np.bincount(places, minlength=len(kept.ids))
     return pa.ListArray.from_arrays(offsets, inner.take(pa.array(order))).cast(_TYPES["events"]), clicks
-
-
-def _with_bots(known: pa.Array, is_bot: Array) -> pa.Array:
-    """Who clicks on every result is no person; another reason to leave a row out goes first."""
-    return pc.if_else(pc.and_(pa.array(is_bot), known.is_null()), CLICKED_ALL, known)
 
 
 def _queries(ids: Sequence[str], bodies: Mapping[str, bytes]) -> pa.Array:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 Row = tuple[Any, ...]
-MOST_BYTES = 1000  # of an id: two of them fit a key of every database
+MAX_BYTES = 1000  # of an id: two of them fit a key of every database
 
 
 def is_kept(text: str, most: int | None = None) -> bool:
@@ -29,7 +29,7 @@ def is_kept(text: str, most: int | None = None) -> bool:
 
 
 @dataclass(frozen=True)
-class Table:
+class SqlTable:
     """A table that many rows are put into at once: its columns with their SQL types, and those of its key."""
 
     name: str
@@ -46,7 +46,7 @@ class Transaction(Protocol):
     def change(self, statement: str, *values: Any) -> int:
         """How many rows a statement changed."""
 
-    def insert(self, table: Table, rows: Sequence[Row]) -> list[bool]:
+    def insert(self, table: SqlTable, rows: Sequence[Row]) -> list[bool]:
         """Put rows in whose key is not there yet; of each, whether it went in."""
 
     def alone(self) -> None:
@@ -67,7 +67,7 @@ class Database(Protocol):
     def reading(self) -> AbstractContextManager[Transaction]:
         """A transaction that sees one state, and changes nothing."""
 
-    def put(self, table: Table, rows: Sequence[Row], unless: Callable[[Transaction], bool]) -> bool:
+    def put(self, table: SqlTable, rows: Sequence[Row], unless: Callable[[Transaction], bool]) -> bool:
         """Put rows in, as a transaction of their own, unless something is found first, or a key is there already.
 
         Then nothing is done, and False; also where this is not quicker than `writing`.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from interleaf.errors import StateError
-from interleaf.store.contract import RUNNING
 from interleaf.store.database import Database, Transaction
-from interleaf.store.experiments import Experiments
-from interleaf.store.keys import revoke
+from interleaf.store.experiments import ExperimentTable
+from interleaf.store.keys import revoke_key
+from interleaf.store.records import RUNNING
 from interleaf.store.sql_tables import OPEN_NAMES
 
 PAGE = 5000  # rows deleted at a time
@@ -73,7 +73,7 @@ def delete(database: Database, name: str, now: int) -> int:
     """Delete an experiment that does not run, and revoke its keys; how many impressions it had."""
     with database.writing() as transaction:
         transaction.alone()
-        found = Experiments(transaction).one(name)
+        found = ExperimentTable(transaction).one(name)
         if found.state == RUNNING:
             raise StateError(f"experiment {name!r} cannot be deleted: it is running; stop it or archive it first")
         transaction.change("DELETE FROM experiments WHERE name = ?", name)
@@ -81,7 +81,7 @@ def delete(database: Database, name: str, now: int) -> int:
             transaction.change(f"DELETE FROM {table} WHERE experiment = ?", name)
         keys = transaction.rows("SELECT id FROM access_keys WHERE experiment = ? AND revoked IS NULL", name)
         for (key,) in keys:
-            revoke(transaction, key, now)
+            revoke_key(transaction, key, now)
         transaction.change(
             "INSERT INTO deleted_experiments (name, version, deleted, is_done) VALUES (?, ?, ?, 0) ON CONFLICT (name) "
             "DO UPDATE SET version = excluded.version, deleted = excluded.deleted, is_done = 0",
@@ -117,10 +117,6 @@ def _delete_rows(database: Database, name: str, version: int) -> int:
             )
             total += delete_impressions(database, transaction, [impression for (impression,) in rows])
             if len(rows) < PAGE:
-                _delete_sums(transaction, name, version)
+                for table in ("sums", "apart"):
+                    transaction.change(f"DELETE FROM {table} WHERE experiment = ? AND version <= ?", name, version)
                 return total
-
-
-def _delete_sums(transaction: Transaction, name: str, version: int) -> None:
-    for table in ("sums", "apart"):
-        transaction.change(f"DELETE FROM {table} WHERE experiment = ? AND version <= ?", name, version)

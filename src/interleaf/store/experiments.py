@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from interleaf.errors import InterleafError, StateError
 from interleaf.experiment import Experiment
 from interleaf.experiment.assignment import free_place
-from interleaf.store.contract import (
+from interleaf.store.database import Row, SqlTable, Transaction, is_kept
+from interleaf.store.records import (
     DECIDED,
     DRAFT,
     EVERYTHING,
@@ -27,9 +28,8 @@ from interleaf.store.contract import (
     Search,
     Stored,
 )
-from interleaf.store.database import Row, Table, Transaction, is_kept
 
-WORDS = Table("experiment_words", {"experiment": "text", "word": "text"}, ("experiment", "word"))
+WORDS = SqlTable("experiment_words", {"experiment": "text", "word": "text"}, ("experiment", "word"))
 MAX_WORDS = 10  # of a search
 MAX_LENGTH = 40  # of a word, in characters
 MAX_RARE = 1000  # rows of a word that is rare
@@ -57,10 +57,12 @@ def select(transaction: Transaction, search: Search) -> Selection:
     """The experiments that a search finds."""
     condition, values = _filter(search)
     order = f"{_ORDER}, created DESC, name" if search.state is None else "created DESC, name"
-    ranges = [(word, word + _LAST) for word in _words_of(search)]
+    words = [word[:MAX_LENGTH] for word in search.text.casefold().split()[:MAX_WORDS]]
+    ranges = [(word, word + _LAST) for word in words]
     if not ranges:
         return Selection("experiments", condition, values, order, True)
-    counts = [_count(transaction, one) for one in ranges]
+    rows = f"SELECT 1 FROM experiment_words WHERE {_RANGE} LIMIT {MAX_RARE + 1}"  # counted until it is not rare
+    counts = [_number(transaction, f"SELECT count(*) FROM ({rows}) AS counted", one) for one in ranges]
     rare = counts.index(min(counts))
     if counts[rare] <= MAX_RARE:
         first, others = ranges[rare], [one for place, one in enumerate(ranges) if place != rare]
@@ -81,16 +83,6 @@ def _filter(search: Search) -> tuple[str, list[Any]]:
     given = [("state", search.state), ("name", search.only)]
     conditions += [f"{column} = ?" for column, value in given if value is not None]
     return " AND ".join(conditions), [value for _, value in given if value is not None]
-
-
-def _words_of(search: Search) -> list[str]:
-    return [word[:MAX_LENGTH] for word in search.text.casefold().split()[:MAX_WORDS]]
-
-
-def _count(transaction: Transaction, word: tuple[str, str]) -> int:
-    """How many rows a word has; counted until it is not rare."""
-    rows = f"SELECT 1 FROM experiment_words WHERE {_RANGE} LIMIT {MAX_RARE + 1}"
-    return _number(transaction, f"SELECT count(*) FROM ({rows}) AS counted", word)
 
 
 def _number(transaction: Transaction, statement: str, values: Iterable[Any]) -> int:
@@ -141,7 +133,7 @@ _COLUMNS = "name, version, state, created, started, stopped, archived"
 _STEP = 500  # experiments read at a time
 
 
-class Experiments:
+class ExperimentTable:
     """The experiments that a transaction sees."""
 
     def __init__(self, transaction: Transaction) -> None:
@@ -179,7 +171,7 @@ class Experiments:
         for name, version, settings in self._transaction.rows(
             f"SELECT experiment, version, settings FROM versions {among} ORDER BY version", *names
         ):
-            versions[name][version] = parsed(settings)
+            versions[name][version] = parse_settings(settings)
         return [
             Stored(
                 *(versions[name][version], version, state, created, started, stopped),
@@ -228,7 +220,7 @@ class Experiments:
         found = self.one(settings.name)
         version = found.version
         if found.state == RUNNING:
-            settings = self._placed(settings, found.settings)
+            settings = self._place_in_lane(settings, found.settings)
         if not settings.differs_in_notes_only(found.settings):
             self._check(found, "edited", DRAFT, RUNNING)
             if found.state == RUNNING:
@@ -241,7 +233,7 @@ class Experiments:
         """A draft begins to run, in a free place of its lane."""
         self._transaction.alone()
         found = self._in(name, "started", DRAFT)
-        self._keep(self._placed(found.settings), found.version)
+        self._keep(self._place_in_lane(found.settings), found.version)
         self._transaction.change("UPDATE experiments SET state = ?, started = ? WHERE name = ?", RUNNING, now, name)
         self._note(name, found.version, "started", now, who)
 
@@ -288,10 +280,13 @@ class Experiments:
         if found.archived is not None:
             raise StateError(f"experiment {name!r} cannot be {what}: it is archived; unarchive it first")
         if found.state not in states:
-            raise StateError(f"experiment {name!r} cannot be {what}: it is {_said(found)}")
+            raise StateError(
+                f"experiment {name!r} cannot be {what}: it is {found.state}, version {found.version}; "
+                f"{_POSSIBLE[found.state]}"
+            )
         return found
 
-    def _placed(self, settings: Experiment, before: Experiment | None = None) -> Experiment:
+    def _place_in_lane(self, settings: Experiment, before: Experiment | None = None) -> Experiment:
         """With its place in the lane: the one it had, where its share is as it was, so that units stay who they are."""
         running = self._running_in(settings.lane, settings.name) if settings.lane is not None else []
         if before and (before.lane, before.share) == (settings.lane, settings.share) and settings.offset is None:
@@ -300,12 +295,13 @@ class Experiments:
 
     def _running_in(self, lane: str, but: str) -> list[Experiment]:
         """The settings of other experiments that run in a lane."""
+        literal = lane.replace("!", "!!").replace("%", "!%").replace("_", "!_")  # nothing has a meaning for LIKE
         rows = self._transaction.rows(
             "SELECT v.settings FROM experiments e JOIN versions v ON v.experiment = e.name AND v.version = e.version "
             "WHERE e.state = ? AND e.name <> ? AND v.settings LIKE ? ESCAPE '!'",
-            *(RUNNING, but, f'%"lane": "{_literal(lane)}"%'),
+            *(RUNNING, but, f'%"lane": "{literal}"%'),
         )
-        found = [parsed(settings) for (settings,) in rows]
+        found = [parse_settings(settings) for (settings,) in rows]
         return [one for one in found if one.lane == lane]  # a note may have the same words
 
     def _keep(self, settings: Experiment, version: int) -> None:
@@ -323,13 +319,8 @@ class Experiments:
         )
 
 
-def _literal(text: str) -> str:
-    """A text in which no character has a meaning of its own for LIKE."""
-    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-
-
 @lru_cache(256)
-def parsed(settings: str) -> Experiment:
+def parse_settings(settings: str) -> Experiment:
     """Settings as they are kept."""
     return Experiment.of(json.loads(settings))
 
@@ -344,15 +335,11 @@ def index_experiments(transaction: Transaction) -> None:
     ):
         for name, settings in rows:
             try:
-                text = parsed(settings).words
+                text = parse_settings(settings).words
             except InterleafError:  # settings that were possible once
                 text = name
             index(transaction, name, text)
         last = rows[-1][0]
-
-
-def _said(stored: Stored) -> str:
-    return f"{stored.state}, version {stored.version}; {_POSSIBLE[stored.state]}"
 
 
 def _changes(before: Experiment, after: Experiment) -> str:

@@ -21,9 +21,9 @@ from interleaf.execution.task import Task, repeats, work
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, RELABELLED
 from interleaf.report.rule import ReportSettings
-from interleaf.store.codec import COLUMNS, EVENT_COLUMNS, Kept, batch_of
+from interleaf.store.codec import COLUMNS, EVENT_COLUMNS, StoredRows, batch_of
 from interleaf.store.database import Database, Row, Transaction
-from interleaf.store.experiments import parsed
+from interleaf.store.experiments import parse_settings
 from interleaf.store.sql_tables import OPEN_NAMES
 from interleaf.store.time_check import StoreTime
 from interleaf.tally import Tally, tally_file
@@ -61,7 +61,7 @@ def report_settings_of(settings: Experiment) -> ReportSettings:
 UNSPLIT = "segments: more than can be reported on; none is"
 
 
-class Sums:
+class FoldedSums:
     """Tallies of impressions with all that could not be used, and a sample of their ids: they add up.
 
     Values of attributes come from strangers: where they are too many to split by, nothing is split any more.
@@ -78,22 +78,22 @@ class Sums:
         self.impressions += batch.num_rows
         repeats(batch, self._sample)
         try:
-            book = self._counted(batch, self._task)
+            book = self._tally_batch(batch, self._task)
         except DataError:
             if not self._task.by:
                 raise
             self._is_split = False
-            book = self._counted(batch, replace(self._task, by=()))
+            book = self._tally_batch(batch, replace(self._task, by=()))
         self._take(book)
 
-    def merge(self, other: Sums) -> None:
+    def merge(self, other: FoldedSums) -> None:
         """Count others in, which are not kept as they were."""
         self.impressions += other.impressions
         self._sample.merge(other._sample)
         self._is_split &= other._is_split
         self._take(other._book)
 
-    def copy(self) -> Sums:
+    def copy(self) -> FoldedSums:
         """The same, to be merged."""
         return deepcopy(self)
 
@@ -122,7 +122,7 @@ class Sums:
         return b"".join((json.dumps(head).encode(), b"\n", sample, *tallies))
 
     @classmethod
-    def of_bytes(cls, data: bytes, task: Task) -> Sums:
+    def of_bytes(cls, data: bytes, task: Task) -> FoldedSums:
         """What `to_bytes` made."""
         line, _, rest = bytes(data).partition(b"\n")
         head = json.loads(line)
@@ -138,7 +138,7 @@ class Sums:
             sums._book.take(tally_file.from_bytes(rest[start:end], Tally, "kept sums"))
         return sums
 
-    def _counted(self, batch: pa.RecordBatch, task: Task) -> TallyCollector:
+    def _tally_batch(self, batch: pa.RecordBatch, task: Task) -> TallyCollector:
         book = TallyCollector(task)
         for worked in work(batch, task):
             book.add(worked)
@@ -155,7 +155,7 @@ class Sums:
         self._book.merge(book)
 
 
-MOST_HELD = 32  # metrics of versions whose sums are held in memory, for the next report
+MAX_HELD = 32  # metrics of versions whose sums are held in memory, for the next report
 PAGE = 5000  # impressions that are in memory at a time
 SMALL = 1 / 8  # of all impressions: a part below that is quickly added
 _OF_METRIC = "WHERE experiment = ? AND version = ? AND metric = ?"
@@ -170,7 +170,7 @@ Place = tuple[str, int, str]
 
 def closed_versions(transaction: Transaction, time: StoreTime) -> list[tuple[Experiment, int, int]]:
     """Versions with impressions to be folded, each with the time until which they closed."""
-    found = [(parsed(settings), version) for _, version, settings in transaction.rows(_CLOSED, time.now)]
+    found = [(parse_settings(settings), version) for _, version, settings in transaction.rows(_CLOSED, time.now)]
     return [(settings, version, time.fold_time(settings.window)) for settings, version in found]
 
 
@@ -182,7 +182,7 @@ class Folding:
         self._words = database.words
         # What each of the latest reports was made of, by the numbers of the parts that it is the sum of; a number
         # never stands for another part.
-        self._held: dict[Place, dict[tuple[int, ...], Sums]] = {}
+        self._held: dict[Place, dict[tuple[int, ...], FoldedSums]] = {}
         self._lock = Lock()
 
     def fold(self, settings: Experiment, version: int, now: int, most: int) -> int:
@@ -201,7 +201,7 @@ class Folding:
                 return 0
             batch = batch_with_events(self._database, transaction, rows, settings, version)
             for metric in settings.metrics:
-                sums = _added(Sums(task_of(settings, version, metric)), batch)
+                sums = _try_add(FoldedSums(task_of(settings, version, metric)), batch)
                 if sums is not None:
                     self._keep(transaction, settings, version, metric, sums)
             ids = self._database.among([row[0] for row in rows])
@@ -211,15 +211,17 @@ class Folding:
     def tallies(self, settings: Experiment, version: int) -> dict[str, Tally]:
         """All impressions of a version, by metric."""
         with self._database.reading() as transaction:
-            totals: dict[str, Sums | None] = {
+            totals: dict[str, FoldedSums | None] = {
                 metric: self._folded(transaction, settings, version, metric) for metric in settings.metrics
             }
             for batch in self._open(transaction, settings, version):
-                totals = {metric: total and _added(total, batch) for metric, total in totals.items()}
+                totals = {metric: total and _try_add(total, batch) for metric, total in totals.items()}
         tallies = {metric: total.close() for metric, total in totals.items() if total is not None}
         return {metric: tally for metric, tally in tallies.items() if tally is not None}
 
-    def _keep(self, transaction: Transaction, settings: Experiment, version: int, metric: str, sums: Sums) -> None:
+    def _keep(
+        self, transaction: Transaction, settings: Experiment, version: int, metric: str, sums: FoldedSums
+    ) -> None:
         """Add a part, together with those before it that are not larger."""
         parts = transaction.rows(
             f"SELECT number, impressions FROM sums {_OF_METRIC} ORDER BY number DESC", settings.name, version, metric
@@ -227,7 +229,7 @@ class Folding:
         for number, impressions in parts:
             if impressions > sums.impressions:
                 break
-            older = self._added_up(transaction, settings, version, metric, (number,)).copy()
+            older = self._add_up(transaction, settings, version, metric, (number,)).copy()
             older.merge(sums)
             sums = older
             transaction.change("DELETE FROM sums WHERE number = ?", number)
@@ -236,36 +238,36 @@ class Folding:
             *(settings.name, version, metric, sums.impressions, sums.to_bytes()),
         )
 
-    def _folded(self, transaction: Transaction, settings: Experiment, version: int, metric: str) -> Sums:
+    def _folded(self, transaction: Transaction, settings: Experiment, version: int, metric: str) -> FoldedSums:
         """All parts together."""
         place = settings.name, version, metric
         parts = transaction.rows(f"SELECT number, impressions FROM sums {_OF_METRIC} ORDER BY number", *place)
         least = SMALL * sum(impressions for _, impressions in parts)
         large = tuple(number for number, impressions in parts if impressions >= least)
         groups = [large, *((number,) for number, impressions in parts if impressions < least)]
-        held = {numbers: self._added_up(transaction, settings, version, metric, numbers) for numbers in groups}
+        held = {numbers: self._add_up(transaction, settings, version, metric, numbers) for numbers in groups}
         with self._lock:
             self._held.pop(place, None)
             self._held[place] = held
-            if len(self._held) > MOST_HELD:
+            if len(self._held) > MAX_HELD:
                 del self._held[next(iter(self._held))]
         total, *rest = [sums.copy() for sums in held.values()]
         for sums in rest:
             total.merge(sums)
         return total
 
-    def _added_up(
+    def _add_up(
         self, transaction: Transaction, settings: Experiment, version: int, metric: str, numbers: tuple[int, ...]
-    ) -> Sums:
+    ) -> FoldedSums:
         """The sum of parts, not to be changed: the one that is held, or that of the stored ones."""
         with self._lock:
             found = self._held.get((settings.name, version, metric), {}).get(numbers)
         if found is not None:
             return found
-        total = Sums(task_of(settings, version, metric))
+        total = FoldedSums(task_of(settings, version, metric))
         for number in numbers:
             ((data,),) = transaction.rows("SELECT data FROM sums WHERE number = ?", number)
-            total.merge(Sums.of_bytes(data, task_of(settings, version, metric)))
+            total.merge(FoldedSums.of_bytes(data, task_of(settings, version, metric)))
         return total
 
     def _open(self, transaction: Transaction, settings: Experiment, version: int) -> Iterator[pa.RecordBatch]:
@@ -280,7 +282,7 @@ class Folding:
             yield batch_with_events(self._database, transaction, [row[:-2] for row in rows], settings, version)
 
 
-def _added(sums: Sums, batch: pa.RecordBatch) -> Sums | None:
+def _try_add(sums: FoldedSums, batch: pa.RecordBatch) -> FoldedSums | None:
     """The sums with a batch; None where the method cannot score this metric, whatever is clicked."""
     try:
         sums.add(batch)
@@ -303,4 +305,4 @@ def batch_with_events(
     if bodies is None and events:
         statement = f"SELECT id, body FROM impressions WHERE id {database.words['among']}"
         asked = dict(transaction.rows(statement, database.among(sorted({event[0] for event in events}))))
-    return batch_of(Kept(ids, units, times, folded, designs, numbers, bodies, events, asked), settings, version)
+    return batch_of(StoredRows(ids, units, times, folded, designs, numbers, bodies, events, asked), settings, version)

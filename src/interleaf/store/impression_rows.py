@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from interleaf.errors import DataError
 from interleaf.experiment import Experiment
-from interleaf.store import reasons
 from interleaf.store.attribution import Found, Match, Matching
-from interleaf.store.codec import COLUMNS, EVENT_COLUMNS, Encoded, decoded, encoded
-from interleaf.store.contract import ACCEPTED, REPEATED, Event, Impression
-from interleaf.store.database import MOST_BYTES, Database, Row, Transaction, is_kept
+from interleaf.store.codec import COLUMNS, EVENT_COLUMNS, EncodedRow, decode_row, encode_row
+from interleaf.store.database import MAX_BYTES, Database, Row, Transaction, is_kept
+from interleaf.store.event_fates import MAX_EARLY, EventFate
 from interleaf.store.fold import PAGE, batch_with_events
+from interleaf.store.records import Event, Impression
 from interleaf.store.sql_tables import APART, EVENTS, IMPRESSIONS
 
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_800_000_000  # the years 1 to 9999
@@ -23,7 +23,8 @@ ROW = "id, experiment, version, unit, time, design, numbers, body"  # what `row_
 REMATCHED = 600 * 1_000_000  # events so young are matched again with impressions that they name, in microseconds
 REMATCHED_OF_UNIT = 60 * 1_000_000  # and so young with those of their units: of these, most never find one
 WAITS = "SELECT 1 FROM apart LIMIT 1"  # whether any event waits
-MOST_WAITING = 500  # events that are matched again at once, the latest ones
+UNKNOWN = EventFate.UNKNOWN_IMPRESSION
+MAX_WAITING = 500  # events that are matched again at once, the latest ones
 _COMPLETED = (
     "SET dwell = CASE WHEN dwell >= ? THEN dwell ELSE coalesce(?, dwell) END, value = coalesce(value, ?) "
     "WHERE id = ? AND target = ?"
@@ -36,19 +37,19 @@ def rows_of(impressions: Iterable[Impression], sought: Mapping[tuple[str, int], 
     """Impressions as rows of their table; those that come with their parts were checked before."""
     return [
         (one.id, one.experiment, one.version, one.unit, one.time, one.closes if one.until is None else one.until,
-         one.closes, sought[one.experiment, one.version], *(one.parts or _checked(one)))
+         one.closes, sought[one.experiment, one.version], *(one.parts or _check_and_encode(one)))
         for one in impressions
     ]  # fmt: skip
 
 
-def _checked(one: Impression) -> Encoded:
+def _check_and_encode(one: Impression) -> EncodedRow:
     """The row of an impression of which nothing is known to be right."""
     for name in ("id", "unit"):
         _text(name, getattr(one, name))
     for name in ("time", "until", "closes"):
         if getattr(one, name) is not None:
             _time(name, getattr(one, name))
-    return encoded(one.row)
+    return encode_row(one.row)
 
 
 def check_event(event: Event) -> None:
@@ -67,7 +68,7 @@ def check_event(event: Event) -> None:
             raise DataError(f"{name} is {number}; give a finite number")
 
 
-def _text(name: str, text: str | None, most: int | None = MOST_BYTES) -> str | None:
+def _text(name: str, text: str | None, most: int | None = MAX_BYTES) -> str | None:
     if text is not None and not is_kept(text, most):
         limit = f", and at most {most:,} bytes" if most else ""
         raise DataError(f"{name} is {text[:200]!r}; give Unicode text without null characters{limit}")
@@ -92,19 +93,18 @@ class Writing:
         """Put impressions in, and events that waited for them; of each one that was there, its row."""
         went_in = self._transaction.insert(IMPRESSIONS, rows) if rows else []
         there = [row[0] for row, new in zip(rows, went_in, strict=True) if not new]
-        kept = self.kept(there)
+        kept = self.read_rows(there)
         new = [row for row, new in zip(rows, went_in, strict=True) if new]
         if waiting := self._awaiting(new):
             self.match(waiting)
         return [None if new else kept.get(row[0]) for row, new in zip(rows, went_in, strict=True)]
 
-    def kept(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def read_rows(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The rows of impressions, by id."""
         if not ids:
             return {}
         found = self._transaction.rows(
-            f"SELECT {ROW} FROM impressions WHERE id {self._among}",
-            self._database.among(ids),
+            f"SELECT {ROW} FROM impressions WHERE id {self._among}", self._database.among(ids)
         )
         return {row[0]: row_of(row) for row in found}
 
@@ -112,7 +112,7 @@ class Writing:
         """Put events in; of each, what became of it."""
         if not events:
             return []
-        known = self._known([event.id for event in events])
+        known = self._read_stored_keys([event.id for event in events])
         fresh: dict[Key, Event] = {}
         again: list[Event] = []
         for event in events:
@@ -120,15 +120,15 @@ class Writing:
                 again.append(event)
             else:
                 fresh[event.key] = event
-        fates = self._put(self._matching.found(list(fresh.values())))
-        repeated = [*again, *(event for event in fresh.values() if fates[event.key] == REPEATED)]
+        fates = self._put(self._matching.match_events(list(fresh.values())))
+        repeated = [*again, *(event for event in fresh.values() if fates[event.key] == EventFate.REPEATED)]
         for scope in {event.scope for event in repeated}:
             self._complete([event for event in repeated if event.scope == scope], scope)
-        return [fates.pop(event.key, REPEATED) for event in events]
+        return [fates.pop(event.key, EventFate.REPEATED) for event in events]
 
     def extend(self, impression: str, row: Mapping[str, Any]) -> bool:
         """Put the row with a further page in the place of the one without; False if there is no such one, or folded."""
-        parts = encoded(row)
+        parts = encode_row(row)
         kept = self._transaction.rows(
             f"SELECT {ROW} FROM impressions WHERE id = ? AND folded = 0 {self._take}", impression
         )
@@ -167,12 +167,12 @@ class Writing:
         """Numbers of events kept apart whose impressions came in another transaction at the same time, or may have."""
         rows = self._transaction.rows(
             "SELECT number FROM (SELECT a.number FROM apart a JOIN impressions i ON i.id = a.impression "
-            f"WHERE a.reason = '{reasons.UNKNOWN}' AND a.received >= ? ORDER BY a.received DESC LIMIT ?) AS named "
+            f"WHERE a.reason = '{UNKNOWN}' AND a.received >= ? ORDER BY a.received DESC LIMIT ?) AS named "
             "UNION ALL SELECT number FROM (SELECT number, unit, time FROM apart WHERE impression IS NULL "
             "AND received >= ? ORDER BY received DESC LIMIT ?) AS young WHERE EXISTS (SELECT 1 FROM impressions i "
             "WHERE i.unit = young.unit AND i.folded = 0 AND i.sought = 1 "
             "AND i.time <= young.time + ? AND i.until >= young.time)",
-            *(now - REMATCHED, MOST_WAITING, now - REMATCHED_OF_UNIT, MOST_WAITING, reasons.MOST_EARLY),
+            *(now - REMATCHED, MAX_WAITING, now - REMATCHED_OF_UNIT, MAX_WAITING, MAX_EARLY),
         )
         return [number for (number,) in rows]
 
@@ -181,10 +181,10 @@ class Writing:
         rows = self._transaction.rows(
             "SELECT a.number FROM (SELECT id FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
             "AND closes <= ? ORDER BY closes LIMIT ?) AS closed CROSS JOIN apart a "  # which SQLite takes in this order
-            f"WHERE a.impression = closed.id AND a.reason = '{reasons.UNKNOWN}' LIMIT ?",
-            *(experiment, version, now, most, MOST_WAITING),
+            f"WHERE a.impression = closed.id AND a.reason = '{UNKNOWN}' LIMIT ?",
+            *(experiment, version, now, most, MAX_WAITING),
         )
-        return [number for (number,) in rows] + self._matching.crossed(experiment, version, now, most, MOST_WAITING)
+        return [number for (number,) in rows] + self._matching.find_crossed(experiment, version, now, most, MAX_WAITING)
 
     def match(self, numbers: Sequence[int]) -> None:
         """Put waiting events where they belong, but those that still wait for the same reason."""
@@ -192,13 +192,13 @@ class Writing:
             f"SELECT {_WAITING} FROM apart WHERE number {self._among} ORDER BY id, target {self._take}",
             self._database.among(numbers),
         )
-        again = self._matching.found([Event(*event) for _, _, *event in rows])
+        again = self._matching.match_events([Event(*event) for _, _, *event in rows])
         better = {number: one for (number, reason, *_), one in zip(rows, again, strict=True) if _is_better(one, reason)}
         if better:
             self._transaction.change(f"DELETE FROM apart WHERE number {self._among}", self._database.among([*better]))
             self._put([*better.values()])
 
-    def _known(self, ids: list[str]) -> set[Key]:
+    def _read_stored_keys(self, ids: list[str]) -> set[Key]:
         """The keys of events with these ids that are stored."""
         values = self._database.among(ids)
         found = self._transaction.rows(
@@ -215,15 +215,15 @@ class Writing:
         """
         matched = {event.key: _event_rows(event, matches) for event, matches, _ in found if isinstance(matches, list)}
         apart = {one[0].key: one for one in found if isinstance(one[1], str)}
-        fates = dict.fromkeys((*matched, *apart), REPEATED)
+        fates: dict[Key, str] = dict.fromkeys((*matched, *apart), EventFate.REPEATED)
         if matched:
             went_in = self._transaction.insert(EVENTS, [first for first, *_ in matched.values()])
             new = [key for key, is_new in zip(matched, went_in, strict=True) if is_new]
-            fates |= dict.fromkeys(new, ACCEPTED)
+            fates |= dict.fromkeys(new, EventFate.ACCEPTED)
             if more := [row for key in new for row in matched[key][1:]]:
                 self._transaction.insert(EVENTS, more)
         if apart:
-            known = self._known([name for name, _ in apart])
+            known = self._read_stored_keys([name for name, _ in apart])
             rows = {key: _apart_row(one) for key, one in apart.items() if key not in known}
             went_in = self._transaction.insert(APART, [*rows.values()]) if rows else []
             fates |= {key: row[1] for (key, row), is_new in zip(rows.items(), went_in, strict=True) if is_new}
@@ -237,13 +237,13 @@ class Writing:
         if not rows or not self._transaction.rows(WAITS):
             return []
         waiting = self._transaction.rows(
-            f"SELECT number FROM (SELECT number FROM apart WHERE reason = '{reasons.UNKNOWN}' "
+            f"SELECT number FROM (SELECT number FROM apart WHERE reason = '{UNKNOWN}' "
             f"AND impression {self._among} ORDER BY time DESC LIMIT ?) AS named UNION ALL "
             f"SELECT number FROM (SELECT number FROM apart WHERE impression IS NULL AND unit {self._among} "
             "AND time BETWEEN ? AND ? ORDER BY time DESC LIMIT ?) AS of_units",
-            *(self._database.among([row[0] for row in rows]), MOST_WAITING),
+            *(self._database.among([row[0] for row in rows]), MAX_WAITING),
             self._database.among([row[3] for row in rows if row[3] is not None]),
-            *(min(row[4] for row in rows) - reasons.MOST_EARLY, max(row[5] for row in rows), MOST_WAITING),
+            *(min(row[4] for row in rows) - MAX_EARLY, max(row[5] for row in rows), MAX_WAITING),
         )
         return [number for (number,) in waiting]
 
@@ -252,7 +252,7 @@ def row_of(found: Row) -> dict[str, Any]:
     """A row of the log."""
     name, experiment, version, unit, time, *parts = found
     known = {"experiment": experiment, "version": version, "impression": name, "unit": unit, "time": time}
-    return known | decoded(Encoded(*parts))
+    return known | decode_row(EncodedRow(*parts))
 
 
 def _is_better(found: Found, reason: str) -> bool:
@@ -260,7 +260,7 @@ def _is_better(found: Found, reason: str) -> bool:
     where nothing is known to have been shown before.
     """
     event, matches, _ = found
-    if isinstance(matches, str) or reason in (reasons.UNKNOWN, reasons.NOT_SHOWN):
+    if isinstance(matches, str) or reason in (UNKNOWN, EventFate.NOT_SHOWN_TO_UNIT):
         return matches != reason
     return all(match.time == event.time for match in matches)
 
@@ -277,7 +277,7 @@ def _apart_row(found: Found) -> Row:
     event, reason, showing = found
     where = (showing.experiment, showing.version) if showing else (None, None)
     return (
-        *(event.id, reason, *where, event.kind, event.received, event.time, event.impression, event.unit),
+        *(event.id, str(reason), *where, event.kind, event.received, event.time, event.impression, event.unit),
         *(event.rank, event.document, event.dwell, event.value, event.scope, event.key[1]),
     )
 

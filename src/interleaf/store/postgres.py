@@ -21,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool
 
 from interleaf.errors import DataError, StoreError
-from interleaf.store.database import Row, Table
+from interleaf.store.database import Row, SqlTable
 
 _BY_TEXT = (
     (
@@ -70,7 +70,7 @@ def cause_of(error: BaseException) -> str:
     return named or f"{type(error).__name__}: {_UNKNOWN}"
 
 
-def described(address: str) -> str:
+def describe_address(address: str) -> str:
     """Where a PostgreSQL is, and for whom, without the password; an address that cannot be read is a DataError."""
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(address).items()}
@@ -99,7 +99,7 @@ PATIENCE = 3.0  # seconds that a connection waits for a word, unless it is told 
 SILENCE = 0.5  # seconds without an answer after which the server is away
 
 
-class Connection(psycopg.Connection[Row]):
+class WatchedConnection(psycopg.Connection[Row]):
     """One that is closed when the server says nothing for too long: a server that hangs heeds no timeout."""
 
     patience = PATIENCE
@@ -134,7 +134,7 @@ class Connection(psycopg.Connection[Row]):
 class Watch:
     """A thread that asks the server again and again; `cause` says why it is away, and is None while it answers."""
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
+    def __init__(self, connect: Callable[[], WatchedConnection]) -> None:
         self.cause: str | None = None
         self._connect, self._connection = connect, connect()
         self._closing = threading.Event()
@@ -167,7 +167,7 @@ WRITING, READING = 7.0, 30.0  # for a statement: many wait for one that writes, 
 UPGRADING = 86_400.0  # and one that makes an index of a large table
 IDLE = 60.0  # between two statements: then the worker is taken for dead, and what it holds is free
 LONGER = 1.0  # that we wait longer than the server, which tells what it was
-MOST = 8  # connections of a process
+MAX_CONNECTIONS = 8  # connections of a process
 _NETWORK: dict[str, Any] = {  # a host that is gone says nothing; these have no effect on a local socket
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -195,48 +195,48 @@ class Postgres:
     }
 
     def __init__(self, address: str) -> None:
-        place = described(address)
+        place = describe_address(address)
         options = {"autocommit": True, "connect_timeout": CONNECT, **_NETWORK}
         try:
-            self._watch = Watch(lambda: Connection.connect(address, **options))
+            self._watch = Watch(lambda: WatchedConnection.connect(address, **options))
         except psycopg.Error as error:
             raise StoreError(f"cannot use the store in {place}: {cause_of(error)}") from None
         self._pool = ConnectionPool(
             address,
             min_size=1,
-            max_size=MOST,
+            max_size=MAX_CONNECTIONS,
             timeout=WAIT,
             reconnect_timeout=WAIT,  # and again for the next one who asks: no long pauses when the server is back
             open=False,
-            connection_class=Connection,
+            connection_class=WatchedConnection,
             configure=self._configure,
             check=_check,
             kwargs=options,
         )
         try:
-            with self._told():
+            with self._translate_errors():
                 self._pool.open(wait=True, timeout=CONNECT)
         except BaseException:
             self.close()
             raise
 
-    def _configure(self, connection: Connection) -> None:
+    def _configure(self, connection: WatchedConnection) -> None:
         connection.watch = self._watch
         connection.execute(
             f"SET lock_timeout = {LOCK * 1000:.0f}; SET idle_in_transaction_session_timeout = {IDLE * 1000:.0f}"
         )
 
     @contextmanager
-    def _connected(self) -> Iterator[Connection]:
+    def _connected(self) -> Iterator[WatchedConnection]:
         """A connection of the pool, unless the server is known to be away: then nobody waits for one."""
-        with self._told():
+        with self._translate_errors():
             if self._watch.cause is not None:
                 raise psycopg.OperationalError
             with self._pool.connection() as connection:
                 yield connection
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """What PostgreSQL refuses for now, in our words; never with the address, which holds a password."""
         try:
             yield
@@ -247,23 +247,23 @@ class Postgres:
             raise StoreError(f"{problem}: PostgreSQL: {self._watch.cause or cause_of(error)}") from error
 
     @contextmanager
-    def writing(self) -> Iterator[_Transaction]:
-        with self._connected() as connection, _ended(connection, "BEGIN", WRITING) as transaction:
+    def writing(self) -> Iterator[_PostgresTransaction]:
+        with self._connected() as connection, _run_transaction(connection, "BEGIN", WRITING) as transaction:
             yield transaction
 
     @contextmanager
-    def upgrading(self) -> Iterator[_Transaction]:
-        with self._connected() as connection, _ended(connection, "BEGIN", UPGRADING) as transaction:
+    def upgrading(self) -> Iterator[_PostgresTransaction]:
+        with self._connected() as connection, _run_transaction(connection, "BEGIN", UPGRADING) as transaction:
             connection.execute("SET LOCAL lock_timeout = 0")  # another worker may be at it
             yield transaction
 
     @contextmanager
-    def reading(self) -> Iterator[_Transaction]:
+    def reading(self) -> Iterator[_PostgresTransaction]:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-        with self._connected() as connection, _ended(connection, begin, READING) as transaction:
+        with self._connected() as connection, _run_transaction(connection, begin, READING) as transaction:
             yield transaction
 
-    def put(self, table: Table, rows: Sequence[Row], unless: Callable[[_Transaction], bool]) -> bool:
+    def put(self, table: SqlTable, rows: Sequence[Row], unless: Callable[[_PostgresTransaction], bool]) -> bool:
         """Not quicker here, where others write meanwhile."""
         return False
 
@@ -290,17 +290,17 @@ class Postgres:
         self._watch.close()
 
 
-def _check(connection: Connection) -> None:
+def _check(connection: WatchedConnection) -> None:
     connection.patience = WAIT
     connection.execute("")
 
 
 @contextmanager
-def _ended(connection: Connection, begin: str, seconds: float) -> Iterator[_Transaction]:
+def _run_transaction(connection: WatchedConnection, begin: str, seconds: float) -> Iterator[_PostgresTransaction]:
     connection.patience = seconds + LONGER
     connection.execute(f"{begin}; SET LOCAL statement_timeout = {seconds * 1000:.0f}")
     try:
-        yield _Transaction(connection)
+        yield _PostgresTransaction(connection)
         connection.execute("COMMIT")
     except BaseException:
         with suppress(psycopg.Error):  # the connection may be gone
@@ -308,8 +308,8 @@ def _ended(connection: Connection, begin: str, seconds: float) -> Iterator[_Tran
         raise
 
 
-class _Transaction:
-    def __init__(self, connection: Connection) -> None:
+class _PostgresTransaction:
+    def __init__(self, connection: WatchedConnection) -> None:
         self._connection = connection
 
     def rows(self, statement: str, *values: Any) -> list[Row]:
@@ -318,7 +318,7 @@ class _Transaction:
     def change(self, statement: str, *values: Any) -> int:
         return self._connection.execute(_marked(statement), values).rowcount
 
-    def insert(self, table: Table, rows: Sequence[Row]) -> list[bool]:
+    def insert(self, table: SqlTable, rows: Sequence[Row]) -> list[bool]:
         """In the order of their keys, so that two workers with the same rows never wait for each other in a circle."""
         places = [list(table.columns).index(name) for name in table.key]
         keys = [tuple(row[place] for place in places) for row in rows]

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from hashlib import blake2b, scrypt
 
 from interleaf.errors import DataError
-from interleaf.store.contract import RUNNING
 from interleaf.store.database import Transaction
+from interleaf.store.records import RUNNING
 
 ROTATE = "interleaf store rotate-unit-secret"
 _LATEST = "SELECT number, since, salt, fingerprint FROM unit_secrets ORDER BY number DESC"

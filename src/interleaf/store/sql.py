@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,23 +12,23 @@ from interleaf.environment import require
 from interleaf.errors import DataError, InterleafError, StoreError
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SAME
-from interleaf.store import deletion, keys, privacy, time_check
+from interleaf.store import deletion, privacy, time_check
 from interleaf.store.attribution import Matching
-from interleaf.store.contract import (
+from interleaf.store.database import Database, Transaction, is_kept
+from interleaf.store.experiments import ExperimentTable
+from interleaf.store.fold import Folding, closed_versions
+from interleaf.store.impression_rows import Writing, check_event, export, latest_rows, rows_of
+from interleaf.store.keys import KeyStore
+from interleaf.store.records import (
     DRAFT,
     EVERYTHING,
-    AccessKey,
-    Counts,
     Event,
     ExperimentCount,
     Impression,
     Search,
     Stored,
+    VersionCounts,
 )
-from interleaf.store.database import Database, Transaction, is_kept
-from interleaf.store.experiments import Experiments
-from interleaf.store.fold import Folding, closed_versions
-from interleaf.store.impression_rows import Writing, check_event, export, latest_rows, rows_of
 from interleaf.store.sql_tables import IMPRESSIONS, upgrade
 from interleaf.store.time_check import StoreTime, TimeCheck
 from interleaf.tally import Tally
@@ -38,8 +37,13 @@ PAGE = 5000  # rows exported at a time
 MAX_VERSIONS = 10_000  # of experiments that are remembered to look for events of units, or not
 
 
-class SqlStore:
-    """A `Store` in a database."""
+class SqlStore(KeyStore):
+    """Where a service stores everything, in a database. All methods block.
+
+    An impression or event is acknowledged only when it is durable. Writes are idempotent by id. Impressions whose
+    attribution window is over are folded into the tally of their experiment's version in the transaction that marks
+    them folded; a report is that tally plus the open impressions, scored when it is read.
+    """
 
     def __init__(self, database: Database) -> None:
         upgrade(database)
@@ -55,25 +59,34 @@ class SqlStore:
         self._database.close()
 
     def connections(self) -> dict[str, int]:
+        """How many connections to a server are `open` and `idle`, and how many requests are `waiting` for one.
+
+        Empty where there is no server.
+        """
         return self._database.connections()
 
     def warnings(self) -> list[str]:
+        """What the operator should mend, each with its remedy, such as a file that other users can open."""
         return self._database.warnings()
 
     def back_up(self, path: Path) -> None:
+        """Write a consistent copy to a new file that only its owner can read; others may write meanwhile."""
         self._database.back_up(path)
 
     def check(self) -> None:
+        """Raise `StoreError` if it does not answer, or its unit secret was rotated since `use_unit_secret`."""
         with self._database.reading() as transaction:
             transaction.rows("SELECT version FROM schema_version")
             self._is_rotated = self._is_secret_rotated(transaction)
         self._check_unit_secret()
 
     def use_unit_secret(self, secret: bytes | None, now: int) -> None:
+        """Hash units with this secret, or with none; DataError if units in the store are under another one."""
         with self._database.writing() as transaction:
             self._unit_secret = privacy.use_unit_secret(transaction, secret, now)
 
     def use_queries(self, queries: str, now: int) -> None:
+        """Store query texts like this (`keep`, `hash`, `drop`); DataError if texts and hashes would be mixed."""
         with self._database.writing() as transaction:
             privacy.use_queries(transaction, queries, now)
 
@@ -96,6 +109,10 @@ class SqlStore:
             privacy.check_known_secret(transaction, secret)
 
     def read_time(self, now: int, monotonic: int) -> StoreTime:
+        """The time to fold and to delete by, which a clock that jumps ahead does not change at once.
+
+        `now` is what the clock says, `monotonic` microseconds of one that nobody can set.
+        """
         with self._database.writing() as transaction:
             return self._time_check.read(transaction, now, monotonic)
 
@@ -104,60 +121,64 @@ class SqlStore:
         with self._database.writing() as transaction:
             return time_check.trust_clock(transaction, now)
 
-    def token_secrets(self, now: int) -> list[bytes]:
-        with self._database.reading() as transaction:
-            return keys.token_secrets(transaction, now)
-
-    def rotate_token_secret(self, now: int, expires: int) -> None:
-        with self._database.writing() as transaction:
-            keys.rotate_token_secret(transaction, now, expires)
-
-    # Experiments.
+    # Experiments. Unknown names raise KeyError, a wrong state StateError, a wrong setting ExperimentError.
 
     def experiments(self, search: Search = EVERYTHING, limit: int | None = None, offset: int = 0) -> list[Stored]:
+        """Experiments that a search finds: what runs first, then drafts, then the rest, each the latest first."""
         with self._database.reading() as transaction:
-            return Experiments(transaction).find(search, limit, offset)
+            return ExperimentTable(transaction).find(search, limit, offset)
 
     def count_experiments(self, search: Search = EVERYTHING) -> ExperimentCount:
+        """How many a search finds; a thousand at most are counted."""
         with self._database.reading() as transaction:
-            return Experiments(transaction).count(search)
+            return ExperimentTable(transaction).count(search)
 
     def is_alone(self) -> bool:
+        """Whether one version of one experiment has ever run, and no other."""
         with self._database.reading() as transaction:
-            return Experiments(transaction).is_alone()
+            return ExperimentTable(transaction).is_alone()
 
     def experiment(self, name: str) -> Stored:
         with self._database.reading() as transaction:
-            return Experiments(transaction).one(name)
+            return ExperimentTable(transaction).one(name)
 
     def create(self, settings: Experiment, now: int, who: str) -> Stored:
-        return self._changed(settings.name, lambda experiments: experiments.create(settings, now, who))
+        return self._change(settings.name, lambda experiments: experiments.create(settings, now, who))
 
     def edit(self, settings: Experiment, now: int, who: str) -> Stored:
-        return self._changed(settings.name, lambda experiments: experiments.edit(settings, now, who))
+        """A draft is changed; a running experiment gets a new version, with a fresh analysis.
+
+        Where only notes are different (owner, hypothesis, description, tags), the version stays, in any state.
+        """
+        return self._change(settings.name, lambda experiments: experiments.edit(settings, now, who))
 
     def start(self, name: str, now: int, who: str) -> Stored:
-        return self._changed(name, lambda experiments: experiments.start(name, now, who))
+        return self._change(name, lambda experiments: experiments.start(name, now, who))
 
     def stop(self, name: str, now: int, who: str) -> Stored:
-        return self._changed(name, lambda experiments: experiments.stop(name, now, who))
+        return self._change(name, lambda experiments: experiments.stop(name, now, who))
 
     def decide(self, name: str, decision: str, now: int, who: str) -> Stored:
-        return self._changed(name, lambda experiments: experiments.decide(name, decision, now, who))
+        return self._change(name, lambda experiments: experiments.decide(name, decision, now, who))
 
     def archive(self, name: str, now: int, who: str) -> Stored:
-        return self._changed(name, lambda experiments: experiments.archive(name, now, who))
+        """Hide it from lists; one that runs is stopped."""
+        return self._change(name, lambda experiments: experiments.archive(name, now, who))
 
     def unarchive(self, name: str, now: int, who: str) -> Stored:
-        return self._changed(name, lambda experiments: experiments.unarchive(name, now, who))
+        return self._change(name, lambda experiments: experiments.unarchive(name, now, who))
 
-    def _changed(self, name: str, change: Callable[[Experiments], None]) -> Stored:
+    def _change(self, name: str, change: Callable[[ExperimentTable], None]) -> Stored:
         with self._database.writing() as transaction:
-            experiments = Experiments(transaction)
+            experiments = ExperimentTable(transaction)
             change(experiments)
             return experiments.one(name)
 
     def delete(self, name: str, now: int) -> int:
+        """Delete an experiment with all its rows, and revoke its keys; how many impressions that were.
+
+        One that runs raises StateError.
+        """
         deleted = deletion.delete(self._database, name, now)
         self._is_unscrubbed = not self._database.scrub()
         return deleted
@@ -167,6 +188,10 @@ class SqlStore:
     def write(
         self, impressions: Sequence[Impression], events: Sequence[Event]
     ) -> tuple[list[Mapping[str, Any] | None], list[str]]:
+        """All in one durable transaction. Of each impression, the row that was stored before under its id, or None;
+        of each event, the code of its `EventFate`. One that cannot be stored (an id of
+        more than 1,000 bytes, a null character, half a letter, a number out of range) is a DataError for all.
+        """
         self._check_unit_secret()
         sought = self._versions({(one.experiment, one.version) for one in impressions})
         rows = rows_of(impressions, sought)
@@ -202,18 +227,27 @@ class SqlStore:
         return sought
 
     def row(self, impression: str) -> Mapping[str, Any] | None:
+        """The row of an impression, with every column of the log but its events, or None."""
         if not is_kept(impression):
             return None
         with self._database.reading() as transaction:
-            return Writing(self._database, transaction).kept([impression]).get(impression)
+            return Writing(self._database, transaction).read_rows([impression]).get(impression)
 
     def extend(self, impression: str, row: Mapping[str, Any]) -> bool:
+        """A further page was shown: the row with all pages.
+
+        False if it is folded already, or has that page already, and stays as it was.
+        """
         with self._database.writing() as transaction:
             return Writing(self._database, transaction).extend(impression, row)
 
     # Sums and rows.
 
     def fold(self, now: int | StoreTime, most: int = 1000) -> int:
+        """Fold impressions that closed until now, at most so many of each version; how many that were.
+
+        Who writes may wait for the transaction: it is short if it folds few.
+        """
         time = now if isinstance(now, StoreTime) else StoreTime(now, now, 0, None)
         now = time.now
         if deletion.finish(self._database, now) or self._is_unscrubbed:
@@ -239,9 +273,12 @@ class SqlStore:
         return folded
 
     def tallies(self, name: str, version: int | None = None) -> dict[str, Tally]:
+        """The folded sums and the open impressions together, one tally for each of `Experiment.metrics`, in its order
+        (a tally a metric is folded and kept); empty if there are no impressions. Latest version by default.
+        """
         return self._folding.tallies(*self._version(name, version))
 
-    def counts(self, name: str, version: int | None = None) -> Counts:
+    def counts(self, name: str, version: int | None = None) -> VersionCounts:
         name_version = name, self._version(name, version)[1]
         where = "WHERE experiment = ? AND version = ?"
         with self._database.reading() as transaction:
@@ -250,18 +287,21 @@ class SqlStore:
             )
             folded = transaction.rows(f"SELECT sum(impressions) FROM sums {where} GROUP BY metric", *name_version)
             apart = transaction.rows(f"SELECT reason, count(*) FROM apart {where} GROUP BY reason", *name_version)
-        return Counts(still_open, max((int(count) for (count,) in folded), default=0), dict(sorted(apart)))
+        return VersionCounts(still_open, max((int(count) for (count,) in folded), default=0), dict(sorted(apart)))
 
     def unplaced(self) -> dict[str, int]:
+        """Events kept apart that belong to no experiment, by reason: their impression or unit is not known."""
         with self._database.reading() as transaction:
             rows = transaction.rows("SELECT reason, count(*) FROM apart WHERE experiment IS NULL GROUP BY reason")
             return dict(sorted(rows))
 
     def examples(self, name: str, version: int | None = None, most: int = 10) -> list[dict[str, Any]]:
+        """The latest impressions as rows with their `events`, latest first."""
         name_version = name, self._version(name, version)[1]
         return latest_rows(self._database, *name_version, most)
 
     def export(self, name: str, version: int | None = None) -> Iterator[pa.RecordBatch]:
+        """All rows in the native log's schema, those still open marked."""
         settings, version = self._version(name, version)
         return export(self._database, settings, version)
 
@@ -271,68 +311,13 @@ class SqlStore:
         version = found.version if version is None else version
         return found.versions[version], version
 
-    # Keys and privacy.
-
-    def add_key(
-        self,
-        role: str,
-        label: str,
-        now: int,
-        *,
-        experiment: str | None = None,
-        expires: int | None = None,
-        name: str | None = None,
-    ) -> tuple[AccessKey, str]:
-        key = AccessKey(name or secrets.token_hex(8), role, label, now, None, experiment, expires)
-        with self._database.writing() as transaction:
-            return key, keys.add_key(transaction, key)
-
-    def keys(self) -> list[AccessKey]:
-        with self._database.reading() as transaction:
-            return keys.keys(transaction)
-
-    def key_of(self, secret: str) -> AccessKey | None:
-        with self._database.reading() as transaction:
-            return keys.key_of(transaction, secret)
-
-    def note_key_use(self, key: str, now: int) -> None:
-        with self._database.writing() as transaction:
-            keys.note_key_use(transaction, key, now)
-
-    def revoke(self, key: str, now: int) -> bool:
-        if not is_kept(key):
-            return False
-        with self._database.writing() as transaction:
-            return keys.revoke(transaction, key, now)
-
-    def begin_session(self, key: str, now: int, expires: int) -> str:
-        with self._database.writing() as transaction:
-            return keys.begin_session(transaction, key, now, expires)
-
-    def session_key(self, session: str, now: int) -> AccessKey | None:
-        with self._database.reading() as transaction:
-            found = keys.session_key(transaction, session, now)
-        if found is None:
-            return None
-        key, is_due = found
-        if is_due:
-            with self._database.writing() as transaction:
-                keys.note_session_use(transaction, session, key.id, now)
-        return key
-
-    def end_session(self, session: str) -> bool:
-        with self._database.writing() as transaction:
-            return keys.end_session(transaction, session)
-
-    def end_sessions(self, key: str | None = None) -> int:
-        with self._database.writing() as transaction:
-            return keys.end_sessions(transaction, key)
-
-    def count_sessions(self, now: int) -> dict[str, int]:
-        with self._database.reading() as transaction:
-            return keys.count_sessions(transaction, now)
+    # Privacy.
 
     def forget(self, unit: str) -> int:
+        """Delete all rows of a unit, from the files of a SQLite store too; how many impressions that were.
+
+        What is folded of them stays in the sums. StoreError if the unit secret was rotated since `use_unit_secret`.
+        """
         if not is_kept(unit):
             return 0
         self.check()  # rows under another secret would be missed
@@ -341,13 +326,14 @@ class SqlStore:
         return deleted
 
     def expire(self, before: int) -> int:
+        """Delete rows of folded impressions shown before then; their sums stay."""
         return deletion.expire(self._database, before)
 
 
 _FILE, _POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
 
 
-def opened(address: str | Path) -> SqlStore:
+def open_store(address: str | Path) -> SqlStore:
     """The store at a path (or `sqlite:///path`), made if it is not there; or in PostgreSQL, at `postgresql://...`."""
     database = _database(str(address))
     try:

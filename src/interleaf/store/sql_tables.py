@@ -6,10 +6,10 @@ import secrets
 from collections.abc import Callable
 
 from interleaf.errors import DataError
-from interleaf.store.database import Database, Table, Transaction
+from interleaf.store.database import Database, SqlTable, Transaction
 from interleaf.store.experiments import index_experiments
 
-IMPRESSIONS = Table(
+IMPRESSIONS = SqlTable(
     "impressions",
     {
         "id": "text",
@@ -26,7 +26,7 @@ IMPRESSIONS = Table(
     },
     ("id",),
 )
-EVENTS = Table(
+EVENTS = SqlTable(
     "events",
     {
         "id": "text",
@@ -42,7 +42,7 @@ EVENTS = Table(
     },
     ("id", "impression"),
 )
-APART = Table(
+APART = SqlTable(
     "apart",
     {
         "id": "text",
@@ -200,6 +200,15 @@ STEPS: tuple[str | Callable[[Transaction], None], ...] = (
     CREATE INDEX experiments_archived_of_state ON experiments (state, created DESC, name) WHERE archived IS NOT NULL
     """,
     index_experiments,
+    # Fates of events were sentences, and are codes from here on.
+    """
+    UPDATE apart SET reason = CASE reason
+        WHEN 'unknown impression' THEN 'unknown_impression' WHEN 'rank not shown' THEN 'rank_not_shown'
+        WHEN 'document not shown' THEN 'document_not_shown' WHEN 'a fixed slot' THEN 'fixed_slot'
+        WHEN 'after the window' THEN 'late' WHEN 'before its impression' THEN 'early'
+        WHEN 'from the future' THEN 'future' WHEN 'arrived after folding' THEN 'folded'
+        WHEN 'no impression that takes events by unit showed it' THEN 'not_shown_to_unit' ELSE reason END
+    """,
 )
 
 

@@ -15,7 +15,7 @@ from time import monotonic, sleep
 from typing import Any, ClassVar
 
 from interleaf.errors import DataError, StoreError
-from interleaf.store.database import Row, Table
+from interleaf.store.database import Row, SqlTable
 
 OWNER_ONLY = 0o600
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -47,7 +47,7 @@ def exposure(*paths: Path) -> str | None:
     return f"other users of this machine can open {named}; close it to them: {remedy}"
 
 
-MOST_AT_ONCE = 500  # rows of a statement; SQLite takes 32,766 values
+MAX_ROWS = 500  # rows of a statement; SQLite takes 32,766 values
 WAIT = 5.0  # seconds for another process that writes
 SCRUB = 2.0  # seconds for readers that need the write-ahead log
 WRITER_CACHE, READER_CACHE = 32_768, 4_096  # KiB of memory that a connection fills sooner or later
@@ -89,7 +89,7 @@ class SQLite:
         self._identities = {path: _identity(path)}
 
     def _connection(self, cache: int) -> sqlite3.Connection:
-        with _told():
+        with _translate_errors():
             address = f"{self._path.absolute().as_uri()}?mode=rw"  # never make a file anew, with the umask's mode
             connection = sqlite3.connect(address, WAIT, isolation_level=None, check_same_thread=False, uri=True)
             try:
@@ -101,19 +101,19 @@ class SQLite:
             return connection
 
     @contextmanager
-    def writing(self) -> Iterator[_Transaction]:
-        with self._writing, _told():
+    def writing(self) -> Iterator[_SQLiteTransaction]:
+        with self._writing, _translate_errors():
             self._check_files()
-            with _ended(self._writer, "BEGIN IMMEDIATE") as transaction:
+            with _run_transaction(self._writer, "BEGIN IMMEDIATE") as transaction:
                 yield transaction
             self._check_files()
 
     upgrading = writing
 
     @contextmanager
-    def reading(self) -> Iterator[_Transaction]:
+    def reading(self) -> Iterator[_SQLiteTransaction]:
         self._check_files()
-        with self._reader() as reader, _told(), _ended(reader, "BEGIN") as transaction:
+        with self._reader() as reader, _translate_errors(), _run_transaction(reader, "BEGIN") as transaction:
             yield transaction
 
     @contextmanager
@@ -135,15 +135,15 @@ class SQLite:
             if self._is_closed:  # meanwhile
                 self._close_readers()
 
-    def put(self, table: Table, rows: Sequence[Row], unless: Callable[[_Transaction], bool]) -> bool:
+    def put(self, table: SqlTable, rows: Sequence[Row], unless: Callable[[_SQLiteTransaction], bool]) -> bool:
         """A statement is a transaction. Each more gives up the interpreter's lock, and must wait to have it back.
 
         Nobody else writes between what `unless` finds and the rows.
         """
-        if not 0 < len(rows) <= MOST_AT_ONCE:
+        if not 0 < len(rows) <= MAX_ROWS:
             return False
-        with self._writing, _told():
-            if unless(_Transaction(self._writer)):
+        with self._writing, _translate_errors():
+            if unless(_SQLiteTransaction(self._writer)):
                 return False
             with suppress(sqlite3.IntegrityError):
                 _insert(self._writer, table, rows)
@@ -184,7 +184,7 @@ class SQLite:
         """Empty the write-ahead log, which holds rows as they were before they were deleted."""
         end = monotonic() + SCRUB
         while True:
-            with self._writing, _told():
+            with self._writing, _translate_errors():
                 self._writer.execute("PRAGMA busy_timeout = 0")  # nobody who writes waits for those who read
                 ((is_busy, _, _),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 self._writer.execute(f"PRAGMA busy_timeout = {WAIT * 1000:.0f}")
@@ -199,7 +199,7 @@ class SQLite:
         except FileExistsError:
             raise DataError(f"there is a file {path} already; give the backup another name") from None
         try:
-            with self._reader() as reader, _told():
+            with self._reader() as reader, _translate_errors():
                 reader.execute("VACUUM INTO ?", (str(path),))
             with path.open("rb") as file:
                 os.fsync(file.fileno())
@@ -230,7 +230,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """What SQLite refuses for now, in our words."""
     try:
         yield
@@ -243,10 +243,10 @@ def _told() -> Iterator[None]:
 
 
 @contextmanager
-def _ended(connection: sqlite3.Connection, begin: str) -> Iterator[_Transaction]:
+def _run_transaction(connection: sqlite3.Connection, begin: str) -> Iterator[_SQLiteTransaction]:
     connection.execute(begin)
     try:
-        yield _Transaction(connection)
+        yield _SQLiteTransaction(connection)
         connection.execute("COMMIT")
     except BaseException:
         with suppress(sqlite3.Error):  # a full disk ends the transaction by itself
@@ -254,7 +254,7 @@ def _ended(connection: sqlite3.Connection, begin: str) -> Iterator[_Transaction]
         raise
 
 
-class _Transaction:
+class _SQLiteTransaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
@@ -264,11 +264,11 @@ class _Transaction:
     def change(self, statement: str, *values: Any) -> int:
         return self._connection.execute(statement, values).rowcount
 
-    def insert(self, table: Table, rows: Sequence[Row]) -> list[bool]:
+    def insert(self, table: SqlTable, rows: Sequence[Row]) -> list[bool]:
         """Many rows by one statement; if the key of one is there already, it is undone, and rows go in one by one."""
         found: list[bool] = []
-        for start in range(0, len(rows), MOST_AT_ONCE):
-            some = rows[start : start + MOST_AT_ONCE]
+        for start in range(0, len(rows), MAX_ROWS):
+            some = rows[start : start + MAX_ROWS]
             try:
                 _insert(self._connection, table, some)
             except sqlite3.IntegrityError:
@@ -281,7 +281,7 @@ class _Transaction:
         """Nothing to do: there is one writer."""
 
 
-def _insert(connection: sqlite3.Connection, table: Table, rows: Sequence[Row], otherwise: str = "") -> int:
+def _insert(connection: sqlite3.Connection, table: SqlTable, rows: Sequence[Row], otherwise: str = "") -> int:
     """How many went in."""
     marks = ", ".join([f"({', '.join('?' * len(table.columns))})"] * len(rows))
     statement = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES {marks} {otherwise}"

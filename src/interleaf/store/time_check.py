@@ -69,7 +69,7 @@ class TimeCheck:
     def read(self, transaction: Transaction, now: int, monotonic: int) -> StoreTime:
         """The time of the store; `monotonic` are microseconds of a clock that nobody can set."""
         transaction.alone()
-        kept, last = _kept(transaction, now), self._last
+        kept, last = _read_row(transaction, now), self._last
         elapsed = 0 if last is None else max(0, monotonic - last.at)
         known = kept.time if last is None else max(kept.time, last.kept.time + elapsed)
         new = _next(kept, now, known, elapsed, is_first=last is None)
@@ -84,12 +84,12 @@ class TimeCheck:
 def trust_clock(transaction: Transaction, now: int) -> str | None:
     """Take the clock as right; what the store said against it, if anything."""
     transaction.alone()
-    kept = _kept(transaction, now)
+    kept = _read_row(transaction, now)
     transaction.change("UPDATE clock SET time = ?, doubted = NULL, since = NULL", now)
     return _problem(kept)
 
 
-def _kept(transaction: Transaction, now: int) -> _Kept:
+def _read_row(transaction: Transaction, now: int) -> _Kept:
     rows = transaction.rows("SELECT time, doubted, since FROM clock")
     if not rows:
         newest = transaction.rows("SELECT time FROM impressions ORDER BY number DESC LIMIT 1")
@@ -118,12 +118,13 @@ def _problem(kept: _Kept) -> str | None:
     if kept.doubted is None or kept.since is None:
         return None
     return (
-        f"the clock jumped from {_written(kept.since)} to {_written(kept.doubted)}, or the service was off meanwhile: "
-        f"until the service has run for {DELAY // DAY} days ({_written(kept.doubted + DELAY)} at the earliest), "
+        f"the clock jumped from {_format_time(kept.since)} to {_format_time(kept.doubted)}, or the service was off "
+        "meanwhile: "
+        f"until the service has run for {DELAY // DAY} days ({_format_time(kept.doubted + DELAY)} at the earliest), "
         "rows are deleted as if it had not jumped; "
         f"if the clock is wrong, set it by then, and if it is right, run {CONFIRM}"
     )
 
 
-def _written(time: int) -> str:
+def _format_time(time: int) -> str:
     return f"{datetime.fromtimestamp(time / 1e6, UTC):%Y-%m-%d %H:%M} UTC"

@@ -16,7 +16,7 @@ from interleaf.cli import main
 from interleaf.report.report import Report
 from interleaf.server.app import create_app
 from interleaf.server.dashboard import static_files
-from interleaf.store import opened
+from interleaf.store import open_store
 from tests.support.browser import PATIENCE, needs_browser
 from tests.support.browser import browser as browser
 from tests.support.browser import page as page
@@ -31,7 +31,7 @@ SOON = PATIENCE
 def address(tmp_path: Path) -> Iterator[str]:
     """A service on a free port, with its own clock."""
     static_files.vega()  # made beforehand: it takes seconds
-    store = opened(tmp_path / "store.sqlite")
+    store = open_store(tmp_path / "store.sqlite")
     with listening(create_app(store)) as url:
         yield url
     store.close()

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 
 from interleaf.server.app import create_app
 from interleaf.server.dashboard import static_files
-from interleaf.store import opened
+from interleaf.store import open_store
 from tests.support.browser import PATIENCE, needs_browser
 from tests.support.browser import browser as browser
 from tests.support.dashboards import traffic
@@ -80,7 +80,7 @@ def address(tmp_path: Path) -> Iterator[str]:
         service.make(name="draft", start=False)
         traffic(service, 120)
         fill_broken(service)
-    store, clock = opened(tmp_path / "store.sqlite"), Turned()
+    store, clock = open_store(tmp_path / "store.sqlite"), Turned()
     with listening(create_app(store, clock)) as url:
         yield url
     store.close()

@@ -24,7 +24,7 @@ from interleaf.server.dashboard import form_pages
 from interleaf.server.dashboard.downloads import analysis
 from interleaf.server.dashboard.result_summary import WIDTH, scorecard, trials
 from interleaf.server.reports import CurrentReports, Reports
-from interleaf.store.contract import Counts
+from interleaf.store.records import VersionCounts
 from tests.support.dashboards import Elements, Visitor, traffic
 from tests.support.report_examples import EXAMPLES
 from tests.support.services import Live, live
@@ -206,7 +206,7 @@ def test_the_command_on_the_page_gives_the_numbers_of_the_page(
 
 
 def standing_of(report: Any, monkeypatch: pytest.MonkeyPatch, settings: Experiment) -> None:
-    made = CurrentReports(1, dict.fromkeys(settings.metrics, report), None, Counts(0, 9, {}))
+    made = CurrentReports(1, dict.fromkeys(settings.metrics, report), None, VersionCounts(0, 9, {}))
     monkeypatch.setattr(Reports, "_make", lambda *_: made)
 
 

@@ -17,7 +17,7 @@ from interleaf.report.model import Comparison, Totals, Verdict
 from interleaf.report.report import Report
 from interleaf.server.dashboard.downloads import csv_of
 from interleaf.server.dashboard.result_summary import Outlook, outlook
-from interleaf.store.contract import Stored
+from interleaf.store.records import Stored
 from tests.support.dashboards import Elements, Visitor, traffic
 from tests.support.report_examples import EXAMPLES
 from tests.support.services import MINUTE, Live, live

@@ -13,7 +13,7 @@ import pytest
 from interleaf.cli import main
 from interleaf.server.dashboard.browser_session import COOKIE
 from interleaf.server.rate_limits import MAX_WRONG
-from interleaf.store import opened
+from interleaf.store import open_store
 from interleaf.store.sql import SqlStore
 from tests.support.dashboards import Visitor
 from tests.support.services import MINUTE, START, Live, live
@@ -221,7 +221,7 @@ def test_token_secrets_of_a_store_are_rotated_and_shortened(store: SqlStore, add
     store.rotate_token_secret(START, START)  # in an emergency: none of the older ones is accepted any more
     (third,) = store.token_secrets(START)
     assert third not in (first, second)
-    again = opened(address)
+    again = open_store(address)
     assert again.token_secrets(START) == [third]
     again.close()
 

@@ -14,7 +14,7 @@ from interleaf.report.model import Comparison
 from interleaf.server.dashboard.result_summary import TOO_UNIFORM, Scorecard, scorecard
 from interleaf.server.reports import CurrentReports, Reports
 from interleaf.stats.compare import ALIKE
-from interleaf.store.contract import Counts
+from interleaf.store.records import VersionCounts
 from tests.support.dashboards import Elements, Visitor, traffic
 from tests.support.report_examples import EXAMPLES
 from tests.support.services import live
@@ -54,7 +54,7 @@ def test_a_conflict_is_in_the_banner_and_on_the_list(visitor: Visitor, monkeypat
     pair = healthy.comparisons[0]
     turned = replace(pair, estimate=-0.2, interval=(-0.3, -0.1))
     reports: Any = {"click": healthy, "purchase": replace(healthy, comparisons=(turned,))}
-    monkeypatch.setattr(Reports, "_make", lambda *_: CurrentReports(1, reports, None, Counts(0, 9, {})))
+    monkeypatch.setattr(Reports, "_make", lambda *_: CurrentReports(1, reports, None, VersionCounts(0, 9, {})))
     page = visitor.open("/experiments/shoes").text
     assert page.index('id="verdict"') < page.index("Metrics disagree") < page.index('id="health"')
     assert "! metrics disagree" in visitor.open("/").text

@@ -19,7 +19,7 @@ from interleaf.server.dashboard.form_pages import sentence
 from interleaf.server.dashboard.visit import HEADERS, Visit, page
 from interleaf.server.schemas import ApiError
 from interleaf.server.service import SECOND, log
-from interleaf.store.contract import ADMIN, INGEST, READ, ROLES, AccessKey
+from interleaf.store.records import ADMIN, INGEST, READ, ROLES, AccessKey
 
 _OURS = re.compile(r"/(?![/\\])[A-Za-z0-9._/?=-]{0,300}")
 

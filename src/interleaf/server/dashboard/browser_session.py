@@ -18,7 +18,7 @@ from interleaf.server.auth import OPEN
 from interleaf.server.middleware import Head
 from interleaf.server.schemas import ApiError
 from interleaf.server.service import SECOND, Service
-from interleaf.store.contract import ADMIN, READ, AccessKey
+from interleaf.store.records import ADMIN, READ, AccessKey
 
 COOKIE = "interleaf"
 ROLES = (READ, ADMIN)

@@ -19,7 +19,8 @@ from interleaf.server.dashboard import downloads, static_files
 from interleaf.server.dashboard.result_summary import conflicts, early_warning
 from interleaf.server.dashboard.visit import DashboardState, Visit, page, part
 from interleaf.server.endpoints import MAX_PAGE, read_number, read_search
-from interleaf.store.contract import DRAFT, RUNNING, STATES, Search, Stored
+from interleaf.store.event_fates import EventFate
+from interleaf.store.records import DRAFT, RUNNING, STATES, Search, Stored
 
 FRESH, SLOW = 3.0, 15.0  # how many seconds old a report in the list may be; SLOW: one that takes long to make
 STALE = 60.0  # the same for an experiment that is over
@@ -62,7 +63,7 @@ async def _values(visit: Visit) -> dict[str, Any]:
     experiments = await asyncio.to_thread(store.experiments, search, PAGE, (number - 1) * PAGE)
     await service.wait_for_kernels(stored for stored in experiments if stored.state != DRAFT)
     lines = await service.run_report(lambda: [_line(stored, visit.shared) for stored in experiments])
-    is_all = search.only is None
+    unplaced = await asyncio.to_thread(store.unplaced) if search.only is None else {}
     return {
         "lines": lines,
         "total": total,
@@ -75,7 +76,7 @@ async def _values(visit: Visit) -> dict[str, Any]:
         "is_empty": total == 0 and (await asyncio.to_thread(store.count_experiments)).number == 0,
         "first": downloads.first_experiment(visit.address, visit.is_open),
         "address": visit.address,
-        "unplaced": await asyncio.to_thread(store.unplaced) if is_all else {},
+        "unplaced": {EventFate(fate).text: number for fate, number in unplaced.items()},
     }
 
 

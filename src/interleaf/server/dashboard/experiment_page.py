@@ -26,7 +26,8 @@ from interleaf.server.dashboard.visit import Charts, Visit, moment, page, part, 
 from interleaf.server.endpoints import read_version
 from interleaf.server.ingest import to_microseconds
 from interleaf.server.reports import CurrentReports
-from interleaf.store.contract import DRAFT, RUNNING, STOPPED, Stored
+from interleaf.store.event_fates import EventFate
+from interleaf.store.records import DRAFT, RUNNING, STOPPED, Stored
 from interleaf.tables import Table
 
 COLOURS = 6  # of teams; the letter tells them apart, too
@@ -227,7 +228,7 @@ def _numbers(visit: Visit, settings: Experiment, version: int, current: CurrentR
 
 def _apart(current: CurrentReports) -> Table | None:
     """Events that count for nobody, and why."""
-    rows = tuple((reason, f"{number:,}") for reason, number in current.counts.apart.items() if number)
+    rows = tuple((EventFate(fate).text, f"{number:,}") for fate, number in current.counts.apart.items() if number)
     return Table("apart", "Events kept apart", ("reason", "how many"), rows, ("how many",)) if rows else None
 
 

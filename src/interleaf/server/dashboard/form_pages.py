@@ -17,18 +17,18 @@ from interleaf.experiment.settings import (
     NOTES,
     SETTINGS,
     Choice,
-    Kind,
+    EventWeights,
     Number,
     Optional,
     Prose,
+    SettingKind,
     Several,
-    Weights,
 )
 from interleaf.methods.registry import ALL_SCHEMES, METHODS
 from interleaf.server import endpoints
 from interleaf.server.auth import OPEN
 from interleaf.server.dashboard.visit import HEADERS, Visit, page
-from interleaf.store.contract import DECIDED, DRAFT, RUNNING, STOPPED
+from interleaf.store.records import DECIDED, DRAFT, RUNNING, STOPPED
 
 GROUPS = {
     "Who is compared": ("name", "rankers", "control", "method", "scheme", "k"),
@@ -119,7 +119,7 @@ def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
         case Several():
             widget, hint = "lines", "one a line"
             hint += ", or with commas" * (name in _COMMAS) + ", or all on one with commas" * (name in _ON_ONE_LINE)
-        case Weights():
+        case EventWeights():
             hint = "such as click=1, purchase=5"
     if name == "method":
         widget, choices = "choice", {row.name: row.title for row in METHODS.values() if row.schemes}
@@ -201,14 +201,14 @@ def sentence(remedy: str) -> str:
     return f"{remedy[:1].upper()}{remedy[1:].rstrip('.')}."
 
 
-def _value(kind: Kind, text: str) -> Any:
+def _value(kind: SettingKind, text: str) -> Any:
     """As JSON would give it; what is no number stays a text, which the check refuses."""
     within = kind.kind if isinstance(kind, Optional) else kind
     if isinstance(within, Several):
         return [line.strip() for line in text.splitlines() if line.strip()]
     if isinstance(within, Number):
         return _number(text, within.whole)
-    if isinstance(within, Weights):
+    if isinstance(within, EventWeights):
         pairs = [part.rpartition("=") if "=" in part else (part, "=", "1") for part in text.split(",") if part.strip()]
         return {kind.strip(): _number(weight.strip(), False) for kind, _, weight in pairs}
     return text

@@ -14,7 +14,7 @@ from interleaf.report.comparison_tables import MAX_ROWS, pair_label, shown
 from interleaf.report.format import Names, count, share, signed, span
 from interleaf.report.model import FAILED, WARNING, Comparison
 from interleaf.report.report import Report
-from interleaf.store.contract import RUNNING, Stored
+from interleaf.store.records import RUNNING, Stored
 
 WIDTH = 200.0  # of a bar, in its own units
 FIRST, SECOND, NEITHER = "first", "second", "neither"

@@ -27,7 +27,7 @@ from interleaf.server.dashboard.visit import DashboardState, Visit, page
 from interleaf.server.middleware import read_body
 from interleaf.server.schemas import ApiError, error_response
 from interleaf.server.service import Service, log
-from interleaf.store.contract import ADMIN, READ
+from interleaf.store.records import ADMIN, READ
 
 PUBLIC = "public"
 FORM = "application/x-www-form-urlencoded"

@@ -26,7 +26,7 @@ from interleaf.server.dashboard import browser_session
 from interleaf.server.rate_limits import Attempts
 from interleaf.server.reports import Reports
 from interleaf.server.service import Service
-from interleaf.store.contract import ADMIN, AccessKey
+from interleaf.store.records import ADMIN, AccessKey
 from interleaf.tables import one_line
 
 NO_CHARTS = "There are no charts: interleaf's extra `plots` is not installed here. The tables have all numbers."
