@@ -215,9 +215,9 @@ def test_nothing_that_is_done_often_reads_a_whole_table(tmp_path: Path, monkeypa
     settings = running(store, attribution="last_impression", k=6)
     said: dict[str, tuple[Any, ...]] = {}
     for name in ("rows", "change"):
-        do = getattr(sqlite._Transaction, name)
+        do = getattr(sqlite._SQLiteTransaction, name)
         monkeypatch.setattr(
-            sqlite._Transaction,
+            sqlite._SQLiteTransaction,
             name,
             lambda self, statement, *values, do=do: (said.update({statement: values}), do(self, statement, *values))[1],
         )

@@ -118,13 +118,13 @@ def test_a_report_reads_open_impressions_page_by_page(store: SqlStore, monkeypat
     settings = running(store, by=["device"])
     made = [impression(settings, number, number // 5) for number in range(40)]
     store.write(made, [click(one) for one in made])
-    sizes, add = list[int](), fold._added
+    sizes, add = list[int](), fold._try_add
 
     def count_and_add(sums: FoldedSums, batch: pa.RecordBatch) -> FoldedSums | None:
         sizes.append(batch.num_rows)
         return add(sums, batch)
 
-    monkeypatch.setattr(fold, "_added", count_and_add)
+    monkeypatch.setattr(fold, "_try_add", count_and_add)
     monkeypatch.setattr(fold, "PAGE", 7)
     check_sums(store, "shop")
     assert sizes == [7] * 5 + [5]

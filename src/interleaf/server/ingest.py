@@ -107,7 +107,7 @@ async def _further_page(
         if not any(request.rankings.values()):
             message = "no first page has this impression id; give the id of the first page, or the rankings"
             raise ApiError(404, "unknown", message, "impression")
-        control = unmixed(stored.settings, request)  # the unit takes no part, so nothing was stored
+        control = unmixed_page(stored.settings, request)  # the unit takes no part, so nothing was stored
         return JsonResponse(schemas.InterleaveResponse(None, control, OUTSIDE, stored.version, None))
     if row["key"] is None:
         row = {**row, "key": chance_key(row["experiment"], row["version"], data.unit or name, data.query)}
