@@ -16,7 +16,7 @@ from starlette.responses import Response
 from interleaf.errors import StateError, listed
 from interleaf.experiment import Experiment, Request, extend_list, show
 from interleaf.experiment.assignment import OUTSIDE
-from interleaf.experiment.serving import Noted, Shown, chance_key
+from interleaf.experiment.serving import Noted, Shown, chance_key, unmixed_page
 from interleaf.interleaving.rankings import collapse
 from interleaf.server import schemas
 from interleaf.server.auth import BROWSER
