@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from benchmarks.analysis import _log
 from interleaf.errors import DataError
 from interleaf.execution import local, spark
-from interleaf.execution.spark.partitions import of_bytes
-from interleaf.execution.spark.tallies import added_sums, counted, session
+from interleaf.execution.spark.partitions import to_bytes
+from interleaf.execution.spark.tallies import count_part, merge_parts, session
 from interleaf.execution.task import Task
 
 ROWS = 1_000_000
@@ -82,8 +82,9 @@ def _copy(source: Path, target: Path, prefix: str, rows: int) -> None:
 
 def _bytes(path: Path, parts: int) -> bytes:
     """A tally by Spark: what the driver got."""
-    packed = spark.summed(spark.opened(path, parts), Task(), counted, added_sums)
-    of_bytes(packed).book.close()
+    sums = spark.sum_parts(spark.open_log(path, parts), Task(), count_part, merge_parts)
+    packed = to_bytes(sums)
+    sums[0].close()
     return packed
 
 

@@ -17,7 +17,7 @@ from mkdocs.exceptions import PluginError
 
 from interleaf import schema
 from interleaf.cli import main
-from interleaf.decode.reasons import REASONS
+from interleaf.log.drop_reasons import DropReason
 from interleaf.report.codes import CheckCode
 from interleaf.report.health import CHECKS
 
@@ -77,5 +77,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "fields of a caption": lambda: _columns(schema.CAPTION),
     "benchmarks": _benchmarks,
     "checks": _checks,
-    "reasons": lambda: "\n".join(f"- {reason}" for reason in REASONS.values()),
+    "reasons": lambda: "\n".join(f"- `{reason}`: {reason.text.format('…')}" for reason in DropReason),
 }

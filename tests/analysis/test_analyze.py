@@ -14,6 +14,7 @@ import pytest
 from interleaf import DataError, log, methods
 from interleaf.analysis.analyze import analyze
 from interleaf.decode.attributes import Exclusion
+from interleaf.log.drop_reasons import DropReason
 from interleaf.report.model import Comparison
 from interleaf.report.weights import MIN_LIMIT
 from interleaf.simulate.data import synthetic
@@ -269,19 +270,19 @@ def test_rows_dropped_beside_the_analysed_ones_are_counted_too(stranger: Row) ->
 def test_rows_of_an_unknown_method_are_dropped_and_say_so() -> None:
     report = analyze(table_of([*made_rows(40), made_row(50) | {"method": "team_craft"}]))
     (reason,) = report.totals.dropped
-    assert reason.startswith("unknown method: unknown method 'team_craft'")
+    assert reason.startswith("unknown_method:unknown method 'team_craft'")
     assert report.comparisons == analyze(table_of(made_rows(40))).comparisons
 
 
 def test_single_lists_that_say_they_are_interleaved_are_dropped() -> None:
     report = analyze(table_of([*made_rows(40), made_row(50, (1,), "single(ranker=A)")]))
-    assert report.totals.dropped == {"arm 'interleaved' with method single(ranker=A), which compares nothing": 1}
+    assert report.totals.dropped == {"not_interleaved:single(ranker=A)": 1}
 
 
 def test_a_log_without_a_row_says_why() -> None:
     with pytest.raises(DataError, match="it is empty"):
         analyze(table_of([]))
-    with pytest.raises(DataError, match="dropped were no rankers, or two of one name: 3"):
+    with pytest.raises(DataError, match=rf"dropped were {DropReason.NO_DESIGN.text}: 3"):
         analyze(table_of([row | {"rankers": ["A", "A"]} for row in made_rows(3)]))
 
 

@@ -251,11 +251,11 @@ def test_rows_that_cannot_be_used_are_counted() -> None:
     assert report.dropped == {
         "no captions": 1,
         "more or fewer captions than documents": 1,
-        "an impression that came before": 1,
+        "repeated_impression": 1,
     }
     assert report.impressions == 88
     left = caption(table_of(rows), exclude=phones)
-    assert left.dropped["excluded: device = phone"] + left.impressions + 3 >= 91
+    assert left.dropped["excluded:device = phone"] + left.impressions + 3 >= 91
 
 
 def test_files_tables_and_streams_say_the_same(tmp_path: Path) -> None:

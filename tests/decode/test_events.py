@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf.analysis.analyze import tally_log
-from interleaf.decode import Counting, Decoded, Decoding, reasons
+from interleaf.decode import Counting, Decoded, Decoding
 from interleaf.decode.attributes import Exclusion
 from interleaf.kernels import buckets
+from interleaf.log.drop_reasons import DropReason, EventStatus, text_of
 from tests.oracles.logs import Rules, counted_events, fates_of
 from tests.support.log_rows import Row, loose_table_of, made_event, made_row, made_rows, table_of
 
@@ -78,7 +79,7 @@ def test_an_event_at_the_very_time_of_its_list_counts_and_one_before_does_not() 
     row["events"] = [made_event(1, row["time"], 0), made_event(2, row["time"] - timedelta(microseconds=1), 0)]
     found = one_part(loose_table_of([row]), Counting())
     assert np.flatnonzero(found.clicked[0]).tolist() == [0]
-    assert found.events == {"counted": 1, "before its impression": 1}
+    assert found.events == {EventStatus.COUNTED: 1, EventStatus.EARLY: 1}
     assert found.clicks.first.tolist() == [0]
 
 
@@ -107,71 +108,79 @@ def events_at(row: Row, *ranks: int) -> Row:
 
 
 NOTHING_DERIVED: Row = {"rankings": None}
-BROKEN: dict[str, tuple[int, str, Any]] = {
-    "no id": (reasons.NO_ID, "team_draft", {"impression": None}),
-    "no time": (reasons.NO_TIME, "team_draft", {"time": None}),
-    "a time of long ago": (reasons.FAR_TIME, "team_draft", {"time": datetime(1989, 1, 1, tzinfo=UTC), "events": []}),
-    "null rankers": (reasons.NO_RANKERS, "team_draft", {"rankers": None}),
-    "no rankers": (reasons.NO_RANKERS, "team_draft", {"rankers": []}),
-    "a ranker without a name": (reasons.NO_RANKERS, "team_draft", {"rankers": ["A", None]}),
-    "rankers of one name": (reasons.NO_RANKERS, "team_draft", {"rankers": ["A", "A"]}),
-    "no experiment": (reasons.NO_RANKERS, "team_draft", {"experiment": None}),
-    "no version": (reasons.NO_RANKERS, "team_draft", {"version": None}),
-    "no arm": (reasons.NO_RANKERS, "team_draft", {"arm": None}),
-    "no method": (reasons.NO_RANKERS, "team_draft", {"method": None}),
-    "ranks of three": (reasons.RANKERS, "team_draft", lambda row: {"ranks": [*row["ranks"], row["ranks"][0]]}),
-    "lengths of one": (reasons.RANKERS, "probabilistic", {"lengths": [6]}),
-    "rankings of one": (reasons.RANKERS, "team_draft", lambda row: {"ranks": None, "rankings": row["rankings"][:1]}),
-    "a rank less": (reasons.UNEVEN, "team_draft", lambda row: {"ranks": [row["ranks"][0], row["ranks"][1][:3]]}),
-    "a null ranking": (reasons.UNEVEN, "team_draft", lambda row: {"ranks": [row["ranks"][0], None]}),
-    "a team more": (reasons.UNEVEN, "team_draft", lambda row: {"teams": [*row["teams"], -1]}),
-    "a choice less": (reasons.UNEVEN, "pairwise_preference", lambda row: {"choices": row["choices"][:3]}),
-    "a rank below 0": (reasons.RANK, "team_draft", lambda row: ranks_with(row, -1)),
-    "a null rank": (reasons.RANK, "team_draft", lambda row: ranks_with(row, None)),
-    "a rank twice": (reasons.TWICE, "team_draft", lambda row: {"ranks": [[1, 2, 1, 3], row["ranks"][1]]}),
+BROKEN: dict[str, tuple[DropReason, str, Any]] = {
+    "no id": (DropReason.NO_ID, "team_draft", {"impression": None}),
+    "no time": (DropReason.NO_TIME, "team_draft", {"time": None}),
+    "a time of long ago": (DropReason.FAR_TIME, "team_draft", {"time": datetime(1989, 1, 1, tzinfo=UTC), "events": []}),
+    "null rankers": (DropReason.NO_DESIGN, "team_draft", {"rankers": None}),
+    "no rankers": (DropReason.NO_DESIGN, "team_draft", {"rankers": []}),
+    "a ranker without a name": (DropReason.NO_DESIGN, "team_draft", {"rankers": ["A", None]}),
+    "rankers of one name": (DropReason.NO_DESIGN, "team_draft", {"rankers": ["A", "A"]}),
+    "no experiment": (DropReason.NO_DESIGN, "team_draft", {"experiment": None}),
+    "no version": (DropReason.NO_DESIGN, "team_draft", {"version": None}),
+    "no arm": (DropReason.NO_DESIGN, "team_draft", {"arm": None}),
+    "no method": (DropReason.NO_DESIGN, "team_draft", {"method": None}),
+    "ranks of three": (DropReason.RANKER_COUNT, "team_draft", lambda row: {"ranks": [*row["ranks"], row["ranks"][0]]}),
+    "lengths of one": (DropReason.RANKER_COUNT, "probabilistic", {"lengths": [6]}),
+    "rankings of one": (
+        DropReason.RANKER_COUNT,
+        "team_draft",
+        lambda row: {"ranks": None, "rankings": row["rankings"][:1]},
+    ),
+    "a rank less": (
+        DropReason.LIST_LENGTH,
+        "team_draft",
+        lambda row: {"ranks": [row["ranks"][0], row["ranks"][1][:3]]},
+    ),
+    "a null ranking": (DropReason.LIST_LENGTH, "team_draft", lambda row: {"ranks": [row["ranks"][0], None]}),
+    "a team more": (DropReason.LIST_LENGTH, "team_draft", lambda row: {"teams": [*row["teams"], -1]}),
+    "a choice less": (DropReason.LIST_LENGTH, "pairwise_preference", lambda row: {"choices": row["choices"][:3]}),
+    "a rank below 0": (DropReason.WRONG_RANK, "team_draft", lambda row: ranks_with(row, -1)),
+    "a null rank": (DropReason.WRONG_RANK, "team_draft", lambda row: ranks_with(row, None)),
+    "a rank twice": (DropReason.DUPLICATE_RANK, "team_draft", lambda row: {"ranks": [[1, 2, 1, 3], row["ranks"][1]]}),
     "a deep rank twice": (
-        reasons.TWICE,
+        DropReason.DUPLICATE_RANK,
         "team_draft",
         lambda row: {"ranks": [[90, 2, 90, 3], row["ranks"][1]], "lengths": [90, 6], "union": 90},
     ),
-    "a rank beyond the end": (reasons.SIZES, "team_draft", lambda row: ranks_with(row, 7)),
-    "a union too small": (reasons.SIZES, "probabilistic", {"union": 5}),
-    "a union too large": (reasons.SIZES, "probabilistic", {"union": 13}),
-    "a null length": (reasons.SIZES, "probabilistic", {"lengths": [None, 6]}),
-    "a length below 0": (reasons.SIZES, "probabilistic", {"lengths": [-6, 6]}),
+    "a rank beyond the end": (DropReason.WRONG_SIZES, "team_draft", lambda row: ranks_with(row, 7)),
+    "a union too small": (DropReason.WRONG_SIZES, "probabilistic", {"union": 5}),
+    "a union too large": (DropReason.WRONG_SIZES, "probabilistic", {"union": 13}),
+    "a null length": (DropReason.WRONG_SIZES, "probabilistic", {"lengths": [None, 6]}),
+    "a length below 0": (DropReason.WRONG_SIZES, "probabilistic", {"lengths": [-6, 6]}),
     "a length that no ranking has": (
-        reasons.SIZES,
+        DropReason.WRONG_SIZES,
         "probabilistic",
         {"lengths": [1_000_001, 6], "union": 1_000_001},
     ),
     "a union smaller than the list": (
-        reasons.SIZES,
+        DropReason.WRONG_SIZES,
         "probabilistic",
         {"lengths": [3, 3], "union": 3, "ranks": [[1, 0, 0, 2], [0, 1, 2, 0]]},
     ),
-    "an owner too many": (reasons.TEAMS, "team_draft", lambda row: {"teams": [2, *row["teams"][1:]]}),
-    "an owner below nobody": (reasons.TEAMS, "team_draft", lambda row: {"teams": [-2, *row["teams"][1:]]}),
-    "a null owner": (reasons.TEAMS, "team_draft", lambda row: {"teams": [None, *row["teams"][1:]]}),
-    "fewer choices further down": (reasons.CHOICES, "pairwise_preference", {"choices": [2, 4, 3, 5]}),
-    "fewer choices than ranks": (reasons.CHOICES, "pairwise_preference", {"choices": [1, 1, 1, 1]}),
-    "more choices than documents": (reasons.CHOICES, "pairwise_preference", {"choices": [2, 3, 4, 9]}),
-    "a null choice": (reasons.CHOICES, "pairwise_preference", {"choices": [None, 2, 3, 4]}),
-    "an event below the list": (reasons.EVENT, "team_draft", lambda row: events_at(row, 1, 5)),
-    "an event above the list": (reasons.EVENT, "team_draft", lambda row: events_at(row, 0)),
-    "an event at a rank below 0": (reasons.EVENT, "team_draft", lambda row: events_at(row, -1)),
-    "a crowd of events": (reasons.CROWD, "team_draft", lambda row: events_at(row, *[1] * 1001)),
-    "a long list": (reasons.LONG, "team_draft", long_row),
-    "no ranks": (reasons.NO_RANKS, "team_draft", {"ranks": None, **NOTHING_DERIVED}),
+    "an owner too many": (DropReason.WRONG_TEAM, "team_draft", lambda row: {"teams": [2, *row["teams"][1:]]}),
+    "an owner below nobody": (DropReason.WRONG_TEAM, "team_draft", lambda row: {"teams": [-2, *row["teams"][1:]]}),
+    "a null owner": (DropReason.WRONG_TEAM, "team_draft", lambda row: {"teams": [None, *row["teams"][1:]]}),
+    "fewer choices further down": (DropReason.WRONG_CHOICES, "pairwise_preference", {"choices": [2, 4, 3, 5]}),
+    "fewer choices than ranks": (DropReason.WRONG_CHOICES, "pairwise_preference", {"choices": [1, 1, 1, 1]}),
+    "more choices than documents": (DropReason.WRONG_CHOICES, "pairwise_preference", {"choices": [2, 3, 4, 9]}),
+    "a null choice": (DropReason.WRONG_CHOICES, "pairwise_preference", {"choices": [None, 2, 3, 4]}),
+    "an event below the list": (DropReason.EVENT_NOT_SHOWN, "team_draft", lambda row: events_at(row, 1, 5)),
+    "an event above the list": (DropReason.EVENT_NOT_SHOWN, "team_draft", lambda row: events_at(row, 0)),
+    "an event at a rank below 0": (DropReason.EVENT_NOT_SHOWN, "team_draft", lambda row: events_at(row, -1)),
+    "a crowd of events": (DropReason.TOO_MANY_EVENTS, "team_draft", lambda row: events_at(row, *[1] * 1001)),
+    "a long list": (DropReason.TOO_MANY_DOCUMENTS, "team_draft", long_row),
+    "no ranks": (DropReason.NO_RANKS, "team_draft", {"ranks": None, **NOTHING_DERIVED}),
     "nothing shown is known": (
-        reasons.NO_RANKS,
+        DropReason.NO_RANKS,
         "team_draft",
         {"ranks": None, "teams": None, "documents": None, "events": [], **NOTHING_DERIVED},
     ),
-    "no teams": (reasons.NO_TEAMS, "team_draft", {"teams": None}),
-    "no lengths": (reasons.NO_SIZES, "probabilistic", {"lengths": None, **NOTHING_DERIVED}),
-    "no union": (reasons.NO_SIZES, "probabilistic", {"union": None, **NOTHING_DERIVED}),
-    "no choices": (reasons.NO_CHOICES, "pairwise_preference", {"choices": None, **NOTHING_DERIVED}),
-    "the id of an earlier row": (reasons.REPEATED, "team_draft", {"impression": "i-3"}),
+    "no teams": (DropReason.NO_TEAMS, "team_draft", {"teams": None}),
+    "no lengths": (DropReason.NO_SIZES, "probabilistic", {"lengths": None, **NOTHING_DERIVED}),
+    "no union": (DropReason.NO_SIZES, "probabilistic", {"union": None, **NOTHING_DERIVED}),
+    "no choices": (DropReason.NO_CHOICES, "pairwise_preference", {"choices": None, **NOTHING_DERIVED}),
+    "the id of an earlier row": (DropReason.REPEATED_IMPRESSION, "team_draft", {"impression": "i-3"}),
 }
 
 
@@ -182,7 +191,7 @@ def test_a_broken_row_is_dropped_and_counted_and_the_rest_is_as_if_it_were_not_t
     broken = rows[20] | (change(rows[20]) if callable(change) else change)
     found = tally_log(loose_table_of([*rows[:20], broken, *rows[21:]]))
     rest = tally_log(table_of([*rows[:20], *rows[21:]]))
-    assert found.dropped == {reasons.REASONS[reason]: 1}
+    assert found.dropped == {reason: 1}
     assert not rest.dropped
     assert all(np.array_equal(*both) for both in zip(found.scores, rest.scores, strict=True))
     assert all(np.array_equal(*both) for both in zip(found.lists, rest.lists, strict=True))
@@ -196,26 +205,44 @@ def test_a_list_with_a_document_that_no_ranker_has_is_dropped(method: str) -> No
     rows = made_rows(20, method)
     rows[6] |= {"ranks": [[*ranks[:3], 0] for ranks in rows[6]["ranks"]]}
     found, rest = tally_log(table_of(rows)), tally_log(table_of([*rows[:6], *rows[7:]]))
-    assert found.dropped == {reasons.REASONS[reasons.NOBODY]: 1}
+    assert found.dropped == {DropReason.UNRANKED_DOCUMENT: 1}
     assert all(np.array_equal(*both) for both in zip(found.scores, rest.scores, strict=True))
 
 
 def test_several_rows_without_an_id_are_not_taken_for_the_same_impression() -> None:
     rows = made_rows(10)
     table = loose_table_of([row | {"impression": None} if number < 4 else row for number, row in enumerate(rows)])
-    assert tally_log(table).dropped == {reasons.REASONS[reasons.NO_ID]: 4}
+    assert tally_log(table).dropped == {DropReason.NO_ID: 4}
 
 
 def test_credit_too_large_for_sums_is_dropped() -> None:
     rows = made_rows(10)
     rows[4]["events"] = [made_event(2, rows[4]["time"], kind="purchase")]
     found = tally_log(table_of(rows), "click", events={"click": 1, "purchase": 1e6})
-    assert found.dropped == {reasons.REASONS[reasons.CREDIT]: 1}
+    assert found.dropped == {DropReason.CREDIT_TOO_LARGE: 1}
 
 
 def test_every_reason_has_been_provoked() -> None:
-    provoked = {reason for reason, _, _ in BROKEN.values()} | {reasons.CREDIT, reasons.NOBODY}
-    assert provoked == set(reasons.REASONS)
+    provoked = {reason for reason, _, _ in BROKEN.values()} | {
+        DropReason.CREDIT_TOO_LARGE,
+        DropReason.UNRANKED_DOCUMENT,
+    }
+    elsewhere = {  # provoked by the tests of reading, of exclusions and of methods
+        *(DropReason.EXCLUDED, DropReason.WRONG_PAGE),
+        *(DropReason.UNKNOWN_METHOD, DropReason.NOT_INTERLEAVED, DropReason.ONE_RANKER),
+        *(DropReason.LINE_TOO_LONG, DropReason.NOT_UNICODE, DropReason.NOT_JSON, DropReason.CUT_OFF),
+        *(DropReason.NOT_AN_OBJECT, DropReason.NOT_CSV, DropReason.CELL_COUNT),
+        *(DropReason.NO_VALUE, DropReason.WRONG_VALUE, DropReason.NO_EVENT_VALUE, DropReason.WRONG_EVENT_VALUE),
+    }
+    assert provoked == set(DropReason) - elsewhere
+
+
+def test_codes_are_different_and_a_key_with_a_detail_has_a_text() -> None:
+    codes = [str(code) for codes in (DropReason, EventStatus) for code in codes]
+    assert len(set(codes)) == len(codes)
+    assert text_of("excluded:device = {phone}: a") == "excluded: device = {phone}: a"
+    assert text_of("no such code: text") == "no such code: text"
+    assert DropReason.EXCLUDED.details({"excluded:a": 1, "excluded:b": 2, "excluded_too": 3}) == {"a": 1, "b": 2}
 
 
 def test_rows_are_left_out_by_rule_and_counted_by_rule() -> None:
@@ -228,11 +255,11 @@ def test_rows_are_left_out_by_rule_and_counted_by_rule() -> None:
     kept = []
     for row in rows:
         if row["attributes"].get("device") == "phone":
-            dropped["excluded: device = phone"] += 1
+            dropped["excluded:device = phone"] += 1
         elif row["unit"] == "u-1":
-            dropped["excluded: listed units"] += 1
+            dropped["excluded:listed units"] += 1
         elif row["unit"] == "u-0":
-            dropped["excluded: units of more than 3 impressions"] += 1
+            dropped["excluded:units of more than 3 impressions"] += 1
         else:
             kept.append(row)
     assert found.dropped == dropped

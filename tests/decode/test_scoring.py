@@ -90,7 +90,7 @@ def test_a_log_is_scored_again_by_every_method_whose_needs_it_holds(composed: st
 def test_a_log_without_teams_cannot_be_scored_by_them() -> None:
     found = scored(made_rows(10, "balanced"), Rules(method="team_draft"))
     assert len(found.decoded.rows) == 0
-    assert found.decoded.dropped == {"no teams": 10}
+    assert found.decoded.dropped == {"no_teams": 10}
 
 
 @pytest.mark.parametrize("method", [row.name for row in methods() if row.schemes])
@@ -109,7 +109,7 @@ def test_lists_from_elsewhere_with_teams_and_no_ranks_are_scored_by_teams(scheme
     rows = made_rows(20)
     table = table_of(rows).drop(["ranks", "lengths", "union", "choices", "rankings"])
     assert len(check(rows, Rules(scheme), table).decoded.rows) == 20
-    assert scored(rows, Rules(f"{scheme}_deduped"), table).decoded.dropped == {"neither ranks nor rankings": 20}
+    assert scored(rows, Rules(f"{scheme}_deduped"), table).decoded.dropped == {"no_ranks": 20}
 
 
 # Events.

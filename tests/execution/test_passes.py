@@ -8,9 +8,9 @@ from interleaf import tally_log
 from interleaf.counterfactual.estimators import WeightedSums
 from interleaf.counterfactual.old_log import LoggedRankings
 from interleaf.decode.designs import Design
-from interleaf.decode.reasons import REASONS, REPEATED
 from interleaf.errors import DataError
-from interleaf.execution.passes import Groups, grouped
+from interleaf.execution.passes import Groups, group_rows
+from interleaf.log.drop_reasons import DropReason
 from tests.support.log_rows import made_rows, table_of
 
 
@@ -22,7 +22,7 @@ def test_groups_are_the_same_however_their_rows_came() -> None:
     for place, start in enumerate(range(0, 400, 25)):
         (one, other)[place % 2].add([column[start : start + 25] for column in columns])
     one.merge(other)
-    whole = grouped(columns[:2], [(columns[2], "sum"), (columns[3], "max")])
+    whole = group_rows(columns[:2], [(columns[2], "sum"), (columns[3], "max")])
     order = np.lexsort(whole[:2])
     assert [mine.tolist() for mine in one.columns] == [column[order].tolist() for column in whole]
 
@@ -41,7 +41,7 @@ def test_sessions_do_not_mind_rows_of_which_all_came_before() -> None:
     rows = made_rows(30)
     again = [row | {"method": "probabilistic"} for row in rows]
     found = tally_log(table_of(rows + again), sessions=1800)
-    assert found.dropped[REASONS[REPEATED]] == 30
+    assert found.dropped[DropReason.REPEATED_IMPRESSION] == 30
     assert found.scores.sums.tolist() == tally_log(table_of(rows), sessions=1800).scores.sums.tolist()
 
 

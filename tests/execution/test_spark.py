@@ -11,11 +11,10 @@ import pytest
 from interleaf import DataError, Exclusion, analyze, log, tally_log
 from interleaf.cli import main
 from interleaf.decode import Counting
-from interleaf.decode.reasons import REASONS, REPEATED
 from interleaf.decode.scoring import Scoring
 from interleaf.execution import local, spark
 from interleaf.execution.task import Task
-from interleaf.log.page_join import CONTRADICTION
+from interleaf.log.drop_reasons import DropReason
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World
@@ -73,7 +72,7 @@ def test_any_number_of_parts_gives_the_local_tally(
 ) -> None:
     path, task = written(tmp_path / "log", table), WAYS[way]
     expected = local.tally_log(path, task, threads=1)
-    assert expected.dropped[REASONS[REPEATED]] == 47
+    assert expected.dropped[DropReason.REPEATED_IMPRESSION] == 47
     check_same(spark.tally_log(path, task, parts), expected)
 
 
@@ -126,7 +125,7 @@ def test_pages_of_an_impression_are_joined_as_the_local_engine_does(session: Any
     path = written(tmp_path / "log", table_of(rows[::2] + rows[1::2]))
     for task in (Task(), Task(exclusion=Exclusion(max_impressions=4)), Task(Scoring(sessions=1800.0))):
         expected = local.tally_log(path, task, threads=1)
-        assert expected.dropped[CONTRADICTION] == expected.dropped[REASONS[REPEATED]] == 1
+        assert expected.dropped[DropReason.WRONG_PAGE] == expected.dropped[DropReason.REPEATED_IMPRESSION] == 1
         check_same(spark.tally_log(path, task, parts), expected)
         check_same(spark.tally_log(session.read.parquet(str(path)), task), expected)
 
@@ -192,8 +191,8 @@ def _many_values() -> Any:
 
 
 def test_what_the_driver_gets_is_small(session: Any, table: Any, tmp_path: Path) -> None:
-    from interleaf.execution.spark.tallies import added_sums, counted
+    from interleaf.execution.spark.tallies import count_part, merge_parts
 
     path = written(tmp_path / "log", table)
-    packed = spark.summed(spark.opened(path, 5), replace(Task()), counted, added_sums)
+    packed = spark.sum_parts(spark.open_log(path, 5), replace(Task()), count_part, merge_parts)
     assert len(packed) < 200_000

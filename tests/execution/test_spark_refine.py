@@ -73,7 +73,7 @@ def test_learned_credit_comes_from_the_same_moments_and_scores_alike(session: An
 def test_a_diagnosis_of_captions_is_the_one_made_here_and_its_models_to_the_bit(session: Any, tmp_path: Path) -> None:
     path = written(tmp_path / "log", rows_of(captions=True), 200)
     here, there = caption(path), caption(path, engine="spark")
-    assert here.dropped["an impression that came before"] == 9
+    assert here.dropped["repeated_impression"] == 9
     assert there.models == here.models
     check_close(there.to_dict(), here.to_dict())
 
@@ -92,7 +92,7 @@ def test_old_lists_say_on_spark_what_they_say_here(
     path = old_log(tmp_path)
     here = reuse(path, NEW)
     assert here.answers[0].estimator == "PI+DR"
-    assert here.dropped["an impression that came before"] == 9
+    assert here.dropped["repeated_impression"] == 9
     check_close(reuse(path, NEW, engine="spark").to_dict(), here.to_dict())
 
 

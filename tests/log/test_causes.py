@@ -13,13 +13,12 @@ import pytest
 from interleaf import DataError, analyze, log, plan, tally_log
 from interleaf.cli import main
 from interleaf.click_value import learn
-from interleaf.decode import reasons
 from interleaf.decode.attributes import Exclusion
+from interleaf.log.drop_reasons import DropReason, EventStatus
 from tests.support.log_rows import Row, made_rows, table_of
 
 GERMAN = "16/11/2026 10:00"
 FORMAT = "2026-11-16T10:00:00Z"
-NO_TIME = reasons.REASONS[reasons.NO_TIME]
 
 
 def text_rows(count: int = 120, **changes: Callable[[str], str]) -> list[Row]:
@@ -57,9 +56,9 @@ def test_texts_that_are_no_iso_times_have_a_reason_of_their_own_with_an_example(
     for row in rows[:40]:
         row["time"] = GERMAN
     report = analyze(pa.Table.from_pylist(rows))
-    assert report.totals.dropped == {NO_TIME: 40}
-    assert FORMAT in NO_TIME
-    assert f"Not used: {NO_TIME}, for example '{GERMAN}'." in report.notes
+    assert report.totals.dropped == {"no_time": 40}
+    assert FORMAT in report.totals.texts["no_time"]
+    assert f"Not used: {DropReason.NO_TIME.text}, for example '{GERMAN}'." in report.notes
     with pytest.raises(DataError, match=f"{FORMAT}, for example '{GERMAN}': 120"):
         analyze(pa.Table.from_pylist(text_rows(time=lambda _: GERMAN)))
 
@@ -67,7 +66,7 @@ def test_texts_that_are_no_iso_times_have_a_reason_of_their_own_with_an_example(
 def test_times_of_events_that_cannot_be_read_are_told_as_such_and_not_as_early(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(text_rows(events=lambda _: GERMAN)), tmp_path / "log.parquet")
     report = analyze(tmp_path / "log.parquet")
-    assert set(report.totals.events) == {"without a time in ISO 8601"}
+    assert set(report.totals.events) == {EventStatus.NO_TIME}
     (check,) = [check for check in report.health if check.code == "events_without_a_time_in_iso_8601"]
     assert (check.status, FORMAT in check.remedy) == ("failed", True)
     assert "without a time in ISO 8601" in report.verdict.sentence
@@ -81,7 +80,7 @@ def test_lines_with_times_in_another_form_name_the_value_and_the_form(ending: st
     if ending == "jsonl":
         path = str(tmp_path / "log.jsonl")
         Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(DataError, match=f"'{GERMAN}' is no time in ISO 8601; write it such as {FORMAT}"):
+    with pytest.raises(DataError, match=f"'{GERMAN}' is not a time in ISO 8601; write it such as {FORMAT}"):
         analyze(path)
 
 
@@ -100,7 +99,7 @@ def test_a_file_of_events_alone_is_not_called_empty(tmp_path: Path) -> None:
 
 
 def test_convert_names_the_text_that_is_no_time(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=f"row 1: column 'time': '{GERMAN}' is no time in ISO 8601"):
+    with pytest.raises(DataError, match=f"row 1: column 'time': '{GERMAN}' is not a time in ISO 8601"):
         log.convert(pa.Table.from_pylist(text_rows(time=lambda _: GERMAN)), tmp_path / "log.parquet")
 
 

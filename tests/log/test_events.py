@@ -52,7 +52,7 @@ def write(path: Path, lines: list[dict[str, Any]]) -> Path:
     return path
 
 
-def read(source: Any, **options: Any) -> tuple[Any, log.Reading]:
+def read(source: Any, **options: Any) -> tuple[Any, log.LogReading]:
     reading = log.read(source, **options)
     batches = list(reading)
     return pa.Table.from_batches(batches).combine_chunks(), reading
@@ -133,7 +133,7 @@ def test_the_columns_that_are_read_do_not_change_what_is_counted(tmp_path: Path)
     path = write(tmp_path / "log.jsonl", [*LINES[1:], *EVENTS, EVENTS[1], {"kind": "click"}, {}])
     everything, little = log.read(path), log.read(path, ["unit"])
     assert sum(batch.num_rows for batch in everything) == sum(batch.num_rows for batch in little) == 5
-    assert everything.dropped == little.dropped == {"event without 'impression'": 1, "no 'impression'": 1}
+    assert everything.dropped == little.dropped == {"no_event_value:impression": 1, "no_value:impression": 1}
     assert everything.events == little.events == {"unmatched": 3, "repeated": 1}
 
 

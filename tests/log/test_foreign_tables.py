@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from interleaf import DataError, analyze, log, tally_log
 from interleaf.cli import main
-from interleaf.decode import reasons
 from interleaf.log import schema
+from interleaf.log.drop_reasons import DropReason
+from interleaf.tally import Fact
 from tests.support.log_rows import Row, loose_table_of, made_rows, table_of
 from tests.tally.test_tally import check_same
 
@@ -41,7 +42,8 @@ def plain_rows(count: int = 40) -> list[Row]:
 
 def bare(tally: Any) -> Any:
     """The tally without what was assumed, and with the name of an experiment."""
-    tally.facts = type(tally.facts)({name: n for name, n in tally.facts.items() if not name.startswith("assumed: ")})
+    for assumption in Fact.ASSUMED.details(tally.facts):
+        del tally.facts[Fact.ASSUMED.of(assumption)]
     return tally
 
 
@@ -101,7 +103,7 @@ def test_a_text_that_is_no_time_drops_its_row_and_rarer_forms_are_read() -> None
     rows = [in_text(row, "Z") for row in plain_rows(4)]
     rows[0]["time"], rows[1]["time"] = "yesterday", "2026-11-02 21:01+09:00"
     tally = tally_log(pa.Table.from_pylist(rows))
-    assert tally.dropped == {reasons.REASONS[reasons.NO_TIME]: 1}
+    assert tally.dropped == {DropReason.NO_TIME: 1}
     assert tally.impressions == 3
 
 
@@ -159,13 +161,13 @@ def test_what_is_wrong_with_a_csv_file_is_named(tmp_path: Path) -> None:
     rows[0]["documents"], rows[1]["teams"] = "['a', 'b']", "[0.5]"
     reading = log.read(as_csv(tmp_path, rows))
     assert [batch.num_rows for batch in reading] == [1]
-    assert reading.dropped == {"wrong 'documents'": 1, "wrong 'teams'": 1}
-    assert reading.examples["wrong 'documents'"].startswith(f"{tmp_path}/log.csv:2: ")
+    assert reading.dropped == {"wrong_value:documents": 1, "wrong_value:teams": 1}
+    assert reading.examples["wrong_value:documents"].startswith(f"{tmp_path}/log.csv:2: ")
     with as_csv(tmp_path, rows[2:]).open("a") as file:
         file.write("one cell\n")
     reading = log.read(tmp_path / "log.csv")
     assert sum(batch.num_rows for batch in reading) == 1
-    assert reading.dropped == {"row of another length than the first": 1}
+    assert reading.dropped == {"cell_count": 1}
 
 
 def test_a_log_without_a_column_of_events_is_one_without_events_in_every_format(tmp_path: Path) -> None:
@@ -188,9 +190,9 @@ def test_a_click_at_an_impossible_rank_drops_its_row_with_a_reason(tmp_path: Pat
     events = [row["events"] for row in rows]
     events[2][0]["rank"] = rank
     table = table.set_column(table.schema.get_field_index("events"), "events", pa.array(events, kind))
-    assert tally_log(table).dropped == {"an event at a rank that was not shown": 1}
+    assert tally_log(table).dropped == {"event_not_shown": 1}
     pq.write_table(table, tmp_path / "log.parquet")
-    assert tally_log(tmp_path / "log.parquet").dropped == {"an event at a rank that was not shown": 1}
+    assert tally_log(tmp_path / "log.parquet").dropped == {"event_not_shown": 1}
     if abs(rank) > 2**31:
         words = rf"log\.parquet: row 3: column 'events' cannot be written as .*: Integer value {rank} "
         with pytest.raises(DataError, match=words):

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interleaf import DataError, LogWriter, analyze, interleave, log, tally_log
-from interleaf.log.page_join import CONTRADICTION
+from interleaf.log.drop_reasons import DropReason
 from tests.support.log_rows import RANKINGS, Row, made_event, made_row, made_rows, table_of
 from tests.tally.test_tally import check_same
 
@@ -101,7 +101,7 @@ def test_a_page_that_contradicts_the_page_before_is_dropped_and_counted(tmp_path
         writer.event(name, rank=4)
         writer.next_page(name, other)
     report = analyze(tmp_path)
-    assert report.totals.dropped == {CONTRADICTION: 1}
+    assert report.totals.dropped == {DropReason.WRONG_PAGE: 1}
     assert (report.totals.impressions, report.totals.events) == (1, {"counted": 1, "unmatched": 1})
 
 
@@ -109,7 +109,7 @@ def test_a_page_alone_and_a_row_that_came_twice_stay_what_they_are(tmp_path: Pat
     _, (first, second, _) = in_pages(1)
     alone = made_row(2) | {"page": 2}
     table = table_of([first, second, first, alone])
-    assert tally_log(table).dropped == {"an impression that came before": 1}
+    assert tally_log(table).dropped == {"repeated_impression": 1}
     assert tally_log(table).impressions == 2
     path = tmp_path / "log.jsonl"
     log.write_batches(path, table.to_batches())
@@ -131,4 +131,4 @@ def test_files_with_and_without_a_column_of_pages_are_joined(tmp_path: Path) -> 
 def test_a_stream_cannot_be_read_twice_so_its_further_pages_are_repeats() -> None:
     _, rows = in_pages(1)
     stream = pa.RecordBatchReader.from_batches(table_of(rows).schema, table_of(rows).to_batches())
-    assert tally_log(stream).dropped == {"an impression that came before": 2}
+    assert tally_log(stream).dropped == {"repeated_impression": 2}

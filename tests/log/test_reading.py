@@ -36,7 +36,7 @@ def folder(tmp_path: Path, native: Any) -> Path:
     return tmp_path
 
 
-def table(reading: log.Reading) -> Any:
+def table(reading: log.LogReading) -> Any:
     """All that is read, with dictionaries unpacked."""
     found = pa.Table.from_batches(list(reading))
     return found.cast(pa.schema([field.with_type(plain(field.type)) for field in found.schema])).combine_chunks()
@@ -290,7 +290,7 @@ def test_what_is_no_log_is_refused_by_name(tmp_path: Path, native: Any) -> None:
         ([], "no log to read"),
         (5, "cannot read a log from int"),
         ([native, "log.parquet"], "item 1 of the log is of type Table"),
-        (native["arm"], "ChunkedArray is no table"),
+        (native["arm"], "ChunkedArray is not a table"),
         (bare, "the given table: the log has no column 'method'"),
         (bare.to_batches(), "batch 1: the log has no column 'method'"),
     ]:

@@ -23,7 +23,7 @@ NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 SHOWN = interleave({"old": ["d4", "d1", "d7"], "new": ["d1", "d9", "d4"]}, k=3, key=("example", "user-7"))
 
 
-def rows(source: Any) -> tuple[list[dict[str, Any]], log.Reading]:
+def rows(source: Any) -> tuple[list[dict[str, Any]], log.LogReading]:
     reading = log.read(source)
     return [row for batch in reading for row in batch.to_pylist()], reading
 
@@ -80,8 +80,8 @@ def test_a_list_that_something_else_composed_has_no_key(tmp_path: Path) -> None:
     ("call", "words"),
     [
         (lambda writer: writer.event("i-1", rank=0), "an event at rank 0 cannot be logged; ranks start at 1"),
-        (lambda writer: writer.event("i-1", rank=1.5), "'rank': 1.5 is no whole number"),
-        (lambda writer: writer.event("i-1", rank=True), "'rank': True is no whole number"),
+        (lambda writer: writer.event("i-1", rank=1.5), "'rank': 1.5 is not a whole number"),
+        (lambda writer: writer.event("i-1", rank=True), "'rank': True is not a whole number"),
         (lambda writer: writer.event("i-1", rank=2**31), "'rank': 2147483648 is out of range"),
         (lambda writer: writer.event("i-1", "", rank=1), "kind is ''; give a text"),
         (lambda writer: writer.event(7, rank=1), "impression is 7; give a text"),
@@ -90,9 +90,9 @@ def test_a_list_that_something_else_composed_has_no_key(tmp_path: Path) -> None:
         (lambda writer: writer.event("i-1", rank=1, value=float("nan")), "a number that JSON cannot"),
         (lambda writer: writer.impression(["d1"]), "an Interleaving, not list"),
         (lambda writer: writer.impression(SHOWN, impression=""), "impression is ''; give a text"),
-        (lambda writer: writer.impression(SHOWN, unit=7.5), "cannot be logged: 'unit': 7.5 is no text"),
+        (lambda writer: writer.impression(SHOWN, unit=7.5), "cannot be logged: 'unit': 7.5 is not a text"),
         (lambda writer: writer.impression(SHOWN, query="\ud800"), "text that is not Unicode"),
-        (lambda writer: writer.impression(SHOWN, attributes={"age": 7}), "'attributes': 7 is no text"),
+        (lambda writer: writer.impression(SHOWN, attributes={"age": 7}), "'attributes': 7 is not a text"),
         (lambda writer: writer.impression(SHOWN, arm=None), "arm is None; give a text"),
     ],
 )
@@ -108,7 +108,7 @@ def test_what_cannot_be_logged_is_refused_and_leaves_no_trace(tmp_path: Path, ca
 def test_a_writer_is_refused_what_makes_no_sense(tmp_path: Path) -> None:
     for options, words in [
         ({"experiment": ""}, "experiment is ''"),
-        ({"experiment": "e", "version": "1"}, "'version': '1' is no whole number"),
+        ({"experiment": "e", "version": "1"}, "'version': '1' is not a whole number"),
         ({"experiment": "e", "rotate_rows": 0}, "after 0 rows"),
         ({"experiment": "e", "rotate_seconds": float("nan")}, "nan seconds"),
     ]:
@@ -186,15 +186,15 @@ def test_a_line_that_cannot_be_written_whole_is_not_glued_to_the_next(
 
     with LogWriter(tmp_path, experiment="e") as writer:
         writer.impression(SHOWN, impression="first")
-        monkeypatch.setattr(writer, "FileIO", Full)
+        monkeypatch.setattr("interleaf.log.writer.FileIO", Full)
         writer._files.forget()
         with pytest.raises(OSError, match="No space left"):
             writer.impression(SHOWN, impression="lost")
-        monkeypatch.setattr(writer, "FileIO", FileIO)
+        monkeypatch.setattr("interleaf.log.writer.FileIO", FileIO)
         writer.impression(SHOWN, impression="last")
     found, reading = rows(tmp_path)
     assert sorted(row["impression"] for row in found) == ["first", "last"]
-    assert reading.dropped == {"line is cut off": 1}
+    assert reading.dropped == {"cut_off": 1}
 
 
 KILLED = """
@@ -236,7 +236,7 @@ def test_a_killed_process_loses_nothing_that_it_appended(tmp_path: Path, writing
     numbers = {int(row["impression"].removeprefix("i-")) for row in found if row["impression"] != "next"}
     assert numbers == set(range(len(found) - 1)), "a line is lost, or there twice"
     assert len(found) - 1 >= len(during) >= 251
-    assert set(reading.dropped) <= {"line is cut off"}
+    assert set(reading.dropped) <= {"cut_off"}
     assert reading.dropped.total() <= 1
 
 

@@ -169,7 +169,7 @@ def test_times_may_come_in_any_zone_and_ids_as_integers() -> None:
         ({"teams": 3}, "column 'teams' cannot be written as list"),
         ({"time": datetime(2026, 11, 15)}, "column 'time' .* does not say its zone"),
         ({"time": "noon"}, "column 'time' cannot be written"),
-        ({"time": 1.0}, "is no time; give a datetime or ISO 8601 text"),
+        ({"time": 1.0}, "is not a time; give a datetime or ISO 8601 text"),
         ({"events": [{"kind": "click", "rank": 1, "time": "2026-11-15T12:00:00"}]}, "column 'events' .* its zone"),
         ({"events": 3}, "column 'events' cannot be written"),
         ({"documents": "d1"}, "column 'documents' cannot be written"),

@@ -57,16 +57,16 @@ def fates_of(row: Row, rules: Rules = PLAIN) -> list[str]:
         if min(copies)[-1] != number:
             fates.append("repeated")
         elif delay < timedelta(0):
-            fates.append("before its impression")
+            fates.append("before_impression")
         elif event["kind"] not in rules.events:
-            fates.append("of another kind")
+            fates.append("other_kind")
         elif rules.window is not None and delay > timedelta(seconds=rules.window):
-            fates.append("past the window")
+            fates.append("past_window")
         elif rules.dwell is not None and (dwell is None or not dwell >= rules.dwell):
-            fates.append("dwell too short")
+            fates.append("short_dwell")
         else:
-            fates.append("after the first" if rules.first else "counted")
-    after = [number for number, fate in enumerate(fates) if fate == "after the first"]
+            fates.append("not_first" if rules.first else "counted")
+    after = [number for number, fate in enumerate(fates) if fate == "not_first"]
     if after:
         fates[min(after, key=lambda number: _order(row["events"][number]))] = "counted"
     return fates

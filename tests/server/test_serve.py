@@ -23,7 +23,7 @@ import pytest
 from interleaf.analysis.analyze import tally_log
 from interleaf.cli import VERBS, main
 from interleaf.errors import DataError
-from interleaf.log.arrow import gathered
+from interleaf.log.arrow import gather_batches
 from interleaf.store import open_store
 from tests.support.services import RANKINGS, SHOES
 from tests.support.stand_in import reserved, until
@@ -193,7 +193,7 @@ def _check(path: Path, impressions: dict[str, list[str]], events: set[str]) -> N
     assert len(set(there)) == len(there)
     apart = sum(store.counts("shoes").apart.values())
     assert len(events - set(there)) <= apart
-    recount = tally_log(gathered(store.export("shoes"), 10**6))
+    recount = tally_log(gather_batches(store.export("shoes"), 10**6))
     assert contents(store.tallies("shoes")["click"]) == contents(recount)
     assert store.counts("shoes").folded > 0
     store.close()

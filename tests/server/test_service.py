@@ -235,7 +235,7 @@ def test_bots_are_served_and_do_not_count(
     assert rule in {row["excluded"] for row in rows}
     report = next(iter(service.report().json()["reports"].values()), None)
     if report is not None:
-        assert f"excluded: {rule}" in report["totals"]["dropped"]
+        assert f"excluded:{rule}" in report["totals"]["dropped"]
 
 
 def test_units_and_queries_can_be_stored_as_hashes(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from interleaf.analysis.analyze import tally_log
-from interleaf.log.arrow import gathered
+from interleaf.log.arrow import gather_batches
 from interleaf.store import open_store
 from tests.server.test_serve import ask, serving
 from tests.support.services import RANKINGS, SHOES
@@ -61,7 +61,9 @@ def test_workers_share_a_store_and_lose_nothing_when_they_are_told_to_end(tmp_pa
     store = open_store(address_of_store)
     rows = [row for batch in store.export("shoes") for row in batch.to_pylist()]
     assert {row["impression"]: row["documents"] for row in rows} == acknowledged
-    assert contents(store.tallies("shoes")["click"]) == contents(tally_log(gathered(store.export("shoes"), 10**6)))
+    assert contents(store.tallies("shoes")["click"]) == contents(
+        tally_log(gather_batches(store.export("shoes"), 10**6))
+    )
     store.close()
 
 

@@ -18,7 +18,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.tally import Tally
 from interleaf.tally.score_sums import ONE
 from interleaf.tally.slices import LADDER, MAX_SLICES, Slices
-from interleaf.tally.units import Sample, Seen, Units
+from interleaf.tally.units import Sample, Seen, UnitSums
 from tests.support.log_rows import made_rows, table_of
 
 ROWS = made_rows(60, "team_draft", of=3)
@@ -50,7 +50,7 @@ def test_a_tally_comes_back_from_its_file(kept: Path) -> None:
 def test_many_units_come_back_as_the_sample_they_were(tmp_path: Path) -> None:
     tally = tally_log(table_of(ROWS))
     rows = np.random.default_rng(1).integers(1, 2**63, 5000, np.uint64)
-    tally.units = Units(3, room=1024)
+    tally.units = UnitSums(3, room=1024)
     tally.units.add(rows, 0, np.arange(5000), np.ones(5000, np.bool_), np.ones((5000, 3)))
     assert tally.units.level > 0
     tally.save(tmp_path / "x.tally")
@@ -149,7 +149,7 @@ class Visits:
         self.clicked = chance.random(rows) < 0.7
         self.scores = np.round(chance.normal(size=(rows, 2)) * 64) / 64
 
-    def into(self, units: Units, rows: Array) -> None:
+    def into(self, units: UnitSums, rows: Array) -> None:
         units.add(self.unit[rows], int(len(rows) % 3), self.time[rows], self.clicked[rows], self.scores[rows])
 
     def truth(self, level: int) -> dict[int, list[int]]:
@@ -164,7 +164,7 @@ class Visits:
         return dict(sorted(found.items()))
 
 
-def held(units: Units) -> dict[int, list[int]]:
+def held(units: UnitSums) -> dict[int, list[int]]:
     """What is held, but for the arms."""
     rows = np.delete(units.values, 1, axis=1).tolist()
     return dict(zip(units.hashes.tolist(), rows, strict=True))
@@ -173,7 +173,7 @@ def held(units: Units) -> dict[int, list[int]]:
 @pytest.mark.parametrize("room", [10, 100, 1500, 5000])
 def test_units_are_all_held_or_an_even_sample_whatever_the_order_and_the_parts(room: int) -> None:
     visits = Visits(3000, 8000, seed=room)
-    whole = Units(2, room)
+    whole = UnitSums(2, room)
     visits.into(whole, np.arange(8000))
     level = next(level for level in range(60) if len(visits.truth(level)) <= room)
     assert (whole.level, whole.is_exact) == (level, level == 0)
@@ -181,9 +181,9 @@ def test_units_are_all_held_or_an_even_sample_whatever_the_order_and_the_parts(r
     assert whole.count() == len(visits.truth(level)) << level
     chance = np.random.default_rng(1)
     for parts in (1, 2, 7):
-        total = Units(2, room)
+        total = UnitSums(2, room)
         for rows in np.array_split(chance.permutation(8000), parts):
-            part = Units(2, room)
+            part = UnitSums(2, room)
             visits.into(part, rows)
             total.merge(part.level, part.hashes, part.values)
         assert (total.level, held(total)) == (whole.level, held(whole))
@@ -192,7 +192,7 @@ def test_units_are_all_held_or_an_even_sample_whatever_the_order_and_the_parts(r
 def test_units_in_the_order_of_another_table_find_their_places_at_once() -> None:
     """In a smaller table they would all be where the first ones are, and each would look through the others."""
     hashes = np.random.default_rng(1).integers(1, 2**63, 60_000, np.uint64)
-    part, total = Units(1), Units(1)
+    part, total = UnitSums(1), UnitSums(1)
     part.add(hashes, 0, np.arange(60_000), np.ones(60_000, np.bool_), np.ones((60_000, 1)))
     found, rows = part.unordered
     total.merge(0, found, rows)
@@ -206,7 +206,7 @@ def test_units_in_the_order_of_another_table_find_their_places_at_once() -> None
 def test_the_number_of_units_is_estimated_from_the_sample() -> None:
     """The count of a sample of share p is binomial: within five deviations in all but one of a million cases."""
     visits = Visits(40_000, 40_000, seed=5)
-    units = Units(2, room=1000)
+    units = UnitSums(2, room=1000)
     visits.into(units, np.arange(40_000))
     share = 2.0**-units.level
     assert abs(units.count() - 40_000) < 5 * (40_000 * (1 - share) / share) ** 0.5
@@ -314,5 +314,5 @@ def test_slices_of_many_units_keep_the_same_sample_in_any_order() -> None:
 def test_times_too_far_apart_are_refused() -> None:
     slices = Slices(1)
     times = np.array([-(2**62), 2**62])
-    with pytest.raises(DataError, match="mend its clock"):
+    with pytest.raises(DataError, match="correct its clock"):
         slices.add(times, np.zeros(2, np.uint64), np.ones(2, np.bool_), np.zeros((2, 1)))

@@ -39,6 +39,7 @@ from interleaf.execution.passes import MergeableSums, Passes, S
 from interleaf.execution.task import Task
 from interleaf.kernels.arrays import Array
 from interleaf.log import Progress
+from interleaf.log.drop_reasons import text_of
 
 
 class CaptionSurvey(MergeableSums):
@@ -222,7 +223,7 @@ def _survey(passes: Passes[CaptionTask], settings: DiagnosisSettings) -> tuple[t
     """Thresholds from the training units, and the kinds of all queries."""
     survey = _sum_results(passes, CaptionSurvey(settings), CaptionSurvey.add)
     if not survey.pages:
-        why = "; ".join(f"{reason}: {number:,}" for reason, number in survey.dropped.most_common(3))
+        why = "; ".join(f"{text_of(reason)}: {number:,}" for reason, number in survey.dropped.most_common(3))
         raise DataError(f"the log has no impression with captions that can be used{why and ' (' + why + ')'}")
     return survey.features(), survey.queries.kinds()
 

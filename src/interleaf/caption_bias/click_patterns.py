@@ -10,7 +10,7 @@ import numpy as np
 
 from interleaf.caption_bias.features import FIRST, GRADE, POSITION
 from interleaf.caption_bias.logistic_model import design_matrix
-from interleaf.execution.passes import grouped
+from interleaf.execution.passes import group_rows
 from interleaf.kernels.arrays import Array
 from interleaf.stats.logistic import Fit, fit, gram
 
@@ -54,7 +54,7 @@ class Patterns:
 
 def _grouped(codes: Array, rows: Array, clicks: Array) -> tuple[Array, Array, Array]:
     words = _pack(codes)
-    *keys, rows, clicks = grouped(words, [(rows, "sum"), (clicks, "sum")])
+    *keys, rows, clicks = group_rows(words, [(rows, "sum"), (clicks, "sum")])
     return _unpack(keys, codes.shape[1]), rows, clicks
 
 

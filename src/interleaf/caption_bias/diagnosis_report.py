@@ -14,8 +14,9 @@ from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionMode
 from interleaf.caption_bias.shown_results import ALL, SEGMENTS, ShownResults
 from interleaf.caption_bias.training import ModelPerplexity, Preference
 from interleaf.caption_bias.weighted_scores import Rescored, centre_score, credit_alone, scheme_for
-from interleaf.decode.scoring import usable
+from interleaf.decode.scoring import drop_unscorable
 from interleaf.kernels.arrays import Array
+from interleaf.log.drop_reasons import text_of
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import resolve
 from interleaf.stats.compare import Estimate
@@ -108,7 +109,7 @@ def _credits(results: ShownResults, page: int, method: str | None) -> list[float
         return unknown
     chosen = resolve(method or decoded.design.method)
     scheme = scheme_for(chosen, results.decoded)
-    if not len(usable(decoded, chosen, scheme).rows):
+    if not len(drop_unscorable(decoded, chosen, scheme).rows):
         return unknown
     places = np.arange(len(unknown))
     credits = credit_alone(decoded, chosen, scheme, np.zeros_like(places), places)
@@ -266,7 +267,9 @@ class CaptionReport:
             NO_WEIGHTS: not self.model.weights,
             SEPARATED: self.model.separated,
             NONE_HELD_OUT: not self._held_out,
-            **{f"Not used, {reason}: {number:,} impressions.": True for reason, number in self.dropped.items()},
+            **{
+                f"Not used, {text_of(reason)}: {number:,} impressions.": True for reason, number in self.dropped.items()
+            },
             f"Not scored: {self.others:,} impressions of another version, method or set of rankers.": self.others > 0,
         }
         return tuple(note for note, applies in notes.items() if applies)

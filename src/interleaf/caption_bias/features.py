@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from interleaf.decode.columns import Texts, codes, lists, numbers, texts
+from interleaf.decode.columns import TextColumn, codes, list_column, numbers, text_column
 from interleaf.errors import DataError, listed
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
@@ -100,7 +100,7 @@ def measure(captions: pa.Array) -> Array:
     """
     fields = dict(zip([field.name for field in captions.type], captions.flatten(), strict=True))
     found = np.zeros((len(captions), len(MEASURES)), np.int32)
-    parts = [texts(fields.get(name, pa.nulls(len(captions), pa.string()))) for name in TEXTS]
+    parts = [text_column(fields.get(name, pa.nulls(len(captions), pa.string()))) for name in TEXTS]
     for part_of, length in zip(parts, (_URL_LENGTH, _TITLE_LENGTH, _SNIPPET_LENGTH), strict=True):
         _measure_text(part_of.offsets, part_of.data, part_of.there, length, found)
     if "highlights" in fields and fields["highlights"].null_count < len(captions):
@@ -110,8 +110,8 @@ def measure(captions: pa.Array) -> Array:
     return found
 
 
-def _measure_highlights(parts: list[Texts], highlights: pa.Array, found: Array) -> None:
-    marked = lists(highlights)
+def _measure_highlights(parts: list[TextColumn], highlights: pa.Array, found: Array) -> None:
+    marked = list_column(highlights)
     inside = dict(zip([field.name for field in marked.values.type], marked.values.flatten(), strict=True))
     field, names = codes(inside["field"])
     number = np.array([*(TEXTS.index(name) if name in TEXTS else -1 for name in names), -1], np.int32)[field]

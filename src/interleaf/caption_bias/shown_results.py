@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from interleaf.caption_bias.features import measure
 from interleaf.decode import Decoded, Decoding
-from interleaf.decode.attributes import attribute, excluded
-from interleaf.decode.columns import Lists, column, lists, numbers, texts
+from interleaf.decode.attributes import attribute, excluded_rows
+from interleaf.decode.columns import ListColumn, column, list_column, numbers, text_column
 from interleaf.execution.passes import Groups, MergeableSums
 from interleaf.execution.task import Task
 from interleaf.kernels import buckets
@@ -42,7 +42,7 @@ class ShownResults:
     `clicked` whether it was clicked, `bucket` the bucket of the unit.
     """
 
-    def __init__(self, batch: pa.RecordBatch, decoded: Decoded, captions: Lists, measures: Array) -> None:
+    def __init__(self, batch: pa.RecordBatch, decoded: Decoded, captions: ListColumn, measures: Array) -> None:
         self._batch, self.decoded, self.counts = batch, decoded, decoded.counts
         self.page = np.repeat(np.arange(len(decoded.rows)), self.counts)
         self.place = np.arange(len(self.page)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
@@ -50,7 +50,7 @@ class ShownResults:
         self.clicked = decoded.clicked[self.page, self.place]
         self.bucket = buckets.buckets(decoded.unit)[self.page]
 
-    def _inside(self, found: Lists) -> Array:
+    def _inside(self, found: ListColumn) -> Array:
         """Where in a column of lists, one a page, the items of these results are."""
         return np.asarray(found.offsets[self.decoded.rows].astype(np.int64)[self.page] + self.place)
 
@@ -60,7 +60,7 @@ class ShownResults:
         found = np.full(len(self.page), -1, np.int16)
         array = column(self._batch, "grades")
         if array is not None:
-            judged = lists(array)
+            judged = list_column(array)
             whole = (np.diff(judged.offsets)[self.decoded.rows] == self.counts)[self.page]
             found[whole] = numbers(judged.values, -1, pa.int16())[self._inside(judged)[whole]]
         return found
@@ -71,13 +71,13 @@ class ShownResults:
         array = column(self._batch, "query")
         if array is None:
             return np.zeros(len(self.decoded.rows), np.uint64)
-        names = texts(array)
+        names = text_column(array)
         return np.asarray(buckets.hashes(QUERY, names.offsets, names.data)[self.decoded.rows])
 
     @cached_property
     def documents(self) -> Array:
-        shown = lists(self._batch.column("documents"))
-        names = texts(shown.values)
+        shown = list_column(self._batch.column("documents"))
+        names = text_column(shown.values)
         return np.asarray(buckets.hashes(buckets.DOCUMENT, names.offsets, names.data)[self._inside(shown)])
 
     def has(self, name: str, value: str) -> Array:
@@ -96,9 +96,9 @@ class ShownResults:
 def results_of(batch: pa.RecordBatch, task: Task, repeated: Array, dropped: Counter[str]) -> Iterator[ShownResults]:
     """The results of a batch's impressions that have captions; the others are counted as dropped, by reason."""
     decoding = Decoding(batch, task.scoring.counting, task.wants, repeated)
-    left_out = excluded(batch, decoding.unit, task.exclusion, task.crawlers) if task.exclusion else {}
+    left_out = excluded_rows(batch, decoding.unit, task.exclusion, task.crawlers) if task.exclusion else {}
     array = column(batch, "captions")
-    captions = lists(pa.nulls(batch.num_rows, SCHEMA.field("captions").type) if array is None else array)
+    captions = list_column(pa.nulls(batch.num_rows, SCHEMA.field("captions").type) if array is None else array)
     measures = measure(captions.values[int(captions.offsets[0]) : int(captions.offsets[-1])])
     left_out |= {NO_CAPTIONS: ~captions.there}
     for decoded in decoding:

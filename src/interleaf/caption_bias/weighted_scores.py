@@ -27,14 +27,15 @@ import numpy as np
 
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionModel
 from interleaf.caption_bias.shown_results import ShownResults
-from interleaf.decode import Decoded, reasons
-from interleaf.decode.scoring import Scoring, usable
+from interleaf.decode import Decoded
+from interleaf.decode.scoring import Scoring, drop_unscorable
 from interleaf.errors import DataError, MethodError, listed
 from interleaf.execution.passes import MergeableSums
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, Impression, pairs
 from interleaf.kernels.buckets import BUCKETS, buckets
 from interleaf.kernels.jit import kernel
+from interleaf.log.drop_reasons import DropReason, text_of
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import METHODS, ResolvedMethod, resolve
 from interleaf.methods.schemes import Scheme, scheme_of
@@ -113,7 +114,7 @@ def _add_variance(found: Estimate, extra: float) -> Estimate:
 PLAIN = "plain"
 KINDS = (PLAIN, ODDS, PROBABILITY)
 CLICK, DEDUPED = "click", "click_deduped"
-_OWNERS = {reasons.REASONS[reasons.NO_TEAMS]: "no owners of results are logged"}
+_OWNERS: dict[str, str] = {DropReason.NO_TEAMS: "no owners of results are logged"}
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ class WeightedScores:
     ) -> None:
         scheme = scheme_for(chosen, results.decoded)
         before = Counter(results.decoded.dropped)
-        decoded = usable(results.decoded, chosen, scheme)
+        decoded = drop_unscorable(results.decoded, chosen, scheme)
         sums.dropped += decoded.dropped - before
         if not len(decoded.rows):
             return
@@ -268,7 +269,7 @@ class WeightedScores:
             for kind, (name, (value, influence, extra)) in enumerate(zip(KINDS, found, strict=True))
         }
         if not sums.impressions and sums.dropped:
-            words = ", ".join(_OWNERS.get(reason, reason) for reason in sums.dropped)
+            words = ", ".join(_OWNERS.get(reason, text_of(reason)) for reason in sums.dropped)
             reason = f"no impression can be scored by {method} ({words})"
             estimates = {name: replace(one, reason=reason) for name, one in estimates.items()}
         change = {

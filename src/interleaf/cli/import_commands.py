@@ -179,8 +179,11 @@ def _convert(source: list[str], out: str) -> dict[str, Any]:
 
 def _counts(reading: Any) -> dict[str, Any]:
     """How many rows and events were read, and why others were not."""
-    events = {f"events {what}": count for what, count in reading.events.items()}
-    return {"impressions": reading.rows} | {f"× {reason}": count for reason, count in reading.dropped.items()} | events
+    from interleaf.log.drop_reasons import text_of
+
+    events = {f"events {text_of(fate)}": count for fate, count in reading.events.items()}
+    dropped = {f"× {text_of(reason)}": count for reason, count in reading.dropped.items()}
+    return {"impressions": reading.rows} | dropped | events
 
 
 def _to_log(options: argparse.Namespace) -> dict[str, Any]:

@@ -29,7 +29,7 @@ import pyarrow as pa
 from interleaf.caption_bias.features import measure
 from interleaf.caption_bias.logistic_model import CaptionModel
 from interleaf.decode import Decoded
-from interleaf.decode.columns import Lists, column, lists
+from interleaf.decode.columns import ListColumn, column, list_column
 from interleaf.errors import DataError, MethodError, listed
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, Impression
@@ -232,9 +232,9 @@ class CaptionWeights:
         return weights
 
     @cached_property
-    def _captions(self) -> Lists | None:
+    def _captions(self) -> ListColumn | None:
         array = None if self.batch is None else column(self.batch, COLUMN)
-        return None if array is None else lists(array)
+        return None if array is None else list_column(array)
 
     @cached_property
     def _measures(self) -> Array:

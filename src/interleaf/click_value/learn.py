@@ -54,9 +54,10 @@ from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError, listed
 from interleaf.execution.options import LogOptions
 from interleaf.execution.passes import Passes
-from interleaf.execution.task import Task, work
+from interleaf.execution.task import Task, process_batch
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
+from interleaf.log.drop_reasons import text_of
 from interleaf.methods.registry import ResolvedMethod
 from interleaf.methods.schemes import Scheme
 from interleaf.stats.bootstrap import intervals, poisson_weights
@@ -180,7 +181,7 @@ def gather(
 
 
 def _count_batch(training: TrainingSums, batch: pa.RecordBatch, task: Task, repeated: Array) -> None:
-    for worked in work(batch, task, repeated):
+    for worked in process_batch(batch, task, repeated):
         training.dropped += worked.dropped
         if worked.part is None:
             continue
@@ -298,7 +299,7 @@ def fit(
         ridges=ridges,
         confidence=confidence,
         left_out={_name(example): example.reason for example in found if example.reason}
-        | {f"{count:,} rows": reason for reason, count in training.dropped.items()},
+        | {f"{count:,} rows": text_of(reason) for reason, count in training.dropped.items()},
         notes=_notes(used, chosen, ridge, folds),
     )
 
@@ -331,7 +332,7 @@ def _penalized(features: Sequence[str], ridge_on: Sequence[str] | None) -> Array
 
 def _why(examples: Sequence[TrainingExample], training: TrainingSums) -> str:
     reasons = [f"{_name(example)}: {example.reason}" for example in examples if example.reason]
-    reasons += [f"{reason} ({count:,} rows)" for reason, count in training.dropped.most_common(3)]
+    reasons += [f"{text_of(reason)} ({count:,} rows)" for reason, count in training.dropped.most_common(3)]
     return "; ".join(reasons) if reasons else "the log has no experiment of two rankers, or no preference in any"
 
 

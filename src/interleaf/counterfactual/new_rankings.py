@@ -16,7 +16,7 @@ import pyarrow as pa
 from interleaf.counterfactual.click_model import CellCounts, ClickCells
 from interleaf.counterfactual.list_outcomes import MAX_LOG_WEIGHT, Scorer, log_chances
 from interleaf.counterfactual.old_log import NEVER_SHOWN, NOT_RANKED, OldImpressions, OldLogReader, OldRows, OldTask
-from interleaf.decode.columns import texts
+from interleaf.decode.columns import text_column
 from interleaf.errors import DataError, RankingError
 from interleaf.execution.passes import MergeableSums, Passes, S
 from interleaf.kernels import buckets
@@ -139,7 +139,7 @@ def _choices(ranks: Array, k: int) -> Array:
 
 
 def _hashes(documents: Iterable[str]) -> Array:
-    found = texts(pa.array(list(documents), pa.string()))
+    found = text_column(pa.array(list(documents), pa.string()))
     return buckets.hashes(buckets.DOCUMENT, found.offsets, found.data)
 
 

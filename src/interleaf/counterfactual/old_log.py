@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 
 from interleaf.counterfactual.list_outcomes import log_chances
 from interleaf.decode import Decoded, Decoding, Design, identities
-from interleaf.decode.attributes import excluded
-from interleaf.decode.columns import codes, column, lists, numbers, texts, there
+from interleaf.decode.attributes import excluded_rows
+from interleaf.decode.columns import codes, column, is_there, list_column, numbers
 from interleaf.errors import DataError, MethodError
 from interleaf.execution.task import Task
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, Impression
+from interleaf.log.drop_reasons import text_of
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import ResolvedMethod, resolve
 
@@ -83,7 +84,7 @@ def _named(design: tuple[str, int]) -> str:
 
 def _rankings_at(array: pa.Array, place: int, rows: Array) -> tuple[pa.Array, Array]:
     """The ranking at a place of each row, null where the row has fewer; and whether the row has any."""
-    logged = lists(array)
+    logged = list_column(array)
     missing = np.diff(logged.offsets)[rows] <= place
     places = pa.array(logged.offsets[rows].astype(np.int64) + place, mask=missing)
     return logged.values.take(places).cast(pa.list_(pa.string())), logged.there[rows]
@@ -128,8 +129,8 @@ class OldImpressions(NamedTuple):
 
 
 def nothing_left_error(dropped: Counter[str]) -> DataError:
-    """The error for a log without a usable impression."""
-    why = "; ".join(f"{reason}: {count:,}" for reason, count in dropped.most_common() if count)
+    """The error for a log without a drop_unscorable impression."""
+    why = "; ".join(f"{text_of(reason)}: {count:,}" for reason, count in dropped.most_common() if count)
     return DataError(
         f"the log has no interleaved impression that can be used{why and f' ({why})'}; give a log whose lists were "
         "drawn at random, with their probabilities"
@@ -164,7 +165,7 @@ class OldLogReader:
     def __init__(self, batch: pa.RecordBatch, task: OldTask, repeated: Array, dropped: Counter[str]) -> None:
         self._batch, self.dropped = batch, dropped
         self._decoding = Decoding(batch, task.scoring.counting, task.wants, repeated)
-        for rule, rows in excluded(batch, self._decoding.unit, task.exclusion, task.crawlers).items():
+        for rule, rows in excluded_rows(batch, self._decoding.unit, task.exclusion, task.crawlers).items():
             self._decoding.leave_out(rule, rows)
         array = column(batch, "query")
         self._queries, self._names = codes(pa.nulls(batch.num_rows, pa.string()) if array is None else array)
@@ -240,7 +241,7 @@ def _matrix(offsets: Array, hashes: Array, rows: Array, width: int) -> Array:
 def _logged(chances: pa.Array) -> Array:
     """Logged probabilities, nan where there is none, inf where the value is not a number."""
     values = numbers(chances, np.nan, pa.float64())
-    return np.where(there(chances) & np.isnan(values), np.inf, values)
+    return np.where(is_there(chances) & np.isnan(values), np.inf, values)
 
 
 def _list_chances(chosen: ResolvedMethod, decoded: Decoded, logged: Array) -> tuple[Array, Array]:

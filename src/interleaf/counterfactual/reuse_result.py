@@ -9,6 +9,7 @@ from typing import Any
 from interleaf import plots
 from interleaf.analysis.plan import Planned
 from interleaf.counterfactual.estimators import WeightStatistics
+from interleaf.log.drop_reasons import text_of
 from interleaf.report.format import probability
 from interleaf.stats.sums import Interval
 from interleaf.tables import Cell, Table, escape, one_line
@@ -164,7 +165,7 @@ class ReuseResult:
 
     @property
     def _dropped(self) -> list[str]:
-        reasons = [f"{count:,} {one_line(reason)}" for reason, count in self.dropped.items()]
+        reasons = [f"{count:,} {one_line(text_of(reason))}" for reason, count in self.dropped.items()]
         return [f"Not used: {'; '.join(reasons)}."] if reasons else []
 
 

@@ -5,7 +5,6 @@ designs.py      which rows belong together
 impressions.py  ranks, teams, lengths and choices of each row
 events.py       which events count, clicks, and what became of every event
 attributes.py   what a report is split by, what is excluded, the query of a row
-reasons.py      why a row is dropped
 scoring.py      a score for each impression
 """
 
@@ -18,17 +17,17 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf.decode import reasons
-from interleaf.decode.columns import Texts, codes, column, microseconds, texts, there
+from interleaf.decode.columns import TextColumn, codes, column, is_there, microseconds, text_column
 from interleaf.decode.designs import Design as Design
 from interleaf.decode.designs import designs
-from interleaf.decode.events import TIMELESS, event_kinds, flat_events, read_events
 from interleaf.decode.events import Clicks as Clicks
 from interleaf.decode.events import Counting as Counting
-from interleaf.decode.impressions import Shown
+from interleaf.decode.events import event_kinds, flat_events, read_events
+from interleaf.decode.impressions import ShownColumns
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.log.arrow import NOT_ISO
+from interleaf.log.drop_reasons import REASON_OF_MARK, DropReason, EventStatus
 
 CELLS = 2**18  # ranks held at a time: rows x rankers x positions; small enough for the caches
 
@@ -37,7 +36,6 @@ COLUMNS = (
     *("ranks", "lengths", "union", "teams", "choices", "relaxed", "excluded", "latency", "fallback_reason"),
     *("events.event", "events.kind", "events.rank", "events.time"),
 )
-RELAXED = "relaxed lists"
 FIRST, LAST = 631_152_000_000_000, 7_258_118_400_000_000  # the years 1990 to 2199, in microseconds from 1970
 LARGE = ("documents", "rankings")  # read only where something else is missing
 
@@ -107,32 +105,32 @@ class Decoding:
         self._batch, self._counting, self._wanted, self._detailed = batch, counting, wanted, detailed
         self.dropped: Counter[str] = Counter()
         self.others: Counter[tuple[str, int]] = Counter()
-        said = batch.schema.metadata or {}
-        of_column = {"time": reasons.REASONS[reasons.NO_TIME], "events": f"events {TIMELESS}"}
-        self.examples = {of_column[name]: said[key].decode() for name, key in NOT_ISO.items() if key in said}
+        metadata = batch.schema.metadata or {}
+        of_column: dict[str, str] = {"time": DropReason.NO_TIME, "events": EventStatus.NO_TIME}
+        self.examples = {of_column[name]: metadata[key].decode() for name, key in NOT_ISO.items() if key in metadata}
         self._rules: list[str] = []
-        ids = texts(batch.column("impression"))
+        ids = text_column(batch.column("impression"))
         self.unit, self._alone = _units(column(batch, "unit"), ids)
         self._time = microseconds(batch.column("time"))
         self._marks = np.zeros(batch.num_rows, np.int16)
-        self._marks[(self._time < FIRST) | (self._time >= LAST)] = reasons.FAR_TIME
-        self._marks[~there(batch.column("time"))] = reasons.NO_TIME
-        self._marks[~ids.there] = reasons.NO_ID
+        self._marks[(self._time < FIRST) | (self._time >= LAST)] = DropReason.FAR_TIME.mark
+        self._marks[~is_there(batch.column("time"))] = DropReason.NO_TIME.mark
+        self._marks[~ids.there] = DropReason.NO_ID.mark
         if repeated is not None:
-            self._marks[repeated] = reasons.REPEATED
-        self._shown = Shown(batch)
+            self._marks[repeated] = DropReason.REPEATED_IMPRESSION.mark
+        self._shown = ShownColumns(batch)
         self._events = flat_events(batch.column("events"), counting, detailed)
         self.kinds = event_kinds(batch.column("events"))
 
     def leave_out(self, rule: str, rows: Array) -> None:
         """Drop rows that a rule excludes, and count them under its name."""
         self._rules.append(rule)
-        self._marks[rows & (self._marks == 0)] = reasons.RULE + len(self._rules) - 1
+        self._marks[rows & (self._marks == 0)] = len(DropReason) + len(self._rules)
 
     def __iter__(self) -> Iterator[Decoded]:
         for design, rows in designs(self._batch):
             if design is None:
-                self.dropped[reasons.REASONS[reasons.NO_RANKERS]] += len(rows)
+                self.dropped[DropReason.NO_DESIGN] += len(rows)
                 continue
             if not self._wanted(design):
                 self.others[design.experiment, design.version] += len(rows)
@@ -148,14 +146,20 @@ class Decoding:
         clicks, fates = read_events(self._events, self._counting, rows, counts, time, width, marks, self._detailed)
         decoded = Decoded(
             design, rows, found, counts, clicks, has, self.unit[rows], self._alone[rows], time,
-            reasons.counted(marks, self._rules), fates,
+            self._dropped_by(marks), fates,
         )  # fmt: skip
         return decoded.only(marks == 0)
+
+    def _dropped_by(self, marks: Array) -> Counter[str]:
+        """How many rows each reason marks; marks above those of the reasons are rules that exclude rows."""
+        names = REASON_OF_MARK | dict(enumerate(self._rules, len(DropReason) + 1))
+        amounts = np.bincount(marks[marks > 0])
+        return Counter({names[mark]: int(amounts[mark]) for mark in np.flatnonzero(amounts).tolist()})
 
 
 def identities(batch: pa.RecordBatch) -> tuple[Array, Array]:
     """The rows that have an id, and a hash of each: of the impression's id, within its experiment."""
-    ids = texts(batch.column("impression"))
+    ids = text_column(batch.column("impression"))
     places, names = codes(batch.column("experiment"))
     salts = [buckets.hash_of(buckets.IMPRESSION, name or "") for name in names]
     found = buckets.hashes(buckets.IMPRESSION, ids.offsets, ids.data) ^ np.array([*salts, 0], np.uint64)[places]
@@ -163,11 +167,11 @@ def identities(batch: pa.RecordBatch) -> tuple[Array, Array]:
     return rows, found[rows]
 
 
-def _units(array: pa.Array | None, ids: Texts) -> tuple[Array, Array]:
-    """The hash of each row's unit; where there is none, the impression is its own."""
+def _units(array: pa.Array | None, ids: TextColumn) -> tuple[Array, Array]:
+    """The hash of each row's unit; a row without a unit is its own unit."""
     if array is None:
         return buckets.hashes(buckets.UNIT, ids.offsets, ids.data), np.ones(len(ids.there), np.bool_)
-    names = texts(array)
+    names = text_column(array)
     found = buckets.hashes(buckets.UNIT, names.offsets, names.data)
     if not names.there.all():
         own = buckets.hashes(buckets.UNIT, ids.offsets, ids.data)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interleaf.decode.columns import codes, column, texts
+from interleaf.decode.columns import codes, column, text_column
 from interleaf.errors import DataError, did_you_mean, listed
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import kernel
+from interleaf.log.drop_reasons import DropReason
 
 ABSENT = "(none)"
 
@@ -77,28 +78,24 @@ def _find(offsets: Array, keys: Array, numbers: Array, wanted: int, found: Array
                 found[row] = numbers[place]
 
 
-def excluded_by(name: str, value: str) -> str:
-    """The reason that counts rows excluded by a value of an attribute."""
-    return f"excluded: {name} = {value}"
-
-
-def excluded(batch: pa.RecordBatch, unit: Array, exclusion: Exclusion, crawlers: Array) -> dict[str, Array]:
+def excluded_rows(batch: pa.RecordBatch, unit: Array, exclusion: Exclusion, crawlers: Array) -> dict[str, Array]:
     """Which rows each rule leaves out; `crawlers` are the hashes of units that come too often, in order."""
     found: dict[str, Array] = {}
     marked = column(batch, "excluded")
     if marked is not None and marked.null_count < len(marked):
         numbers, values = codes(marked)
-        found |= {f"excluded: {value}": numbers == number for number, value in enumerate(values)}
+        found |= {DropReason.EXCLUDED.of(value): numbers == number for number, value in enumerate(values)}
     for name, unwanted in exclusion.attributes.items():
         numbers, values = attribute(batch, name)
         for value in sorted(unwanted):
             if value in values:
-                found[excluded_by(name, value)] = numbers == values.index(value)
+                found[DropReason.EXCLUDED.of(f"{name} = {value}")] = numbers == values.index(value)
     units: list[Any] = [buckets.hash_of(buckets.UNIT, name) for name in exclusion.units]
     if units:
-        found["excluded: listed units"] = np.isin(unit, np.array(units, np.uint64))
+        found[DropReason.EXCLUDED.of("listed units")] = np.isin(unit, np.array(units, np.uint64))
     if len(crawlers):
-        found[f"excluded: units of more than {exclusion.max_impressions:,} impressions"] = np.isin(unit, crawlers)
+        rule = f"units of more than {exclusion.max_impressions:,} impressions"
+        found[DropReason.EXCLUDED.of(rule)] = np.isin(unit, crawlers)
     return found
 
 
@@ -112,7 +109,7 @@ def query_numbers(batch: pa.RecordBatch) -> Array:
     found = column(batch, "query")
     if found is None:
         return np.full(batch.num_rows, NO_QUERY, np.int64)
-    names = texts(found)
+    names = text_column(found)
     hashes = buckets.hashes(buckets.QUERY, names.offsets, names.data)
     return np.where(names.there, (hashes >> _SHIFT).astype(np.int64), NO_QUERY)
 

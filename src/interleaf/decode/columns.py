@@ -12,7 +12,7 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 
 
-class Lists(NamedTuple):
+class ListColumn(NamedTuple):
     """A column of lists: row i holds values[offsets[i]:offsets[i + 1]], if it is there."""
 
     offsets: Array
@@ -20,7 +20,7 @@ class Lists(NamedTuple):
     there: Array
 
 
-class Texts(NamedTuple):
+class TextColumn(NamedTuple):
     """A column of texts: text i is data[offsets[i]:offsets[i + 1]] in UTF-8, if it is there."""
 
     offsets: Array
@@ -36,35 +36,35 @@ def column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     return batch.column(place)
 
 
-def there(array: pa.Array) -> Array:
+def is_there(array: pa.Array) -> Array:
     """Which rows are not null."""
     if array.null_count == 0:
         return np.ones(len(array), np.bool_)
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
 
 
-def lists(array: pa.Array) -> Lists:
+def list_column(array: pa.Array) -> ListColumn:
     """A list column of whatever width; a null row holds nothing."""
     kind = array.type
     if pa.types.is_null(kind):
-        return Lists(np.zeros(len(array) + 1, np.int32), pa.nulls(0), np.zeros(len(array), np.bool_))
+        return ListColumn(np.zeros(len(array) + 1, np.int32), pa.nulls(0), np.zeros(len(array), np.bool_))
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         array = _cast(array, pa.large_list(kind.value_type))
-    found = Lists(_numbers(array.offsets), array.values, there(array))
+    found = ListColumn(_numbers(array.offsets), array.values, is_there(array))
     if np.diff(found.offsets)[~found.there].any():  # allowed by Arrow, and made by slicing tricks: write it out
-        return lists(array.take(pa.array(np.arange(len(array)))))
+        return list_column(array.take(pa.array(np.arange(len(array)))))
     return found
 
 
-def texts(array: pa.Array) -> Texts:
+def text_column(array: pa.Array) -> TextColumn:
     """A string column; a dictionary is written out."""
     array = _cast(array, pa.string()) if not pa.types.is_string(array.type) else array
     _, offsets, data = array.buffers()
     size = len(array)
     if size == 0 or offsets is None:
-        return Texts(np.zeros(size + 1, np.int32), np.zeros(0, np.uint8), there(array))
+        return TextColumn(np.zeros(size + 1, np.int32), np.zeros(0, np.uint8), is_there(array))
     marks = np.frombuffer(offsets, np.int32, size + 1, array.offset * 4)
-    return Texts(marks, np.frombuffer(data or b"", np.uint8), there(array))
+    return TextColumn(marks, np.frombuffer(data or b"", np.uint8), is_there(array))
 
 
 def numbers(array: pa.Array, missing: Any, kind: pa.DataType | None = None) -> Array:
@@ -88,7 +88,7 @@ def milliseconds(array: pa.Array | None, rows: Array, rankers: int) -> Array:
     """Latencies `[row, ranker]`, nan where a row has none, or not one for each ranker."""
     found = np.full((len(rows), rankers), np.nan, np.float32)
     if array is not None:
-        offsets, values, _ = lists(array)
+        offsets, values, _ = list_column(array)
         whole = np.flatnonzero(offsets[rows + 1] - offsets[rows] == rankers)
         places = offsets[rows[whole]][:, None] + np.arange(rankers)
         found[whole] = numbers(values, np.nan, pa.float32())[places]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf.decode.columns import Lists, codes, lists, numbers
+from interleaf.decode.columns import ListColumn, codes, list_column, numbers
 from interleaf.errors import DataError
 from interleaf.interleaving.rankings import MAX_RANKERS
 from interleaf.kernels.arrays import Array
@@ -30,7 +30,7 @@ class Design(NamedTuple):
 def designs(batch: pa.RecordBatch) -> Iterator[tuple[Design | None, Array]]:
     """The designs of a batch with their rows; None: one of the five is missing there."""
     experiment, arm, method = (codes(batch.column(name)) for name in ("experiment", "arm", "method"))
-    version, rankers = _alike(batch.column("version")), _rankers(lists(batch.column("rankers")))
+    version, rankers = _alike(batch.column("version")), _rankers(list_column(batch.column("rankers")))
     columns = (experiment, version, arm, method, rankers)
     whole = np.zeros(batch.num_rows, np.int64)
     for places, values in columns:
@@ -53,7 +53,7 @@ def _design(values: list[Any]) -> Design | None:
 
 
 def _alike(array: pa.Array) -> tuple[Array, list[Any]]:
-    """As `codes`, of integers that are usually all the same, which is seen at once."""
+    """Like `codes`, but fast for integers that are all the same, which is usual."""
     if len(array) and array.null_count == 0:
         found = numbers(array, 0)
         if (found == found[0]).all():
@@ -61,7 +61,7 @@ def _alike(array: pa.Array) -> tuple[Array, list[Any]]:
     return codes(array)
 
 
-def _rankers(found: Lists) -> tuple[Array, list[Any]]:
+def _rankers(found: ListColumn) -> tuple[Array, list[Any]]:
     """A number for each different list of names, and the lists."""
     places, names = codes(found.values)
     marks = np.zeros(len(found.there), np.uint64)

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf.decode import reasons
-from interleaf.decode.columns import codes, lists, microseconds, numbers, texts, there
+from interleaf.decode.columns import codes, is_there, list_column, microseconds, numbers, text_column
 from interleaf.errors import DataError, raise_errors
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.log import schema
+from interleaf.log.drop_reasons import MAX_EVENTS, DropReason, EventStatus
 from interleaf.log.event_join import merge_copies
 
 
@@ -54,7 +54,6 @@ class Counting:
 
     @cached_property
     def weights(self) -> dict[str, float]:
-        """The kinds that count, each with its weight, in the order of their names."""
         return {self.kinds: 1.0} if isinstance(self.kinds, str) else dict(sorted(self.kinds.items()))
 
     def __str__(self) -> str:
@@ -65,17 +64,13 @@ class Counting:
         return ", ".join(parts)
 
 
-_EVENT, _CROWD, _MOST = reasons.EVENT, reasons.CROWD, reasons.MOST_EVENTS
-FATES = (
-    *("counted", "repeated", "before its impression", "past the window", "dwell too short", "of another kind"),
-    *("after the first", "without a time in ISO 8601"),
-)
-COUNTED, TIMELESS = FATES[0], FATES[7]
-_COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT, _TIMELESS = range(len(FATES))
+_EVENT_NOT_SHOWN, _TOO_MANY_EVENTS = DropReason.EVENT_NOT_SHOWN.mark, DropReason.TOO_MANY_EVENTS.mark
+_FATES = list(EventStatus)[:8]  # those that are decided here
+_COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT, _TIMELESS = range(8)
 _NEVER = 2**62  # the time of an event that has none: of two copies, the other one is kept
 
 
-class Flat(NamedTuple):
+class FlatEvents(NamedTuple):
     """All events of a batch: `kind` is a place in the counted kinds, or -1; of copies of one event, all but one are
     `is_repeated`.
     """
@@ -102,9 +97,9 @@ class Clicks(NamedTuple):
     dwells: Array
 
 
-def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> Flat:
+def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> FlatEvents:
     """The events of a batch as flat arrays; with dwell times where they matter."""
-    found = lists(array)
+    found = list_column(array)
     if pa.types.is_null(found.values.type):
         found = found._replace(values=pa.array([], pa.struct([column.field for column in schema.EVENT])))
     fields = {field.name: found.values.field(place) for place, field in enumerate(found.values.type)}
@@ -113,11 +108,11 @@ def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> 
     table = np.array([*(wanted.index(name) if name in wanted else -1 for name in names), -1], np.int32)
     size = len(found.values)
     dwell = numbers(fields["dwell"], np.nan, pa.float32()) if "dwell" in fields else np.full(size, np.nan, np.float32)
-    flat = Flat(
+    flat = FlatEvents(
         found.offsets,
         table[kind],
         _ranks(fields["rank"]),
-        np.where(there(fields["time"]), microseconds(fields["time"]), _NEVER),
+        np.where(is_there(fields["time"]), microseconds(fields["time"]), _NEVER),
         dwell if detailed or counting.dwell is not None else np.zeros(0, np.float32),
         np.zeros(size, np.bool_),
     )
@@ -126,7 +121,7 @@ def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> 
 
 def event_kinds(array: pa.Array) -> frozenset[str]:
     """The kinds of all events of a batch."""
-    events = lists(array).values
+    events = list_column(array).values
     if not pa.types.is_struct(events.type):
         return frozenset()
     return frozenset(kind for kind in events.field("kind").unique().to_pylist() if kind is not None)
@@ -139,9 +134,9 @@ def _ranks(array: pa.Array) -> Array:
     return np.clip(numbers(array, -1, pa.int64()), -1, 2**31 - 1).astype(np.int32)
 
 
-def _merged(flat: Flat, ids: pa.Array, kind: Array, names: list[Any]) -> Flat:
+def _merged(flat: FlatEvents, ids: pa.Array, kind: Array, names: list[Any]) -> FlatEvents:
     """The events with copies merged; most logs have none, which a kernel finds out."""
-    named = texts(ids)
+    named = text_column(ids)
     first = np.full(len(flat.rank), -1, np.int64)
     if not _find_copies(flat.offsets, *named, first):
         return flat
@@ -159,7 +154,7 @@ def _merged(flat: Flat, ids: pa.Array, kind: Array, names: list[Any]) -> Flat:
 
 
 def read_events(
-    flat: Flat,
+    flat: FlatEvents,
     counting: Counting,
     rows: Array,
     counts: Array,
@@ -169,7 +164,7 @@ def read_events(
     detailed: bool = False,
 ) -> tuple[Clicks, Counter[str]]:
     """The clicks of these rows, of which `counts` documents were shown at `times`."""
-    size, fates = len(rows), np.zeros(len(FATES), np.int64)
+    size, fates = len(rows), np.zeros(len(_FATES), np.int64)
     details = np.full((2, size, width if detailed else 0), np.nan, np.float32)
     found = Clicks(
         np.zeros((len(counting.weights), size, width), np.bool_),
@@ -183,7 +178,7 @@ def read_events(
     least: Any = np.float32(-1.0 if counting.dwell is None else counting.dwell)
     _check_events(rows, flat.offsets, flat.rank, counts, marks)
     _read_events(flat, rows, times, window, least, counting.first, found, marks, fates)
-    return found, Counter({name: int(fates[fate]) for fate, name in enumerate(FATES) if fates[fate]})
+    return found, Counter({fate: int(number) for fate, number in zip(_FATES, fates, strict=True) if number})
 
 
 @kernel
@@ -191,16 +186,16 @@ def _check_events(rows: Array, offsets: Array, ranks: Array, counts: Array, mark
     """Mark rows with too many events, or with one at a rank that was not shown."""
     for place in range(len(rows)):
         start, end, count = offsets[rows[place]], offsets[rows[place] + 1], counts[place]
-        if marks[place] == 0 and end - start > _MOST:
-            marks[place] = _CROWD
+        if marks[place] == 0 and end - start > MAX_EVENTS:
+            marks[place] = _TOO_MANY_EVENTS
         for event in range(start, end):
             if marks[place] == 0 and (ranks[event] < 1 or ranks[event] > count):
-                marks[place] = _EVENT
+                marks[place] = _EVENT_NOT_SHOWN
 
 
 @kernel
 def _read_events(
-    flat: Flat,
+    flat: FlatEvents,
     rows: Array,
     times: Array,
     window: int,
@@ -258,7 +253,7 @@ def _read_events(
 
 
 @inline_kernel
-def _is_before(flat: Flat, event: int, other: int) -> bool:
+def _is_before(flat: FlatEvents, event: int, other: int) -> bool:
     """By time; of events of the same time, by rank and kind, so that the order of a log does not matter."""
     if flat.time[event] != flat.time[other]:
         return bool(flat.time[event] < flat.time[other])
@@ -269,13 +264,13 @@ def _is_before(flat: Flat, event: int, other: int) -> bool:
 
 @kernel
 def _find_copies(offsets: Array, id_offsets: Array, data: Array, named: Array, first: Array) -> int:
-    """Find events with the same id within a row, and count them, but for the first of each; for every copy, `first`
+    """Find events with the same id within a row, and count them, except the first of each; for every copy, `first`
     becomes the place of the first one. Rows with too many events are not used, and not searched.
     """
     copies = 0
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
-        if end - start > _MOST:
+        if end - start > MAX_EVENTS:
             continue
         for event in range(start + 1, end):
             before = _copied(id_offsets, data, named, start, event)

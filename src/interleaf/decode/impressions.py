@@ -8,15 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf.decode import reasons
-from interleaf.decode.columns import Lists, column, lists, numbers, texts, there
+from interleaf.decode.columns import ListColumn, column, is_there, list_column, numbers, text_column
 from interleaf.interleaving.rankings import MAX_DOCUMENTS
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.jit import inline_kernel, kernel
+from interleaf.log.drop_reasons import DropReason
+from interleaf.log.schema import MAX_SHOWN
 
-_RANKERS, _UNEVEN, _RANK, _TWICE = reasons.RANKERS, reasons.UNEVEN, reasons.RANK, reasons.TWICE
-_SIZES, _CHOICES, _NOBODY, _MOST = reasons.SIZES, reasons.CHOICES, reasons.NOBODY, MAX_DOCUMENTS
+_RANKER_COUNT, _LIST_LENGTH = DropReason.RANKER_COUNT.mark, DropReason.LIST_LENGTH.mark
+_WRONG_RANK, _DUPLICATE_RANK = DropReason.WRONG_RANK.mark, DropReason.DUPLICATE_RANK.mark
+_WRONG_SIZES, _WRONG_CHOICES = DropReason.WRONG_SIZES.mark, DropReason.WRONG_CHOICES.mark
+_UNRANKED_DOCUMENT, _MOST = DropReason.UNRANKED_DOCUMENT.mark, MAX_DOCUMENTS
 _64, _ONE, _TWO, _FOUR, _TOP = 64, np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
 _PAIRS, _FOURS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
 _BYTES, _SUM = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
@@ -31,13 +34,13 @@ def logged_ranks(
     for place in some:
         first, last = outer[rows[place]], outer[rows[place] + 1]
         if last - first != rankers:
-            marks[place] = _RANKERS
+            marks[place] = _RANKER_COUNT
             continue
         count = counts[place]
         for ranker in range(rankers):
             start = inner[first + ranker]
             if inner[first + ranker + 1] - start != count:
-                marks[place] = _UNEVEN
+                marks[place] = _LIST_LENGTH
                 break
             for position in range(count):
                 rank = values[start + position]
@@ -57,7 +60,7 @@ def derived_ranks(
         first, last = outer[rows[place]], outer[rows[place] + 1]
         start, end = documents[rows[place]], documents[rows[place] + 1]
         if last - first != rankers:
-            marks[place] = _RANKERS
+            marks[place] = _RANKER_COUNT
             continue
         for ranker in range(rankers):
             top, bottom = hashed.inner[first + ranker], hashed.inner[first + ranker + 1]
@@ -96,12 +99,12 @@ def _is_new(table: Array, item: Any) -> bool:
 def logged_rows(
     some: Array, rows: Array, offsets: Array, values: Array, counts: Array, into: Array, bounds: Any, marks: Array
 ) -> None:
-    """Copy a list of a number a position: teams, choices; `bounds` are least, most, and what to mark others as."""
+    """Copy lists with one number per position: teams, choices; `bounds` are minimum, maximum and the mark of others."""
     least, most, reason = bounds
     for place in some:
         start, count = offsets[rows[place]], counts[place]
         if offsets[rows[place] + 1] - start != count:
-            marks[place] = _UNEVEN
+            marks[place] = _LIST_LENGTH
             continue
         wrong = False
         for position in range(count):
@@ -114,11 +117,11 @@ def logged_rows(
 
 @kernel
 def logged_lengths(some: Array, rows: Array, offsets: Array, values: Array, into: Array, marks: Array) -> None:
-    """Copy a number a ranker."""
+    """Copy lists with one number per ranker."""
     for place in some:
         start = offsets[rows[place]]
         if offsets[rows[place] + 1] - start != into.shape[1]:
-            marks[place] = _RANKERS
+            marks[place] = _RANKER_COUNT
             continue
         for ranker in range(into.shape[1]):
             into[place, ranker] = values[start + ranker]
@@ -154,20 +157,20 @@ def check(
                 low += is_low
                 lowest, deepest = min(lowest, rank), max(deepest, rank)
             if mark == 0 and lowest < 0:
-                mark = _RANK
+                mark = _WRONG_RANK
             if mark == 0 and (_ones(seen) != low or (deepest > _64 and _is_repeated(ranks, place, ranker, count))):
-                mark = _TWICE
+                mark = _DUPLICATE_RANK
             if mark == 0 and sized[place] and deepest > lengths[place, ranker]:
-                mark = _SIZES
+                mark = _WRONG_SIZES
             total += lengths[place, ranker]
             longest = max(longest, lengths[place, ranker])
         if mark == 0 and ranked[place] and _has_stranger(ranks, place, count):
-            mark = _NOBODY
+            mark = _UNRANKED_DOCUMENT
         if mark == 0 and sized[place] and not (max(longest, count) <= union[place] <= total and longest <= _MOST):
-            mark = _SIZES
+            mark = _WRONG_SIZES
         most = union[place] if sized[place] else _MOST
         if mark == 0 and has_choices[place] and not _is_rising(choices, place, count, most):
-            mark = _CHOICES
+            mark = _WRONG_CHOICES
         marks[place] = mark
 
 
@@ -216,14 +219,6 @@ def _is_repeated(ranks: Array, place: int, ranker: int, count: int) -> bool:
 KNOWN = ("ranks", "teams", "lengths", "sizes", "choices")
 
 
-class Found(NamedTuple):
-    """Impressions with how many documents each shows, and by row which of `KNOWN` it knows."""
-
-    impressions: Impression
-    counts: Array
-    has: dict[str, Array]
-
-
 class Hashed(NamedTuple):
     """Lists of documents, as hashes: of the shown lists, and of rankings within rows."""
 
@@ -232,17 +227,17 @@ class Hashed(NamedTuple):
     ranked: Array
 
 
-class Shown:
+class ShownColumns:
     """The columns of a batch that say what was shown, and where it came from."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         names = ("ranks", "teams", "lengths", "choices", "documents", "rankings")
-        self._lists = {name: lists(found) for name in names if (found := column(batch, name)) is not None}
+        self._lists = {name: list_column(found) for name in names if (found := column(batch, name)) is not None}
         self._union = column(batch, "union")
         self._rows = batch.num_rows
         for name in ("ranks", "rankings"):
             if name in self._lists:
-                self._lists[f"{name} inside"] = lists(self._lists[name].values)
+                self._lists[f"{name} inside"] = list_column(self._lists[name].values)
 
     def width(self, rows: Array) -> int:
         """Room for the longest list of these rows, as far as lists may be long."""
@@ -250,10 +245,13 @@ class Shown:
         for name in ("documents", "teams", "ranks"):
             if name in self._lists:
                 longest = max(longest, int(self._sizes[name][rows].max(initial=0)))
-        return min(longest, reasons.MOST_SHOWN)
+        return min(longest, MAX_SHOWN)
 
-    def find(self, rankers: int, rows: Array, width: int, marks: Array) -> Found:
-        """The impressions of these rows; a row that cannot be used is marked with the reason."""
+    def find(self, rankers: int, rows: Array, width: int, marks: Array) -> tuple[Impression, Array, dict[str, Array]]:
+        """The impressions of these rows, how many documents each shows, and by row which of `KNOWN` it knows.
+
+        A row that cannot be used is marked with the reason.
+        """
         size = len(rows)
         found = Impression(
             np.zeros((size, rankers, width), np.int32),
@@ -262,22 +260,18 @@ class Shown:
             np.zeros(size, np.int32),
             np.zeros((size, width), np.int32),
         )
-        counts, has = self._counts(rows), {name: self._there(name, rows) for name in KNOWN}
-        marks[(counts < 0) & (marks == 0)] = reasons.NO_RANKS
-        marks[(counts > width) & (marks == 0)] = reasons.LONG
+        counts = np.full(size, -1, np.int64)  # -1 where no column can tell
+        for name in ("documents", "ranks", "teams"):
+            if name in self._lists:
+                counts = np.where((counts < 0) & self._there(name, rows), self._sizes[name][rows], counts)
+        has = {name: self._there(name, rows) for name in KNOWN}
+        marks[(counts < 0) & (marks == 0)] = DropReason.NO_RANKS.mark
+        marks[(counts > width) & (marks == 0)] = DropReason.TOO_MANY_DOCUMENTS.mark
         self._copy(rows, found, counts, has, marks)
         self._derive(rows, found, has, marks)
         sizes = found.lengths, found.union, found.choices
         check(found.ranks, *sizes, counts, has["ranks"], has["sizes"], has["choices"], marks)
-        return Found(found, counts, has)
-
-    def _counts(self, rows: Array) -> Array:
-        """How many documents are shown, by the first column that can tell; -1 where none can."""
-        counts = np.full(len(rows), -1, np.int64)
-        for name in ("documents", "ranks", "teams"):
-            if name in self._lists:
-                counts = np.where((counts < 0) & self._there(name, rows), self._sizes[name][rows], counts)
-        return counts
+        return found, counts, has
 
     @cached_property
     def _sizes(self) -> dict[str, Array]:
@@ -292,14 +286,13 @@ class Shown:
     def _there(self, name: str, rows: Array) -> Array:
         if name == "sizes":
             known = self._there("lengths", rows)
-            return known & there(self._union)[rows] if self._union is not None else np.zeros(len(rows), np.bool_)
+            return known & is_there(self._union)[rows] if self._union is not None else np.zeros(len(rows), np.bool_)
         if name not in self._lists:
             return np.zeros(len(rows), np.bool_)
         found: Array = self._lists[name].there[rows]
         return found
 
     def _copy(self, rows: Array, found: Impression, counts: Array, has: dict[str, Array], marks: Array) -> None:
-        """What is logged, as it is logged."""
         usable, rankers = marks == 0, found.ranks.shape[1]
         for name in KNOWN:
             some = np.flatnonzero(has[name] & usable)
@@ -318,8 +311,10 @@ class Shown:
             else:
                 logged = self._lists[name]
                 values = numbers(logged.values, -2)
-                teams = (found.teams, (-1, rankers - 1, reasons.TEAMS))
-                into, bounds = teams if name == "teams" else (found.choices, (1, MAX_DOCUMENTS, reasons.CHOICES))
+                teams = (found.teams, (-1, rankers - 1, DropReason.WRONG_TEAM.mark))
+                into, bounds = (
+                    teams if name == "teams" else (found.choices, (1, MAX_DOCUMENTS, DropReason.WRONG_CHOICES.mark))
+                )
                 logged_rows(some, rows, logged.offsets, values, counts, into, bounds, marks)
 
     def _derive(self, rows: Array, found: Impression, has: dict[str, Array], marks: Array) -> None:
@@ -338,7 +333,10 @@ class Shown:
         )
         outer, documents = self._lists["rankings"].offsets, self._lists["documents"].offsets
         inner_marks = marks[some]
-        derived_ranks(rows[some], documents, outer, self._hashed, derived, inner_marks, self._room(rows[some]))
+        inner = self._lists["rankings inside"].offsets
+        longest = int((inner[outer[rows[some] + 1]] - inner[outer[rows[some]]]).max(initial=1))
+        table = np.zeros(1 << (2 * longest - 1).bit_length(), np.uint64)
+        derived_ranks(rows[some], documents, outer, self._hashed, derived, inner_marks, table)
         marks[some] = inner_marks
         for name, values, new in (
             ("ranks", found.ranks, derived.ranks),
@@ -351,16 +349,10 @@ class Shown:
         for name in ("ranks", "sizes", "lengths", "choices"):
             has[name][some] = True
 
-    def _room(self, rows: Array) -> Array:
-        """A table for the documents of any of these rows."""
-        outer, inner = self._lists["rankings"].offsets, self._lists["rankings inside"].offsets
-        most = int((inner[outer[rows + 1]] - inner[outer[rows]]).max(initial=1))
-        return np.zeros(1 << (2 * most - 1).bit_length(), np.uint64)
-
     @cached_property
     def _hashed(self) -> Hashed:
-        inner: Lists = self._lists["rankings inside"]
-        shown, ranked = texts(self._lists["documents"].values), texts(inner.values)
+        inner: ListColumn = self._lists["rankings inside"]
+        shown, ranked = text_column(self._lists["documents"].values), text_column(inner.values)
         return Hashed(
             buckets.hashes(buckets.DOCUMENT, shown.offsets, shown.data),
             inner.offsets,

@@ -9,18 +9,19 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from interleaf.decode import Counting, Decoded, reasons
+from interleaf.decode import Counting, Decoded
 from interleaf.errors import MethodError, SchemeError, listed
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, pairs
+from interleaf.log.drop_reasons import DropReason
 from interleaf.methods.loops import score_columns
 from interleaf.methods.registry import ResolvedMethod, resolve
 from interleaf.methods.schemes import Scheme, scheme_of
 
-_NEEDS = {"teams": ("teams", reasons.NO_TEAMS), "choices": ("choices", reasons.NO_CHOICES)} | dict.fromkeys(
-    ("lengths", "union"), ("sizes", reasons.NO_SIZES)
+_NEEDS = {"teams": ("teams", DropReason.NO_TEAMS), "choices": ("choices", DropReason.NO_CHOICES)} | dict.fromkeys(
+    ("lengths", "union"), ("sizes", DropReason.NO_SIZES)
 )
-MOST_CREDIT = 4096.0  # of one impression; beyond it, sums of squares of a large log would not fit 64 bits
+MAX_CREDIT = 4096.0  # of one impression; beyond it, sums of squares of a large log would not fit 64 bits
 
 
 class Credit(Protocol):
@@ -38,7 +39,7 @@ class Credit(Protocol):
         """What a report calls it, where it scores this experiment in place of a scheme."""
 
     def columns(self, decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Array:
-        """The score of each row, `[row, column]`, where the scheme says whose a click is."""
+        """The score of each row, `[row, column]`, where the scheme decides which ranker a click is for."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Scoring:
 
 
 class Scored(NamedTuple):
-    """Impressions with their scores: a column a ranker where the scheme is linear in credit, else a column a pair.
+    """Impressions with their scores: one column per ranker if the scheme is linear in credit, else one per pair.
 
     Where sessions will be put together, the columns are credit, and `credited` is how many clicks it was given for.
     """
@@ -97,7 +98,7 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
     chosen = scoring.chosen(decoded.design.method)
     rankers = len(decoded.design.rankers)
     scheme = scoring.scheme_of(decoded.design.method, rankers)
-    decoded = usable(decoded, chosen, scheme)
+    decoded = drop_unscorable(decoded, chosen, scheme)
     linear = scheme.form.linear
     if not len(decoded.rows):
         width = rankers if linear else rankers * (rankers - 1) // 2
@@ -111,33 +112,33 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
         credits, credited = scoring.credit.columns(decoded, chosen, scheme), np.zeros(len(decoded.rows))
     else:
         credits, credited = _credit(decoded, chosen, scheme, scoring.counting.weights, threads)
-    too_large = np.asarray((np.abs(credits) > MOST_CREDIT).any(axis=1))
+    too_large = np.asarray((np.abs(credits) > MAX_CREDIT).any(axis=1))
     if too_large.any():
-        decoded = dropping(decoded, too_large, reasons.CREDIT)
+        decoded = drop_rows(decoded, too_large, DropReason.CREDIT_TOO_LARGE)
         credits, credited = credits[~too_large], credited[~too_large]
     if scoring.sessions is None and scoring.credit is None:
         credits = score_columns(scheme.form, credits, credited)
     return Scored(decoded, credits, linear, credited)
 
 
-def dropping(decoded: Decoded, marked: Array, reason: int) -> Decoded:
+def drop_rows(decoded: Decoded, marked: Array, reason: DropReason) -> Decoded:
     """Without the marked rows, and their number under its reason."""
     if not marked.any():
         return decoded
     kept = decoded.only(~marked)
-    kept.dropped[reasons.REASONS[reason]] += int(marked.sum())
+    kept.dropped[reason] += int(marked.sum())
     return kept
 
 
-def usable(decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Decoded:
+def drop_unscorable(decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Decoded:
     """The impressions that have what the method needs to score them; the others are counted by reason."""
     fewest, most = chosen.rankers
     rankers = len(decoded.design.rankers)
     if rankers < fewest or (most is not None and rankers > most):
         raise MethodError(f"{chosen} cannot score lists of {rankers} rankers: {decoded.design.rankers!r}")
-    needs = [] if scheme.name in chosen.method.rankless_schemes else [("ranks", reasons.NO_RANKS)]
+    needs = [] if scheme.name in chosen.method.rankless_schemes else [("ranks", DropReason.NO_RANKS)]
     for known, reason in [*needs, *(_NEEDS[need] for need in chosen.method.needs)]:
-        decoded = dropping(decoded, ~decoded.has[known], reason)
+        decoded = drop_rows(decoded, ~decoded.has[known], reason)
     return decoded
 
 
@@ -157,13 +158,11 @@ def _credit(
 def _expected_signs(
     decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme, weights: Mapping[str, float], threads: int
 ) -> Array:
-    (weight, *others) = weights.values()
-    if others or weight < 0:
+    if len(weights) > 1 or min(weights.values()) < 0:
         raise SchemeError(
             f"{chosen} knows the expected sign of one kind of event, not of {', '.join(weights)} together; "
             "use scheme 'click', or one kind"
         )
-    found = batch.preferences(chosen, scheme, decoded.impressions, decoded.counts, decoded.clicks.clicks[0], threads)
-    first, second = pairs(found.shape[1])
-    columns: Array = found[:, first, second]
-    return columns
+    clicks = decoded.clicks.clicks[0]
+    preferences: Array = batch.preferences(chosen, scheme, decoded.impressions, decoded.counts, clicks, threads)
+    return preferences[:, *pairs(preferences.shape[1])]

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
-from os import PathLike
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -15,9 +14,9 @@ import pyarrow as pa
 from interleaf import log
 from interleaf.execution import local, spark
 from interleaf.execution.options import LogOptions
-from interleaf.execution.spark.partitions import of_bytes
-from interleaf.execution.task import Task, repeats
+from interleaf.execution.task import Task, find_repeats
 from interleaf.kernels.arrays import Array
+from interleaf.log.reader import is_paths
 from interleaf.tally.units import Sample, Seen
 
 
@@ -38,7 +37,6 @@ class Groups:
             self._least = self._waiting = len(self._parts[0][0])
 
     def merge(self, other: Groups) -> None:
-        """Count another one's rows in."""
         for columns in other._parts:
             self.add(columns)
 
@@ -50,10 +48,10 @@ class Groups:
         return [column[order] for column in found]
 
     def _grouped(self, columns: list[Array]) -> list[Array]:
-        return grouped(columns[: self._keys], list(zip(columns[self._keys :], self._rules, strict=True)))
+        return group_rows(columns[: self._keys], list(zip(columns[self._keys :], self._rules, strict=True)))
 
 
-def grouped(keys: Sequence[Array], values: Sequence[tuple[Array, str]]) -> list[Array]:
+def group_rows(keys: Sequence[Array], values: Sequence[tuple[Array, str]]) -> list[Array]:
     """Rows with the same keys as one: the keys, and each value by its rule (`sum`, `min`, `max`); in no order."""
     names = [f"key {place}" for place in range(len(keys))]
     columns = dict(zip(names, keys, strict=True)) | {f"{place}": array for place, (array, _) in enumerate(values)}
@@ -62,7 +60,7 @@ def grouped(keys: Sequence[Array], values: Sequence[tuple[Array, str]]) -> list[
     return [found.column(name).to_numpy() for name in [*names, *(f"{place}_{rule}" for place, rule in rules)]]
 
 
-class Sums(Protocol):
+class PassSums(Protocol):
     """What a pass adds up, and how many rows could not be used, by reason."""
 
     dropped: Counter[str]
@@ -101,7 +99,7 @@ class MergeableSums:
                     setattr(self, name, one + another)
 
 
-S = TypeVar("S", bound=Sums)
+S = TypeVar("S", bound=PassSums)
 T = TypeVar("T", bound=Task)
 
 
@@ -112,43 +110,32 @@ class Passes(Generic[T]):
         self._task, self._progress = task, options.progress
         self.on_spark = options.uses_spark(source)
         if self.on_spark:
-            self._source = spark.opened(source)
+            self._source = spark.open_log(source)
         else:
-            self._source = source if once or _is_lasting(source) else _held(source, task)
+            reads_source = once or isinstance(source, pa.Table | pa.RecordBatch) or is_paths(source)
+            self._source = source if reads_source else pa.Table.from_batches(list(log.read(source, task.columns)))
 
     def summed(self, empty: S, count: Callable[[S, pa.RecordBatch, T, Array], None]) -> S:
-        """The sums of the whole log: `count` adds a batch, but for the rows that are marked, which came before."""
+        """The sums of the whole log: `count` adds a batch, without the rows that are marked as repeated."""
         if self.on_spark:
-            found: S = of_bytes(spark.summed(self._source, self._task, partial(_counted, empty, count), _merged))
-            found.dropped += self._source.pages.dropped
-            return found
-        task, reading, batches = local.opened(self._source, self._task, Sample(), self._progress)
+            sums: S = spark.sum_parts(self._source, self._task, partial(_count_part, empty, count), _merge)
+            sums.dropped += self._source.pages.dropped
+            return sums
+        task, reading, batches = local.open_log(self._source, self._task, Sample(), self._progress)
         for batch, repeated in batches:
             count(empty, batch, task, repeated)
         empty.dropped += reading.dropped
         return empty
 
 
-def _counted(empty: Any, count: Any, task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> Any:
+def _count_part(empty: Any, count: Any, task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> Any:
     """The sums of a part, on an executor."""
     sums = deepcopy(empty)
     for batch in batches:
-        count(sums, batch, task, repeats(batch, seen))
+        count(sums, batch, task, find_repeats(batch, seen))
     return sums
 
 
-def _merged(one: Any, other: Any) -> Any:
+def _merge(one: Any, other: Any) -> Any:
     one.merge(other)
     return one
-
-
-def _is_lasting(source: Any) -> bool:
-    """Whether it can be read twice; a stream cannot."""
-    if isinstance(source, (str, PathLike, pa.Table, pa.RecordBatch)):
-        return True
-    return isinstance(source, Sequence) and all(isinstance(one, (str, PathLike)) for one in source)
-
-
-def _held(source: Any, task: Task) -> pa.Table:
-    """A stream in memory."""
-    return pa.Table.from_batches(list(log.read(source, task.columns)))

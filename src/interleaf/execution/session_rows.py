@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from interleaf.execution.task import Part
+from interleaf.execution.task import ScoredPart
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import INTERLEAVED
@@ -20,14 +20,14 @@ from interleaf.methods.loops import score_columns
 from interleaf.methods.registry import resolve
 from interleaf.methods.schemes import scheme_of
 from interleaf.tally import Tally
-from interleaf.tally.page_sums import FOLLOWED, SESSIONS, Arm
+from interleaf.tally.page_sums import FOLLOWED, SESSIONS, ArmSums
 
 ROOM = 500_000  # rows held in memory
 PARTS = 64
 
 
-class Waiting:
-    """The rows of an experiment, all its arms, until sessions can be told; rankers in the order of their names."""
+class SessionRows:
+    """The rows of all arms of an experiment, until all are there; rankers in the order of their names."""
 
     def __init__(self, rankers: Sequence[str]) -> None:
         self._rankers = list(rankers)
@@ -42,8 +42,7 @@ class Waiting:
         self._held = 0
         self._folder: TemporaryDirectory[str] | None = None
 
-    def add(self, part: Part) -> None:
-        """Let the rows of a part wait."""
+    def add(self, part: ScoredPart) -> None:
         decoded, scored = part.decoded, part.scored
         if not len(decoded.rows):  # all of them were dropped
             return
@@ -81,7 +80,6 @@ class Waiting:
                 self._folder.cleanup()
 
     def _number(self, name: str) -> int:
-        """A number for the name of an arm or a method."""
         if name not in self._names:
             self._names.append(name)
         return self._names.index(name)
@@ -130,7 +128,7 @@ class Waiting:
         tally.add_scores(rows["unit"][starts], rows["time"][starts], clicked, columns)
 
 
-def _count_visits(rows: Array, arm: Arm, timeout: int) -> None:
+def _count_visits(rows: Array, arm: ArmSums, timeout: int) -> None:
     """Sessions of an arm, and queries that another one of the session follows."""
     opens = _opens(rows["unit"], rows["time"][1:] - rows["end"][:-1], timeout)
     followed = np.append(~opens[1:], False) if len(rows) else opens

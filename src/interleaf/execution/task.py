@@ -11,16 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf.decode import COLUMNS, LARGE, RELAXED, Decoded, Decoding, Design, identities
-from interleaf.decode.attributes import Exclusion, attribute, attribute_names, excluded, query_numbers
-from interleaf.decode.columns import codes, column, milliseconds, numbers, texts
+from interleaf.decode import COLUMNS, LARGE, Decoded, Decoding, Design, identities
+from interleaf.decode.attributes import Exclusion, attribute, attribute_names, excluded_rows, query_numbers
+from interleaf.decode.columns import codes, column, milliseconds, numbers, text_column
 from interleaf.decode.scoring import Scored, Scoring, score
 from interleaf.errors import MethodError
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
+from interleaf.log.drop_reasons import DropReason
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import resolve
-from interleaf.tally import Coded
+from interleaf.tally import Coded, Fact
 from interleaf.tally.units import Seen
 
 
@@ -30,10 +31,9 @@ def is_frame(log: Any) -> bool:
 
 
 Visits = tuple[Array, Array]  # units by hash, in order, and how many impressions each has
-NONE: Visits = (np.zeros(0, np.uint64), np.zeros(0, np.int64))
 
 
-def visits(batches: Iterable[pa.RecordBatch]) -> Visits:
+def count_visits(batches: Iterable[pa.RecordBatch]) -> Visits:
     """The impressions of every unit."""
     held: list[Visits] = []
     waiting = 0
@@ -41,26 +41,26 @@ def visits(batches: Iterable[pa.RecordBatch]) -> Visits:
         array = column(batch, "unit")
         if array is None:
             continue
-        names = texts(array)
+        names = text_column(array)
         found = buckets.hashes(buckets.UNIT, names.offsets, names.data)[names.there]
         held.append(np.unique(found, return_counts=True))
         waiting += len(held[-1][0])
         if waiting > 2 * len(held[0][0]):  # as rarely as units double: each is sorted a few times, however many
-            held, waiting = [together(held)], 0
-    return together(held)
+            held, waiting = [merge_visits(held)], 0
+    return merge_visits(held)
 
 
-def together(held: Iterable[Visits]) -> Visits:
+def merge_visits(held: Iterable[Visits]) -> Visits:
     """Counts by unit, of all parts together."""
-    names, amounts = (np.concatenate(values) for values in zip(NONE, *held, strict=True))
+    none = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    names, amounts = (np.concatenate(values) for values in zip(none, *held, strict=True))
     units, places = np.unique(names, return_inverse=True)
     return units, np.bincount(places, weights=amounts, minlength=len(units)).astype(np.int64)
 
 
-def frequent(found: Visits, most: int) -> Array:
+def frequent_units(visits: Visits, max_impressions: int) -> Array:
     """The units with more impressions than that, in order."""
-    units, counts = found
-    return units[counts > most]
+    return visits[0][visits[1] > max_impressions]
 
 
 @dataclass(frozen=True)
@@ -75,18 +75,10 @@ class Task:
     crawlers: Array = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def wants(self, design: Design) -> bool:
-        """Whether rows of this design were asked for."""
         return self.experiment in (None, design.experiment) and self.version in (None, design.version)
 
     @property
-    def asked(self) -> dict[str, str | int]:
-        """What was asked for by name."""
-        named = {"experiment": self.experiment, "version": self.version}
-        return {name: value for name, value in named.items() if value is not None}
-
-    @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are always read."""
         dwell = ("events.dwell",) if self.scoring.counting.dwell is not None else ()
         needs = self.scoring.credit.needs if self.scoring.credit is not None else ()
         attributes = ("attributes",) if self.by or self.exclusion.attributes else ()
@@ -99,7 +91,7 @@ class Task:
         return dict.fromkeys(LARGE, ("ranks", *needs))
 
 
-def repeats(batch: pa.RecordBatch, *seen: Seen) -> Array:
+def find_repeats(batch: pa.RecordBatch, *seen: Seen) -> Array:
     """Which rows hold an impression that the first of these has seen before; all of them see these, too."""
     rows, found = identities(batch)
     marks = np.zeros(batch.num_rows, np.bool_)
@@ -108,7 +100,7 @@ def repeats(batch: pa.RecordBatch, *seen: Seen) -> Array:
     return marks
 
 
-class Part(NamedTuple):
+class ScoredPart(NamedTuple):
     """Rows of one design: scored if they were interleaved; their segments by attribute; what is remarkable of them."""
 
     decoded: Decoded
@@ -119,15 +111,15 @@ class Part(NamedTuple):
     latency: Array
 
 
-class Worked(NamedTuple):
-    """A part of a batch; or rows that belong to none, by reason, and rows of experiments and versions that were not
-    wanted.
+class BatchPart(NamedTuple):
+    """A part of a batch; or what belongs to no part: rows `dropped` by reason, and rows of `others`, which are
+    experiments and versions that the task does not want.
 
-    `attributes`: the names of the batch's attributes, where rows are split or excluded by some. `examples`: a value
-    behind a reason for which rows are dropped. `kinds`: the kinds of the batch's events.
+    `attributes`: the names of the batch's attributes, if the task uses any. `examples`: a value for a reason to drop
+    rows. `kinds`: the kinds of the batch's events.
     """
 
-    part: Part | None
+    part: ScoredPart | None
     dropped: Counter[str]
     others: Mapping[tuple[str, int], int] = MappingProxyType({})
     attributes: frozenset[str] = frozenset()
@@ -135,57 +127,51 @@ class Worked(NamedTuple):
     kinds: frozenset[str] = frozenset()
 
 
-def work(batch: pa.RecordBatch, task: Task, repeated: Array | None = None) -> Iterator[Worked]:
-    """Decode and score a batch, part by part, but for rows that are marked as repeated."""
+def process_batch(batch: pa.RecordBatch, task: Task, repeated: Array | None = None) -> Iterator[BatchPart]:
+    """Decode and score a batch, part by part, without the rows that are marked as repeated."""
     if task.scoring.credit is not None:
         task = replace(task, scoring=replace(task.scoring, credit=task.scoring.credit.on(batch)))
     decoding = Decoding(batch, task.scoring.counting, task.wants, repeated, task.scoring.credit is not None)
-    for rule, rows in excluded(batch, decoding.unit, task.exclusion, task.crawlers).items():
+    for rule, rows in excluded_rows(batch, decoding.unit, task.exclusion, task.crawlers).items():
         decoding.leave_out(rule, rows)
     segments = {name: attribute(batch, name) for name in task.by}
     remarks = list(_remarks(batch))
     queries = query_numbers(batch)
     latencies = column(batch, "latency")
     for decoded in decoding:
-        scored, problem = _scored(decoded, task)
-        if problem:
-            yield Worked(None, Counter({problem: len(decoded.rows)}) + decoded.dropped)
-            continue
-        decoded = scored.decoded if scored else decoded
+        scored = None
+        if decoded.design.arm == INTERLEAVED:
+            if problem := _why_unscorable(decoded.design, task):
+                yield BatchPart(None, Counter({problem: len(decoded.rows)}) + decoded.dropped)
+                continue
+            scored = score(decoded, task.scoring)
+            decoded = scored.decoded
         rows = decoded.rows
         own = {name: (numbers[rows], values) for name, (numbers, values) in segments.items()}
         noted = [(numbers[rows], values) for numbers, values in remarks]
         latency = milliseconds(latencies, rows, len(decoded.design.rankers))
-        yield Worked(Part(decoded, scored, own, noted, queries[rows], latency), Counter())
+        yield BatchPart(ScoredPart(decoded, scored, own, noted, queries[rows], latency), Counter())
     names = attribute_names(batch) if task.by or task.exclusion.attributes else frozenset()
-    yield Worked(None, decoding.dropped, decoding.others, names, decoding.examples, decoding.kinds)
-
-
-def _scored(decoded: Decoded, task: Task) -> tuple[Scored | None, str]:
-    """Scores where lists were interleaved; or why they cannot be scored."""
-    if decoded.design.arm != INTERLEAVED:
-        return None, ""
-    problem = _unscorable(decoded.design, task)
-    return (None, problem) if problem else (score(decoded, task.scoring), "")
+    yield BatchPart(None, decoding.dropped, decoding.others, names, decoding.examples, decoding.kinds)
 
 
 def _remarks(batch: pa.RecordBatch) -> Iterator[Coded]:
     """What a report counts besides: lists that were relaxed, and why the control was served."""
     relaxed = column(batch, "relaxed")
     if relaxed is not None:
-        yield numbers(relaxed.cast(pa.int8()), 0).astype(np.int32) - 1, [RELAXED]
+        yield numbers(relaxed.cast(pa.int8()), 0).astype(np.int32) - 1, [Fact.RELAXED]
     causes = column(batch, "fallback_reason")
     if causes is not None:
         found, values = codes(causes)
-        yield found, [f"fallback: {value}" for value in values]
+        yield found, [Fact.FALLBACK.of(value) for value in values]
 
 
-def _unscorable(design: Design, task: Task) -> str:
-    """Why rows that say they are interleaved cannot be scored, if so."""
+def _why_unscorable(design: Design, task: Task) -> str:
+    """The reason why rows of the interleaved arm cannot be scored; '' if they can."""
     try:
         composed = resolve(design.method)
     except MethodError as error:
-        return f"unknown method: {error}"
+        return DropReason.UNKNOWN_METHOD.of(error)
     if not composed.method.schemes and not task.scoring.method:
-        return f"arm {INTERLEAVED!r} with method {design.method}, which compares nothing"
-    return "one ranker, with nobody to compare" if len(design.rankers) < 2 else ""
+        return DropReason.NOT_INTERLEAVED.of(design.method)
+    return DropReason.ONE_RANKER if len(design.rankers) < 2 else ""

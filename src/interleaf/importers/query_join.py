@@ -16,7 +16,7 @@ from interleaf.importers.protocol import ImportOptions, ImportResult
 from interleaf.importers.ubi_export import CARRIED, PREFIX, decode_column
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
-from interleaf.log.event_join import Merged, merge_copies
+from interleaf.log.event_join import MergedCopies, merge_copies
 
 LEFT_OUT = -(2**31)  # a rank that no event has
 OBJECT, RANK, INTERNAL, ORDINAL, SHOWN, NOT_SHOWN, NO_DOCUMENT, NO_ORDINAL = range(8)
@@ -83,7 +83,7 @@ def _starts(applications: pa.Array, evidence: LogEvidence, ordinals: int | None)
     return found
 
 
-def _merge_event_copies(part: Partition, rank: Array, is_foreign: Array) -> Merged:
+def _merge_event_copies(part: Partition, rank: Array, is_foreign: Array) -> MergedCopies:
     """Merge copies of one event: those with the same id; or, where foreign events have none, of the same moment.
 
     Events of ours without an id may well be alike: there, each is one.
@@ -93,7 +93,7 @@ def _merge_event_copies(part: Partition, rank: Array, is_foreign: Array) -> Merg
     by_id, by_moment = np.flatnonzero(is_used & has_id), np.flatnonzero(is_used & ~has_id & is_foreign)
     time, kind = np.asarray(events["time"]), _codes_by_name(events["kind"])
     dwell, value = (np.array(pc.fill_null(events[name], np.nan)) for name in ("dwell", "value"))
-    merged = Merged(np.zeros(len(rank), np.bool_), dwell, value)
+    merged = MergedCopies(np.zeros(len(rank), np.bool_), dwell, value)
     ids = events["event"].take(pa.array(by_id)).dictionary_encode().indices
     for some, columns in (
         (by_id, (np.asarray(ids),)),

@@ -31,7 +31,8 @@ from interleaf.importers.ubi_records import (
     click_as_event,
     decode_records,
 )
-from interleaf.log.files import File, Paths, files_of
+from interleaf.log.drop_reasons import DropReason, text_of
+from interleaf.log.files import LogFile, Paths, files_of
 from interleaf.log.jsonl import LineError, blocks_of
 from interleaf.log.record_batches import write_batches
 
@@ -48,7 +49,7 @@ class UbiReader:
         self._queries: list[Entry] = []
         self._events: list[Entry] = []
 
-    def read(self, file: File) -> None:
+    def read(self, file: LogFile) -> None:
         """Read all lines of a file, plain or gzip."""
         columns = ColumnBuilder(file.path, self._result)
         name: Any = None  # the id that an action line gives to the record in the next line
@@ -58,8 +59,8 @@ class UbiReader:
                     name = self._add(number, record, name, lines[number - first])
                 except (LineError, msgspec.DecodeError, RecursionError) as problem:
                     name = None
-                    reason = problem.reason if isinstance(problem, LineError) else "line is not JSON"
-                    self._result.drop(reason, f"{file.path}:{number}")
+                    reason = problem.reason if isinstance(problem, LineError) else DropReason.NOT_JSON
+                    self._result.drop(text_of(reason), f"{file.path}:{number}")
             if len(self._queries) + len(self._events) >= MAX_ENTRIES:
                 self._flush(columns)
         self._flush(columns)
@@ -141,7 +142,7 @@ def import_records(
     return imported
 
 
-def _ask_for_some(count: int, imported: ImportResult, files: Sequence[File]) -> None:
+def _ask_for_some(count: int, imported: ImportResult, files: Sequence[LogFile]) -> None:
     """A log without an impression helps nobody."""
     if not count:
         named = str(files[0].path) if len(files) == 1 else f"{files[0].path} and {len(files) - 1} more"

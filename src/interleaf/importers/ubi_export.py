@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from interleaf.errors import DataError
 from interleaf.log import schema
-from interleaf.log.reader import Reading, read
+from interleaf.log.reader import LogReading, read
 from interleaf.log.validation import GAPS, RULES, of_field
 
 OUTSIDE = {"time", "query", "documents", "events", "attributes"}  # these have places of their own in UBI
@@ -126,7 +126,7 @@ QUERIES, EVENTS = "ubi_queries", "ubi_events"
 
 def export_ubi(
     source: Any, path: str | Path, *, application: str = "interleaf", object_id_field: str = "id"
-) -> Reading:
+) -> LogReading:
     """Write a log as a bulk file of queries and events, `.ndjson` or `.ndjson.gz`; what is returned says what was read.
 
     `object_id_field` is the field of the index whose values the documents' ids are.

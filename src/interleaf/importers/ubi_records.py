@@ -20,7 +20,8 @@ from msgspec import UNSET, Struct, field
 
 from interleaf.importers.protocol import ImportResult
 from interleaf.importers.ubi_export import CARRIED
-from interleaf.log.jsonl import LineError, parsed
+from interleaf.log.drop_reasons import DropReason
+from interleaf.log.jsonl import LineError, parse_line
 
 SECONDS_BELOW = 10**11  # as milliseconds, that was in 1973: a smaller number counts seconds
 START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -147,10 +148,10 @@ def _decode_record(line: bytes) -> Record | LineError | None:
         if line.isspace():
             return None
     try:
-        parsed(line)
+        parse_line(line)
     except LineError as problem:
         return problem
-    return LineError("line is not JSON")
+    return LineError(DropReason.NOT_JSON)
 
 
 def click_as_event(record: Record) -> None:

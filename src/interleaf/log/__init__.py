@@ -8,6 +8,7 @@ reader.py          read: any log as record batches, with counts of what was not 
 files.py           paths, globs, folders and addresses to files
 projection.py      which columns are read
 parquet.py, jsonl.py, csv_rows.py, arrow.py  the formats
+drop_reasons.py    codes of why rows are dropped and of what became of events
 event_join.py      events that are lines of their own, joined; copies of an event, merged
 page_join.py       rows of an impression that has several pages, joined
 """
@@ -16,13 +17,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interleaf.log.reader import Progress, Reading, read
+    from interleaf.log.reader import LogReading, Progress, read
     from interleaf.log.record_batches import convert, rows_to_batch, write_batches
     from interleaf.log.writer import LogWriter
 
-__all__ = ["LogWriter", "Progress", "Reading", "convert", "read", "rows_to_batch", "write_batches"]
+__all__ = ["LogReading", "LogWriter", "Progress", "convert", "read", "rows_to_batch", "write_batches"]
 
-_MODULES = {"reader": ("Progress", "Reading", "read"), "writer": ("LogWriter",)}
+_MODULES = {"reader": ("Progress", "LogReading", "read"), "writer": ("LogWriter",)}
 
 
 def __getattr__(name: str) -> Any:

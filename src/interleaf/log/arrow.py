@@ -24,7 +24,7 @@ NOT_ISO = {"time": b"interleaf.not_iso.time", "events": b"interleaf.not_iso.even
 _ZONE = r"(Z|z|[+-]\d\d(:?\d\d)?)$"
 
 
-def normal(batch: pa.RecordBatch) -> pa.RecordBatch:
+def normalise(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch as a log has it; nothing is copied where types are right."""
     batch = _with_maps(batch)
     for name in schema.IDS:
@@ -36,7 +36,7 @@ def normal(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _not_iso(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> bytes | None:
-    """The first text of a column that is no time, where there is one."""
+    """The first text of a column that is not a time, if there is one."""
     place = before.schema.get_field_index(name)
     if place < 0 or before.schema.field(place).type == after.schema.field(place).type:
         return None
@@ -70,7 +70,7 @@ def _with_text_ids(lists: pa.Array) -> pa.Array:
 
 
 def _in_utc(times: pa.Array) -> pa.Array:
-    """Times of any zone; without one they are taken for UTC. What is no time is null."""
+    """Times in UTC; times without a zone are taken for UTC. A text that is not a time becomes null."""
     kind = times.type.value_type if pa.types.is_dictionary(times.type) else times.type
     if schema.is_string(kind):
         return _of_texts(times.cast(pa.string()))
@@ -143,9 +143,9 @@ def _map_of(objects: pa.StructArray) -> pa.MapArray:
 DEFAULTS = {name: pa.scalar(value, schema.SCHEMA.field(name).type) for name, value in schema.DEFAULTS.items()}
 
 
-class Opened(NamedTuple):
-    """A table, or a stream: its columns; how many rows it has, if it says; what is assumed to read it; and its batches,
-    which are a list where they can be read more than once.
+class OpenedTable(NamedTuple):
+    """A table or a stream: its columns, its number of rows if known, what is assumed to read it, and its batches, which
+    are a list if they can be read more than once.
     """
 
     columns: list[str]
@@ -154,7 +154,7 @@ class Opened(NamedTuple):
     batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch]
 
 
-def opened(source: Any) -> Opened:
+def open_table(source: Any) -> OpenedTable:
     """A log that is in memory, or streams from another library, checked."""
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
@@ -165,29 +165,27 @@ def opened(source: Any) -> Opened:
         source = source.collect() if hasattr(source, "collect") else source  # a lazy frame
         source = source.to_arrow() if hasattr(source, "to_arrow") else source
     if isinstance(source, pa.Table):
-        return _opened(source.schema, source.num_rows, source.to_batches())
+        names = check_schema(source.schema, "the given table").names
+        return OpenedTable(names, source.num_rows, schema.assumptions_of(source.schema), source.to_batches())
     if hasattr(source, "__arrow_c_stream__"):
         try:
             reader = pa.RecordBatchReader.from_stream(source)
         except pa.ArrowException as problem:
             raise DataError(
-                f"{type(source).__name__} is no table ({problem}); give one with a row an impression"
+                f"{type(source).__name__} is not a table ({problem}); give one with one row per impression"
             ) from None
-        return _opened(reader.schema, None, _told(reader))
+        names = check_schema(reader.schema, "the given table").names
+        return OpenedTable(names, None, schema.assumptions_of(reader.schema), _stream(reader))
     if not isinstance(source, Iterable):
         raise DataError(
             f"cannot read a log from {type(source).__name__}; give paths, an Arrow table or stream, or record batches"
         )
-    batches = each_checked(source)
+    batches = check_batches(source)
     first = next(batches, None)
     if first is None:
-        return Opened([], 0, [], iter(()))
+        return OpenedTable([], 0, [], iter(()))
     assumptions = schema.assumptions_of(first.schema)
-    return Opened(_whole(first.schema).names, None, assumptions, chain([first], batches))
-
-
-def _opened(found: pa.Schema, rows: int | None, batches: Any) -> Opened:
-    return Opened(checked(found, "the given table").names, rows, schema.assumptions_of(found), batches)
+    return OpenedTable(_whole(first.schema).names, None, assumptions, chain([first], batches))
 
 
 def _of_pandas(frame: Any) -> pa.Table:
@@ -221,27 +219,27 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind, from_pandas=True)
 
 
-def each_checked(source: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+def check_batches(source: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     """Record batches that others made, each if it has the schema of a log."""
     known = None
     for number, batch in enumerate(source):
         if not isinstance(batch, pa.RecordBatch):
             raise DataError(f"item {number + 1} of the log is of type {type(batch).__name__}; give record batches")
         if known is None or not batch.schema.equals(known, check_metadata=True):
-            checked(batch.schema, f"batch {number + 1}")
+            check_schema(batch.schema, f"batch {number + 1}")
             known = batch.schema
         yield batch
 
 
-def _told(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _stream(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     try:
         yield from reader
     except (pa.ArrowException, OSError) as problem:
         raise DataError(f"the given stream broke off: {problem}") from None
 
 
-def checked(found: pa.Schema, where: str) -> pa.Schema:
-    """The schema, if it is one of a log, with the columns that have a default; the error says whose it is."""
+def check_schema(found: pa.Schema, where: str) -> pa.Schema:
+    """The schema of a log, checked, with the columns that have a default; an error begins with `where`."""
     whole = _whole(found)
     try:
         problems = schema.problems_of(whole)
@@ -256,7 +254,7 @@ def _whole(found: pa.Schema) -> pa.Schema:
     return pa.schema([*found, *lacking], found.metadata)
 
 
-def cut(batches: Iterable[pa.RecordBatch], projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
+def cut_batches(batches: Iterable[pa.RecordBatch], projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
     """The wanted columns, in batches of at most so many rows; nothing is copied."""
     for batch in batches:
         names = projection.wanted([name for name in batch.schema.names if not batch.column(name).null_count])
@@ -264,12 +262,12 @@ def cut(batches: Iterable[pa.RecordBatch], projection: Projection, batch_size: i
         lacking = {
             name: DEFAULTS[name] for name in DEFAULTS if name not in batch.schema.names and is_wanted(name, names)
         }
-        found = with_columns(normal(batch.select(places)), lacking)
+        found = with_columns(normalise(batch.select(places)), lacking)
         for start in range(0, batch.num_rows, batch_size):
             yield found.slice(start, batch_size)
 
 
-def gathered(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+def gather_batches(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
     """Small batches as larger ones, of at most so many rows."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:

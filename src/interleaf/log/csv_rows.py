@@ -15,22 +15,23 @@ from typing import Any
 import pyarrow as pa
 
 from interleaf.log import schema
-from interleaf.log.files import File
-from interleaf.log.jsonl import LONGEST, LineError, lines_of
+from interleaf.log.drop_reasons import DropReason
+from interleaf.log.files import LogFile
+from interleaf.log.jsonl import MAX_LINE_BYTES, LineError, lines_of
 
 Cell = Callable[[str], Any]
 
 
-def csv_columns(file: File) -> list[str]:
-    """The columns of a file, checked: all that is missing is named at once."""
+def csv_columns(file: LogFile) -> list[str]:
+    """The columns of a file; an error lists all columns that are missing."""
     names = next(_cells(file), (0, []))[1]
-    schema.refuse(_header_problems(names, set(file.said)), str(file.path))
+    schema.refuse(_header_problems(names, set(file.folder_columns)), str(file.path))
     return names
 
 
-def _header_problems(names: list[str], said: set[str]) -> list[str]:
+def _header_problems(names: list[str], folder_columns: set[str]) -> list[str]:
     columns = schema.EVENT if is_of_events(names) else schema.COLUMNS
-    lacking = [column for column in columns if not column.nullable and column.name not in {*names, *said}]
+    lacking = [column for column in columns if not column.nullable and column.name not in {*names, *folder_columns}]
     if is_of_events(names):
         lacking += [column for column in schema.COLUMNS if column.name == "impression" and column.name not in names]
     else:
@@ -50,27 +51,28 @@ def is_of_events(names: list[str]) -> bool:
     return "kind" in names and "documents" not in names
 
 
-def csv_objects(file: File) -> Iterator[tuple[int, dict[str, Any] | LineError]]:
+def csv_objects(file: LogFile) -> Iterator[tuple[int, dict[str, Any] | LineError]]:
     """The rows of a file with the numbers of their lines, each an object, or why it is none."""
     cells = _cells(file)
     names = next(cells, (0, []))[1]
-    readers = _readers(names)
+    types = {column.name: column.type for column in (schema.EVENT if is_of_events(names) else schema.COLUMNS)}
+    readers = [_reader(types.get(name, pa.string())) for name in names]
     for number, row in cells:
         if len(row) == len(names):
             yield number, _object(names, readers, row)
         elif row:
             problem = f"the row has {len(row)} cells, and the first one {len(names)}"
-            yield number, LineError("row of another length than the first", problem)
+            yield number, LineError(DropReason.CELL_COUNT, problem)
 
 
-def _cells(file: File) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
+def _cells(file: LogFile) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
     rows = csv.reader(line.decode(errors="surrogateescape") for _, line in lines_of(file.here, file.size))
     try:
         for row in rows:
             yield rows.line_num, row
     except csv.Error as problem:
-        raise LineError("row is not CSV", f"{file.path}:{rows.line_num}: {problem}") from None
+        raise LineError(DropReason.NOT_CSV, f"{file.path}:{rows.line_num}: {problem}") from None
 
 
 def _object(names: list[str], readers: list[Cell], row: list[str]) -> dict[str, Any] | LineError:
@@ -82,16 +84,10 @@ def _object(names: list[str], readers: list[Cell], row: list[str]) -> dict[str, 
             found[name] = read(text)
             text.encode()
         except UnicodeEncodeError:
-            return LineError("text is not Unicode", f"{name!r} is no UTF-8: {short(text)}")
+            return LineError(DropReason.NOT_UNICODE, f"{name!r} is no UTF-8: {short(text)}")
         except ValueError as problem:
-            return LineError(f"wrong {name!r}", f"{name!r}: {problem}")
+            return LineError(DropReason.WRONG_VALUE.of(name), f"{name!r}: {problem}")
     return found
-
-
-def _readers(names: list[str]) -> list[Cell]:
-    columns = schema.EVENT if is_of_events(names) else schema.COLUMNS
-    types = {column.name: column.type for column in columns}
-    return [_reader(types.get(name, pa.string())) for name in names]
 
 
 def _reader(kind: pa.DataType) -> Cell:
@@ -114,7 +110,7 @@ def _nested(text: str) -> Any:
 def _whole(text: str) -> int:
     number = float(text)  # libraries write whole numbers with gaps as 2.0
     if not number.is_integer():
-        raise ValueError(f"{short(text)} is no whole number")
+        raise ValueError(f"{short(text)} is not a whole number")
     return int(number) if "." in text or "e" in text.lower() else int(text)
 
 

@@ -3,7 +3,7 @@
 The files are read twice: first for events, then for impressions. Events may be in any of the files, before or after
 their impression. They are joined to impressions from JSON lines and CSV only; Parquet rows hold their events already.
 
-Copies of an event have the same id: a browser sends a click at once, and again with its dwell when the person returns.
+Copies of an event have the same id: a browser sends a click, and sends it again with its dwell when the person returns.
 The copy with the earliest time counts; among copies of the same time the one with the lowest rank, then the first kind
 by name. Its dwell is the largest dwell of all copies. Its value is that of the earliest copy that has one, the smallest
 of several. So the result does not depend on the order in which copies arrive.
@@ -26,26 +26,25 @@ import pyarrow as pa
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
-from interleaf.log.arrow import gathered
+from interleaf.log.arrow import gather_batches
 from interleaf.log.csv_rows import csv_objects
-from interleaf.log.files import File
+from interleaf.log.drop_reasons import EventStatus
+from interleaf.log.files import LogFile
 from interleaf.log.jsonl import (
     LineError,
     columns_of,
     event_of,
     is_event,
     is_further_page,
-    is_surely_impression,
     lines_of,
-    may_be_page,
-    parsed,
-    with_names_apart,
+    parse_line,
+    split_rankings,
 )
 from interleaf.log.projection import Projection, is_wanted
 from interleaf.log.validation import ASSUMED_UTC
 
 
-class Merged(NamedTuple):
+class MergedCopies(NamedTuple):
     """By event: whether another copy of it counts, and its dwell and value, for events that count."""
 
     is_repeated: Array
@@ -53,12 +52,12 @@ class Merged(NamedTuple):
     value: Array
 
 
-def merge_copies(event: Array, time: Array, rank: Array, kind: Array, dwell: Array, value: Array) -> Merged:
-    """Merge the copies of events, told by the number `event`; kinds are numbered by name, nan is a missing number.
+def merge_copies(event: Array, time: Array, rank: Array, kind: Array, dwell: Array, value: Array) -> MergedCopies:
+    """Merge the copies of events, which share the number `event`; kinds are numbered by name, nan is a missing number.
 
     >>> nan = np.nan
     >>> merge_copies(*map(np.array, ([7, 7, 8], [5, 3, 4], [1, 1, 2], [0, 0, 0], [2.5, nan, nan], [nan, nan, nan])))
-    Merged(is_repeated=array([ True, False, False]), dwell=array([2.5, 2.5, nan]), value=array([nan, nan, nan]))
+    MergedCopies(is_repeated=array([ True, False, False]), dwell=array([2.5, 2.5, nan]), value=array([nan, nan, nan]))
     """
     order = np.lexsort((kind, rank, time, event))
     is_first = np.append(True, np.diff(event[order]) != 0)[: len(order)]
@@ -70,7 +69,7 @@ def merge_copies(event: Array, time: Array, rank: Array, kind: Array, dwell: Arr
         all_dwells[order] = np.repeat(np.fmax.reduceat(dwell[order], starts), copies)
         by_value = np.lexsort((value, kind, rank, time, np.isnan(value), event))
         all_values[order] = np.repeat(value[by_value][starts], copies)
-    return Merged(is_repeated, all_dwells, all_values)
+    return MergedCopies(is_repeated, all_dwells, all_values)
 
 
 def merge_events(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -161,7 +160,6 @@ class EventLines:
         return count
 
     def close(self) -> None:
-        """Forget everything."""
         self._database.close()
 
 
@@ -170,7 +168,7 @@ PROMISED = [column.name for column in schema.COLUMNS if not column.nullable]  # 
 
 
 @dataclass(eq=False)
-class Counts:
+class ReadCounts:
     """What was not used, by reason, with a first example of each; what became of events; and what was assumed."""
 
     dropped: Counter[str] = field(default_factory=Counter)
@@ -182,8 +180,7 @@ class Counts:
         """Note what was assumed to read the log, once."""
         self.assumptions[sentence] = None
 
-    def drop(self, file: File, number: int, problem: LineError) -> None:
-        """Count a line that cannot be used."""
+    def drop(self, file: LogFile, number: int, problem: LineError) -> None:
         self.dropped[problem.reason] += 1
         self.examples.setdefault(problem.reason, f"{file.path}:{number}: {problem}")
 
@@ -191,7 +188,7 @@ class Counts:
 class JoinedLines:
     """JSON-lines files with their events joined: collect events, read the batches of every file, finish."""
 
-    def __init__(self, files: Sequence[File], counts: Counts, kept: EventLines) -> None:
+    def __init__(self, files: Sequence[LogFile], counts: ReadCounts, kept: EventLines) -> None:
         self._files, self._counts, self._kept = files, counts, kept
         self._impressions = 0
         self._have_events = False  # whether some impression has events inside, or an empty list of them
@@ -203,19 +200,14 @@ class JoinedLines:
         while some := list(islice(events, AT_ONCE)):
             self._kept.add(some)
         if self.continued:
-            rows = Counter(name for name in self._ids() if name in self.continued)
-            self.continued = {name for name, number in rows.items() if number > 1}
-
-    def _ids(self) -> Iterator[str]:
-        """The ids of all impressions."""
-        for file in self._files:
-            for _, value, holds_event in _records(file):
-                if isinstance(value, dict) and not holds_event and isinstance(value.get("impression"), str):
-                    yield value["impression"]
+            records = (record for file in self._files for record in _records(file))
+            objects = (value for _, value, holds_event in records if isinstance(value, dict) and not holds_event)
+            names = Counter(name for value in objects if isinstance(name := value.get("impression"), str))
+            self.continued = {name for name in self.continued if names[name] > 1}
 
     def _events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for file in self._files:
-            for number, value, holds_event in _records(file, skips_impressions=True):
+            for number, value, holds_event in _records(file):
                 if isinstance(value, LineError):
                     continue  # counted when impressions are read
                 if holds_event:
@@ -233,36 +225,36 @@ class JoinedLines:
         if time.tzinfo is ASSUMED_UTC:
             self._counts.assume(schema.NAIVE_TIMES)
 
-    def batches(self, file: File, projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, file: LogFile, projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
         """The impressions of a file, the wanted columns of them, with all their events."""
         names = projection.wanted(PROMISED)
         wanted = [column for column in schema.COLUMNS if is_wanted(column.name, names)]
-        said = {name: value.as_py() for name, value in file.said.items()}
+        folder_columns = {name: value.as_py() for name, value in file.folder_columns.items()}
         objects = self._objects(file)
 
         def small() -> Iterator[pa.RecordBatch]:
             while some := list(islice(objects, min(batch_size, AT_ONCE))):
-                columns = self._columns(file, some, said)
+                columns = self._columns(file, some, folder_columns)
                 if columns["impression"]:
                     yield _batch(wanted, columns)
 
-        return gathered(small(), batch_size)
+        return gather_batches(small(), batch_size)
 
-    def _objects(self, file: File) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _objects(self, file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
         """What could be impressions, with the numbers of their lines."""
         for number, value, holds_event in _records(file):
             try:
                 if isinstance(value, LineError):
                     raise value
                 if not holds_event:
-                    yield number, with_names_apart(value)
+                    yield number, split_rankings(value)
             except LineError as problem:
                 self._counts.drop(file, number, problem)
 
     def _columns(
-        self, file: File, objects: list[tuple[int, dict[str, Any]]], said: dict[str, Any]
+        self, file: LogFile, objects: list[tuple[int, dict[str, Any]]], folder_columns: dict[str, Any]
     ) -> dict[str, list[Any]]:
-        columns, faults = columns_of([value for _, value in objects], said)
+        columns, faults = columns_of([value for _, value in objects], folder_columns)
         if faults:
             for place, problem in sorted(faults.items()):
                 self._counts.drop(file, objects[place][0], problem)
@@ -271,7 +263,7 @@ class JoinedLines:
                 for name, values in columns.items()
             }
         self._impressions += len(columns["impression"])
-        if "experiment" not in said and any("experiment" not in value for _, value in objects):
+        if "experiment" not in folder_columns and any("experiment" not in value for _, value in objects):
             self._counts.assume(schema.NO_EXPERIMENT)
         self._have_events = self._have_events or any(value.get("events") is not None for _, value in objects)
         for time in columns["time"]:
@@ -289,7 +281,7 @@ class JoinedLines:
             return inside
         events = merge_events(inside + lines)
         if repeated := len(inside) + len(lines) - len(events):
-            self._counts.events["repeated"] += repeated
+            self._counts.events[EventStatus.REPEATED] += repeated
         return sorted(events, key=event_order) if lines else events
 
     def lines_of(self, impression: str) -> list[dict[str, Any]]:
@@ -301,7 +293,7 @@ class JoinedLines:
         if self._impressions and not self._have_events and not self._kept.count:
             self._counts.assume(schema.NO_EVENT_LINES)
         if unmatched := self._kept.unmatched:
-            self._counts.events["unmatched"] += unmatched
+            self._counts.events[EventStatus.UNMATCHED] += unmatched
         if self._counts.examples and not self._impressions and not self._kept.count:
             example = next(iter(self._counts.examples.values()))
             raise DataError(f"no line can be used, of {self._counts.dropped.total():,}; the first: {example}")
@@ -310,27 +302,23 @@ class JoinedLines:
 Record = tuple[int, dict[str, Any] | LineError, bool]
 
 
-def _records(file: File, skips_impressions: bool = False) -> Iterator[Record]:
-    """The rows of a file: number, object or what is wrong with it, and whether it is an event.
-
-    Impressions, but for further pages, can be left out where they are told apart without reading all of the line.
-    """
+def _records(file: LogFile) -> Iterator[Record]:
+    """The rows of a file: line number, object or error, and whether it is an event."""
     if file.is_csv:
         for number, value in csv_objects(file):
-            yield number, value, isinstance(value, dict) and "kind" in value and "documents" not in value
+            yield number, value, isinstance(value, dict) and is_event(value)
         return
     for number, line in lines_of(file.here, file.size):
-        if not line.strip() or (skips_impressions and is_surely_impression(line) and not may_be_page(line)):
-            continue
         try:
-            value = parsed(line)
-            yield number, value, is_event(line, value)
+            if line.strip():
+                row = parse_line(line)
+                yield number, row, is_event(row)
         except LineError as problem:
             yield number, problem, False
 
 
 @contextmanager
-def joined(files: Sequence[File], counts: Counts) -> Iterator[JoinedLines]:
+def join_event_lines(files: Sequence[LogFile], counts: ReadCounts) -> Iterator[JoinedLines]:
     """JSON-lines files, ready to be read."""
     try:
         with closing(EventLines()) as kept:

@@ -28,7 +28,7 @@ _HADOOP = {"s3a": "s3", "s3n": "s3"}
 
 
 @dataclass(frozen=True)
-class Address:
+class RemotePath:
     """A file in such a place; like a path, it has a name and parts."""
 
     scheme: str
@@ -39,12 +39,10 @@ class Address:
 
     @property
     def name(self) -> str:
-        """The last part."""
         return self.parts[-1]
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The folders, and the file's name."""
         return tuple(self.path.split("/"))
 
     def open(self) -> pa.NativeFile:
@@ -62,7 +60,7 @@ def is_remote(given: str) -> bool:
     return "://" in given
 
 
-def found_at(given: str) -> Iterator[tuple[Address, int]]:
+def find_remote(given: str) -> Iterator[tuple[RemotePath, int]]:
     """The files at an address, in a folder there or by a pattern, sorted, with their sizes."""
     from pyarrow import fs
 
@@ -78,12 +76,12 @@ def found_at(given: str) -> Iterator[tuple[Address, int]]:
     except (pa.ArrowException, OSError) as problem:
         raise DataError(f"cannot look at {given}: {problem}; check its address and keys") from None
     if info.type == fs.FileType.File:
-        yield Address(scheme, path), info.size
+        yield RemotePath(scheme, path), info.size
     pattern = path + given[len(fixed) :]
     for one in sorted(inside, key=lambda one: one.path):
         fits = fixed == given or fnmatch.fnmatchcase(one.path, pattern)
         if fits and one.type == fs.FileType.File:
-            yield Address(scheme, one.path), one.size
+            yield RemotePath(scheme, one.path), one.size
 
 
 def _system(address: str) -> tuple[Any, str]:
@@ -110,17 +108,16 @@ ENDINGS = (*PARQUET, *LINES, *CSV)
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
-class File(NamedTuple):
-    """A file of a log, and how large it was when it was found; `said` are the columns that its folders' names give."""
+class LogFile(NamedTuple):
+    """A file of a log, its size when it was listed, and the columns that the names of its folders give."""
 
-    path: Path | Address
+    path: Path | RemotePath
     size: int
     is_parquet: bool
-    said: dict[str, pa.Scalar]
+    folder_columns: dict[str, pa.Scalar]
 
     @property
     def is_csv(self) -> bool:
-        """Whether it is a table of comma-separated values."""
         return self.path.name.endswith(CSV)
 
     @property
@@ -129,12 +126,12 @@ class File(NamedTuple):
         return Path(str(self.path))
 
 
-def files_of(paths: Paths) -> list[File]:
+def files_of(paths: Paths) -> list[LogFile]:
     """All files, each once: in the order given, those of a folder or a glob sorted."""
     given = [paths] if isinstance(paths, (str, PathLike)) else paths
     if not given:
         raise DataError("there is no log to read; give a path, a glob, a folder, or several")
-    found: dict[Path | Address, File] = {}
+    found: dict[Path | RemotePath, LogFile] = {}
     for one in (os.fspath(path) for path in given):
         if is_remote(one):
             found |= {file.path: file for file in _remote(one)}
@@ -143,13 +140,13 @@ def files_of(paths: Paths) -> list[File]:
     return list(found.values())
 
 
-def _remote(given: str) -> Iterator[File]:
+def _remote(given: str) -> Iterator[LogFile]:
     """The Parquet files of an address."""
     there = False
-    for address, size in found_at(given):
+    for address, size in find_remote(given):
         if address.name.endswith(PARQUET) and not any(map(_is_scratch, address.parts)):
             there = True
-            yield File(address, size, True, dict(_said(address)))
+            yield LogFile(address, size, True, dict(_folder_columns(address)))
     if not there:
         raise DataError(f"there is no Parquet file at {given}; logs elsewhere than in folders end in {listed(PARQUET)}")
 
@@ -181,7 +178,7 @@ def _inside(folder: Path) -> Iterator[Path]:
 
 
 def _matches(pattern: str) -> Iterator[Path]:
-    """What fits a pattern, but for scratch in the folders that the pattern found."""
+    """The paths that match a pattern, except scratch files in the folders that it matches."""
     fixed = next(place for place, part in enumerate(Path(pattern).parts) if glob.has_magic(part))
     for match in sorted(map(Path, glob.glob(pattern, recursive=True))):
         if not any(map(_is_scratch, match.parts[fixed:])):
@@ -193,17 +190,17 @@ def _is_scratch(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
-def _file(path: Path) -> File:
+def _file(path: Path) -> LogFile:
     try:
         size = path.stat().st_size
     except OSError as problem:
         raise DataError(f"there is no file {path} to read ({problem.strerror}); give the path of a log") from None
     if not path.name.endswith(ENDINGS):
         raise DataError(f"cannot tell the format of the log {path} from its name; end it in {listed(ENDINGS)}")
-    return File(path, size, path.name.endswith(PARQUET), dict(_said(path)))
+    return LogFile(path, size, path.name.endswith(PARQUET), dict(_folder_columns(path)))
 
 
-def _said(path: Path | Address) -> Iterator[tuple[str, pa.Scalar]]:
+def _folder_columns(path: Path | RemotePath) -> Iterator[tuple[str, pa.Scalar]]:
     kinds = {column.name: column.type for column in schema.COLUMNS if not pa.types.is_nested(column.type)}
     for part in path.parts[:-1]:
         name, equals, text = part.partition("=")

@@ -1,4 +1,4 @@
-"""Reads JSON lines, plain or gzip: turns each line into an impression or an event, or says why it is neither.
+"""Reads JSON lines, plain or gzip: each line becomes an impression or an event, or is dropped with a reason.
 
 An impression is an object with the names of the columns. Columns that have a default may be left out, and so may
 `rankers`, where `rankings` is an object `{ranker: [ids]}`. Columns that follow from `rankings` (`ranks`, `lengths`,
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,12 +18,15 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any, BinaryIO, cast
 
+import msgspec
+
 from interleaf.errors import DataError
 from interleaf.log import schema
-from interleaf.log.validation import READ_EVENT_CHECK, READ_RULES, of_field
+from interleaf.log.drop_reasons import DropReason, text_of
+from interleaf.log.validation import READ_EVENT_CHECK, READ_RULES, FieldError, of_field
 
-LONGEST = 64 * 2**20  # bytes of a line; of a longer one only the beginning is given
-BLOCK = 2**18  # bytes that are read at once
+MAX_LINE_BYTES = 64 * 2**20  # bytes of a line; of a longer one only the beginning is given
+BLOCK = 2**18  # bytes read at a time
 _GZIP = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16, and of UTF-32, which may begin with the same
@@ -33,7 +35,7 @@ _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16, and of UTF-32, which may 
 def lines_of(path: Path, size: int = sys.maxsize) -> Iterator[tuple[int, bytes]]:
     """Lines with their numbers from 1, up to a size: lines that are appended to a plain file meanwhile are not read.
 
-    Every line ends in a newline, but for one that is longer than `LONGEST` and for a last one that has none.
+    Every line ends in a newline, except one longer than `MAX_LINE_BYTES`, and the last one if it has none.
     """
     for first, lines in blocks_of(path, size):
         yield from enumerate(lines, first)
@@ -45,7 +47,7 @@ def blocks_of(path: Path, size: int = sys.maxsize) -> Iterator[tuple[int, list[b
         number = 1
         for block in _whole_lines(path, source, size if source is raw else sys.maxsize):
             lines = BytesIO(block).readlines()
-            yield number, lines if len(block) <= LONGEST else [line[:LONGEST] for line in lines]
+            yield number, lines if len(block) <= MAX_LINE_BYTES else [line[:MAX_LINE_BYTES] for line in lines]
             number += len(lines)
 
 
@@ -80,61 +82,46 @@ def _whole_lines(path: Path, source: BinaryIO, left: int) -> Iterator[bytes]:
             yield rest + data[:end]
             rest = data[end:]
         else:
-            rest = (rest + data)[: LONGEST + 1]
+            rest = (rest + data)[: MAX_LINE_BYTES + 1]
     yield rest
 
 
-OF_EVENT = "event "  # reasons that begin so are of lines that hold an event
-_DOCUMENTS = re.compile(rb'"documents"\s*:\s*\[')
-_FURTHER_PAGE = re.compile(rb'"page"\s*:\s*(?:[2-9]|\d\d)')
-
-
 class LineError(Exception):
-    """A line that is dropped: a short reason, to count by, and what exactly is wrong."""
+    """A line that is dropped: the key of the count that it goes to, and what exactly is wrong."""
 
     def __init__(self, reason: str, message: str = "") -> None:
-        super().__init__(message or reason)
+        super().__init__(message or text_of(reason))
         self.reason = reason
 
 
-def parsed(line: bytes) -> dict[str, Any]:
+def parse_line(line: bytes) -> dict[str, Any]:
     """The object of a line."""
     is_whole = line.endswith(b"\n")
-    if len(line) >= LONGEST and not is_whole:
-        raise LineError("line is too long", f"the line has over {LONGEST:,} bytes")
+    if len(line) >= MAX_LINE_BYTES and not is_whole:
+        raise LineError(DropReason.LINE_TOO_LONG, f"the line has over {MAX_LINE_BYTES:,} bytes")
     try:
-        value = _decode(line.decode())
-        if b"\\ud" in line or b"\\uD" in line:  # half of a pair: the one thing that JSON can say and UTF-8 cannot
-            json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise LineError("text is not Unicode") from None
-    except (ValueError, RecursionError) as problem:
-        reason = "line is not JSON" if is_whole else "line is cut off"
-        raise LineError(reason, f"{reason} ({problem}): {short(line)}") from None
+        value = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = _parse_again(line, DropReason.NOT_JSON if is_whole else DropReason.CUT_OFF)
     if type(value) is not dict:
-        raise LineError("line is not an object", f"the line is {short(value)}; give an object")
+        raise LineError(DropReason.NOT_AN_OBJECT, f"the line is {short(value)}; give an object")
     return value
 
 
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+def _parse_again(line: bytes, reason: DropReason) -> Any:
+    """Parse with the standard library, which accepts more numbers and escapes than msgspec and explains errors."""
 
+    def refuse_constant(name: str) -> Any:
+        raise ValueError(f"{name} is not a JSON number")
 
-_decode = json.JSONDecoder(parse_constant=_no_number).decode
-
-
-def is_surely_impression(line: bytes) -> bool:
-    """Whether an impression can be told without reading all of the line: `documents` is a list in the outermost object.
-
-    A name is in the outermost object if no other one was opened before it; a text with a brace only costs time.
-    """
-    found = _DOCUMENTS.search(line)
-    return found is not None and line.count(b"{", 0, found.start()) == 1
-
-
-def may_be_page(line: bytes) -> bool:
-    """Whether a line may be a further page of an impression; most lines have no page at all, which is seen at once."""
-    return b'"page"' in line and _FURTHER_PAGE.search(line) is not None
+    try:
+        value = json.loads(line.decode(), parse_constant=refuse_constant)
+        json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except UnicodeEncodeError:  # half of a surrogate pair
+        raise LineError(DropReason.NOT_UNICODE) from None
+    except (ValueError, RecursionError) as problem:
+        raise LineError(reason, f"{reason.text} ({problem}): {short(line)}") from None
 
 
 def is_further_page(value: dict[str, Any]) -> bool:
@@ -144,26 +131,25 @@ def is_further_page(value: dict[str, Any]) -> bool:
     return type(page) is int and page >= 2 and has_list
 
 
-def is_event(line: bytes, value: dict[str, Any]) -> bool:
-    """Whether a line is an event, which is a question of what it has, not of whether it is right."""
-    has_kind, has_documents = value.get("kind") is not None, value.get("documents") is not None
-    return has_kind and not has_documents and not is_surely_impression(line)
+def is_event(value: dict[str, Any]) -> bool:
+    """Whether an object is an event, right or wrong."""
+    return value.get("kind") is not None and value.get("documents") is None
 
 
 def event_of(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The impression of an event line, and the event."""
     for name in ("impression", "rank", "time"):
         if value.get(name) is None:
-            raise LineError(f"{OF_EVENT}without {name!r}", f"the event has no {name!r}: {short(value)}")
+            raise LineError(DropReason.NO_EVENT_VALUE.of(name), f"the event has no {name!r}: {short(value)}")
     try:
         impression = of_field("impression", READ_RULES["impression"].check, value["impression"])
         return impression, READ_EVENT_CHECK(value)
-    except ValueError as problem:
-        field = str(problem).partition(":")[0]
-        raise LineError(f"{OF_EVENT}with wrong {field}", f"the event cannot be used: {problem}") from None
+    except FieldError as problem:
+        reason = DropReason.WRONG_EVENT_VALUE.of(problem.field)
+        raise LineError(reason, f"the event cannot be used: {problem}") from None
 
 
-def with_names_apart(value: dict[str, Any]) -> dict[str, Any]:
+def split_rankings(value: dict[str, Any]) -> dict[str, Any]:
     """Rankings that come as an object, apart: the names are the rankers, and the rankings stand in their order."""
     rankings = value.get("rankings")
     if type(rankings) is not dict:
@@ -173,22 +159,22 @@ def with_names_apart(value: dict[str, Any]) -> dict[str, Any]:
         message = (
             f"'rankings' are of {short(list(rankings))}, and 'rankers' are {short(names)}; give a ranking a ranker"
         )
-        raise LineError("wrong 'rankings'", message)
+        raise LineError(DropReason.WRONG_VALUE.of("rankings"), message)
     return value | {"rankers": names, "rankings": [rankings[str(name)] for name in names]}
 
 
 def columns_of(
-    values: Sequence[dict[str, Any]], said: Mapping[str, Any]
+    values: Sequence[dict[str, Any]], folder_columns: Mapping[str, Any]
 ) -> tuple[dict[str, list[Any]], dict[int, LineError]]:
     """The columns of impressions, and by their places those that cannot be used.
 
-    Where an impression lacks a column, it is what the folder said, or the default.
+    If an impression lacks a column, the names of the folders give it, or the default.
     """
     columns: dict[str, list[Any]] = {}
     faults: dict[int, LineError] = {}
     for column in schema.COLUMNS:
         found = [value.get(column.name) for value in values]
-        default = said.get(column.name, schema.DEFAULTS.get(column.name))
+        default = folder_columns.get(column.name, schema.DEFAULTS.get(column.name))
         if default is not None and None in found:
             found = [default if value is None else value for value in found]
         given = [value for value in found if value is not None]
@@ -212,15 +198,19 @@ def _checked(column: schema.Column, value: Any) -> Any:
     if value is None:
         if column.nullable:
             return None
-        raise LineError(f"no {column.name!r}", f"the impression has no {column.name!r} ({column.meaning})")
+        raise LineError(
+            DropReason.NO_VALUE.of(column.name), f"the impression has no {column.name!r} ({column.meaning})"
+        )
     try:
         return READ_RULES[column.name].check(_texts(value) if column.name == "attributes" else value)
     except ValueError as problem:
-        raise LineError(f"wrong {column.name!r}", f"{column.name!r} should be {column.type}: {problem}") from None
+        raise LineError(
+            DropReason.WRONG_VALUE.of(column.name), f"{column.name!r} should be {column.type}: {problem}"
+        ) from None
 
 
 def _texts(attributes: Any) -> dict[str, Any]:
     """Numbers, true and false as the text that they are in JSON."""
     if type(attributes) is not dict:
-        raise ValueError(f"{short(attributes)} is no object of names and texts")
+        raise ValueError(f"{short(attributes)} is not an object of names and texts")
     return {name: json.dumps(value) if isinstance(value, (int, float)) else value for name, value in attributes.items()}

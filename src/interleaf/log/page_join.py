@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaf.log.drop_reasons import DropReason, EventStatus
 from interleaf.log.event_join import event_order, merge_events
 
 Row = dict[str, Any]
 
-CONTRADICTION = "a page that does not continue the page before"
 _OF_LIST = ("page", "documents", "ranks", "lengths", "union", "teams", "choices", "rankings", "captions", "grades")
 _OF_LONGEST = (*_OF_LIST, "log_probability", "relaxed", "open")
 
@@ -54,7 +54,7 @@ def ids_among(batch: pa.RecordBatch, ids: pa.Array) -> pa.Array:
     return rows_among(batch, ids).column("impression").cast(pa.string())
 
 
-class Pages:
+class PageJoiner:
     """Rows of continued impressions, held in memory until all are there; other rows pass.
 
     `lines_of` gives the events of an impression that are lines of their own.
@@ -87,15 +87,19 @@ class Pages:
         for group in groups.values():
             joined = join_pages(group, self._lines_of(group[0]["impression"]) if self._lines_of else ())
             rows += [joined.row, *joined.repeated]
-            self.dropped[CONTRADICTION] += joined.contradictions
-            self.events["unmatched"] += joined.lost_events
-            self.events["repeated"] += joined.repeated_events
+            self.dropped[DropReason.WRONG_PAGE] += joined.contradictions
+            self.events[EventStatus.UNMATCHED] += joined.lost_events
+            self.events[EventStatus.REPEATED] += joined.repeated_events
         if rows:
-            schemas = [_plain_schema(batch.schema) for batch in self._held]
-            yield _batch_of(rows, pa.unify_schemas(schemas, promote_options="permissive"))
+            schemas = [
+                pa.schema([field.with_type(_plain(field.type)) for field in batch.schema]) for batch in self._held
+            ]
+            schema = pa.unify_schemas(schemas, promote_options="permissive")
+            arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-class Joined(NamedTuple):
+class JoinedRow(NamedTuple):
     """The one row of an impression; rows that came twice; how many rows contradict, how many events they take, and how
     many copies of events were merged.
     """
@@ -107,8 +111,8 @@ class Joined(NamedTuple):
     repeated_events: int
 
 
-def join_pages(rows: Iterable[Row], lines: Sequence[Row] = ()) -> Joined:
-    """All pages of an impression as one row, with events that are lines of their own; in whatever order rows come.
+def join_pages(rows: Iterable[Row], lines: Sequence[Row] = ()) -> JoinedRow:
+    """All pages of an impression as one row, with events from separate lines; the order of rows does not matter.
 
     >>> one = {"page": None, "unit": "u", "time": 1, "documents": ["a"], "events": [], **dict.fromkeys(_DESIGN, 1)}
     >>> join_pages([one | {"page": 2, "unit": None, "documents": ["a", "b"]}, one]).row["documents"]
@@ -133,7 +137,7 @@ def join_pages(rows: Iterable[Row], lines: Sequence[Row] = ()) -> Joined:
         events.sort(key=event_order)
     size = len(longest["documents"] or ())
     shown = [event for event in events if event["rank"] <= size] if contradictions else events
-    return Joined(joined | {"events": shown}, repeated, contradictions, len(events) - len(shown), copies)
+    return JoinedRow(joined | {"events": shown}, repeated, contradictions, len(events) - len(shown), copies)
 
 
 _DESIGN = ("version", "method", "rankers")
@@ -164,10 +168,6 @@ def _different(lists: Iterable[list[Row] | None]) -> list[Row]:
     return found
 
 
-def _plain_schema(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_type(_plain(field.type)) for field in schema])
-
-
 def _plain(kind: pa.DataType) -> pa.DataType:
     """The same type without dictionaries, which Arrow cannot make of nested Python values."""
     if pa.types.is_dictionary(kind):
@@ -178,8 +178,3 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_plain(field.type)) for field in kind])
     return kind
-
-
-def _batch_of(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
-    arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from interleaf.errors import DataError
 from interleaf.log import schema
-from interleaf.log.arrow import DEFAULTS, checked, normal, with_columns
-from interleaf.log.files import File
+from interleaf.log.arrow import DEFAULTS, check_schema, normalise, with_columns
+from interleaf.log.files import LogFile
 from interleaf.log.page_join import find_continued, ids_among, paged_ids
 from interleaf.log.projection import Projection, is_wanted, leaves
 
@@ -49,7 +49,7 @@ def check_footer(file: IO[bytes] | Any) -> None:
     end = file.read(_END)
     length = int.from_bytes(end[:4], "little") + _END
     if size < length + _CHECKSUM_BYTES:
-        return  # an empty or a short file; Arrow says what is wrong with it
+        return  # an empty or a short file, for which Arrow raises an error
     file.seek(size - length - _CHECKSUM_BYTES)
     found = file.read(_CHECKSUM_BYTES)
     if found.startswith(MARK) and found != _checksum_of(file.read(length)):
@@ -89,7 +89,7 @@ REPEATED = ("experiment", "arm", "method", "rankers", "events.kind")  # few valu
 DICTIONARY_COLUMNS = {path.split(".")[0] for path in REPEATED}
 
 
-class Looked(NamedTuple):
+class ParquetInfo(NamedTuple):
     """The columns of a file, with those of its folders; how many rows each of its row groups has; which row groups may
     hold a further page of an impression; and what is assumed to read it.
     """
@@ -100,24 +100,26 @@ class Looked(NamedTuple):
     assumptions: list[str]
 
 
-def look(file: File) -> Looked:
+def inspect(file: LogFile) -> ParquetInfo:
     """What is in a file, checked."""
     with _opened(file) as parquet:
         found = parquet.schema_arrow
-        said = [pa.field(name, value.type) for name, value in file.said.items() if name not in found.names]
-        assumptions = schema.assumptions_of(pa.schema([*found, *said]))
+        folder_columns = [
+            pa.field(name, value.type) for name, value in file.folder_columns.items() if name not in found.names
+        ]
+        assumptions = schema.assumptions_of(pa.schema([*found, *folder_columns]))
         for name, value in _added(file, found.names).items():
             found = found.append(pa.field(name, value.type))
-        checked(found, str(file.path))
+        check_schema(found, str(file.path))
         groups = [parquet.metadata.row_group(number) for number in range(parquet.metadata.num_row_groups)]
         paths = [parquet.schema.column(number).path for number in range(len(parquet.schema))]
         page = paths.index("page") if "page" in paths else None
         paged = [number for number, group in enumerate(groups) if page is not None and _may_have_pages(group, page)]
-        return Looked(found.names, [group.num_rows for group in groups], paged, assumptions)
+        return ParquetInfo(found.names, [group.num_rows for group in groups], paged, assumptions)
 
 
 def batches(
-    file: File, projection: Projection, batch_size: int, only: Sequence[int] | None = None
+    file: LogFile, projection: Projection, batch_size: int, only: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The wanted columns of a file, those of its folders last; of some of its row groups only, if they are named."""
     with _opened(file) as seen:
@@ -129,7 +131,9 @@ def batches(
             range(metadata.num_row_groups) if only is None else only,
             key=lambda group: projection.wanted([*_whole(metadata.row_group(group), paths), *added]),
         ):
-            defaults = {name: value for name, value in (DEFAULTS | file.said).items() if is_wanted(name, names)}
+            defaults = {
+                name: value for name, value in (DEFAULTS | file.folder_columns).items() if is_wanted(name, names)
+            }
             read = None if names is None else leaves(paths, names)
             for group in groups:  # one by one: Arrow cannot put nested dictionaries of two row groups together
                 missing = metadata.row_group(group).num_rows
@@ -138,7 +142,7 @@ def batches(
                     _check_dictionaries(batch)
                     # A column without any value, such as events that are all empty, has none of the wanted leaves.
                     lacking = {name: value for name, value in defaults.items() if name not in batch.schema.names}
-                    yield normal(with_columns(batch, lacking))
+                    yield normalise(with_columns(batch, lacking))
                 if missing:  # a page has a checksum, its header has none: if that is damaged, Arrow may skip the page
                     raise OSError(f"row group {group + 1} lacks {missing:,} rows")
 
@@ -149,7 +153,7 @@ def _check_dictionaries(batch: pa.RecordBatch) -> None:
         batch.column(name).validate(full=True)
 
 
-def find_pages(files: Sequence[tuple[File, Looked]], batch_size: int) -> pa.Array:
+def find_pages(files: Sequence[tuple[LogFile, ParquetInfo]], batch_size: int) -> pa.Array:
     """The ids of impressions that have rows for several pages."""
 
     def read_columns(names: tuple[str, ...], is_paged: bool) -> Iterator[pa.RecordBatch]:
@@ -181,14 +185,14 @@ def _whole(group: pq.RowGroupMetaData, paths: list[str]) -> set[str]:
     return found
 
 
-def _added(file: File, columns: list[str]) -> dict[str, pa.Scalar]:
+def _added(file: LogFile, columns: list[str]) -> dict[str, pa.Scalar]:
     """The columns that a file lacks, and that its folders give, or that have a default."""
-    return {name: value for name, value in (DEFAULTS | file.said).items() if name not in columns}
+    return {name: value for name, value in (DEFAULTS | file.folder_columns).items() if name not in columns}
 
 
 @contextmanager
-def _opened(file: File, **options: Any) -> Iterator[pq.ParquetFile]:
-    """A Parquet file; what is wrong with it, at its end or in its middle, is said with its name."""
+def _opened(file: LogFile, **options: Any) -> Iterator[pq.ParquetFile]:
+    """A Parquet file; errors while it is read name the file."""
     path = file.path
     try:
         if file.size == 0:

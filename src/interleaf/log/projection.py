@@ -51,29 +51,23 @@ class Projection(NamedTuple):
         return batch.select([name for name in batch.schema.names if is_wanted(name, names)])
 
 
-def of(columns: Iterable[str] | None, spare: Mapping[str, Sequence[str]]) -> Projection:
+def projection_of(columns: Iterable[str] | None, spare: Mapping[str, Sequence[str]]) -> Projection:
     """The columns that a reader asks for, checked: a name that no log has is a mistake."""
     if isinstance(columns, str):
         raise DataError(f"columns is {columns!r}, one text; give a list of names")
     names = None if columns is None else tuple(columns)
-    known = set(_known())
+    known = {name for field in schema.SCHEMA for name in (field.name, *_inner(field.type, f"{field.name}."))}
     for name in (*(names or ()), *spare):
         if name not in known:
             raise DataError(f"a log has no column {name!r}; the columns are {', '.join(schema.SCHEMA.names)}")
     return Projection(names, {name: tuple(others) for name, others in spare.items()})
 
 
-def _known() -> Iterator[str]:
-    for field in schema.SCHEMA:
-        yield field.name
-        yield from (f"{field.name}.{inner}" for inner in _inner(field.type))
-
-
-def _inner(kind: pa.DataType) -> Iterator[str]:
+def _inner(kind: pa.DataType, prefix: str) -> Iterator[str]:
     kind = kind.value_type if pa.types.is_list(kind) else kind
     for field in kind if pa.types.is_struct(kind) else ():
-        yield field.name
-        yield from (f"{field.name}.{inner}" for inner in _inner(field.type))
+        yield prefix + field.name
+        yield from _inner(field.type, f"{prefix}{field.name}.")
 
 
 def is_wanted(name: str, names: Wanted) -> bool:

@@ -11,15 +11,15 @@ import pyarrow as pa
 from interleaf.errors import DataError
 from interleaf.log import arrow, parquet, projection, schema
 from interleaf.log.csv_rows import csv_columns
-from interleaf.log.event_join import Counts, joined
-from interleaf.log.files import File, files_of
-from interleaf.log.page_join import Pages, find_continued, ids_among, paged_ids
+from interleaf.log.event_join import ReadCounts, join_event_lines
+from interleaf.log.files import LogFile, files_of
+from interleaf.log.page_join import PageJoiner, find_continued, ids_among, paged_ids
 from interleaf.log.projection import Projection
 
 Progress = Callable[[int, int | None], None]  # impressions read, and how many there are, where that is known
 
 
-class Reading(Counts):
+class LogReading(ReadCounts):
     """A log on its way: iterate over its record batches, once.
 
     `columns` are the columns that some file has; JSON lines may have all of them. `rows` is the number of impressions,
@@ -32,13 +32,13 @@ class Reading(Counts):
         self,
         columns: Iterable[str],
         rows: int | None,
-        batches: Callable[[Counts], Iterator[pa.RecordBatch]],
+        batches: Callable[[ReadCounts], Iterator[pa.RecordBatch]],
         progress: Progress | None,
         assumptions: Iterable[str] = (),
     ) -> None:
         super().__init__(assumptions=dict.fromkeys(assumptions))
         self.columns, self.rows = tuple(columns), rows
-        self._batches: Callable[[Counts], Iterator[pa.RecordBatch]] | None = batches
+        self._batches: Callable[[ReadCounts], Iterator[pa.RecordBatch]] | None = batches
         self._progress = progress
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -64,7 +64,7 @@ def read(
     spare: Mapping[str, Sequence[str]] | None = None,
     batch_size: int = 65_536,
     progress: Progress | None = None,
-) -> Reading:
+) -> LogReading:
     """A log as record batches of at most `batch_size` rows, in memory that does not grow with the log.
 
     `source` is a path, a glob or a folder (with folders like `experiment=shop/` in it), or several of them: Parquet and
@@ -85,43 +85,47 @@ def read(
     """
     if batch_size < 1:
         raise DataError(f"batch_size is {batch_size!r}; give a whole number from 1 up")
-    asked = projection.of(columns, spare or {})
-    if _is_paths(source):
+    asked = projection.projection_of(columns, spare or {})
+    if is_paths(source):
         return _of_files(files_of(source), asked, batch_size, progress)
-    opened = arrow.opened(source)
+    opened = arrow.open_table(source)
     table = opened.batches if isinstance(opened.batches, list) else []
 
-    def of_table(counts: Counts) -> Iterator[pa.RecordBatch]:
-        pages = Pages(_continued_in(table))
-        return _with_pages(pages, asked, counts, lambda wanted: arrow.cut(opened.batches, wanted, batch_size))
+    def of_table(counts: ReadCounts) -> Iterator[pa.RecordBatch]:
+        continued = find_continued(map(paged_ids, table), lambda ids: (ids_among(batch, ids) for batch in table))
+        return _with_pages(
+            PageJoiner(continued), asked, counts, lambda wanted: arrow.cut_batches(opened.batches, wanted, batch_size)
+        )
 
-    return Reading(opened.columns, opened.rows, of_table, progress, opened.assumptions)
+    return LogReading(opened.columns, opened.rows, of_table, progress, opened.assumptions)
 
 
-def _is_paths(source: Any) -> bool:
+def is_paths(source: Any) -> bool:
+    """Whether this is a path, or a sequence of paths."""
     if isinstance(source, (str, PathLike)):
         return True
     return isinstance(source, Sequence) and all(isinstance(one, (str, PathLike)) for one in source)
 
 
-def _of_files(files: Sequence[File], asked: Projection, batch_size: int, progress: Progress | None) -> Reading:
+def _of_files(files: Sequence[LogFile], asked: Projection, batch_size: int, progress: Progress | None) -> LogReading:
     """Every file is looked at before the first is read: a mistake in the last one is not found after hours."""
     columns: dict[str, None] = {}
-    rows: int | None = 0
-    looked: list[tuple[File, parquet.Looked]] = []
+    rows: int | None = 0 if all(file.is_parquet for file in files) else None
+    looked: list[tuple[LogFile, parquet.ParquetInfo]] = []
     for file in files:
         if file.is_parquet:
-            looked.append((file, parquet.look(file)))
-            rows = None if rows is None else rows + sum(looked[-1][1].rows)
-        else:
-            rows = None
-        columns |= dict.fromkeys(_columns_of(file, looked))
+            info = parquet.inspect(file)
+            looked.append((file, info))
+            rows = None if rows is None else rows + sum(info.rows)
+            columns |= dict.fromkeys(info.columns)
+        else:  # JSON lines may have all columns
+            columns |= dict.fromkeys(csv_columns(file) if file.is_csv else schema.SCHEMA.names)
 
-    def batches(counts: Counts) -> Iterator[pa.RecordBatch]:
-        with joined([file for file in files if not file.is_parquet], counts) as lines:
+    def batches(counts: ReadCounts) -> Iterator[pa.RecordBatch]:
+        with join_event_lines([file for file in files if not file.is_parquet], counts) as lines:
             continued = parquet.find_pages(looked, batch_size)
             ids = pa.concat_arrays([continued, pa.array(sorted(lines.continued), pa.string())])
-            pages = Pages(ids, lines.lines_of)
+            pages = PageJoiner(ids, lines.lines_of)
 
             def read_with(wanted: Projection) -> Iterator[pa.RecordBatch]:
                 for file in files:
@@ -130,23 +134,14 @@ def _of_files(files: Sequence[File], asked: Projection, batch_size: int, progres
             yield from _with_pages(pages, asked, counts, read_with)
 
     assumptions = (sentence for _, found in looked for sentence in found.assumptions)
-    return Reading(columns, rows, batches, progress, assumptions)
-
-
-def _columns_of(file: File, looked: list[tuple[File, parquet.Looked]]) -> Iterable[str]:
-    """The columns of a file; JSON lines may have all."""
-    if file.is_parquet:
-        return looked[-1][1].columns
-    return csv_columns(file) if file.is_csv else schema.SCHEMA.names
-
-
-def _continued_in(batches: Sequence[pa.RecordBatch]) -> pa.Array:
-    """The impressions of a table that go on over pages."""
-    return find_continued(map(paged_ids, batches), lambda ids: (ids_among(batch, ids) for batch in batches))
+    return LogReading(columns, rows, batches, progress, assumptions)
 
 
 def _with_pages(
-    pages: Pages, asked: Projection, counts: Counts, read_with: Callable[[Projection], Iterator[pa.RecordBatch]]
+    pages: PageJoiner,
+    asked: Projection,
+    counts: ReadCounts,
+    read_with: Callable[[Projection], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
     """Batches with the pages of every impression joined; impressions of several pages come last."""
     if not pages:

@@ -23,9 +23,10 @@ import pyarrow.compute as pc
 
 from interleaf.errors import DataError, listed
 from interleaf.log import schema
-from interleaf.log.arrow import NOT_ISO, each_checked, normal
+from interleaf.log.arrow import NOT_ISO, check_batches, normalise
 from interleaf.log.parquet import parquet_pieces
-from interleaf.log.reader import Reading, read
+from interleaf.log.reader import LogReading, read
+from interleaf.log.schema import TIME_EXAMPLE
 from interleaf.log.validation import RULES
 
 # The only defaults: nothing happened, nothing is known.
@@ -36,8 +37,8 @@ def rows_to_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
     """A record batch from impressions as dictionaries: `Interleaving.to_dict()` and the fields of the impression.
 
     Times are `datetime`s with a time zone, or ISO 8601 text; document ids become text. Nullable columns may be left
-    out, and so may `events` and `attributes` where there are none. Unknown names are kept as columns of their own, but
-    for the `fixed` of `to_dict`: a log holds no fixed documents, and `Interleaving.rank_in_log` gives its ranks.
+    out, and so may `events` and `attributes` if there are none. Unknown names become columns of their own, except
+    the `fixed` of `to_dict`: a log holds no fixed documents, and `Interleaving.rank_in_log` gives its ranks.
 
     >>> from interleaf import interleave
     >>> shown = interleave([["a", "b"], ["b", "c"]], key=("example", "user-7"))
@@ -95,7 +96,9 @@ def write_batches(
     An existing file is replaced. `metadata` goes into the metadata of a Parquet file; JSON lines have no place for it.
     """
     path = Path(path)
-    write = _writer_for(path)
+    write = next((writer for ending, writer in WRITERS.items() if path.name.endswith(ending)), None)
+    if write is None:
+        raise DataError(f"cannot tell the format of the log {path.name!r} from its name; end it in {listed(WRITERS)}")
     with _whole_or_not_at_all(path) as file:
         return write(file, *_of_one_schema(batches, metadata or {}))
 
@@ -104,7 +107,7 @@ def _of_one_schema(
     batches: Iterable[pa.RecordBatch], metadata: Mapping[str, str]
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema of the first batch, checked, with the file's metadata; and all batches, held to it."""
-    given = map(normal, each_checked(batches))
+    given = map(normalise, check_batches(batches))
     first = next(given, None)
     found = schema.SCHEMA if first is None else first.schema
     schema.validate(found)
@@ -149,9 +152,10 @@ def _write_lines(file: IO[bytes] | gzip.GzipFile, columns: pa.Schema, batches: I
     maps = [field.name for field in columns if pa.types.is_map(field.type)]
     count = 0
     for batch in batches:
-        for row in _rows(batch):
-            file.write(line_of(row | {name: dict(row[name]) for name in maps if row[name] is not None}))
-            count += 1
+        for start in range(0, batch.num_rows, 1024):  # few rows are Python objects at a time
+            for row in batch.slice(start, 1024).to_pylist():
+                file.write(line_of(row | {name: dict(row[name]) for name in maps if row[name] is not None}))
+        count += batch.num_rows
     return count
 
 
@@ -164,12 +168,6 @@ def line_of(row: Mapping[str, Any]) -> bytes:
         raise DataError(f"impression {row.get('impression')!r} holds text that is not Unicode: {row}") from None
     except ValueError:
         raise DataError(f"impression {row.get('impression')!r} holds a number that JSON cannot: {row}") from None
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """The rows of a batch, of which few are Python objects at a time."""
-    for start in range(0, batch.num_rows, 1024):
-        yield from batch.slice(start, 1024).to_pylist()
 
 
 def _write_zipped_lines(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
@@ -197,13 +195,6 @@ WRITERS: dict[str, Writer] = {
 }
 
 
-def _writer_for(path: Path) -> Writer:
-    for ending, writer in WRITERS.items():
-        if path.name.endswith(ending):
-            return writer
-    raise DataError(f"cannot tell the format of the log {path.name!r} from its name; end it in {listed(WRITERS)}")
-
-
 @contextmanager
 def _whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
     """A file under a temporary name in the same folder: renamed at the end, removed if anything goes wrong."""
@@ -220,8 +211,8 @@ def _whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
 
 
-def convert(source: Any, path: str | Path) -> Reading:
-    """Write a log, such as the folder of a `LogWriter`, as one file; what is returned says what was left out.
+def convert(source: Any, path: str | Path) -> LogReading:
+    """Write a log, such as the folder of a `LogWriter`, as one file; the result has counts of what was left out.
 
     `source` as for `read`, `path` as for `write_batches`. Columns that the schema does not know are left behind.
     """
@@ -233,47 +224,33 @@ def convert(source: Any, path: str | Path) -> Reading:
 def _native(batches: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:
     before = 0
     for batch in batches:
-        try:
-            arrays = [_column(batch, column) for column in schema.COLUMNS]
-        except _RowError as problem:
-            raise DataError(f"{where}row {before + problem.row + 1:,}: {problem}") from None
+        arrays = [_column(batch, column, before, where) for column in schema.COLUMNS]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema.SCHEMA)
         before += batch.num_rows
 
 
-class _RowError(Exception):
-    """What is wrong with a row of a batch."""
-
-    def __init__(self, row: int, problem: str) -> None:
-        super().__init__(problem)
-        self.row = row
-
-
-def _column(batch: pa.RecordBatch, column: schema.Column) -> pa.Array:
+def _column(batch: pa.RecordBatch, column: schema.Column, before: int, where: str) -> pa.Array:
+    """A column in the type of the schema; an error names the row, which `before` others precede."""
     place = batch.schema.get_field_index(column.name)
     if place < 0:
         return pa.nulls(batch.num_rows, column.type)
-    found = batch.column(place)
-    if found.null_count and not column.nullable:
-        row = found.is_null().index(pa.scalar(True)).as_py()
+    values = batch.column(place)
+    if values.null_count and not column.nullable:
+        row = values.is_null().index(pa.scalar(True)).as_py()
+        problem = f"there is no {column.name!r} ({column.meaning}); it may not be left out"
         if text := (batch.schema.metadata or {}).get(NOT_ISO.get(column.name, b"")):
-            problem = f"{text.decode()} is no time in ISO 8601; write it such as {schema.TIME_EXAMPLE}"
-            raise _RowError(row, f"column {column.name!r}: {problem}")
-        raise _RowError(row, f"there is no {column.name!r} ({column.meaning}); it may not be left out")
+            problem = (
+                f"column {column.name!r}: {text.decode()} is not a time in ISO 8601; write it such as {TIME_EXAMPLE}"
+            )
+        raise DataError(f"{where}row {before + row + 1:,}: {problem}")
+    options = pc.CastOptions(column.type, allow_time_truncate=True)
     try:
-        return _cast(found, column)
+        return values.cast(options=options)
     except pa.ArrowException as problem:
-        row = next(row for row in range(len(found)) if not _is_castable(found.slice(row, 1), column))
-        raise _RowError(row, f"column {column.name!r} cannot be written as {column.type}: {problem}") from None
-
-
-def _cast(found: pa.Array, column: schema.Column) -> pa.Array:
-    return found.cast(options=pc.CastOptions(column.type, allow_time_truncate=True))
-
-
-def _is_castable(found: pa.Array, column: schema.Column) -> bool:
-    try:
-        _cast(found.take(pa.array([0])), column)
-        return True
-    except pa.ArrowException:
-        return False
+        for row in range(len(values)):
+            try:
+                values.take(pa.array([row])).cast(options=options)
+            except pa.ArrowException:
+                reason = f"column {column.name!r} cannot be written as {column.type}: {problem}"
+                raise DataError(f"{where}row {before + row + 1:,}: {reason}") from None
+        raise

@@ -33,7 +33,6 @@ class Column:
 
     @property
     def field(self) -> pa.Field:
-        """The Arrow form."""
         return pa.field(self.name, self.type, self.nullable)
 
 
@@ -96,7 +95,7 @@ COLUMNS = (
     Column("log_probability", pa.float64(), True, "log of the list's probability under its method, where it has one"),
     Column("relaxed", pa.bool_(), True, "whether `optimized` could not satisfy its constraints"),
     Column("open", pa.bool_(), True, "whether events may still have come when the log was written"),
-    Column("excluded", pa.string(), True, "why it does not count, such as a crawler's; left out of scores, and told"),
+    Column("excluded", pa.string(), True, "why it does not count, such as a crawler; the report counts such rows"),
     Column("latency", pa.list_(pa.float32()), True, "milliseconds of each ranker"),
     Column("fallback_reason", pa.string(), True, "why the control was served"),
     Column("rankers", pa.list_(pa.string()), False, "names of the rankers"),

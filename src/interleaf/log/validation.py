@@ -1,8 +1,8 @@
 """What a column may hold: a value is checked, and given the form that Arrow takes.
 
-Rows made in Python, lines read from JSON and impressions on their way to a file are held to the same checks, which
+Rows made in Python, lines read from JSON and impressions that are written pass the same checks, which
 follow from the types in `schema.COLUMNS`. Document ids may be integers, and become text; times have a zone, and become
-UTC. What is read, not written, is held to `READ_RULES`: there, times without a zone are taken for UTC.
+UTC. Values that are read pass `READ_RULES`, which take times without a zone for UTC.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import pyarrow as pa
 from interleaf.interleaving.rankings import text_id
 from interleaf.log import schema
 
-Check = Callable[[Any], Any]  # a value in its prepared form, or a ValueError that says what is wrong with it
+Check = Callable[[Any], Any]  # gives a value in its prepared form, or raises a ValueError
 
 ASSUMED_UTC = timezone(timedelta(0), "assumed UTC")  # of times that were read without a zone
 GAPS = ("latency", "captions", "grades")  # known of some, and null for the others
 _MOST = {pa.float32(): float(np.finfo(np.float32).max), pa.float64(): float(np.finfo(np.float64).max)}
 
 
-class Rule(NamedTuple):
-    """What values of a type are held to: the check of one, and a fast test that many are right, and ready, as they are.
+class ColumnRule(NamedTuple):
+    """The check of one value of a type, and a fast test that many values need no check and no change.
 
     The test may fail for values that the check lets pass: it spares most of them the look that takes time.
     """
@@ -36,28 +36,28 @@ class Rule(NamedTuple):
     all_ready: Callable[[list[Any]], bool]
 
 
-def _rule_for(kind: pa.DataType, ids: bool = False, gaps: bool = False, times: Check | None = None) -> Rule:
+def _rule_for(kind: pa.DataType, ids: bool = False, gaps: bool = False, times: Check | None = None) -> ColumnRule:
     if pa.types.is_list(kind):
         return _lists_of(_rule_for(kind.value_type, ids, times=times), gaps)
     if pa.types.is_struct(kind):
-        return Rule(_object_of(kind, times), _none)
+        return ColumnRule(_object_of(kind, times), _none)
     if pa.types.is_integer(kind):
         most = 2 ** (kind.bit_width - 1)
         return _whole_numbers(-most, most - 1)
     if pa.types.is_floating(kind):
-        return Rule(_number(_MOST[kind]), _none)
+        return ColumnRule(_number(_MOST[kind]), _none)
     if pa.types.is_string(kind):
-        return Rule(_document if ids else _text, lambda values: set(map(type, values)) <= {str})
+        return ColumnRule(_document if ids else _text, lambda values: set(map(type, values)) <= {str})
     check = {schema.TIME: times or _time, pa.bool_(): _flag, pa.map_(pa.string(), pa.string()): _pairs}[kind]
-    return Rule(check, _none)
+    return ColumnRule(check, _none)
 
 
 def _none(values: list[Any]) -> bool:
-    """Each value needs a look of its own."""
+    """Each value must be checked."""
     return not values
 
 
-def _lists_of(item: Rule, gaps: bool) -> Rule:
+def _lists_of(item: ColumnRule, gaps: bool) -> ColumnRule:
     def check(value: Any) -> list[Any]:
         values = value if type(value) is list else _list(value)
         if item.all_ready(values):
@@ -67,7 +67,7 @@ def _lists_of(item: Rule, gaps: bool) -> Rule:
     def all_ready(values: list[Any]) -> bool:
         return set(map(type, values)) <= {list} and item.all_ready(list(chain.from_iterable(values)))
 
-    return Rule(check, all_ready)
+    return ColumnRule(check, all_ready)
 
 
 def _list(value: Any) -> list[Any]:
@@ -76,7 +76,7 @@ def _list(value: Any) -> list[Any]:
     if isinstance(value, np.ndarray):
         return value.tolist()  # type: ignore[no-any-return]
     if not isinstance(value, Sequence):
-        raise ValueError(f"{short(value)} is no list")
+        raise ValueError(f"{short(value)} is not a list")
     return list(value)
 
 
@@ -85,7 +85,7 @@ def _object_of(kind: pa.DataType, times: Check | None = None) -> Check:
 
     def check(value: Any) -> dict[str, Any]:
         if not isinstance(value, Mapping):
-            raise ValueError(f"{short(value)} is no object with {', '.join(name for name, _, _ in fields)}")
+            raise ValueError(f"{short(value)} is not an object with {', '.join(name for name, _, _ in fields)}")
         prepared = {}
         for name, inner, nullable in fields:
             found = value.get(name)
@@ -98,18 +98,26 @@ def _object_of(kind: pa.DataType, times: Check | None = None) -> Check:
     return check
 
 
+class FieldError(ValueError):
+    """What is wrong with the value of a field."""
+
+    def __init__(self, field: str, problem: ValueError) -> None:
+        super().__init__(f"{field!r}: {problem}")
+        self.field = field
+
+
 def of_field(name: str, check: Check, value: Any) -> Any:
-    """The prepared value of a field; what is wrong with it is said with the field's name."""
+    """The prepared value of a field; an error names the field."""
     try:
         return check(value)
     except ValueError as problem:
-        raise ValueError(f"{name!r}: {problem}") from None
+        raise FieldError(name, problem) from None
 
 
-def _whole_numbers(least: int, most: int) -> Rule:
+def _whole_numbers(least: int, most: int) -> ColumnRule:
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise ValueError(f"{short(value)} is no whole number")
+            raise ValueError(f"{short(value)} is not a whole number")
         if not least <= value <= most:
             raise ValueError(f"{short(value)} is out of range; give a whole number from {least} to {most}")
         return int(value)
@@ -117,13 +125,13 @@ def _whole_numbers(least: int, most: int) -> Rule:
     def all_ready(values: list[Any]) -> bool:
         return not values or (set(map(type, values)) == {int} and least <= min(values) and max(values) <= most)
 
-    return Rule(check, all_ready)
+    return ColumnRule(check, all_ready)
 
 
 def _number(most: float) -> Check:
     def check(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-            raise ValueError(f"{short(value)} is no number")
+            raise ValueError(f"{short(value)} is not a number")
         if not (-most <= value <= most or value != value):
             raise ValueError(f"{short(value)} is out of range; give a number from {-most:g} to {most:g}")
         return float(value)
@@ -133,7 +141,7 @@ def _number(most: float) -> Check:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{short(value)} is no text")
+        raise ValueError(f"{short(value)} is not a text")
     return value
 
 
@@ -150,7 +158,7 @@ def _flag(value: Any) -> bool:
 
 def _time(value: Any) -> datetime:
     if not isinstance(value, (str, datetime)):
-        raise ValueError(f"{short(value)} is no time; give a datetime or ISO 8601 text")
+        raise ValueError(f"{short(value)} is not a time; give a datetime or ISO 8601 text")
     moment = _of_text(value) if isinstance(value, str) else value
     if moment.tzinfo is UTC:
         return moment
@@ -166,7 +174,7 @@ def _of_text(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{short(text)} is no time in ISO 8601; write it such as {schema.TIME_EXAMPLE}") from None
+        raise ValueError(f"{short(text)} is not a time in ISO 8601; write it such as {schema.TIME_EXAMPLE}") from None
 
 
 def _time_or_naive(value: Any) -> datetime:
@@ -181,15 +189,15 @@ def _time_or_naive(value: Any) -> datetime:
 def _pairs(value: Any) -> list[tuple[str, str]]:
     """Names and texts, as Arrow takes a map; a name without a text is left out."""
     if isinstance(value, (str, bytes)) or not isinstance(value, (Mapping, Sequence)):
-        raise ValueError(f"{short(value)} is no object of names and texts")
+        raise ValueError(f"{short(value)} is not an object of names and texts")
     try:
         pairs = list(value.items() if isinstance(value, Mapping) else value)
         return [(_text(name), _text(text)) for name, text in pairs if text is not None]
     except TypeError:
-        raise ValueError(f"{short(value)} is no list of pairs of a name and a text") from None
+        raise ValueError(f"{short(value)} is not a list of pairs of a name and a text") from None
 
 
-def _rules(times: Check) -> dict[str, Rule]:
+def _rules(times: Check) -> dict[str, ColumnRule]:
     return {
         column.name: _rule_for(column.type, column.name in schema.IDS, column.name in GAPS, times)
         for column in schema.COLUMNS

@@ -1,8 +1,8 @@
 """`LogWriter`: appends impressions and events to a log as JSON lines, while people search.
 
-Every line goes to the operating system at once, so a killed process loses none; `flush` waits until the disk has them,
-so a power cut loses none either. A crash can leave only the last line of a file half-written. The next process, and a
-fork, begin a file of their own.
+Every line is handed to the operating system, so a killed process loses none. `flush` waits until the disk has all
+lines, so a power cut loses none either. A crash can leave only the last line of a file half-written. The next process
+and a fork begin a file of their own.
 """
 
 from __future__ import annotations
@@ -45,25 +45,22 @@ class AppendedFiles:
         _OPEN.add(self)
 
     def append(self, line: bytes) -> None:
-        """Hand a line to the system."""
         with self._lock:
             if self._is_closed:
                 raise DataError("this log is closed; make another writer")
             self._write(self._current(), line)
 
     def flush(self) -> None:
-        """Wait until the disk has every line."""
         with self._lock:
             self._to_disk()
 
     def close(self) -> None:
-        """Flush, and take no more lines."""
         with self._lock:
             self._is_closed = True
             self._end()
 
     def forget(self) -> None:
-        """Leave the present file, if any, to whoever else writes to it: the parent of a fork, or nobody."""
+        """Close the present file without flushing it: after a fork, it belongs to the parent."""
         self._lock = Lock()  # the parent's may be held by a thread that the child does not have
         file, self._file, self._count = self._file, None, 0
         if file is not None:
@@ -123,10 +120,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class LogWriter:
     """Appends to the log in a folder, which any number of threads and processes may share; `log.read` reads it.
 
@@ -152,7 +145,7 @@ class LogWriter:
         version: int = 1,
         rotate_rows: int = 1_000_000,
         rotate_seconds: float = 3600,
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._constant = {"experiment": _name("experiment", experiment), "version": _checked("version", version)}
         self._clock = clock
@@ -193,7 +186,7 @@ class LogWriter:
             "grades": grades,
             "attributes": attributes,
         }
-        name = _fresh() if impression is None else _name("impression", impression)
+        name = secrets.token_hex(16) if impression is None else _name("impression", impression)
         self._append(name, shown, rankings, time, more)
         return name
 
@@ -253,7 +246,7 @@ class LogWriter:
         An event that is appended again with the same id completes the first one, such as a click with its dwell.
         """
         fields = {"kind": _name("kind", kind), "rank": rank, "dwell": dwell, "value": value}
-        fields["event"] = _fresh() if event is None else _name("event", event)
+        fields["event"] = secrets.token_hex(16) if event is None else _name("event", event)
         try:
             row = EVENT_CHECK(fields | {"time": self._clock() if time is None else time})
         except ValueError as problem:
@@ -278,10 +271,6 @@ class LogWriter:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _fresh() -> str:
-    return secrets.token_hex(16)
 
 
 def _name(name: str, value: Any) -> str:

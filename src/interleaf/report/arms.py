@@ -60,7 +60,7 @@ def baseline(tally: Tally, settings: ReportSettings) -> str | None:
 
 
 def _metrics(
-    arm: page_sums.Arm, base: page_sums.Arm | None, confidence: float
+    arm: page_sums.ArmSums, base: page_sums.ArmSums | None, confidence: float
 ) -> Iterator[tuple[Metric, Estimate | None]]:
     """Each metric, and its difference to the base where there is one."""
     for name in METRICS:
@@ -82,7 +82,7 @@ def _metrics(
             yield Metric(name, float(sums.sum() / counts.sum()), found.value, reason=found.reason), found
 
 
-def ratio(arm: page_sums.Arm, name: str) -> tuple[Array, Array]:
+def ratio(arm: page_sums.ArmSums, name: str) -> tuple[Array, Array]:
     """The two sums by bucket that a metric is the ratio of."""
     measures = arm.measures.T.astype(np.float64)
     queries, clicked = measures[page_sums.QUERIES], measures[page_sums.CLICKED]

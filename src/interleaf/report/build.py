@@ -9,7 +9,8 @@ import numpy as np
 
 from interleaf.click_value.learned_credit import CROSS_FITTED, LEARNED
 from interleaf.errors import DataError, suggest
-from interleaf.execution.collector import ASSUMED, EXAMPLE, MAX_EXAMPLES, NO_MATCH, OTHER
+from interleaf.execution.collector import LEFT_OUT, MAX_EXAMPLES
+from interleaf.log.drop_reasons import text_of
 from interleaf.methods.registry import resolve
 from interleaf.report.arms import arms, baseline
 from interleaf.report.codes import CheckInput, FindText, NoteCode
@@ -24,7 +25,7 @@ from interleaf.report.verdict import verdict
 from interleaf.report.weights import activity
 from interleaf.stats import ranking
 from interleaf.stats.looks import MAX_LOOKS
-from interleaf.tally import Tally
+from interleaf.tally import Fact, Tally
 from interleaf.tally.page_sums import CLICKED
 
 POPULATIONS = {UNIT: "holds for these queries", UNIT_AND_QUERY: "holds for queries like these"}
@@ -122,8 +123,9 @@ def _totals(tally: Tally) -> Totals:
         units_are_exact=tally.units.is_exact,
         since=None if tally.since is None else time_of(tally.since),
         until=None if tally.until is None else time_of(tally.until),
-        dropped=dict(sorted(tally.dropped.items())),
-        events=dict(sorted(tally.events.items())),
+        dropped={str(key): tally.dropped[key] for key in sorted(tally.dropped, key=text_of)},
+        events={str(key): tally.events[key] for key in sorted(tally.events, key=text_of)},
+        texts={str(key): text_of(key) for key in sorted({*tally.dropped, *tally.events})},
     )
 
 
@@ -156,13 +158,14 @@ def _standing(tally: Tally, result: ComparisonResult, settings: ReportSettings) 
 
 def _notes(tally: Tally, settings: ReportSettings, used: ReportSettings) -> Iterator[tuple[NoteCode, str]]:
     """What a reader should know besides the numbers."""
-    about, facts = tally.about, sorted(tally.facts.items())
-    absent = [name.removeprefix(NO_MATCH) for name, n in facts if name.startswith(NO_MATCH) and n == tally.impressions]
+    about, facts = tally.about, tally.facts
+    left_out = [(f"{fact.text} {which}".strip(), n) for fact in LEFT_OUT for which, n in fact.details(facts).items()]
+    examples = sorted(Fact.EXAMPLE.details(facts))[:MAX_EXAMPLES]
     sentences = {
-        NoteCode.ROWS_LEFT_OUT: [f"{name}, left out: {number:,}" for name, number in facts if name.startswith(OTHER)],
-        NoteCode.READ_AS: [name.removeprefix(ASSUMED) for name, _ in facts if name.startswith(ASSUMED)],
-        NoteCode.NO_MATCH: absent,
-        NoteCode.UNUSABLE_EXAMPLE: [name for name, _ in facts if name.startswith(EXAMPLE)][:MAX_EXAMPLES],
+        NoteCode.ROWS_LEFT_OUT: [f"impressions of {which}, left out: {number:,}" for which, number in sorted(left_out)],
+        NoteCode.READ_AS: sorted(Fact.ASSUMED.details(facts)),
+        NoteCode.NO_MATCH: sorted(what for what, n in Fact.NO_MATCH.details(facts).items() if n == tally.impressions),
+        NoteCode.UNUSABLE_EXAMPLE: [Fact.EXAMPLE.text.format(example) for example in examples],
     }
     yield from ((code, f"{one[0].upper()}{one[1:]}.") for code, some in sentences.items() for one in some)
     if about.scheme.startswith(LEARNED):

@@ -43,7 +43,7 @@ from interleaf.stats.compare import Estimate
 from interleaf.stats.ranking import pair_sums, pairs
 from interleaf.stats.sums import Interval, significance
 from interleaf.tally import About, Tally
-from interleaf.tally.score_sums import ONE, Scores
+from interleaf.tally.score_sums import ONE, ScoreSums
 from interleaf.tally.units import CLICKED, SINCE, SUMS
 
 NOT_BY_QUERY = "it is not computed if errors are clustered by query"
@@ -89,7 +89,7 @@ class RankerPairs:
         found[np.abs(found) * ONE <= 2 * weights[:, None]] = 0.0
         return found
 
-    def sides(self, scores: Scores) -> tuple[Array, Array]:
+    def sides(self, scores: ScoreSums) -> tuple[Array, Array]:
         """Wins and losses of the first."""
         wins, losses = scores.wins[self.order], scores.losses[self.order]
         return np.where(self.turn > 0, wins, losses), np.where(self.turn > 0, losses, wins)

@@ -28,7 +28,7 @@ from interleaf.report.weights import QueryCells, why_no_cells
 from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.sums import significance
-from interleaf.tally import ALONE, Tally
+from interleaf.tally import Fact, Tally
 from interleaf.tally.evidence import CLICKS, EVENTS
 from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import CLICKED as VISITS
@@ -58,7 +58,7 @@ def units_once(data: CheckInput) -> CheckResult:
     tally = data.tally
     _, days, (with_event, events, clicks) = _by_unit(tally)
     once, back = days == 1, days > 1
-    if 2 * tally.facts.get(ALONE, 0) > tally.impressions:
+    if 2 * tally.facts.get(Fact.OWN_UNIT, 0) > tally.impressions:
         return CheckResult(SKIPPED, "most impressions have no unit")
     if min(once.sum(), back.sum()) < MIN_UNITS:
         figure = f"{once.sum():,} units came on one day and {back.sum():,} on several"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from interleaf.report import sections
@@ -113,8 +113,14 @@ def _dropped(report: ReportData, names: Names) -> list[Section]:
     """In brief: what was dropped, on a line."""
     if not report.totals.dropped:
         return []
-    told = "; ".join(f"{names.within(reason)}: {count(number)}" for reason, number in report.totals.dropped.items())
+    counts = _by_text(report, report.totals.dropped)
+    told = "; ".join(f"{names.within(text)}: {count(number)}" for text, number in counts)
     return [Section("dropped", "Dropped", (f"Rows dropped: {told}.",))]
+
+
+def _by_text(report: ReportData, counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Counts by the texts of their codes."""
+    return [(report.totals.texts.get(code, code), number) for code, number in counts.items()]
 
 
 def _next_step(report: ReportData, names: Names, before: str = "") -> list[Section]:
@@ -188,11 +194,11 @@ def _input(report: ReportData, names: Names) -> Section:
     ):
         settings.add(setting, setting, names.within(value))
     counted = Grid("events", "What happened to the events", ["event"], ["how many"])
-    for kind, number in report.totals.events.items():
-        counted.add(kind, names[kind], count(number))
+    for text, number in _by_text(report, report.totals.events):
+        counted.add(text, names[text], count(number))
     dropped = Grid("dropped", "What was dropped", ["what"], ["how many"])
-    for what, number in report.totals.dropped.items():
-        dropped.add(what, names.within(what), count(number))
+    for text, number in _by_text(report, report.totals.dropped):
+        dropped.add(text, names.within(text), count(number))
     words = tuple(map(names.within, report.notes)) + (() if dropped.rows else ("Nothing was dropped.",))
     tables = tuple(grid.table() for grid in (dropped, counted, settings) if grid.rows)
     return Section("input", "Notes, and what went in", words, tables)

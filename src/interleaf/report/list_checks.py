@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from interleaf.decode import RELAXED
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import ResolvedMethod, resolve
@@ -23,7 +22,7 @@ from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Neutrality, Slo
 from interleaf.stats.compare import difference
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_tests
-from interleaf.tally import ALONE, Tally, page_sums
+from interleaf.tally import Fact, Tally, page_sums
 from interleaf.tally.draws import ANY, CLICKED, CLICKS, COIN_CLICKS, COIN_SLOTS, SHOWN, SLOTS, rule_of
 from interleaf.tally.score_sums import ONE
 
@@ -76,7 +75,7 @@ def fair_lists(data: CheckInput) -> CheckResult:
     better. If not, look for caches, for lost impressions, and at the code that makes lists.
     """
     tally = data.tally
-    if 2 * tally.facts.get(ALONE, 0) > max(int(tally.scores.impressions.sum()), 1):
+    if 2 * tally.facts.get(Fact.OWN_UNIT, 0) > max(int(tally.scores.impressions.sum()), 1):
         return CheckResult(SKIPPED, "most impressions have no unit, and repeat visits would bias this test")
     if not resolve(tally.about.composed).method.has_teams:
         return _fair_tops(tally)
@@ -150,7 +149,7 @@ def constraints_met(data: CheckInput) -> CheckResult | None:
     """Only if not: could `optimized` satisfy its constraints in all lists? If not, use another method for such
     rankings.
     """
-    relaxed, lists = data.tally.facts.get(RELAXED, 0), max(int(data.tally.scores.impressions.sum()), 1)
+    relaxed, lists = data.tally.facts.get(Fact.RELAXED, 0), max(int(data.tally.scores.impressions.sum()), 1)
     return CheckResult(
         grade_share(relaxed / lists, 0.01, 0.5),
         f"{relaxed:,} of {lists:,} lists could not satisfy all constraints of {data.tally.about.composed}",
@@ -185,7 +184,7 @@ def fair_segments(data: CheckInput) -> CheckResult | None:
     segments = [segment for segment, counted in sorted(firsts.items()) if counted.any()]
     if not segments or not resolve(tally.about.composed).method.has_teams:
         return None
-    if 2 * tally.facts.get(ALONE, 0) > tally.impressions:
+    if 2 * tally.facts.get(Fact.OWN_UNIT, 0) > tally.impressions:
         return CheckResult(SKIPPED, "most impressions have no unit, and repeat visits would bias this test")
     cells = [(segment, ranker) for segment in segments for ranker in range(1 if rankers == 2 else rankers)]
     hits = np.stack([firsts[segment][:, ranker] for segment, ranker in cells], axis=1)
@@ -275,7 +274,7 @@ def clicks_by_rank(data: CheckInput) -> CheckResult:
 def unbiased_scoring(data: CheckInput) -> CheckResult:
     """Is the credit fair for these lists? If not, score lists with the method that made them."""
     about = data.tally.about
-    problem = bias(about.composed, about.method, about.scheme, data.tally.facts.get(RELAXED, 0) > 0)
+    problem = bias(about.composed, about.method, about.scheme, data.tally.facts.get(Fact.RELAXED, 0) > 0)
     return CheckResult(
         WARNING if problem else OK,
         problem or f"{about.method} by {about.scheme}",

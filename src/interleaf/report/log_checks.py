@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from interleaf.decode import reasons
-from interleaf.decode.events import COUNTED, FATES, TIMELESS
-from interleaf.execution.collector import CONCURRENT, OTHER_EXPERIMENT, OTHER_METHOD, OTHER_RANKERS, OTHER_VERSION
-from interleaf.log.jsonl import OF_EVENT
+from interleaf.log.drop_reasons import DropReason, EventStatus, text_of
 from interleaf.log.schema import TIME_EXAMPLE
 from interleaf.report.codes import CheckCode, CheckInput, CheckResult, grade_share, health_check
 from interleaf.report.model import FAILED, SKIPPED
-from interleaf.tally import Tally
-from interleaf.tally.tally import SHARED
+from interleaf.tally import Fact, Tally
 from interleaf.tally.units import CLICKED
 
 WARN_ABOVE, FAIL_ABOVE = 0.01, 0.1  # shares of rows or events that are not counted, for one cause
 MAX_EXCLUDED = 0.5  # a larger share excluded by the caller's rules is a warning, never a failure
 MAX_CAUSES = 5  # that a check names
 MIN_IMPRESSIONS = 100  # with fewer lists, it is too early to expect events that count
-EXCLUDED = "excluded"  # reasons that begin so are rules of the caller, or of the log's column
-UNMATCHED, UNPLACED = "unmatched", "of no experiment"  # fates of events that match no impression of the log
-UNMATCHED_CAUSE = f"{UNMATCHED}: "  # facts that begin so count unmatched events by cause
-IDLE = "of a kind that counts nowhere"  # a fact: how many events are so
-EARLY, LATE, REPEATED, ANOTHER_KIND = FATES[2], FATES[3], FATES[1], FATES[5]
 _NAME_IMPRESSION = (
     "an event must name its impression, and a rank or document, as in the response that delivered the list; events "
     "that name only a unit count only if the experiment's attribution allows it"
@@ -35,8 +26,8 @@ _NAME_IMPRESSION = (
 def rows_used(data: CheckInput) -> CheckResult:
     """Can all rows be used? If not, the table of dropped rows names the reasons: fix the code that writes the log."""
     used, dropped = data.tally.impressions, data.tally.dropped
-    repeated = dropped.get(reasons.REASONS[reasons.REPEATED], 0)
-    number = dropped.total() - repeated - sum(_excluded(data.tally).values())
+    repeated = dropped.get(DropReason.REPEATED_IMPRESSION, 0)
+    number = dropped.total() - repeated - sum(DropReason.EXCLUDED.details(dropped).values())
     share = number / max(used + number, 1)
     return CheckResult(
         grade_share(share, WARN_ABOVE, FAIL_ABOVE),
@@ -45,16 +36,16 @@ def rows_used(data: CheckInput) -> CheckResult:
     )
 
 
-def _left_out(tally: Tally, cause: str, remedy: str) -> CheckResult | None:
+def _left_out(tally: Tally, cause: Fact, remedy: str) -> CheckResult | None:
     """Usable rows that are not in this report, for one cause."""
-    counts = {fact.removeprefix(cause).strip(): n for fact, n in tally.facts.items() if fact.startswith(cause)}
+    counts = cause.details(tally.facts)
     number = sum(counts.values())
     if not number:
         return None
     share = number / (tally.impressions + number)
-    status = grade_share(share, WARN_ABOVE, 1.0 if cause == OTHER_VERSION else FAIL_ABOVE)
+    status = grade_share(share, WARN_ABOVE, 1.0 if cause == Fact.OTHER_VERSION else FAIL_ABOVE)
     figure = f"{number:,} of {tally.impressions + number:,} rows ({share:.2%}) are left out: {_causes(counts)}"
-    concurrent = tally.facts.get(CONCURRENT, 0) if cause == OTHER_VERSION else 0
+    concurrent = tally.facts.get(Fact.CONCURRENT, 0) if cause == Fact.OTHER_VERSION else 0
     if concurrent:
         if grade_share(concurrent / (tally.impressions + concurrent), WARN_ABOVE, FAIL_ABOVE) == FAILED:
             status = FAILED
@@ -69,7 +60,7 @@ def rows_other_rankers(data: CheckInput) -> CheckResult | None:
     """
     rankers = ", ".join(data.tally.about.rankers)
     return _left_out(
-        data.tally, OTHER_RANKERS, f"write ranker names the same way in all rows; this report compares {rankers}"
+        data.tally, Fact.OTHER_RANKERS, f"write ranker names the same way in all rows; this report compares {rankers}"
     )
 
 
@@ -80,7 +71,7 @@ def rows_other_method(data: CheckInput) -> CheckResult | None:
     """
     composed = data.tally.about.composed
     remedy = f"this report covers lists made by {composed}: give lists of another method another version or experiment"
-    return _left_out(data.tally, OTHER_METHOD, remedy)
+    return _left_out(data.tally, Fact.OTHER_METHOD, remedy)
 
 
 @health_check(CheckCode.ROWS_OTHER_EXPERIMENT, "Rows of another experiment of nearly the same name")
@@ -90,7 +81,7 @@ def rows_other_experiment(data: CheckInput) -> CheckResult | None:
     """
     name = data.tally.about.experiment
     return _left_out(
-        data.tally, OTHER_EXPERIMENT, f"write the name of the experiment as {name!r} in all rows that belong to it"
+        data.tally, Fact.OTHER_EXPERIMENT, f"write the name of the experiment as {name!r} in all rows that belong to it"
     )
 
 
@@ -104,27 +95,22 @@ def rows_other_version(data: CheckInput) -> CheckResult | None:
         f"this report covers version {version}: select another one by its number, and make all writers use the "
         "current version"
     )
-    return _left_out(data.tally, OTHER_VERSION, remedy)
+    return _left_out(data.tally, Fact.OTHER_VERSION, remedy)
 
 
 @health_check(CheckCode.ROWS_EXCLUDED, "Rows excluded")
 def rows_excluded(data: CheckInput) -> CheckResult | None:
     """Only if there are any: rows that your rules exclude. Above 50 %, check the rules."""
-    excluded = _excluded(data.tally)
+    excluded = DropReason.EXCLUDED.details(data.tally.dropped)
     if not excluded:
         return None
     number = sum(excluded.values())
     total = data.tally.impressions + number
-    rules = {reason.removeprefix(EXCLUDED).strip(": "): count for reason, count in excluded.items()}
     return CheckResult(
         grade_share(number / total, MAX_EXCLUDED, 1.0),
-        f"{number:,} of {total:,} rows ({number / total:.2%}) are excluded by rules: {_causes(rules)}",
+        f"{number:,} of {total:,} rows ({number / total:.2%}) are excluded by rules: {_causes(excluded)}",
         "most rows are excluded: check the rules",
     )
-
-
-def _excluded(tally: Tally) -> dict[str, int]:
-    return {reason: number for reason, number in tally.dropped.items() if reason.startswith(EXCLUDED)}
 
 
 def _causes(counts: Mapping[str, int]) -> str:
@@ -136,7 +122,7 @@ def _causes(counts: Mapping[str, int]) -> str:
 @health_check(CheckCode.REPEATED_IMPRESSIONS, "Repeated impressions")
 def repeated_impressions(data: CheckInput) -> CheckResult:
     """Does every impression have its own id? If not, look for retries, and for days that are read twice."""
-    repeated = data.tally.dropped.get(reasons.REASONS[reasons.REPEATED], 0)
+    repeated = data.tally.dropped.get(DropReason.REPEATED_IMPRESSION, 0)
     return CheckResult(
         grade_share(repeated / max(data.tally.impressions + repeated, 1), 0.001, 0.01),
         f"{repeated:,} rows had the id of an earlier row and were left out",
@@ -147,7 +133,7 @@ def repeated_impressions(data: CheckInput) -> CheckResult:
 @health_check(CheckCode.TALLIES_OVERLAP, "Tallies overlap")
 def tallies_overlap(data: CheckInput) -> CheckResult | None:
     """Only if it happens: tallies that were added share impressions, which then count twice. Add each day once."""
-    shared = data.tally.facts.get(SHARED, 0)
+    shared = data.tally.facts.get(Fact.SHARED, 0)
     figure = f"about {shared:,} impressions are in two of the added tallies and count twice"
     return CheckResult(FAILED, figure, "add each day once") if shared else None
 
@@ -175,16 +161,17 @@ def events_counted(data: CheckInput) -> CheckResult | None:
     report counts their kind, dwell time and window.
     """
     tally = data.tally
-    came = tally.events.total() - tally.events[UNPLACED]
+    came = tally.events.total() - tally.events[EventStatus.UNPLACED]
     if tally.impressions < MIN_IMPRESSIONS:
         return None
-    if counted := tally.events[COUNTED]:
+    if counted := tally.events[EventStatus.COUNTED]:
         lists = int(tally.scores.impressions.sum())
         figure = f"none on {lists:,} interleaved lists, {counted:,} on other arms"
         is_lost = lists >= MIN_IMPRESSIONS and not tally.scores.clicked.any()
         return CheckResult(FAILED, figure, "log the events on interleaved lists, too") if is_lost else None
     if came:
-        fates = ", ".join(f"{number:,} {fate}" for fate, number in tally.events.most_common() if fate != UNPLACED)
+        placed = [(fate, number) for fate, number in tally.events.most_common() if fate != EventStatus.UNPLACED]
+        fates = ", ".join(f"{number:,} {text_of(fate)}" for fate, number in placed)
         counted_kinds = tally.about.events or "no events"
         remedy = f"the report counts {counted_kinds}: name a kind that the log has, and check dwell time and window"
         return CheckResult(FAILED, f"none of {came:,} ({fates})", remedy)
@@ -196,14 +183,15 @@ def events_counted(data: CheckInput) -> CheckResult | None:
 
 def unusable_events(dropped: Mapping[str, int]) -> str:
     """How many lines of events were dropped, and why; '' if none were."""
-    lines = {reason: number for reason, number in dropped.items() if reason.startswith(OF_EVENT)}
-    causes = ", ".join(f"{reason}: {number:,}" for reason, number in lines.items())
+    reasons = DropReason.NO_EVENT_VALUE, DropReason.WRONG_EVENT_VALUE
+    lines = {reason.text.format(what): n for reason in reasons for what, n in reason.details(dropped).items()}
+    causes = ", ".join(f"{text}: {number:,}" for text, number in lines.items())
     return f"{sum(lines.values()):,} lines of events could not be used ({causes})" if lines else ""
 
 
 def _lost(tally: Tally, number: int, remedy: str, warn: float = WARN_ABOVE, fail: float = FAIL_ABOVE) -> CheckResult:
     """Events with one fate, as a share of all events but those of no experiment."""
-    total = tally.events.total() - tally.events[UNPLACED]
+    total = tally.events.total() - tally.events[EventStatus.UNPLACED]
     return CheckResult(grade_share(number / max(total, 1), warn, fail), f"{number:,} of {total:,} events", remedy)
 
 
@@ -212,11 +200,10 @@ def events_unmatched(data: CheckInput) -> CheckResult:
     """Does each event match an impression? If not, look for impressions that are not logged, for late files, and for
     events without the id of their impression.
     """
-    facts = data.tally.facts
-    causes = sorted(name for name in facts if name.startswith(UNMATCHED_CAUSE))
+    causes = sorted(Fact.UNMATCHED.details(data.tally.facts).items())
     remedy = _NAME_IMPRESSION if causes else "their impressions are not in the log: send both, or wait for late files"
-    found = _lost(data.tally, data.tally.events[UNMATCHED], remedy)
-    by_cause = "".join(f"; {cause.removeprefix(UNMATCHED_CAUSE)}: {facts[cause]:,}" for cause in causes)
+    found = _lost(data.tally, data.tally.events[EventStatus.UNMATCHED], remedy)
+    by_cause = "".join(f"; {cause}: {number:,}" for cause, number in causes)
     return found._replace(figure=found.figure + by_cause)
 
 
@@ -224,14 +211,14 @@ def events_unmatched(data: CheckInput) -> CheckResult:
 def events_early(data: CheckInput) -> CheckResult:
     """Does each event come after its impression? If not, look for clocks that differ between machines."""
     remedy = "correct the clocks, or the order in which impressions and events are written"
-    return _lost(data.tally, data.tally.events[EARLY], remedy)
+    return _lost(data.tally, data.tally.events[EventStatus.EARLY], remedy)
 
 
 @health_check(CheckCode.EVENTS_LATE, "Events past the window")
 def events_late(data: CheckInput) -> CheckResult:
     """Do events come within the window? If not, and people take that long, make the window longer."""
     remedy = "they came too late to count; make the window longer if people take that long"
-    return _lost(data.tally, data.tally.events[LATE], remedy, fail=1.0)
+    return _lost(data.tally, data.tally.events[EventStatus.LATE], remedy, fail=1.0)
 
 
 @health_check(CheckCode.EVENTS_REPEATED, "Events repeated")
@@ -240,29 +227,29 @@ def events_repeated(data: CheckInput) -> CheckResult:
     Above that, look for code that sends events again and again.
     """
     remedy = "they were sent several times and counted once"
-    return _lost(data.tally, data.tally.events[REPEATED], remedy, warn=0.5, fail=1.0)
+    return _lost(data.tally, data.tally.events[EventStatus.REPEATED], remedy, warn=0.5, fail=1.0)
 
 
-@health_check(CheckCode.EVENTS_IDLE, f"Events {IDLE}")
+@health_check(CheckCode.EVENTS_IDLE, f"Events {Fact.IDLE.text}")
 def events_idle(data: CheckInput) -> CheckResult | None:
     """Only if there are any: events of kinds that no metric of the experiment counts. Look for misspelt kinds."""
-    idle = data.tally.facts.get(IDLE, 0)
+    idle = data.tally.facts.get(Fact.IDLE, 0)
     remedy = "send the kinds that the experiment counts, spelt exactly as in its settings"
     return _lost(data.tally, idle, remedy, fail=1.0) if idle else None
 
 
-@health_check(CheckCode.EVENTS_WITHOUT_TIME, f"Events {TIMELESS}")
+@health_check(CheckCode.EVENTS_WITHOUT_TIME, f"Events {EventStatus.NO_TIME.text}")
 def events_without_time(data: CheckInput) -> CheckResult | None:
     """Only if there are any: the times of events cannot be read. Fix the code that writes the log."""
-    number = data.tally.events[TIMELESS]
+    number = data.tally.events[EventStatus.NO_TIME]
     found = _lost(data.tally, number, f"write times in ISO 8601, such as {TIME_EXAMPLE}")
     return found._replace(figure=f"{found.figure} have no time that can be read") if number else None
 
 
-@health_check(CheckCode.EVENTS_UNPLACED, f"Events {UNPLACED}")
+@health_check(CheckCode.EVENTS_UNPLACED, f"Events {EventStatus.UNPLACED.text}")
 def events_unplaced(data: CheckInput) -> CheckResult | None:
     """Only for a service: events that match no impression of any experiment. Look for wrong ids and lost responses."""
-    unplaced = data.tally.events[UNPLACED]
+    unplaced = data.tally.events[EventStatus.UNPLACED]
     return CheckResult(
         grade_share(unplaced / data.tally.events.total(), 0.01, 1.0),
         f"{unplaced:,} events of the store match no impression in it; they may belong to this experiment or another",

@@ -273,6 +273,7 @@ class Totals:
     until: datetime | None
     dropped: Mapping[str, int] = field(default_factory=dict)
     events: Mapping[str, int] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

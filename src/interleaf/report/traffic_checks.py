@@ -27,10 +27,10 @@ from interleaf.report.rule import UNIT
 from interleaf.stats.compare import jackknife
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_test, share_tests
-from interleaf.tally import ALONE
+from interleaf.tally import Fact
 from interleaf.tally.evidence import CLICKED, DAY, HOUR, SHOWN
 from interleaf.tally.page_sums import CLICKED as ARM_CLICKED
-from interleaf.tally.page_sums import QUERIES, Arm, quantile
+from interleaf.tally.page_sums import QUERIES, ArmSums, quantile
 from interleaf.tally.units import ARMS
 
 MIN_UNITS = 20  # effective ones
@@ -44,7 +44,7 @@ MIN_GROUPS = 10  # of 64: people who must have been there, so that it is not one
 @health_check(CheckCode.UNITS_KNOWN, "Units known")
 def units_known(data: CheckInput) -> CheckResult:
     """Does the log identify users? Without a unit, intervals are too narrow: log a user, client or session id."""
-    total, alone = data.tally.impressions, data.tally.facts.get(ALONE, 0)
+    total, alone = data.tally.impressions, data.tally.facts.get(Fact.OWN_UNIT, 0)
     return CheckResult(
         WARNING if alone else OK,
         f"{total - alone:,} of {total:,} impressions have a unit",
@@ -57,7 +57,7 @@ def units_come_back(data: CheckInput) -> CheckResult | None:
     """Only if it warns, from 1,000 impressions with a unit, or 200 on two days: do ids last? If nearly every impression
     has a new unit, ids may change with each request. `interleaf.visitor_id` gives visitors a lasting id.
     """
-    tally, alone = data.tally, data.tally.facts.get(ALONE, 0)
+    tally, alone = data.tally, data.tally.facts.get(Fact.OWN_UNIT, 0)
     units, visits = tally.units.count() - alone, tally.impressions - alone
     days = ((tally.until or 0) - (tally.since or 0)) / DAY
     if not units or visits < (MANY_IN_DAYS if days >= DAYS else MANY_VISITS) or visits > ONCE * units:
@@ -109,11 +109,11 @@ def fallbacks(data: CheckInput) -> CheckResult:
     """
     impressions = {name: int(arm.measures[:, QUERIES].sum()) for name, arm in data.tally.arms.items()}
     total, number = max(sum(impressions.values()), 1), impressions.get(FALLBACK, 0)
-    causes = [name for name in data.tally.facts if name.startswith("fallback: ")]
+    causes = Fact.FALLBACK.details(data.tally.facts)
     return CheckResult(
         grade_share(number / total, 0.01, 0.1),
         f"{number:,} of {total:,} lists were the control's, because a ranker failed"
-        + "".join(f"; {name.removeprefix('fallback: ')}: {data.tally.facts[name]:,}" for name in causes),
+        + "".join(f"; {cause}: {number:,}" for cause, number in causes.items()),
         "requests in which a ranker is slow or fails are not compared: make it faster or more reliable",
     )
 
@@ -232,7 +232,7 @@ def events_over_time(data: CheckInput) -> CheckResult:
     places, counts = timeline.places[:-1], timeline.counts[:-1]  # events of the last stretch may still come
     if len(places) < 3:
         return CheckResult(SKIPPED, "the log is too short to compare hours")
-    measures = sum((arm.measures for arm in data.tally.arms.values()), Arm.empty().measures)
+    measures = sum((arm.measures for arm in data.tally.arms.values()), ArmSums.empty().measures)
     estimate = jackknife(measures[:, ARM_CLICKED], measures[:, QUERIES])
     rate, total = float(estimate.values[0]), int(measures[:, QUERIES].sum())
     if not 0 < rate < 1:

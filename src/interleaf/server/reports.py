@@ -10,29 +10,27 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from interleaf.decode.attributes import query_text
-from interleaf.decode.events import FATES
 from interleaf.errors import InterleafError
+from interleaf.log.drop_reasons import EventStatus
 from interleaf.report.build import report
-from interleaf.report.log_checks import ANOTHER_KIND, IDLE, UNMATCHED, UNMATCHED_CAUSE, UNPLACED
 from interleaf.report.report import Report
 from interleaf.server.cache import CacheEntry, TTLCache
 from interleaf.store.event_fates import EventFate
 from interleaf.store.fold import report_settings_of
 from interleaf.store.records import RUNNING, VersionCounts
 from interleaf.store.sql import SqlStore
-from interleaf.tally import Tally
+from interleaf.tally import Fact, Tally
 
 MAX_PAGES = 2  # of the log, in which the text of a query is looked for
 Clock = Callable[[], float]
 MAX_REPORTS = 500  # versions whose latest report is held in memory
 MIN_TTL, MAX_TTL = 1.0, 5.0  # seconds; the first report of a process compiles, and takes many
 # What health checks call an event that matches no list, by the store's reason; all others are unmatched.
-_EARLY, _LATE = FATES[2:4]
-_FATES: dict[str, str] = {
-    EventFate.LATE: _LATE,
-    EventFate.FOLDED: _LATE,
-    EventFate.EARLY: _EARLY,
-    EventFate.FIXED_SLOT: EventFate.FIXED_SLOT.text,
+_STATUS: dict[str, EventStatus] = {
+    EventFate.LATE: EventStatus.LATE,
+    EventFate.FOLDED: EventStatus.LATE,
+    EventFate.EARLY: EventStatus.EARLY,
+    EventFate.FIXED_SLOT: EventStatus.FIXED_SLOT,
 }
 _NOTHING = {False: "no impressions yet", True: "no impression could be used: all of them are left out"}
 
@@ -81,7 +79,7 @@ class Reports:
         apart, elsewhere = self._lost(stored.state == RUNNING, counts)
         # The last metric is of all kinds that count, so what is of another kind there counts nowhere.
         last = next(reversed(tallies.values()), None)
-        idle = last.events[ANOTHER_KIND] if last is not None else 0
+        idle = last.events[EventFate.OTHER_KIND] if last is not None else 0
 
         def find_text(number: int) -> str | None:
             return query_text(islice(self._store.export(name, version), MAX_PAGES), number)
@@ -116,13 +114,13 @@ def _ttl(entry: CacheEntry[CurrentReports]) -> float:
 def with_lost(tally: Tally, apart: Mapping[str, int], elsewhere: int, idle: int) -> Tally:
     """The tally with the events that the store keeps apart, and those that count nowhere: its health knows of them."""
     events, facts = Counter(tally.events), Counter(tally.facts)
-    for reason, number in apart.items():
-        fate = _FATES.get(reason, UNMATCHED)
-        events[fate] += number
-        if fate == UNMATCHED:
-            facts[f"{UNMATCHED_CAUSE}{EventFate(reason).text}"] += number
+    for fate, number in apart.items():
+        status = _STATUS.get(fate, EventStatus.UNMATCHED)
+        events[status] += number
+        if status == EventStatus.UNMATCHED:
+            facts[Fact.UNMATCHED.of(EventFate(fate).text)] += number
     if elsewhere:
-        events[UNPLACED] += elsewhere
+        events[EventStatus.UNPLACED] += elsewhere
     if idle:
-        facts[IDLE] += idle
+        facts[Fact.IDLE] += idle
     return replace(tally, events=events, facts=facts)

@@ -29,7 +29,7 @@ from interleaf.environment import cache_folder
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
-from interleaf.log.jsonl import BYTE_ORDER_MARK, LONGEST, open_text
+from interleaf.log.jsonl import BYTE_ORDER_MARK, MAX_LINE_BYTES, open_text
 from interleaf.simulate.data import MAX_GRADE, Judged, frozen
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -55,7 +55,7 @@ _MESSAGES = {
 }
 _NOT_FINITE = "{word} has a value that is not finite; replace it by a number, or leave the feature out, which means 0"
 _TOO_LARGE = "{word} has a value beyond the range of 32-bit floats (3.4e38); scale the feature down"
-_LONG_LINE = f"a line of over {LONGEST // 2**20} MiB; this is no LETOR text"
+_LONG_LINE = f"a line of over {MAX_LINE_BYTES // 2**20} MiB; this is no LETOR text"
 _BINARY = (
     "a zero byte; this is a binary file (packed, or in UTF-16), not LETOR text; give plain text, or text packed by gzip"
 )
@@ -134,7 +134,7 @@ def _pieces(files: Sequence[Path], report: Callable[[int], None]) -> Iterator[Le
                 if end:
                     yield LetorPiece(file, before, data[:end])
                     before += data.count(b"\n")
-                elif len(rest) > LONGEST:
+                elif len(rest) > MAX_LINE_BYTES:
                     raise LetorPiece(file, before, rest).error(0, _LONG_LINE)
                 report(done + raw.tell())
             done += raw.tell()

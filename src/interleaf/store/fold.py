@@ -17,7 +17,7 @@ from interleaf.decode import Counting
 from interleaf.decode.scoring import Scoring
 from interleaf.errors import DataError, MethodError, SchemeError
 from interleaf.execution.collector import TallyCollector
-from interleaf.execution.task import Task, repeats, work
+from interleaf.execution.task import Task, find_repeats, process_batch
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, RELABELLED
 from interleaf.report.rule import ReportSettings
@@ -26,7 +26,7 @@ from interleaf.store.database import Database, Row, Transaction
 from interleaf.store.experiments import parse_settings
 from interleaf.store.sql_tables import OPEN_NAMES
 from interleaf.store.time_check import StoreTime
-from interleaf.tally import Tally, tally_file
+from interleaf.tally import Fact, Tally, tally_file
 from interleaf.tally.slices import MAX_SEGMENTS
 from interleaf.tally.units import Sample
 
@@ -58,9 +58,6 @@ def report_settings_of(settings: Experiment) -> ReportSettings:
     )
 
 
-UNSPLIT = "segments: more than can be reported on; none is"
-
-
 class FoldedSums:
     """Tallies of impressions with all that could not be used, and a sample of their ids: they add up.
 
@@ -76,7 +73,7 @@ class FoldedSums:
     def add(self, batch: pa.RecordBatch) -> None:
         """Count impressions in."""
         self.impressions += batch.num_rows
-        repeats(batch, self._sample)
+        find_repeats(batch, self._sample)
         try:
             book = self._tally_batch(batch, self._task)
         except DataError:
@@ -104,7 +101,7 @@ class FoldedSums:
         tally = self._book.close()
         tally.sample = self._sample
         if not self._is_split:
-            tally.facts[UNSPLIT] = 1
+            tally.facts[Fact.UNSPLIT] = 1
         return tally
 
     def to_bytes(self) -> bytes:
@@ -140,7 +137,7 @@ class FoldedSums:
 
     def _tally_batch(self, batch: pa.RecordBatch, task: Task) -> TallyCollector:
         book = TallyCollector(task)
-        for worked in work(batch, task):
+        for worked in process_batch(batch, task):
             book.add(worked)
         return book
 

@@ -23,7 +23,7 @@ from interleaf.click_value.learn import RESAMPLES, FeatureDifferences
 from interleaf.clicks import Cascade
 from interleaf.decode.scoring import Scoring
 from interleaf.execution.options import LogOptions
-from interleaf.execution.task import Task, work
+from interleaf.execution.task import Task, process_batch
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import buckets
 from interleaf.simulate.data import Judged
@@ -208,7 +208,7 @@ def users_of(world: World, scheme: str) -> Users:
     task = Task(Scoring(scheme, credit=FeatureDifferences(features, (CLICK,))))
     units, pages = [], []
     for batch in world.batches(threads=1):
-        for part in (worked.part for worked in work(batch, task) if worked.part is not None):
+        for part in (worked.part for worked in process_batch(batch, task) if worked.part is not None):
             assert part.scored is not None  # all lists are interleaved
             clicked = part.decoded.has_event
             units.append(part.decoded.unit[clicked])

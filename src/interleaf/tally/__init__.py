@@ -10,6 +10,6 @@ evidence.py    sums that health checks need, with draws.py
 """
 
 from interleaf.tally.score_sums import About as About
-from interleaf.tally.tally import ALONE as ALONE
 from interleaf.tally.tally import Coded as Coded
+from interleaf.tally.tally import Fact as Fact
 from interleaf.tally.tally import Tally as Tally

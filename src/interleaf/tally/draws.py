@@ -39,7 +39,6 @@ class Draws(NamedTuple):
 
     @classmethod
     def empty(cls, rankers: int) -> Draws:
-        """Nothing seen yet."""
         return cls(np.zeros((BUCKETS, rankers, 4), np.int64), np.zeros((POSITIONS, 2), np.int64), np.zeros(2, np.int64))
 
     def add_ranks(self, decoded: Decoded) -> None:
@@ -47,7 +46,6 @@ class Draws(NamedTuple):
         _add_ranks(decoded.counts, decoded.clicked, self.ranks)
 
     def add_lists(self, buckets: Array, decoded: Decoded) -> None:
-        """Count interleaved lists in."""
         has = decoded.has
         known = np.stack([has["ranks"], has["teams"], has["lengths"]])
         rule = rule_of(resolve(decoded.design.method))
@@ -56,7 +54,6 @@ class Draws(NamedTuple):
         _add_lists(buckets, decoded.impressions, decoded.counts, decoded.clicked, known, rule, self)
 
     def reordered(self, order: list[int]) -> Draws:
-        """The same with ranker order[i] in place i."""
         return self._replace(owners=self.owners[:, order])
 
 

@@ -16,8 +16,8 @@ from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import kernel, mix
 from interleaf.tally.draws import Draws
-from interleaf.tally.tally_file import like
-from interleaf.tally.units import Units, pack
+from interleaf.tally.tally_file import check_shape
+from interleaf.tally.units import UnitSums, pack
 
 HOUR = 3_600_000_000  # in microseconds
 MAX_STRETCHES = 512
@@ -28,7 +28,7 @@ SHOWN, CLICKED = range(2)
 class Timeline:
     """`places[stretch]`, in order, and `counts[stretch, group]`: impressions, and those with an event.
 
-    A stretch is an hour, or two to the power of `step` hours: as few as keep to MAX_STRETCHES.
+    A stretch is an hour, or two to the power of `step` hours: the shortest with which MAX_STRETCHES suffice.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,6 @@ class Timeline:
         return HOUR << self.step
 
     def add(self, times: Array, buckets: Array, has_event: Array) -> None:
-        """Count rows in."""
         places = times // self.width
         first = int(places.min(initial=0))
         size = int(places.max(initial=0)) - first + 1
@@ -58,7 +57,6 @@ class Timeline:
         self._put(found[used], np.stack([shown, clicked], axis=2)[used])
 
     def merge(self, step: int, places: Array, counts: Array) -> None:
-        """Count another one in."""
         self._widen(step)
         self._put(places >> max(self.step - step, 0), counts)
 
@@ -74,7 +72,6 @@ class Timeline:
             self._widen(self.step + 1)
 
     def _widen(self, step: int) -> None:
-        """Put neighbouring stretches together."""
         if step > self.step:
             places, counts = self.places >> (step - self.step), self.counts
             self.step, self.places, self.counts = step, np.zeros(0, np.int64), np.zeros((0, GROUPS, 2), np.int64)
@@ -98,12 +95,11 @@ class Evidence:
     def __init__(self, rankers: int) -> None:
         self.draws = Draws.empty(rankers)
         self.timeline = Timeline()
-        self.visits = Units(2, MAX_VISITS)
-        self.contents = Units(0, MAX_CONTENTS)
+        self.visits = UnitSums(2, MAX_VISITS)
+        self.contents = UnitSums(0, MAX_CONTENTS)
         self.firsts: dict[Segment, Array] = {}
 
     def add(self, buckets: Array, decoded: Decoded) -> None:
-        """Count rows of any arm in."""
         has_event = decoded.has_event
         self.draws.add_ranks(decoded)
         self.timeline.add(decoded.time, buckets, has_event)
@@ -126,31 +122,27 @@ class Evidence:
                 rows = np.flatnonzero((codes == number) & (owner >= 0))
                 cells = buckets[rows].astype(np.int64) * self._rankers + owner[rows]
                 counted = np.bincount(cells, minlength=BUCKETS * self._rankers).reshape(BUCKETS, self._rankers)
-                self._add_firsts((attribute, values[number]), counted)
+                segment = attribute, values[number]
+                self.firsts[segment] = self.firsts.get(segment, 0) + counted
 
     @property
     def _rankers(self) -> int:
         return int(self.draws.owners.shape[1])
 
-    def _add_firsts(self, segment: Segment, counted: Array) -> None:
-        self.firsts[segment] = self.firsts[segment] + counted if segment in self.firsts else counted
-
     def merge(self, other: Evidence) -> None:
-        """Count another one in, with the same rankers."""
         self.draws = Draws(*(mine + theirs for mine, theirs in zip(self.draws, other.draws, strict=True)))
         self.timeline.merge(other.timeline.step, other.timeline.places, other.timeline.counts)
         for mine, theirs in ((self.visits, other.visits), (self.contents, other.contents)):
             mine.merge(theirs.level, *theirs.unordered)
         for segment, counted in other.firsts.items():
-            self._add_firsts(segment, counted)
+            self.firsts[segment] = self.firsts.get(segment, 0) + counted
 
     def reorder(self, order: list[int]) -> None:
-        """Put ranker order[i] in place i."""
         self.draws = self.draws.reordered(order)
         self.firsts = {segment: counted[:, order] for segment, counted in self.firsts.items()}
 
     def arrays(self) -> Iterator[tuple[str, Array]]:
-        """All of it as arrays by name, but for `rest`."""
+        """Everything except `rest`, as arrays by name."""
         yield from self.draws._asdict().items()
         yield "places", self.timeline.places
         yield "counts", self.timeline.counts
@@ -162,7 +154,6 @@ class Evidence:
 
     @property
     def rest(self) -> dict[str, Any]:
-        """What is not in `arrays`, as plain data."""
         return {
             "step": self.timeline.step,
             "levels": [self.visits.level, self.contents.level],
@@ -172,17 +163,22 @@ class Evidence:
     def take(self, arrays: Mapping[str, Array], rest: Mapping[str, Any]) -> None:
         """Count in what `arrays` and `rest` gave of another one."""
         other = Evidence(self._rankers)
-        other.draws = Draws(*(like(values, arrays[name]) for name, values in other.draws._asdict().items()))
-        places = like(other.timeline.places, arrays["places"], 1)
-        other.timeline.merge(rest["step"], places, like(other.timeline.counts, arrays["counts"], 1)[: len(places)])
+        other.draws = Draws(*(check_shape(values, arrays[name]) for name, values in other.draws._asdict().items()))
+        places = check_shape(other.timeline.places, arrays["places"], 1)
+        other.timeline.merge(
+            rest["step"], places, check_shape(other.timeline.counts, arrays["counts"], 1)[: len(places)]
+        )
         for name, units, level in zip(
             ("visits", "contents"), (other.visits, other.contents), rest["levels"], strict=True
         ):
-            hashes, values = like(units.hashes, arrays[name], 1), like(units.values, arrays[f"{name}_values"], 1)
+            hashes, values = (
+                check_shape(units.hashes, arrays[name], 1),
+                check_shape(units.values, arrays[f"{name}_values"], 1),
+            )
             units.merge(level, hashes[: len(values)], values)
         shape = np.zeros((BUCKETS, self._rankers), np.int64)
         for number, (attribute, value) in enumerate(rest["segments"]):
-            other.firsts[attribute, value] = like(shape, arrays[f"first{number}"])
+            other.firsts[attribute, value] = check_shape(shape, arrays[f"first{number}"])
         self.merge(other)
 
 

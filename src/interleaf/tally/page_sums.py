@@ -7,21 +7,21 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.decode import Decoded
-from interleaf.decode.reasons import MOST_SHOWN
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import inline_kernel, kernel
+from interleaf.log.schema import MAX_SHOWN
 from interleaf.tally.score_sums import ONE, fixed
 
 MEASURES = ("queries", "clicked", "clicks", "clicks_at_1", "skipped", "max_reciprocal_rank", "mean_reciprocal_rank")
 QUERIES, CLICKED, CLICKS, AT_1, SKIPPED, MAX_RR, MEAN_RR = range(len(MEASURES))
 SESSIONS, FOLLOWED = range(2)
 BINS = 128  # of a histogram of times: eight a doubling of 1 + time
-RECIPROCALS = np.rint(ONE / np.arange(1, MOST_SHOWN + 1)).astype(np.int64)
+RECIPROCALS = np.rint(ONE / np.arange(1, MAX_SHOWN + 1)).astype(np.int64)
 POSITIONS = 20  # slots further down are not tested
 
 
-class Arm(NamedTuple):
+class ArmSums(NamedTuple):
     """`measures[bucket, measure]`, shares in units of 2^-24; `delays[first or last, bin]`, of seconds to clicks;
     `sessions[bucket]`: how many, and queries that another one follows; all 0 where sessions were not asked for."""
 
@@ -30,8 +30,7 @@ class Arm(NamedTuple):
     sessions: Array
 
     @classmethod
-    def empty(cls) -> Arm:
-        """Nothing seen yet."""
+    def empty(cls) -> ArmSums:
         return cls(
             np.zeros((BUCKETS, len(MEASURES)), np.int64),
             np.zeros((2, BINS), np.int64),
@@ -39,12 +38,11 @@ class Arm(NamedTuple):
         )
 
     def add(self, buckets: Array, decoded: Decoded) -> None:
-        """Count rows in."""
         delays = np.stack([decoded.clicks.first, decoded.clicks.last])
         _add_clicks(buckets, decoded.counts, decoded.clicked, delays, self)
 
 
-class Lists(NamedTuple):
+class ListSums(NamedTuple):
     """`owned[bucket, position, ranker]`; `seen[bucket, ranker]`: documents of its own top that are shown, whether its
     top one is shown first, sum of 1/rank shown; `differ[0]`: lists whose rankings differ; `tops[bucket]`: lists whose
     first documents do, and of those by ranker, where its own is shown first; `latency[ranker, bin]`, in ms."""
@@ -56,8 +54,7 @@ class Lists(NamedTuple):
     latency: Array
 
     @classmethod
-    def empty(cls, rankers: int) -> Lists:
-        """Nothing seen yet."""
+    def empty(cls, rankers: int) -> ListSums:
         return cls(
             np.zeros((BUCKETS, POSITIONS, rankers), np.int64),
             np.zeros((BUCKETS, rankers, 3), np.int64),
@@ -67,18 +64,16 @@ class Lists(NamedTuple):
         )
 
     def add(self, buckets: Array, decoded: Decoded, latency: Array) -> None:
-        """Count rows in."""
         _add_latency(latency, self.latency)
         _add_lists(buckets, decoded.impressions, decoded.counts, decoded.has["ranks"], self)
 
-    def reordered(self, order: list[int]) -> Lists:
-        """The same with ranker order[i] in place i."""
+    def reordered(self, order: list[int]) -> ListSums:
         tops = self.tops[:, [0, *(1 + ranker for ranker in order)]]
-        return Lists(self.owned[:, :, order], self.seen[:, order], self.differ, tops, self.latency[order])
+        return ListSums(self.owned[:, :, order], self.seen[:, order], self.differ, tops, self.latency[order])
 
 
 @kernel
-def _add_clicks(buckets: Array, counts: Array, clicked: Array, delays: Array, into: Arm) -> None:
+def _add_clicks(buckets: Array, counts: Array, clicked: Array, delays: Array, into: ArmSums) -> None:
     measures = into.measures
     for row in range(len(buckets)):
         bucket = buckets[row]
@@ -126,7 +121,7 @@ def _add_latency(latency: Array, bins: Array) -> None:
 
 
 @kernel
-def _add_lists(buckets: Array, impressions: Impression, counts: Array, has_ranks: Array, into: Lists) -> None:
+def _add_lists(buckets: Array, impressions: Impression, counts: Array, has_ranks: Array, into: ListSums) -> None:
     """Arrays are indexed in full, row by row: to cut a row out of one costs as much as all that is done with it.
 
     Of a list without ranks, owners may be known by clicks only, and would be those of whom people like: it counts for

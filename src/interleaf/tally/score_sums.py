@@ -21,7 +21,7 @@ from interleaf.methods.schemes import TOLERANCE
 
 @dataclass(frozen=True)
 class About:
-    """What a tally is of: two tallies can be added if they agree in it, but for the order of rankers.
+    """What a tally is of. Two tallies can be added if they agree in it, apart from the order of rankers.
 
     `composed` is the method of the interleaved lists ('' while there are none), `method` the one that scored them.
     """
@@ -41,7 +41,7 @@ ONE = 2**24
 _TOLERANCE = TOLERANCE
 
 
-class Scores(NamedTuple):
+class ScoreSums(NamedTuple):
     """`impressions[bucket]`, those `clicked[bucket]`; `sums[bucket, column]`; by pair: `squares`, `wins`, `losses`."""
 
     impressions: Array
@@ -52,8 +52,7 @@ class Scores(NamedTuple):
     losses: Array
 
     @classmethod
-    def empty(cls, rankers: int, linear: bool) -> Scores:
-        """Nothing seen yet."""
+    def empty(cls, rankers: int, linear: bool) -> ScoreSums:
         pairs = rankers * (rankers - 1) // 2
         one = np.zeros((2, BUCKETS), np.int64)
         by_pair = np.zeros((3, pairs), np.int64)
@@ -63,9 +62,9 @@ class Scores(NamedTuple):
         """Count rows in: columns are credit by ranker, or scores by pair."""
         _add(buckets, clicked, columns, linear, self)
 
-    def reordered(self, order: Sequence[int], linear: bool) -> Scores:
+    def reordered(self, order: Sequence[int], linear: bool) -> ScoreSums:
         """The same with ranker order[i] in place i: pairs that are turned around change sides."""
-        places, signs = turned(order)
+        places, signs = pair_order(order)
         wins, losses = self.wins[places], self.losses[places]
         return self._replace(
             sums=reordered_columns(self.sums, order, linear),
@@ -75,7 +74,7 @@ class Scores(NamedTuple):
         )
 
 
-def turned(order: Sequence[int]) -> tuple[Array, Array]:
+def pair_order(order: Sequence[int]) -> tuple[Array, Array]:
     """Where each pair of reordered rankers was before, and -1 where it was the other way round."""
     first, second = pairs(len(order))
     number = np.zeros((len(order), len(order)), np.int64)
@@ -88,12 +87,12 @@ def reordered_columns(sums: Array, order: Sequence[int], linear: bool) -> Array:
     """Columns by ranker or by pair, on the last axis, with ranker order[i] in place i."""
     if linear:
         return sums[..., list(order)]
-    places, signs = turned(order)
+    places, signs = pair_order(order)
     return sums[..., places] * signs
 
 
 @kernel
-def _add(buckets: Array, clicked: Array, columns: Array, linear: bool, into: Scores) -> None:
+def _add(buckets: Array, clicked: Array, columns: Array, linear: bool, into: ScoreSums) -> None:
     for row in range(len(buckets)):
         bucket = buckets[row]
         into.impressions[bucket] += 1
@@ -116,7 +115,7 @@ def _add(buckets: Array, clicked: Array, columns: Array, linear: bool, into: Sco
 
 
 @inline_kernel
-def _add_pair(pair: int, score: float, tolerance: float, into: Scores) -> None:
+def _add_pair(pair: int, score: float, tolerance: float, into: ScoreSums) -> None:
     into.squares[pair] += fixed(score * score)
     into.wins[pair] += score > tolerance
     into.losses[pair] += score < -tolerance

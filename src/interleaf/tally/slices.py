@@ -14,7 +14,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.tally.units import CLICKED, SUMS, Sample, Units, pack, unpack
+from interleaf.tally.units import CLICKED, SUMS, Sample, UnitSums, pack, unpack
 
 MAX_SLICES = 64
 ROOM = 2**22  # sums held where every unit comes in every slice
@@ -36,7 +36,7 @@ class Slices:
         self.first = 0
         self.clicked = np.zeros(0, np.int64)
         self.sample = Sample(max(MIN_UNITS, ROOM // (MAX_SLICES * (columns + SUMS))))
-        self.cells = Units(columns, np.iinfo(np.int64).max)
+        self.cells = UnitSums(columns, np.iinfo(np.int64).max)
 
     @property
     def width(self) -> int:
@@ -45,7 +45,6 @@ class Slices:
 
     @property
     def ends(self) -> Array:
-        """When each slice ends, in microseconds since 1970."""
         return (self.first + 1 + np.arange(len(self.clicked))) * self.width
 
     def before_ends(self, times: Array) -> Array:
@@ -54,7 +53,6 @@ class Slices:
         return np.cumsum(np.bincount(places, minlength=len(self.clicked))[: len(self.clicked)])
 
     def add(self, times: Array, units: Array, clicked: Array, columns: Array) -> None:
-        """Count rows in."""
         if not len(times):
             return
         self._cover(int(times.min()), int(times.max()))
@@ -66,7 +64,6 @@ class Slices:
         self.cells.add(pack(units[rows], places), 0, times[rows], np.ones(len(rows), np.bool_), columns[rows])
 
     def merge(self, other: Slices) -> None:
-        """Count another one in."""
         if not len(other.clicked):
             return
         width = other.width
@@ -105,7 +102,7 @@ class Slices:
         while until // LADDER[step] - since // LADDER[step] >= MAX_SLICES:
             step += 1
             if step == len(LADDER):
-                raise DataError("the log's times span more than 90,000 years; mend its clock")
+                raise DataError("the log's times span more than 90,000 years; correct its clock")
         first, size = since // LADDER[step], until // LADDER[step] - since // LADDER[step] + 1
         if (step, first) == (self.step, self.first):
             self.clicked = np.concatenate([self.clicked, np.zeros(size - len(self.clicked), np.int64)])
@@ -116,7 +113,7 @@ class Slices:
         np.add.at(self.clicked, self._places(old, np.arange(len(old.clicked))), old.clicked)
         keys, values = old.cells.unordered
         units, parts = unpack(keys)
-        self.cells = Units(old.cells.columns, old.cells.room)
+        self.cells = UnitSums(old.cells.columns, old.cells.room)
         self.cells.merge(old.cells.level, pack(units, self._places(old, parts)), values)
 
 
@@ -131,7 +128,7 @@ class Segments:
     def __init__(self, columns: int) -> None:
         self.impressions: dict[Key, int] = {}
         self.clicked: dict[Key, int] = {}
-        self.cells = Units(columns, max(1024, SEGMENT_ROOM // (columns + SUMS - 1)))
+        self.cells = UnitSums(columns, max(1024, SEGMENT_ROOM // (columns + SUMS - 1)))
 
     def __len__(self) -> int:
         return len(self.impressions)
@@ -161,7 +158,6 @@ class Segments:
         return list(self.impressions).index(key)
 
     def check(self) -> None:
-        """Refuse more segments than a report can hold."""
         if len(self) > MAX_SEGMENTS:
             worst = Counter(attribute for attribute, _ in self).most_common(1)[0][0]
             raise DataError(
@@ -178,10 +174,9 @@ class Segments:
         self.cells.merge(other.cells.level, pack(units, np.array(places, np.int64)[parts]), values)
 
     def clear(self) -> None:
-        """Forget all segments."""
         self.impressions.clear()
         self.clicked.clear()
-        self.cells = Units(self.cells.columns, self.cells.room)
+        self.cells = UnitSums(self.cells.columns, self.cells.room)
 
     def units_of(self, key: Key) -> tuple[Array, Array, Array]:
         """The units of a segment with an event in it, their impressions with an event, and their sums."""

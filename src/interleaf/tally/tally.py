@@ -16,18 +16,38 @@ from interleaf.decode.scoring import Scored
 from interleaf.errors import DataError
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
+from interleaf.log.drop_reasons import Code
 from interleaf.log.schema import INTERLEAVED
 from interleaf.tally import tally_file
 from interleaf.tally.evidence import Evidence
-from interleaf.tally.page_sums import QUERIES, Arm, Lists
-from interleaf.tally.score_sums import About, Scores
+from interleaf.tally.page_sums import QUERIES, ArmSums, ListSums
+from interleaf.tally.score_sums import About, ScoreSums
 from interleaf.tally.slices import Segments, Slices
-from interleaf.tally.units import ARMS, SUMS, Sample, Units, pack
+from interleaf.tally.units import ARMS, SUMS, Sample, UnitSums, pack
 
 Coded = tuple[Array, list[str]]  # a number for each row, and what the numbers stand for; -1 stands for nothing
-ALONE = "impressions that are their own unit"
-MOST_ARMS = 60
+MAX_ARMS = 60
 QUERY_ROOM = 2**18  # sums held, all units and queries together
+
+
+class Fact(Code):
+    """What a tally counts or notes besides sums."""
+
+    OWN_UNIT = "own_unit", "impressions that are their own unit"
+    SHARED = "shared_impression", "impressions that two added tallies share"
+    RELAXED = "relaxed_list", "relaxed lists"
+    FALLBACK = "fallback", "{}"
+    UNMATCHED = "unmatched_event", "{}"
+    IDLE = "idle_event", "of a kind that counts nowhere"
+    OTHER_RANKERS = "other_rankers", "another set of rankers"
+    OTHER_METHOD = "other_method", "another method"
+    OTHER_EXPERIMENT = "other_experiment", "another experiment of nearly the same name"
+    OTHER_VERSION = "other_version", "another version"
+    CONCURRENT = "concurrent_version", "impressions of another version while the analysed version ran"
+    ASSUMED = "assumed", "{}"
+    NO_MATCH = "no_match", "{}"
+    EXAMPLE = "example", "not used: {}"
+    UNSPLIT = "too_many_segments", "more segments than can be reported on; none is"
 
 
 @dataclass(eq=False)
@@ -38,15 +58,15 @@ class Tally:
     """
 
     about: About
-    scores: Scores
-    units: Units
+    scores: ScoreSums
+    units: UnitSums
     slices: Slices
-    lists: Lists
+    lists: ListSums
     sample: Sample
     segments: Segments
-    queries: Units
+    queries: UnitSums
     evidence: Evidence
-    arms: dict[str, Arm] = field(default_factory=dict)
+    arms: dict[str, ArmSums] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     facts: Counter[str] = field(default_factory=Counter)
@@ -55,17 +75,15 @@ class Tally:
 
     @classmethod
     def empty(cls, about: About) -> Tally:
-        """Nothing seen yet."""
         rankers = len(about.rankers)
-        scores = Scores.empty(rankers, about.linear)
+        scores = ScoreSums.empty(rankers, about.linear)
         columns = scores.sums.shape[1]
-        lists = Lists.empty(rankers)
-        tables = Segments(columns), Units(columns, max(1024, QUERY_ROOM // (columns + SUMS - 1))), Evidence(rankers)
-        return cls(about, scores, Units(columns), Slices(columns), lists, Sample(), *tables)
+        lists = ListSums.empty(rankers)
+        tables = Segments(columns), UnitSums(columns, max(1024, QUERY_ROOM // (columns + SUMS - 1))), Evidence(rankers)
+        return cls(about, scores, UnitSums(columns), Slices(columns), lists, Sample(), *tables)
 
     @property
     def impressions(self) -> int:
-        """All that were counted, of every arm."""
         return sum(int(arm.measures[:, QUERIES].sum()) for arm in self.arms.values())
 
     def add(
@@ -78,31 +96,28 @@ class Tally:
         if not len(decoded.rows):
             return
         found = buckets.buckets(decoded.unit)
-        self._arm(decoded.design.arm).add(found, decoded)
+        arm = self.number_of(decoded.design.arm)
+        self.arms[decoded.design.arm].add(found, decoded)
         self.evidence.add(found, decoded)
-        self.facts[ALONE] += int(decoded.alone.sum())
+        self.facts[Fact.OWN_UNIT] += int(decoded.alone.sum())
         low, high = int(decoded.time.min()), int(decoded.time.max())
         self.since = low if self.since is None else min(low, self.since)
         self.until = high if self.until is None else max(high, self.until)
         if scored is None:
             none = np.zeros(len(decoded.rows), np.bool_)
             columns = np.zeros((1, self.units.columns))
-            self.units.add(decoded.unit, self.number_of(decoded.design.arm), decoded.time, none, columns)
+            self.units.add(decoded.unit, arm, decoded.time, none, columns)
             return
         self.lists.add(found, decoded, latency)
         self.evidence.add_lists(found, decoded, segments)
         if self.about.sessions is None:
             clicked = decoded.has_event
             self.add_scores(decoded.unit, decoded.time, clicked, scored.columns)
-            self._add_queries(queries, decoded, scored.columns)
+            rows = np.flatnonzero(clicked & (queries >= 0))
+            cells, always = pack(decoded.unit[rows], queries[rows]), np.ones(len(rows), np.bool_)
+            self.queries.add(cells, 0, decoded.time[rows], always, scored.columns[rows])
             for attribute, (codes, values) in segments.items():
                 self.segments.add(attribute, codes, values, decoded.unit, clicked, scored.columns)
-
-    def _add_queries(self, queries: Array, decoded: Decoded, columns: Array) -> None:
-        """Count the sums of each unit in each query."""
-        rows = np.flatnonzero(decoded.has_event & (queries >= 0))
-        cells, always = pack(decoded.unit[rows], queries[rows]), np.ones(len(rows), np.bool_)
-        self.queries.add(cells, 0, decoded.time[rows], always, columns[rows])
 
     def add_scores(self, unit: Array, time: Array, clicked: Array, columns: Array) -> None:
         """Count scores in: of impressions, or of sessions."""
@@ -110,10 +125,6 @@ class Tally:
         self.scores.add(found, clicked, columns, self.about.linear)
         self.slices.add(time, unit, clicked, columns)
         self.units.add(unit, self.number_of(INTERLEAVED), time, clicked, columns)
-
-    def _arm(self, name: str) -> Arm:
-        self.number_of(name)
-        return self.arms[name]
 
     def remark(self, remarks: Iterable[Coded]) -> None:
         """Count what is remarkable of rows, by name."""
@@ -124,17 +135,19 @@ class Tally:
     def number_of(self, name: str) -> int:
         """The number of an arm, by which units remember it."""
         if name not in self.arms:
-            if len(self.arms) >= MOST_ARMS:
-                raise DataError(
-                    f"the log has more than {MOST_ARMS} arms, {name!r} among them; arms are few and lasting"
-                )
-            self.arms[name] = Arm.empty()
+            if len(self.arms) >= MAX_ARMS:
+                raise DataError(f"the log has more than {MAX_ARMS} arms, {name!r} among them; arms are few and lasting")
+            self.arms[name] = ArmSums.empty()
         return list(self.arms).index(name)
 
     def __add__(self, other: Tally) -> Tally:
         if not isinstance(other, Tally):
             return NotImplemented
-        return merged(self, other)
+        one = as_if(self, other.about) if other.about.method and not self.about.method else self
+        other = as_if(other, one.about) if one.about.method and not other.about.method else other
+        _check(one.about, other.about)
+        rankers = min(one.about.rankers, other.about.rankers)
+        return absorb(reorder(one, rankers), reorder(other, rankers))
 
     def save(self, path: str | Path) -> None:
         """Keep it in a file (.tally): `Tally.load` reads it back, by this or a later interleaf."""
@@ -146,50 +159,40 @@ class Tally:
         return tally_file.load(path, cls)
 
 
-Sums = TypeVar("Sums", Scores, Arm, Lists)
-SHARED = "impressions that two tallies share"
+Sums = TypeVar("Sums", ScoreSums, ArmSums, ListSums)
 
 
-def merged(one: Tally, other: Tally) -> Tally:
-    """Both together; an error names what they disagree in."""
-    if not one.about.method and other.about.method:
-        one = as_if(one, other.about)
-    elif one.about.method and not other.about.method:
-        other = as_if(other, one.about)
-    _check(one.about, other.about)
-    rankers = min(one.about.rankers, other.about.rankers)
-    total = reordered(one, rankers)
-    absorb(total, reordered(other, rankers))
-    return total
-
-
-def absorb(total: Tally, more: Tally) -> None:
-    """Count a tally with the same rankers into another, which is not kept as it was."""
+def absorb(total: Tally, more: Tally) -> Tally:
+    """Count a tally with the same rankers into another, which changes and is returned."""
     total.about = replace(total.about, composed=total.about.composed or more.about.composed)
-    total.scores = added(total.scores, more.scores)
-    total.lists = added(total.lists, more.lists)
+    total.scores = add_sums(total.scores, more.scores)
+    total.lists = add_sums(total.lists, more.lists)
     total.slices.merge(more.slices)
     total.evidence.merge(more.evidence)
-    _merge_units(total, more)
+    hashes, values = more.units.unordered
+    numbers = [total.number_of(name) for name in more.arms]  # arms may have other numbers there
+    values[:, ARMS] = sum((values[:, ARMS] >> bit & 1) << number for bit, number in enumerate(numbers))
+    total.units.merge(more.units.level, hashes, values)
     total.segments.merge(more.segments)
     total.queries.merge(more.queries.level, *more.queries.unordered)
     for name, arm in more.arms.items():
-        total.arms[name] = added(total.arms[name], arm) if name in total.arms else arm
+        total.arms[name] = add_sums(total.arms[name], arm) if name in total.arms else arm
     shared = total.sample.merge(more.sample)
     for name in ("dropped", "events", "facts"):
         getattr(total, name).update(getattr(more, name))
     if shared:
-        total.facts[SHARED] += shared
+        total.facts[Fact.SHARED] += shared
     total.since = min((time for time in (total.since, more.since) if time is not None), default=None)
     total.until = max((time for time in (total.until, more.until) if time is not None), default=None)
+    return total
 
 
-def added(one: Sums, other: Sums) -> Sums:
+def add_sums(one: Sums, other: Sums) -> Sums:
     """Sums of the same shape, part by part."""
     return type(one)(*(mine + theirs for mine, theirs in zip(one, other, strict=True)))
 
 
-def reordered(tally: Tally, rankers: Sequence[str]) -> Tally:
+def reorder(tally: Tally, rankers: Sequence[str]) -> Tally:
     """A copy with the rankers in another order."""
     copy = deepcopy(tally)
     if tuple(rankers) == tally.about.rankers:
@@ -229,15 +232,3 @@ def _check(one: About, other: About) -> None:
                 f"these tallies cannot be added: their {name} differ, {mine!r} and {theirs!r}; "
                 "tally both logs in the same way"
             )
-
-
-def _merge_units(total: Tally, more: Tally) -> None:
-    """Arms may have other numbers there: give their bits the numbers of here."""
-    hashes, values = more.units.unordered
-    for name in more.arms:
-        total.number_of(name)
-    seen = np.zeros(len(values), np.int64)
-    for bit, name in enumerate(more.arms):
-        seen |= np.where(values[:, ARMS] >> bit & 1, 1 << total.number_of(name), 0)
-    values[:, ARMS] = seen
-    total.units.merge(more.units.level, hashes, values)

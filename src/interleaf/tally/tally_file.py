@@ -14,14 +14,14 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.tally.page_sums import Arm
+from interleaf.tally.page_sums import ArmSums
 from interleaf.tally.score_sums import About
 
 if TYPE_CHECKING:
     from interleaf.tally.tally import Tally
-    from interleaf.tally.units import Sample, Units
+    from interleaf.tally.units import Sample, UnitSums
 
-VERSION = 3
+VERSION = 4
 
 
 def save(tally: Tally, path: str | Path) -> None:
@@ -95,7 +95,7 @@ def from_bytes(data: bytes, kind: type[Tally], name: str = "these bytes") -> Tal
 def _tally(arrays: dict[str, Any], rest: dict[str, Any], kind: type[Tally]) -> Tally:
     about = rest["about"] | {"rankers": tuple(rest["about"]["rankers"])}
     tally = kind.empty(About(**about))
-    arm = Arm.empty()
+    arm = ArmSums.empty()
     tally.scores, tally.lists = _part(tally.scores, arrays, "scores"), _part(tally.lists, arrays, "lists")
     tally.arms = {name: _part(arm, arrays, f"arm{number}") for number, name in enumerate(rest["arms"])}
     for attribute, value, impressions, clicked in rest["segments"]:
@@ -105,20 +105,20 @@ def _tally(arrays: dict[str, Any], rest: dict[str, Any], kind: type[Tally]) -> T
         setattr(tally, name, Counter(rest["counters"][name]))
     tally.since, tally.until = rest["span"]
     tally.slices.step, tally.slices.first = rest["slices"]
-    tally.slices.clicked = like(tally.slices.clicked, arrays["slices"], 1)
+    tally.slices.clicked = check_shape(tally.slices.clicked, arrays["slices"], 1)
     for name, units in _units(tally).items():
-        values = like(units.values, arrays[f"{name}.values"], 1)
-        units.merge(rest["levels"][name], like(units.hashes, arrays[name], 1)[: len(values)], values)
+        values = check_shape(units.values, arrays[f"{name}.values"], 1)
+        units.merge(rest["levels"][name], check_shape(units.hashes, arrays[name], 1)[: len(values)], values)
     for name, sample in _samples(tally).items():
         sample.raise_to(rest["levels"][name])
-        sample.add(like(sample.hashes, arrays[name], 1))
-    if "evidence" in rest:  # tallies of older versions have none
-        found = {name.removeprefix(_EVIDENCE): array for name, array in arrays.items() if name.startswith(_EVIDENCE)}
-        tally.evidence.take(found, rest["evidence"])
+        sample.add(check_shape(sample.hashes, arrays[name], 1))
+    prefixed = {name: array for name, array in arrays.items() if name.startswith(_EVIDENCE)}
+    evidence = {name.removeprefix(_EVIDENCE): array for name, array in prefixed.items()}
+    tally.evidence.take(evidence, rest["evidence"])
     return tally
 
 
-def _units(tally: Tally) -> dict[str, Units]:
+def _units(tally: Tally) -> dict[str, UnitSums]:
     cells = {"slice_units": tally.slices.cells, "segment_units": tally.segments.cells, "query_units": tally.queries}
     return {"units": tally.units, **cells}
 
@@ -130,11 +130,11 @@ def _samples(tally: Tally) -> dict[str, Sample]:
 def _part(empty: Any, arrays: dict[str, Any], name: str) -> Any:
     """Sums by the names of their fields, in the shapes that they should have."""
     fields = empty._asdict().items()
-    return type(empty)(*(like(values, arrays[f"{name}.{field}"]) for field, values in fields))
+    return type(empty)(*(check_shape(values, arrays[f"{name}.{field}"]) for field, values in fields))
 
 
-def like(wanted: Array, found: Array, free: int = 0) -> Array:
-    """An array, if it is of the right type and shape, but for so many axes."""
+def check_shape(wanted: Array, found: Array, free: int = 0) -> Array:
+    """The array, if its type and shape are right; the lengths of the first `free` axes may differ."""
     if found.dtype != wanted.dtype or found.ndim != wanted.ndim or found.shape[free:] != wanted.shape[free:]:
         raise ValueError(f"an array of {found.dtype} {found.shape} stands where one like {wanted.shape} should")
     return found

@@ -7,6 +7,7 @@ same whatever the order, and complete as long as `level` is 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ class Seen:
 
     @property
     def hashes(self) -> Array:
-        """What is held, in order."""
         return np.sort(self._keys[self._keys != 0])
 
     def repeats(self, hashes: Array) -> Array:
@@ -60,7 +60,6 @@ class Sample(Seen):
         super().__init__(room)
 
     def add(self, hashes: Array) -> None:
-        """Count impressions in."""
         self.repeats(hashes)
 
     def merge(self, other: Sample) -> int:
@@ -70,7 +69,6 @@ class Sample(Seen):
         return int(self.repeats(other.hashes).sum()) << level
 
     def raise_to(self, level: int) -> None:
-        """Keep the share that another sample keeps."""
         if level > self.level:
             self.level = level
             self._rebuild(len(self._keys))
@@ -142,7 +140,7 @@ ROOM = 2**21  # sums held, all units together
 _NEVER = np.iinfo(np.int64).max
 
 
-class Units:
+class UnitSums:
     """A sample of units: `hashes`, and a row of `values` each; as large as the sums of a unit leave room for."""
 
     def __init__(self, columns: int, room: int = 0) -> None:
@@ -157,44 +155,37 @@ class Units:
         self._values[:, SINCE] = _NEVER
 
     def _forget(self) -> None:
-        """What was made of the table holds no longer."""
-        self._found: tuple[Array, Array] | None = None
-        self._ordered: tuple[Array, Array] | None = None
+        """Forget what was computed from the table, because the table changes."""
+        for name in ("unordered", "_ordered"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def unordered(self) -> tuple[Array, Array]:
+        """Hashes and rows in any order: sorting half a million takes long."""
+        places = np.flatnonzero(self._keys)
+        return self._keys[places], self._values[places]
+
+    @cached_property
+    def _ordered(self) -> tuple[Array, Array]:
+        hashes, values = self.unordered
+        order = np.argsort(hashes)
+        return hashes[order], values[order]
 
     @property
     def hashes(self) -> Array:
-        """The units, in the order of their hashes."""
-        return self._in_order()[0]
+        """The units, in the order of their hashes; `values` has their rows in the same order."""
+        return self._ordered[0]
 
     @property
     def values(self) -> Array:
-        """Their rows, in the same order."""
-        return self._in_order()[1]
-
-    @property
-    def unordered(self) -> tuple[Array, Array]:
-        """Hashes and rows in whatever order: to count needs none, and to sort half a million takes long."""
-        if self._found is None:
-            places = np.flatnonzero(self._keys)
-            self._found = self._keys[places], self._values[places]
-        return self._found
+        return self._ordered[1]
 
     @property
     def rows(self) -> Array:
-        """The rows of all units, in whatever order."""
         return self.unordered[1]
-
-    def _in_order(self) -> tuple[Array, Array]:
-        """Sorted once, until something is added."""
-        if self._ordered is None:
-            hashes, values = self.unordered
-            order = np.argsort(hashes)
-            self._ordered = hashes[order], values[order]
-        return self._ordered
 
     @property
     def is_exact(self) -> bool:
-        """Whether every unit is held."""
         return self.level == 0
 
     def count(self, of: Array | None = None) -> int:
@@ -237,19 +228,16 @@ class Units:
         self.size = _put(self._keys, self._values, 0, keys, values)
 
     def merge(self, level: int, hashes: Array, values: Array) -> None:
-        """Count another sample in: what both can keep."""
         self.raise_to(level)
         self._put(hashes, values)
 
     def raise_to(self, level: int) -> None:
-        """Keep the share of units that another sample keeps."""
         if level > self.level:
             self._forget()
             self.level = level
             self._rebuild(len(self._keys), self._keys & np.uint64((1 << level) - 1) == 0)
 
     def reorder(self, order: Sequence[int], linear: bool) -> None:
-        """Sums with ranker order[i] in place i."""
         self._forget()
         self._values[:, SUMS:] = reordered_columns(self._values[:, SUMS:], order, linear)
 

@@ -5,6 +5,6 @@ repeats.py     impressions with several rows: repeats and further pages
 tallies.py     a log to its tally, and to other sums
 """
 
-from interleaf.execution.spark.tallies import opened as opened
-from interleaf.execution.spark.tallies import summed as summed
+from interleaf.execution.spark.tallies import open_log as open_log
+from interleaf.execution.spark.tallies import sum_parts as sum_parts
 from interleaf.execution.spark.tallies import tally_log as tally_log

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import io
 import pickle
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,64 +22,44 @@ import pyarrow as pa
 from interleaf.errors import DataError, InterleafError
 from interleaf.kernels.arrays import Array
 from interleaf.log import arrow, parquet
-from interleaf.log.files import Address, File, Paths, files_of
-from interleaf.log.page_join import Pages, rows_among
+from interleaf.log.files import LogFile, Paths, files_of
+from interleaf.log.page_join import PageJoiner, rows_among
 from interleaf.log.projection import Projection, is_wanted
-from interleaf.tally.units import Sample, Units
+from interleaf.tally.units import UnitSums
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-SMALL = 256  # items: smaller arrays are not worth it
-
 
 def to_bytes(value: Any) -> bytes:
-    """Any sums, such as a book and a sample, in few bytes."""
+    """Any sums, such as a collector and a sample, compressed."""
     file = io.BytesIO()
     _Pickler(file, protocol=5).dump(value)
-    return zlib.compress(file.getvalue(), 1)
+    compressed: bytes = pa.compress(file.getvalue(), "zstd", asbytes=True)
+    return compressed + file.tell().to_bytes(8, "little")
 
 
 def of_bytes(data: bytes) -> Any:
-    """What `to_bytes` made, here or in an executor of the same job: unpickling runs what it is told to."""
-    return pickle.loads(zlib.decompress(data))
+    """What `to_bytes` made, here or in an executor of the same job; unpickling can run any code."""
+    size = int.from_bytes(data[-8:], "little")
+    return pickle.loads(pa.decompress(data[:-8], size, "zstd", asbytes=True))
 
 
 class _Pickler(pickle.Pickler):
+    """Pickles units in the order of their hashes, without the empty places of their table."""
+
     def reducer_override(self, value: Any) -> Any:
-        if type(value) is Units:
-            least = value.values.min(axis=0, initial=np.iinfo(np.int64).max)
-            rest = _differences(value.hashes), value.values - least, least
-            return _units, (value.columns, value.room, value.level, *rest)
-        if type(value) is Sample:
-            return _sample, (value.room, value.level, _differences(value.hashes))
-        if type(value) is np.ndarray and value.dtype.kind in "iuf" and value.size > SMALL:
-            cells = np.ascontiguousarray(value.T).reshape(-1).view(np.uint8).reshape(value.size, value.itemsize)
-            return _array, (cells.T.tobytes(), value.dtype.str, value.shape)
+        if type(value) is UnitSums:
+            by_column = np.ascontiguousarray(value.values.T)  # compresses better
+            return _units, (value.columns, value.room, value.level, value.hashes, by_column)
         return NotImplemented
 
 
-def _differences(hashes: Array) -> Array:
-    return np.diff(hashes, prepend=np.uint64(0))
-
-
-def _units(columns: int, room: int, level: int, steps: Array, values: Array, least: Array) -> Units:
-    units = Units(columns, room)
-    units.merge(level, np.cumsum(steps), values + least)
+def _units(columns: int, room: int, level: int, hashes: Array, by_column: Array) -> UnitSums:
+    units = UnitSums(columns, room)
+    units.merge(level, hashes, by_column.T.copy())
     return units
-
-
-def _sample(room: int, level: int, steps: Array) -> Sample:
-    sample = Sample(room)
-    sample.raise_to(level)
-    sample.add(np.cumsum(steps))
-    return sample
-
-
-def _array(planes: bytes, kind: str, shape: tuple[int, ...]) -> Array:
-    cells = np.frombuffer(planes, np.uint8).reshape(np.dtype(kind).itemsize, -1)
-    return np.ascontiguousarray(cells.T).reshape(-1).view(kind).reshape(shape[::-1]).T.copy()
 
 
 BATCH = 32_768  # rows read at a time, as many as the local engine reads
@@ -88,25 +67,25 @@ ROWS = 2_000_000  # of a part, about: enough for its sums to be small beside it
 LOOKING = 16  # files looked at together: of a distant store, each is a wait
 
 
-class Piece(NamedTuple):
+class RowGroups(NamedTuple):
     """Row groups of one file."""
 
-    file: File
+    file: LogFile
     groups: tuple[int, ...]
 
 
-Part = tuple[Piece, ...]
+FilePart = tuple[RowGroups, ...]
 
 
-class Parts(NamedTuple):
+class LogParts(NamedTuple):
     """The parts of a log, in its order; whether an impression may go on over pages; and what is assumed to read it."""
 
-    parts: list[Part]
+    parts: list[FilePart]
     may_have_pages: bool
     assumptions: list[str]
 
 
-def parts_of(paths: Paths, least: int = 1, number: int = 0) -> Parts:
+def parts_of(paths: Paths, least: int = 1, number: int = 0) -> LogParts:
     """The parts of a log: at most `number` of them, or a multiple of the least that is given.
 
     Every file is looked at before the first is read: a mistake in the last one is not found after hours.
@@ -118,19 +97,15 @@ def parts_of(paths: Paths, least: int = 1, number: int = 0) -> Parts:
                 f"{file.path} is no Parquet file, and Spark reads Parquet only; interleaf.log.convert makes it one"
             )
     with ThreadPoolExecutor(LOOKING) as pool:
-        looked = list(pool.map(parquet.look, files))
-    files = [file._replace(path=_absolute(file.path)) for file in files]
+        looked = list(pool.map(parquet.inspect, files))
+    # Executors may work in another folder.
+    files = [file._replace(path=file.path.absolute()) if isinstance(file.path, Path) else file for file in files]
     groups = [(place, group) for place, one in enumerate(looked) for group in range(len(one.rows))]
     rows = [count for one in looked for count in one.rows]
     wanted = number or least * max(1, -(-sum(rows) // (ROWS * least)))
-    found = [_pieces([groups[place] for place in run], files) for run in _runs(rows, wanted)] or [()]
+    found = [_row_groups([groups[place] for place in run], files) for run in _runs(rows, wanted)] or [()]
     assumptions = dict.fromkeys(sentence for one in looked for sentence in one.assumptions)
-    return Parts(found, any(one.paged for one in looked), list(assumptions))
-
-
-def _absolute(path: Path | Address) -> Path | Address:
-    """What it is on machines that work in another folder."""
-    return path.absolute() if isinstance(path, Path) else path
+    return LogParts(found, any(one.paged for one in looked), list(assumptions))
 
 
 def _runs(rows: Sequence[int], wanted: int) -> Iterator[list[int]]:
@@ -147,15 +122,9 @@ def _runs(rows: Sequence[int], wanted: int) -> Iterator[list[int]]:
         yield list(run)
 
 
-def _pieces(groups: Sequence[tuple[int, int]], files: Sequence[File]) -> Part:
+def _row_groups(groups: Sequence[tuple[int, int]], files: Sequence[LogFile]) -> FilePart:
     by_file = groupby(groups, key=lambda one: one[0])
-    return tuple(Piece(files[place], tuple(group for _, group in found)) for place, found in by_file)
-
-
-def read(part: Part, projection: Projection) -> Iterator[pa.RecordBatch]:
-    """The rows of a part, in the order of the log."""
-    for file, groups in part:
-        yield from parquet.batches(file, projection, BATCH, groups)
+    return tuple(RowGroups(files[place], tuple(group for _, group in some)) for place, some in by_file)
 
 
 Item = tuple[int, Any]
@@ -165,7 +134,7 @@ WEIGHT = "spark.sql.execution.arrow.maxBytesPerBatch"
 OfBatches = Callable[[int, Iterator[pa.RecordBatch]], Iterable[Item]]  # from a part's number, and its rows
 
 
-def packed(number: int, function: Callable[[], Iterable[Item]]) -> Iterator[Packed]:
+def pack_items(number: int, function: Callable[[], Iterable[Item]]) -> Iterator[Packed]:
     """The items of a function, ready to travel; or what went wrong, under the number of the part."""
     try:
         for key, value in function():
@@ -174,8 +143,8 @@ def packed(number: int, function: Callable[[], Iterable[Item]]) -> Iterator[Pack
         yield number, to_bytes(problem)
 
 
-def unpacked(items: Iterable[Packed]) -> Iterator[Item]:
-    """What `packed` made; what went wrong on the way is raised again."""
+def unpack_items(items: Iterable[Packed]) -> Iterator[Item]:
+    """What `pack_items` made; an error that it packed is raised again."""
     for key, data in items:
         value = of_bytes(data)
         if isinstance(value, InterleafError):
@@ -183,24 +152,25 @@ def unpacked(items: Iterable[Packed]) -> Iterator[Item]:
         yield key, value
 
 
-class Rows(NamedTuple):
+class FileRows(NamedTuple):
     """The rows of Parquet files, for executors: by parts, without impressions that go on over pages; these are joined
     already, and are one more part.
     """
 
-    parts: list[Part]
+    parts: list[FilePart]
     continued: pa.Array
     joined: list[pa.RecordBatch]
 
     def read(self, number: int, projection: Projection) -> Iterator[pa.RecordBatch]:
-        """The rows of a part, in the order of the log."""
         if number == len(self.parts):
-            yield from arrow.cut(self.joined, projection, BATCH)
-        elif not len(self.continued):
-            yield from read(self.parts[number], projection)
-        else:
-            for batch in read(self.parts[number], projection.with_pages()):
-                yield projection.only(rows_among(batch, self.continued, among=False))
+            yield from arrow.cut_batches(self.joined, projection, BATCH)
+            return
+        wanted = projection.with_pages() if len(self.continued) else projection
+        for file, groups in self.parts[number]:
+            for batch in parquet.batches(file, wanted, BATCH, groups):
+                if len(self.continued):
+                    batch = projection.only(rows_among(batch, self.continued, among=False))
+                yield batch
 
 
 class Files:
@@ -210,44 +180,40 @@ class Files:
         self._context = spark.sparkContext
         found = parts_of(paths, self._context.defaultParallelism, number)
         self._parts, self.may_have_pages, self.assumptions = found
-        self.pages = Pages(pa.array([], pa.string()))
+        self.pages = PageJoiner(pa.array([], pa.string()))
         self.notes: RDD[Packed] | None = None  # of repeats, once they were looked for
         self._set(pa.array([], pa.string()), [])
 
     def _set(self, continued: pa.Array, joined: list[pa.RecordBatch]) -> None:
-        self._rows = self._context.broadcast(Rows(self._parts, continued, joined))
+        self._rows = self._context.broadcast(FileRows(self._parts, continued, joined))
         self.bins = self._number = len(self._parts) + bool(joined)
 
     def with_joined(self, continued: pa.Array, joined: list[pa.RecordBatch]) -> Files:
-        """The same rows, but for those of continued impressions, which are joined."""
+        """The same rows, with those of continued impressions replaced by the joined ones."""
         self._set(continued, joined)
         return self
 
     def each(self, projection: Projection, function: OfBatches) -> RDD[Packed]:
-        """What a function makes of every part."""
         numbers = self._context.parallelize(range(self._number), self._number)
         return numbers.flatMap(partial(_of_part, self._rows, projection, function))
 
     def with_notes(self, notes: RDD[Packed], projection: Projection, function: OfNotes) -> RDD[Packed]:
-        """The same, with notes, which are where the part is."""
-        return notes.mapPartitionsWithIndex(partial(_with_notes, self._rows, projection, function))
+        rows = self._rows
+
+        def of_partition(number: int, notes: Iterable[Packed]) -> Iterator[Packed]:
+            def items() -> Iterable[Item]:
+                return function(number, rows.value.read(number, projection), [note for _, note in unpack_items(notes)])
+
+            return pack_items(number, items)
+
+        return notes.mapPartitionsWithIndex(of_partition)
 
 
 OfNotes = Callable[[int, Iterator[pa.RecordBatch], list[Any]], Iterable[Item]]
 
 
-def _of_part(rows: Broadcast[Rows], projection: Projection, function: OfBatches, number: int) -> Any:
-    return packed(number, lambda: function(number, rows.value.read(number, projection)))
-
-
-def _with_notes(
-    rows: Broadcast[Rows], projection: Projection, function: OfNotes, number: int, notes: Iterator[Packed]
-) -> Iterator[Packed]:
-    def items() -> Iterable[Item]:
-        known = [value for _, value in unpacked(notes)]
-        return function(number, rows.value.read(number, projection), known)
-
-    return packed(number, items)
+def _of_part(rows: Broadcast[FileRows], projection: Projection, function: OfBatches, number: int) -> Any:
+    return pack_items(number, lambda: function(number, rows.value.read(number, projection)))
 
 
 class Frame:
@@ -262,24 +228,23 @@ class Frame:
         self.bins = frame.sparkSession.sparkContext.defaultParallelism
         self.may_have_pages = "page" in frame.columns
         self.assumptions: list[str] = []
-        self.pages = Pages(pa.array([], pa.string()))
+        self.pages = PageJoiner(pa.array([], pa.string()))
         self.has_repeats: bool | None = None  # until they were looked for
 
     def with_joined(self, continued: pa.Array, joined: list[pa.RecordBatch]) -> Frame:
-        """The same rows, but for those of continued impressions, which are joined."""
+        """The same rows, with those of continued impressions replaced by the joined ones."""
         ids = self.frame.sparkSession.createDataFrame(pa.table({"impression": continued}))
         return Frame(self.frame.join(ids, "impression", "left_anti").select(self.frame.columns), joined)
 
     def each(self, projection: Projection, function: OfBatches) -> RDD[Packed]:
-        """What a function makes of every partition."""
         chosen = self.frame.select(*self._names(projection))
         answers = chosen.mapInArrow(partial(_of_partition, projection, function), "key long, data binary")
         with _unweighed(chosen.sparkSession):
-            items = answers.rdd.map(_as_item)
+            items = answers.rdd.map(lambda row: (row.key, bytes(row.data)))
             if not self._joined:
                 return items
             context, number = chosen.sparkSession.sparkContext, items.getNumPartitions()
-            rows = context.broadcast(Rows([()] * number, pa.array([], pa.string()), self._joined))
+            rows = context.broadcast(FileRows([()] * number, pa.array([], pa.string()), self._joined))
             return items.union(context.parallelize([number], 1).flatMap(partial(_of_part, rows, projection, function)))
 
     def _names(self, projection: Projection) -> list[str]:
@@ -291,7 +256,6 @@ class Frame:
         return [name for name in self.frame.columns if is_wanted(name, (*projection.names, *spare))]
 
     def _lacks(self, names: Sequence[str]) -> bool:
-        """Whether one of these is missing in some row."""
         if not set(names) <= set(self.frame.columns):
             return True
         return not self.frame.filter(" OR ".join(f"`{name}` IS NULL" for name in names)).isEmpty()
@@ -318,18 +282,11 @@ def _of_partition(projection: Projection, function: OfBatches, batches: Iterator
 
     context = TaskContext.get()
     number = context.partitionId() if context is not None else 0
-    found = arrow.gathered(map(_in_utc, batches), BATCH)
-    for key, data in packed(number, lambda: function(number, arrow.cut(found, projection, BATCH))):
+    # Spark's timestamps are instants; their type names the zone of the session.
+    in_utc = (batch.cast(schema_in_utc(batch.schema)) for batch in batches)
+    large = arrow.gather_batches(in_utc, BATCH)
+    for key, data in pack_items(number, lambda: function(number, arrow.cut_batches(large, projection, BATCH))):
         yield pa.RecordBatch.from_pydict({"key": pa.array([key], pa.int64()), "data": pa.array([data], pa.binary())})
-
-
-def _as_item(row: Any) -> Packed:
-    return row.key, bytes(row.data)
-
-
-def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Spark's timestamps are instants, and only their type names the zone of the session."""
-    return batch.cast(schema_in_utc(batch.schema))
 
 
 def schema_in_utc(found: pa.Schema) -> pa.Schema:
@@ -347,7 +304,7 @@ def _type_in_utc(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def added(items: RDD[Packed], add: Callable[[Any, Any], Any]) -> bytes | None:
+def sum_items(items: RDD[Packed], add: Callable[[Any, Any], Any]) -> Any:
     """All values added up on executors, in the order of their numbers, some at a time; only the sum comes here.
 
     None where there are none: Spark calls no function for a partition without rows, or has no partition at all.
@@ -355,25 +312,19 @@ def added(items: RDD[Packed], add: Callable[[Any, Any], Any]) -> bytes | None:
     number = items.getNumPartitions()
     while number > 1:
         number = -(-number // FAN)
-        items = items.map(_under).partitionBy(number).mapPartitionsWithIndex(partial(_together, add))
-    return next(iter(items.values().collect()), None)
-
-
-def _under(item: Packed) -> tuple[int, Packed]:
-    return item[0] // FAN, item
+        keyed = items.map(lambda item: (item[0] // FAN, item))
+        items = keyed.partitionBy(number).mapPartitionsWithIndex(partial(_together, add))
+    return next((value for _, value in unpack_items(items.collect())), None)
 
 
 def _together(add: Callable[[Any, Any], Any], number: int, items: Iterator[tuple[int, Packed]]) -> Iterator[Packed]:
-    found = sorted((item for _, item in items), key=lambda item: item[0])
+    in_order = sorted((item for _, item in items), key=lambda item: item[0])
 
     def sums() -> Iterator[Item]:
-        total = None
-        for _, value in unpacked(found):
-            total = value if total is None else add(total, value)
-        if total is not None:
-            yield number, total
+        if in_order:
+            yield number, reduce(add, (value for _, value in unpack_items(in_order)))
 
-    return packed(number, sums)
+    return pack_items(number, sums)
 
 
 def in_bins(hashes: Array, bins: int) -> Iterator[tuple[int, Array]]:

@@ -15,9 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf.decode import identities
-from interleaf.execution.spark.partitions import Files, Frame, Item, OfBatches, Packed, in_bins, packed, unpacked
+from interleaf.execution.spark.partitions import (
+    Files,
+    Frame,
+    Item,
+    OfBatches,
+    Packed,
+    in_bins,
+    pack_items,
+    unpack_items,
+)
 from interleaf.kernels.arrays import Array
-from interleaf.log.page_join import Pages, find_continued, ids_among, paged_ids, rows_among
+from interleaf.log.page_join import PageJoiner, find_continued, ids_among, paged_ids, rows_among
 from interleaf.log.projection import Projection
 from interleaf.tally.units import Seen
 
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
 IDENTITY = Projection(("experiment", "impression"), {})
 
 
-class Shared(Seen):
+class SharedHashes(Seen):
     """What a part must know: hashes that came more than once, and whether an earlier part has them."""
 
     def __init__(self, notes: Iterable[tuple[Array, Array]]) -> None:
@@ -57,7 +66,7 @@ def has_repeats(frame: Frame) -> bool:
     """Whether an impression of a data frame came twice."""
     if frame.has_repeats is None:
         hashes = frame.each(IDENTITY, partial(_hashes, frame.bins)).partitionBy(frame.bins)
-        frame.has_repeats = any(value for _, value in unpacked(hashes.mapPartitionsWithIndex(_repeated).collect()))
+        frame.has_repeats = any(value for _, value in unpack_items(hashes.mapPartitionsWithIndex(_repeated).collect()))
     return frame.has_repeats
 
 
@@ -72,7 +81,7 @@ def _hashes(bins: int, number: int, batches: Iterator[pa.RecordBatch]) -> Iterat
 
 
 def _notes(number: int, items: Iterable[Packed]) -> Iterator[Packed]:
-    return packed(number, lambda: _shared([value for _, value in unpacked(items)]))
+    return pack_items(number, lambda: _shared([value for _, value in unpack_items(items)]))
 
 
 def _shared(found: list[tuple[int, Array]]) -> Iterator[Item]:
@@ -86,7 +95,7 @@ def _shared(found: list[tuple[int, Array]]) -> Iterator[Item]:
 
 
 def _repeated(number: int, items: Iterable[Packed]) -> Iterator[Packed]:
-    return packed(number, lambda: [(number, len(_twice([value for _, value in unpacked(items)])) > 0)])
+    return pack_items(number, lambda: [(number, len(_twice([value for _, value in unpack_items(items)])) > 0)])
 
 
 def _twice(found: list[tuple[int, Array]]) -> Array:
@@ -98,7 +107,7 @@ def _twice(found: list[tuple[int, Array]]) -> Array:
 def join_pages(rows: Files | Frame) -> Files | Frame:
     """The rows of a log with the pages of every impression joined; its `pages` count what was dropped on the way."""
     paged = _collected(rows, ("impression", "page"), _paged) if rows.may_have_pages else []
-    pages = Pages(find_continued(paged, lambda ids: _collected(rows, ("impression",), partial(_ids, ids))))
+    pages = PageJoiner(find_continued(paged, lambda ids: _collected(rows, ("impression",), partial(_ids, ids))))
     if not pages:
         return rows
     for batch in _collected(rows, None, partial(_rows, pages.continued)):
@@ -110,7 +119,7 @@ def join_pages(rows: Files | Frame) -> Files | Frame:
 
 def _collected(rows: Files | Frame, names: tuple[str, ...] | None, function: OfBatches) -> Iterator[pa.Array]:
     """What a function makes of the batches of every part."""
-    for _, found in unpacked(rows.each(Projection(names, {}), function).collect()):
+    for _, found in unpack_items(rows.each(Projection(names, {}), function).collect()):
         yield from found
 
 

@@ -7,33 +7,38 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from interleaf.environment import require
 from interleaf.errors import DataError
-from interleaf.execution.collector import Group, TallyCollector, entry_of
-from interleaf.execution.session_rows import Waiting
-from interleaf.execution.spark import repeats as of_log
+from interleaf.execution.collector import TallyCollector, tally_key
+from interleaf.execution.session_rows import SessionRows
 from interleaf.execution.spark.partitions import (
     Files,
     Frame,
     Item,
     Packed,
-    added,
     in_bins,
-    of_bytes,
-    packed,
+    pack_items,
     schema_in_utc,
-    to_bytes,
-    unpacked,
+    sum_items,
+    unpack_items,
 )
-from interleaf.execution.spark.repeats import join_pages
-from interleaf.execution.task import Task, frequent, is_frame, repeats, together, visits, work
+from interleaf.execution.spark.repeats import SharedHashes, has_repeats, join_pages, notes_of
+from interleaf.execution.task import (
+    Task,
+    count_visits,
+    find_repeats,
+    frequent_units,
+    is_frame,
+    merge_visits,
+    process_batch,
+)
 from interleaf.kernels.arrays import Array
-from interleaf.log.arrow import checked
+from interleaf.log.arrow import check_schema
 from interleaf.log.projection import Projection
 from interleaf.log.schema import assumptions_of
 from interleaf.tally import About, Tally
@@ -50,7 +55,7 @@ CACHE = "NUMBA_CACHE_DIR"
 def session() -> SparkSession:
     """The active session, as a notebook or `spark-submit` has one; else a new one, of the master that Spark is set to.
 
-    Python workers of a new one are this Python, unless PYSPARK_PYTHON says otherwise, and keep compiled kernels where
+    Python workers of a new one are this Python, unless PYSPARK_PYTHON is set, and keep compiled kernels where
     this process does.
     """
     require("spark", "the engine 'spark' needs", "pyspark")
@@ -74,58 +79,41 @@ def session() -> SparkSession:
 
 def by_unit(about: About, task: Task, number: int, batches: Iterator[pa.RecordBatch], seen: Seen) -> Iterator[Item]:
     """The rows of a part that belong to a tally, in parts that share no unit, with the number of the part."""
-    waiting = _waiting(about)
+    session_rows = SessionRows(sorted(about.rankers))
+    group = about.experiment, about.version, frozenset(about.rankers)
     for batch in batches:
-        for worked in work(batch, task, repeats(batch, seen)):
-            if worked.part is not None and entry_of(worked.part.decoded.design).group == _group(about):
-                waiting.add(worked.part)
-    for place, (names, rows) in enumerate(waiting.parts()):
+        for processed in process_batch(batch, task, find_repeats(batch, seen)):
+            if processed.part is not None and tally_key(processed.part.decoded.design).group == group:
+                session_rows.add(processed.part)
+    for place, (names, rows) in enumerate(session_rows.parts()):
         if len(rows):
             yield place, (number, names, rows)
 
 
-def tallied(
+def tally_sessions(
     about: About, arms: Sequence[str], timeout: float, number: int, items: Iterable[Packed]
 ) -> Iterator[Packed]:
     """The sessions of some units in a tally of their own, rows in the order of the log."""
 
     def tallies() -> Iterator[Item]:
-        waiting, tally = _waiting(about), Tally.empty(about)
+        session_rows, tally = SessionRows(sorted(about.rankers)), Tally.empty(about)
         for name in arms:
             tally.number_of(name)
-        for _, names, rows in sorted((value for _, value in unpacked(items)), key=lambda value: value[0]):
-            waiting.take(names, rows)
-        waiting.count(tally, timeout)
+        for _, names, rows in sorted((value for _, value in unpack_items(items)), key=lambda value: value[0]):
+            session_rows.take(names, rows)
+        session_rows.count(tally, timeout)
         yield number, tally
 
-    return packed(number, tallies)
+    return pack_items(number, tallies)
 
 
-def add_tallies(one: Tally, other: Tally) -> Tally:
-    """Both together, in the first."""
-    absorb(one, other)
-    return one
-
-
-def _group(about: About) -> Group:
-    return about.experiment, about.version, frozenset(about.rankers)
-
-
-def _waiting(about: About) -> Waiting:
-    return Waiting(sorted(about.rankers))
-
-
-MOST = 2**40  # impressions of one partition that are told apart: all of them
+ALL = 2**40  # impressions of one partition that are compared: all of them
 Count = Callable[[Task, Iterator[pa.RecordBatch], Seen], Any]
 Make = Callable[[Task, int, Iterator[pa.RecordBatch], Seen], Iterable[Item]]
 Add = Callable[[Any, Any], Any]
 
 
-class Sums(NamedTuple):
-    """A part's book, and the sample of its impressions."""
-
-    book: TallyCollector
-    sample: Sample
+PartSums = tuple[TallyCollector, Sample]  # of a part, with the sample of its impressions
 
 
 def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
@@ -134,47 +122,42 @@ def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
     `parts`: into how many the files are cut, where row groups allow; by default as many as there are cores, and more
     where they would hold more than two million rows each.
     """
-    rows = opened(source, parts)
-    sums: Sums = of_bytes(summed(rows, task, counted, added_sums))
-    if sums.book.lacks_ranks and task.scoring.scheme is None:
+    rows = open_log(source, parts)
+    collector, sample = sum_parts(rows, task, count_part, merge_parts)
+    if collector.lacks_ranks and task.scoring.scheme is None:
         task = replace(task, scoring=replace(task.scoring, rankless=True))
-        sums = of_bytes(summed(rows, task, counted, added_sums))
-    sums.book.assume(rows.assumptions)
-    sums.book.dropped += rows.pages.dropped
-    sums.book.events += rows.pages.events
-    tally = sums.book.finish()
-    tally.sample = sums.sample
+        collector, sample = sum_parts(rows, task, count_part, merge_parts)
+    collector.assume(rows.assumptions)
+    collector.dropped += rows.pages.dropped
+    collector.events += rows.pages.events
+    tally: Tally = collector.finish()
+    tally.sample = sample
     if task.scoring.sessions is not None:
         _add_sessions(rows, task, tally)
     return tally
 
 
-def opened(source: Any, parts: int = 0) -> Files | Frame:
+def open_log(source: Any, parts: int = 0) -> Files | Frame:
     """The rows of a log, checked, as executors will read them: of Parquet files, or of a data frame of Spark."""
     if not is_frame(source):
         return join_pages(Files(session(), source, parts))
     from pyspark.sql.pandas.types import to_arrow_schema
 
     found = schema_in_utc(to_arrow_schema(source.schema, timezone="UTC"))
-    checked(found, "the given data frame")
+    check_schema(found, "the given data frame")
     rows = join_pages(Frame(source))
     rows.assumptions = assumptions_of(found)
     return rows
 
 
-def summed(rows: Files | Frame, task: Task, count: Count, add: Add) -> bytes:
-    """What `count` makes of every part, added up on the executors: packed, as the driver gets it."""
-    found = added(_items(rows, task, partial(_counted, count)), add)
-    return to_bytes(count(task, iter(()), Seen())) if found is None else _sound(found)
+def sum_parts(rows: Files | Frame, task: Task, count: Count, add: Add) -> Any:
+    """What `count` makes of every part, added up on the executors."""
 
+    def count_numbered(task: Task, number: int, batches: Iterator[pa.RecordBatch], seen: Seen) -> Iterable[Item]:
+        return [(number, count(task, batches, seen))]
 
-def _sound(found: bytes) -> bytes:
-    list(unpacked([(0, found)]))  # raises what went wrong
-    return found
-
-
-def _counted(count: Count, task: Task, number: int, batches: Iterator[pa.RecordBatch], seen: Seen) -> Iterable[Item]:
-    return [(number, count(task, batches, seen))]
+    total = sum_items(_items(rows, task, count_numbered), add)
+    return count(task, iter(()), Seen()) if total is None else total
 
 
 def _items(rows: Files | Frame, task: Task, make: Make) -> RDD[Packed]:
@@ -187,60 +170,55 @@ def _items(rows: Files | Frame, task: Task, make: Make) -> RDD[Packed]:
         task = replace(task, crawlers=_crawlers(rows, task.exclusion.max_impressions))
     projection = Projection(task.columns, task.spare_columns)
     if isinstance(rows, Files):
-        return rows.with_notes(of_log.notes_of(rows), projection, partial(_of_part, make, task))
-    if of_log.has_repeats(rows):
-        return rows.gathered_by("impression", "time").each(projection, partial(_of_partition, make, task, MOST))
-    return rows.each(projection, partial(_of_partition, make, task, 0))
-
-
-def _of_part(
-    make: Make, task: Task, number: int, batches: Iterator[pa.RecordBatch], notes: list[Any]
-) -> Iterable[Item]:
-    return make(task, number, batches, of_log.Shared(notes))
-
-
-def _of_partition(make: Make, task: Task, room: int, number: int, batches: Iterator[pa.RecordBatch]) -> Iterable[Item]:
-    return make(task, number, batches, Seen(room) if room else of_log.Shared([]))
+        return rows.with_notes(
+            notes_of(rows), projection, lambda number, batches, notes: make(task, number, batches, SharedHashes(notes))
+        )
+    if has_repeats(rows):
+        rows = rows.gathered_by("impression", "time")
+        return rows.each(projection, lambda number, batches: make(task, number, batches, Seen(ALL)))
+    return rows.each(projection, lambda number, batches: make(task, number, batches, SharedHashes([])))
 
 
 def _add_sessions(rows: Files | Frame, task: Task, total: Tally) -> None:
     """Count sessions into the tally of a log: its rows meet by unit, on executors, and what comes here are sums."""
-    waiting = _items(rows, task, partial(by_unit, total.about)).partitionBy(rows.bins)
+    rows_by_unit = _items(rows, task, partial(by_unit, total.about)).partitionBy(rows.bins)
     timeout = task.scoring.sessions or 0.0
-    tallies = waiting.mapPartitionsWithIndex(partial(tallied, total.about, list(total.arms), timeout))
-    found = added(tallies, add_tallies)
-    if found is not None:
-        absorb(total, of_bytes(_sound(found)))
+    tallies = rows_by_unit.mapPartitionsWithIndex(partial(tally_sessions, total.about, list(total.arms), timeout))
+    sessions = sum_items(tallies, absorb)
+    if sessions is not None:
+        absorb(total, sessions)
 
 
-def counted(task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> Sums:
-    """Rows in a book, but for those that came before."""
-    book, sample = TallyCollector(task, waits=False), Sample()
+def count_part(task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> PartSums:
+    """The tallies of a part, without rows that came before."""
+    collector, sample = TallyCollector(task, joins_sessions=False), Sample()
     for batch in batches:
-        for worked in work(batch, task, repeats(batch, seen, sample)):
-            book.add(worked)
-    return Sums(book, sample)
+        for processed in process_batch(batch, task, find_repeats(batch, seen, sample)):
+            collector.add(processed)
+    return collector, sample
 
 
-def added_sums(one: Sums, other: Sums) -> Sums:
+def merge_parts(one: PartSums, other: PartSums) -> PartSums:
     """Both together, in the first."""
-    one.book.merge(other.book)
-    one.sample.merge(other.sample)
+    one[0].merge(other[0])
+    one[1].merge(other[1])
     return one
 
 
 def _crawlers(rows: Files | Frame, most: int) -> Array:
     """The hashes of units with more impressions than that, in order."""
     units = rows.each(Projection(("unit",), {}), partial(_units, rows.bins)).partitionBy(rows.bins)
-    found = unpacked(units.mapPartitionsWithIndex(partial(_frequent, most)).collect())
-    return np.sort(np.concatenate([np.zeros(0, np.uint64), *(value for _, value in found)]))
+    frequent = unpack_items(units.mapPartitionsWithIndex(partial(_frequent, most)).collect())
+    return np.sort(np.concatenate([np.zeros(0, np.uint64), *(value for _, value in frequent)]))
 
 
 def _units(bins: int, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Item]:
-    units, counts = visits(batches)
+    units, counts = count_visits(batches)
     for place, some in in_bins(units, bins):
         yield place, (units[some], counts[some])
 
 
 def _frequent(most: int, number: int, items: Iterable[Packed]) -> Iterator[Packed]:
-    return packed(number, lambda: [(number, frequent(together(value for _, value in unpacked(items)), most))])
+    return pack_items(
+        number, lambda: [(number, frequent_units(merge_visits(value for _, value in unpack_items(items)), most))]
+    )

@@ -1,0 +1,120 @@
+"""Codes for why a row of a log is dropped and for what became of each event, with their texts.
+
+Counts have a code as their key, or `code:detail` where the text has a place for a detail: `wrong_value:teams`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Self
+
+from interleaf.log import schema
+
+MAX_EVENTS = 1000  # of one impression
+
+
+class Code(StrEnum):
+    """A stable code and its text, in which `{}` stands for the detail of a count."""
+
+    text: str
+
+    def __new__(cls, code: str, text: str) -> Self:
+        member = str.__new__(cls, code)
+        member._value_, member.text = code, text
+        return member
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+    def of(self, detail: object) -> str:
+        """The key of a count with a detail.
+
+        >>> DropReason.WRONG_VALUE.of("teams"), text_of("wrong_value:teams")
+        ('wrong_value:teams', "wrong 'teams'")
+        """
+        return f"{self}:{detail}"
+
+    def details(self, counts: Mapping[str, int]) -> dict[str, int]:
+        """The counts that have this code, by their details."""
+        parts = ((*key.partition(":"), number) for key, number in counts.items())
+        return {detail: number for code, _, detail, number in parts if code == self}
+
+
+class DropReason(Code):
+    """Why a row, or a line of a file, is dropped. Kernels mark rows by `mark`, which follows the order."""
+
+    NO_ID = "no_id", "no impression id"
+    NO_TIME = "no_time", f"no time, or a text that is not in ISO 8601, such as {schema.TIME_EXAMPLE}"
+    FAR_TIME = "far_time", "a time before 1990 or after 2199"
+    NO_DESIGN = "no_design", "no experiment, version, arm, method or rankers, or two rankers of one name"
+    RANKER_COUNT = "ranker_count", "ranks, lengths or rankings of more or fewer rankers than the row names"
+    LIST_LENGTH = "list_length", "ranks, teams, choices or documents of different length"
+    WRONG_RANK = "wrong_rank", "a rank below 0, above a million, or null"
+    DUPLICATE_RANK = "duplicate_rank", "two documents at one rank of a ranker"
+    WRONG_SIZES = (
+        "wrong_sizes",
+        "a rank beyond the length of its ranking, or lengths and union that do not fit each other or the list",
+    )
+    WRONG_TEAM = "wrong_team", "a position owned by a ranker that the row does not name"
+    WRONG_CHOICES = "wrong_choices", "choices that no rankings of this union can have"
+    EVENT_NOT_SHOWN = "event_not_shown", "an event at a rank that was not shown"
+    TOO_MANY_EVENTS = "too_many_events", f"more than {MAX_EVENTS:,} events"
+    TOO_MANY_DOCUMENTS = "too_many_documents", f"more than {schema.MAX_SHOWN:,} documents shown"
+    NO_RANKS = "no_ranks", "neither ranks nor rankings"
+    NO_TEAMS = "no_teams", "no teams"
+    NO_SIZES = "no_sizes", "no lengths or union, and no rankings"
+    NO_CHOICES = "no_choices", "no choices, and no rankings"
+    UNRANKED_DOCUMENT = "unranked_document", "a document that no ranker has"
+    REPEATED_IMPRESSION = "repeated_impression", "an impression id that an earlier row has"
+    CREDIT_TOO_LARGE = "credit_too_large", "credit too large to add up"
+    EXCLUDED = "excluded", "excluded: {}"
+    WRONG_PAGE = "wrong_page", "a page that does not continue the page before"
+    UNKNOWN_METHOD = "unknown_method", "{}"
+    NOT_INTERLEAVED = "not_interleaved", f"arm {schema.INTERLEAVED!r} with method {{}}, which compares nothing"
+    ONE_RANKER = "one_ranker", "only one ranker, so there is nothing to compare"
+    LINE_TOO_LONG = "line_too_long", "line is too long"
+    NOT_UNICODE = "not_unicode", "text is not Unicode"
+    NOT_JSON = "not_json", "line is not JSON"
+    CUT_OFF = "cut_off", "line is cut off"
+    NOT_AN_OBJECT = "not_an_object", "line is not an object"
+    NOT_CSV = "not_csv", "row is not CSV"
+    CELL_COUNT = "cell_count", "row has more or fewer cells than the first row"
+    NO_VALUE = "no_value", "no '{}'"
+    WRONG_VALUE = "wrong_value", "wrong '{}'"
+    NO_EVENT_VALUE = "no_event_value", "event without '{}'"
+    WRONG_EVENT_VALUE = "wrong_event_value", "event with wrong '{}'"
+
+    @property
+    def mark(self) -> int:
+        """The number of the reason, from 1 up."""
+        return _MARKS[self]
+
+
+_MARKS = {reason: number for number, reason in enumerate(DropReason, 1)}
+REASON_OF_MARK = {number: reason for reason, number in _MARKS.items()}
+
+
+class EventStatus(Code):
+    """What became of an event. Kernels count fates by their place in the order."""
+
+    COUNTED = "counted", "counted"
+    REPEATED = "repeated", "repeated"
+    EARLY = "before_impression", "before its impression"
+    LATE = "past_window", "past the window"
+    SHORT_DWELL = "short_dwell", "dwell too short"
+    OTHER_KIND = "other_kind", "of another kind"
+    NOT_FIRST = "not_first", "after the first"
+    NO_TIME = "no_event_time", "without a time in ISO 8601"
+    UNMATCHED = "unmatched", "unmatched"
+    UNPLACED = "unplaced", "of no experiment"
+    FIXED_SLOT = "fixed_slot", "a fixed slot"
+
+
+_TEXTS = {str(code): code.text for codes in (DropReason, EventStatus) for code in codes}
+
+
+def text_of(key: str) -> str:
+    """The text of a count's key; a key without a known code is its own text."""
+    code, _, detail = key.partition(":")
+    return _TEXTS[code].format(detail) if code in _TEXTS else key
