@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from interleaf.counterfactual.list_outcomes import log_chances
 from interleaf.decode import Decoded, Decoding, Design, identities
 from interleaf.decode.attributes import excluded_rows
-from interleaf.decode.columns import codes, column, is_there, list_column, numbers
+from interleaf.decode.columns import codes, column, is_there, list_column, numbers, text_column
 from interleaf.errors import DataError, MethodError
 from interleaf.execution.task import Task
 from interleaf.kernels import buckets
@@ -173,8 +173,8 @@ class OldLogReader:
         self.borrowed = LoggedRankings(task.rankers)
 
     def __iter__(self) -> Iterator[OldImpressions]:
-        shown, chances = lists(self._batch.column("documents")), column(self._batch, "log_probability")
-        names = texts(shown.values)
+        shown, chances = list_column(self._batch.column("documents")), column(self._batch, "log_probability")
+        names = text_column(shown.values)
         hashes = buckets.hashes(buckets.DOCUMENT, names.offsets, names.data)
         logged = np.full(self._batch.num_rows, np.nan) if chances is None else _logged(chances)
         identity = np.zeros(self._batch.num_rows, np.uint64)

@@ -79,7 +79,7 @@ class Reports:
         apart, elsewhere = self._lost(stored.state == RUNNING, counts)
         # The last metric is of all kinds that count, so what is of another kind there counts nowhere.
         last = next(reversed(tallies.values()), None)
-        idle = last.events[EventFate.OTHER_KIND] if last is not None else 0
+        idle = last.events[EventStatus.OTHER_KIND] if last is not None else 0
 
         def find_text(number: int) -> str | None:
             return query_text(islice(self._store.export(name, version), MAX_PAGES), number)
