@@ -318,7 +318,7 @@ def test_the_list_has_pages_a_search_and_an_archive(service: Live) -> None:
     tag = next(link["href"] for link in Elements(visitor.open("/?page=2").text).of("a") if link.get("class") == "tag")
     assert cards(str(tag)) == ["01"]
     assert cards("/?search=ann&page=2") == ["01", "00"]
-    assert "No experiment is found" in visitor.open("/?search=nothing").text
+    assert "No experiment matches" in visitor.open("/?search=nothing").text
     visitor.send("/experiments/shoes-01", "/experiments/shoes-01/archive")
     assert (cards("/?page=2"), cards("/?archived=true")) == (["00"], ["01"])
     visitor.send("/experiments/shoes-01", "/experiments/shoes-01/unarchive")

@@ -26,8 +26,8 @@ from interleaf.server.service import SERVICE, Clock, Service, ServiceSettings, l
 from interleaf.store.records import INGEST, READ, AccessKey
 from interleaf.store.sql import SqlStore
 
-COLLECTED_AFTER = 50_000  # objects more than before
-SWITCHED_AFTER = 1e-4  # seconds that the writer waits for the interpreter, rather than 5 ms
+COLLECTED_AFTER = 50_000  # allocated objects between two runs of the garbage collector
+SWITCHED_AFTER = 1e-4  # thread switch interval in seconds; Python's default is 5 ms
 
 
 def create_app(
@@ -36,7 +36,7 @@ def create_app(
     settings: ServiceSettings | None = None,
     monotonic: Clock = serving.monotonic,
 ) -> Starlette:
-    """The service over a store; `clock` gives microseconds since 1970, `monotonic` those of one that nobody can set."""
+    """The service over a store. `clock` returns microseconds since 1970, `monotonic` those of a monotonic clock."""
     service = Service(store, clock, settings or ServiceSettings(), monotonic)
 
     @contextlib.asynccontextmanager
@@ -53,16 +53,16 @@ def create_app(
     routes.append(Route("/openapi.json", _described, methods=["GET"]))
     app = Starlette(routes=routes + dashboard.routes(service), lifespan=lifespan)
     app.state.service = service
-    app.router.redirect_slashes = False  # it would redirect to whatever host the request names
-    app.middleware_stack = Middleware(app.router, service)  # in place of the three layers that Starlette puts there
+    app.router.redirect_slashes = False  # a redirect would go to the host that the request names
+    app.middleware_stack = Middleware(app.router, service)  # replaces Starlette's three layers
     return app
 
 
 def _tune() -> None:
-    """Let the interpreter work for this process's one purpose."""
+    """Tune the interpreter for a process that only runs the service."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(COLLECTED_AFTER, 20, 20)  # looking for cycles, of which requests leave none, took a sixth of all
+    gc.set_threshold(COLLECTED_AFTER, 20, 20)  # requests leave no cycles; collecting took 1/6 of all time
     sys.setswitchinterval(SWITCHED_AFTER)
 
 
@@ -73,7 +73,7 @@ class CallEndpoint:
         self._service, self._call = service, call
         self._has_body = call.method in ("POST", "PUT")
         self._changes = call.method != "GET" and call.path != EVENTS
-        self._is_json = call.takes is not None and call.path != EVENTS  # which checks it itself: browsers cannot say so
+        self._is_json = call.takes is not None and call.path != EVENTS  # browsers send events as text/plain
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service, call, head = self._service, self._call, scope["head"]
@@ -93,7 +93,7 @@ class CallEndpoint:
         await response(scope, receive, send)
 
     async def _check_key(self, secret: str | None, scope: Scope) -> AccessKey:
-        """The key of a request, if its role allows the call; browsers report events without a key, with a token."""
+        """Return the key of a request if its role allows the call. Browsers send events with a token, without a key."""
         service, call = self._service, self._call
         role = call.role
         if secret is None and call.path == EVENTS and not await service.access.is_open():

@@ -20,13 +20,13 @@ from interleaf.store.sql import SqlStore
 ALLOWED = {INGEST: (INGEST,), READ: (READ,), ADMIN: (ADMIN, READ, INGEST)}  # what a key of each role may be used for
 OPEN = AccessKey("open", ADMIN, "no keys", 0, None)
 BROWSER = AccessKey("browser", INGEST, "a browser, with a token", 0, None)
-TTL, REFRESH_AFTER = 1.0, 0.5  # seconds that a key, or an experiment, of the store is used
-MAX_CACHED = 10_000  # different keys or names, most of them wrong ones
+TTL, REFRESH_AFTER = 1.0, 0.5  # seconds that keys and experiments are cached
+MAX_CACHED = 10_000  # keys or names, including wrong ones
 USE_STEP = 300.0  # seconds between two writes of a key's last use
 
 
 def check_scope(key: AccessKey, experiment: str | None) -> None:
-    """Refuse a key of one experiment for another one, or for what concerns all of them (None)."""
+    """Refuse a key of one experiment for another experiment, or for a call about all experiments (None)."""
     if key.experiment not in (None, experiment):
         what = "another one" if experiment else "something that concerns all experiments"
         problem = f"this key is for the experiment {key.experiment!r} only, and this is about {what}"
@@ -45,18 +45,18 @@ class Access:
     ) -> None:
         self._store, self._clock, self._watch, self._per_second = store, clock, watch, per_second
         self._last_use: dict[str, float] = {}
-        self._tasks: set[asyncio.Task[None]] = set()  # a task without a reference may be collected before it is done
+        self._tasks: set[asyncio.Task[None]] = set()  # a task needs a reference, or it is garbage collected
         self._keys = TTLCache(store.key_of, TTL, MAX_CACHED, refresh_after=REFRESH_AFTER, clock=watch)
         self._open: TTLCache[None, bool] = TTLCache(
             lambda _: not store.keys(), TTL, 1, refresh_after=REFRESH_AFTER, clock=watch
         )
-        self._has_keys = False  # as far as is known
+        self._has_keys = False  # as of the last read
         self._buckets: dict[str, tuple[float, float]] = {}
 
     async def check_key(self, secret: str | None, role: str, during_outage: bool = False) -> AccessKey:
-        """The key with this secret, if it has the role; `OPEN` if there is no secret and the store has no keys.
+        """Return the key with this secret if it has the role; `OPEN` if there is no secret and the store has no keys.
 
-        `during_outage`: while the store is away, its last answer about a key is valid for an hour.
+        `during_outage`: while the store does not answer, the cached key is used for up to an hour.
         """
         if secret is None:
             if await self.is_open(during_outage):
@@ -80,9 +80,9 @@ class Access:
         return key
 
     async def is_open(self, during_outage: bool = False) -> bool:
-        """Whether the store has never had a key: then nobody needs one. Revoking the last key does not open it again.
+        """Whether the store has never had a key, so that no key is needed. Revoking the last key does not change that.
 
-        `during_outage`: while the store is away, its last answer is valid.
+        `during_outage`: while the store does not answer, the cached value is used.
         """
         if not self._has_keys:
             self._has_keys = not await (self._open.get_or_last if during_outage else self._open.get)(None)
@@ -98,7 +98,7 @@ class Access:
             await asyncio.to_thread(self._store.note_key_use, key, self._clock())
 
     def _take_request(self, key: str, now: float) -> None:
-        """Refuse a request above the rate limit. A key's bucket fills at that rate, and holds a second of it."""
+        """Refuse a request above the rate limit. A key's token bucket holds one second of requests."""
         left, then = self._buckets.get(key, (self._per_second, now))
         left = min(self._per_second, left + (now - then) * self._per_second)
         if left < 1:
@@ -112,8 +112,8 @@ class Access:
         self._open.clear()
 
 
-MAX_AGE = 5.0  # seconds after which the secrets are read again: another process may have rotated them
-MIN_AGE = 1.0  # and so many at least, however many wrong tokens come
+MAX_AGE = 5.0  # seconds until secrets are read again, because another process may have rotated them
+MIN_AGE = 1.0  # seconds between two reads, even if many wrong tokens arrive
 
 
 def signed(secret: bytes, impression: str) -> str:
@@ -158,5 +158,5 @@ class Tokens:
 
     async def _read(self) -> None:
         self._since = self._watch()
-        with suppress(StoreError):  # without the store no event is kept either
+        with suppress(StoreError):  # without the store, no event can be stored either
             self._secrets = await asyncio.to_thread(self._store.token_secrets, self._clock())

@@ -1,4 +1,4 @@
-"""A cache whose values expire: for what the store answers, for reports and for charts."""
+"""A cache whose values expire, for data of the store, reports and charts."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class CacheEntry(NamedTuple, Generic[Value]):
 
 
 class _Loading(Generic[Value]):
-    """A value that is being loaded: whoever acquires `claim` first loads it, all others wait for the future."""
+    """A value that is being loaded. The first thread that acquires `claim` loads it; others wait for the future."""
 
     def __init__(self) -> None:
         self.claim, self.future = threading.Lock(), Future[Value]()
-        self.future.set_running_or_notify_cancel()  # so that a task that stops waiting does not cancel it for others
+        self.future.set_running_or_notify_cancel()  # a task that stops waiting must not cancel it for others
 
 
 class TTLCache(Generic[Key, Value]):
-    """Values by key. However many threads and tasks ask for a value that is not there, it is loaded once.
+    """Values by key. If several threads and tasks ask for a missing value at once, it is loaded once.
 
-    `ttl`: for how many seconds a value is used, or a function that says so for an entry; they count from the time when
-    its loading began. After `refresh_after` seconds, a task that asks for a value gets it at once, and it is loaded
-    again in the background. An error of `load` is raised, and not cached. Tasks have values loaded by `executor`; None:
-    that of the event loop. Of more than `max_size` values, the one that was loaded first is removed.
+    `ttl`: seconds that a value is used, counted from the start of its loading; or a function of the entry. After
+    `refresh_after` seconds, a task gets the cached value, and it is loaded again in the background. Errors of `load`
+    are raised and not cached. Tasks load values in `executor` (None: the executor of the event loop). Above `max_size`
+    values, the oldest one is removed.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class TTLCache(Generic[Key, Value]):
         self._lock = threading.Lock()  # for changes of entries and loading
 
     async def get(self, key: Key) -> Value:
-        """The value, for a task."""
+        """The value; for tasks of an event loop."""
         entry = self._entries.get(key)
         age = 0.0 if entry is None else self._clock() - entry.since
         if entry is None or age >= (self._ttl(entry) if callable(self._ttl) else self._ttl):
@@ -70,7 +70,7 @@ class TTLCache(Generic[Key, Value]):
         return entry.value
 
     async def get_or_last(self, key: Key) -> Value:
-        """The value, or an expired one if the store does not answer in time; `StoreError` if there is none."""
+        """The value, or an expired one if the store does not answer in time; StoreError if there is neither."""
         try:
             return await asyncio.wait_for(self.get(key), MAX_WAIT)
         except (StoreError, TimeoutError) as error:
@@ -80,7 +80,7 @@ class TTLCache(Generic[Key, Value]):
             raise StoreError(str(error) or f"the store is away: it did not answer within {MAX_WAIT:g} s") from None
 
     def get_blocking(self, key: Key, ttl: Callable[[CacheEntry[Value]], float] | None = None) -> Value:
-        """The value, for a thread that may wait; a caller may have its own idea of how old a value may be."""
+        """The value; for threads that may block. `ttl` overrides the cache's own."""
         entry = self._get_fresh(key, self._ttl if ttl is None else ttl)
         if entry is not None:
             return entry.value
@@ -89,11 +89,11 @@ class TTLCache(Generic[Key, Value]):
         return loading.future.result()
 
     def put(self, key: Key, value: Value) -> None:
-        """Keep a value that the caller has just read or changed."""
+        """Cache a value that the caller has just read or changed."""
         self._keep(key, CacheEntry(value, self._clock(), 0.0))
 
     def clear(self) -> None:
-        """Remove all values, and keep none of those that are being loaded now."""
+        """Remove all values, and do not cache those that are being loaded now."""
         with self._lock:
             self._entries.clear()
             self._loading.clear()
@@ -106,7 +106,7 @@ class TTLCache(Generic[Key, Value]):
         return entry
 
     def _reserve(self, key: Key) -> tuple[_Loading[Value], bool]:
-        """The loading of a value, and whether it is a new one."""
+        """The loading of a value, and whether it was just created."""
         with self._lock:
             loading = self._loading.get(key)
             if loading is not None:
@@ -121,7 +121,7 @@ class TTLCache(Generic[Key, Value]):
         return loading
 
     def _load(self, key: Key, loading: _Loading[Value]) -> None:
-        """Load a value, unless another thread does: one that waits must not wait for a job behind it in the queue."""
+        """Load a value, unless another thread is loading it: waiting for a job that is queued behind would deadlock."""
         if not loading.claim.acquire(blocking=False):
             return
         since = self._clock()
@@ -141,7 +141,7 @@ class TTLCache(Generic[Key, Value]):
                 del self._loading[key]
 
     def _keep(self, key: Key, entry: CacheEntry[Value]) -> None:
-        """Keep an entry, unless a newer one is known."""
+        """Cache an entry, unless there is a newer one."""
         with self._lock:
             known = self._entries.get(key)
             if entry.since <= self._cleared or (known is not None and known.since > entry.since):

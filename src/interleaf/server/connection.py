@@ -19,8 +19,8 @@ from interleaf.server.schemas import RETRY, ApiError, error_response
 from interleaf.server.service import SERVICE, Service
 
 IDLE, HEAD, BODY = "idle", "head", "body"  # what the client is sending
-MAX_DISCARDED = 1_000_000  # bytes that a client sends after the answer to its request
-LINGER_SECONDS = 2.0  # a refused client may read the answer while it still sends
+MAX_DISCARDED = 1_000_000  # bytes that a client may send after its request was answered
+LINGER_SECONDS = 2.0  # a refused client gets this long to read the answer while it still sends
 
 
 class Connection(HttpToolsProtocol):
@@ -38,7 +38,7 @@ class Connection(HttpToolsProtocol):
         self._limits = self._service.settings
         self._stage, self._number = IDLE, 0  # number: of the request on this connection
         self._head_bytes = 0  # of the headers so far
-        self._pending = 0  # bytes that the parser holds back: of a header that is not complete
+        self._pending = 0  # bytes of an incomplete header, which the parser holds back
         self._discarded = 0  # bytes of a request that was answered before it was complete
         self._timer: asyncio.TimerHandle | None = None
         self._timed = 0, IDLE  # what the timer is for
@@ -91,7 +91,7 @@ class Connection(HttpToolsProtocol):
             self._watch()
 
     def _parse(self, data: bytes) -> bytes:
-        """Parse this; what is to be parsed again comes back."""
+        """Parse the data; returns data that must be parsed again."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -133,7 +133,7 @@ class Connection(HttpToolsProtocol):
         if self.cycle.response_complete:
             self._discarded += len(body)
             if self._discarded > MAX_DISCARDED:
-                raise ApiError(413, "too_large", "the request was answered, and its body goes on")
+                raise ApiError(413, "too_large", "the request was answered already, but its body goes on")
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -145,7 +145,7 @@ class Connection(HttpToolsProtocol):
         self._answer_refusal()
 
     def _should_upgrade(self) -> bool:
-        """Let uvicorn leave a request with an upgrade alone: it is parsed again."""
+        """Keep uvicorn from handling an upgrade: the request is parsed again without it."""
         return True
 
     def _without_upgrade(self) -> bytes:
@@ -194,13 +194,13 @@ class Connection(HttpToolsProtocol):
             self._refuse(ApiError(408, "too_slow", problem))
 
     def _refuse(self, problem: ApiError) -> None:
-        """Answer so when earlier requests are answered, and close."""
+        """Send this error after the responses to earlier requests, and close."""
         self._refusal = error_response(problem)
         if self._stage is BODY:
             if self.cycle.response_started:  # the answer to this request is on its way, or sent
                 self.transport.close()
                 return
-            self.cycle.disconnected = True  # so the application gives it up
+            self.cycle.disconnected = True  # so that the application stops working on it
             self.cycle.message_event.set()
         self._answer_refusal()
 
@@ -211,7 +211,7 @@ class Connection(HttpToolsProtocol):
             return
         self._write(self._refusal)
         self.transport.write_eof()
-        self.flow.resume_reading()  # a client that still sends would not see the answer if it were cut off at once
+        self.flow.resume_reading()  # a client that still sends could not read the answer if we closed at once
         self._start_timer(LINGER_SECONDS)
 
     def _write(self, answer: Response) -> None:
@@ -222,7 +222,7 @@ class Connection(HttpToolsProtocol):
         self.transport.write(b"".join(content) + b"\r\n" + bytes(answer.body))
 
     def _close_another(self) -> bool:
-        """Close the connection that has waited for its client for the longest time, if any waits."""
+        """Close the connection that has waited longest for its client, if there is one."""
         waiting = [one for one in self.connections if isinstance(one, Connection) and one._is_waiting()]
         if not waiting:
             return False
@@ -245,7 +245,7 @@ class Connection(HttpToolsProtocol):
         return is_unsent and (self.flow.write_paused or self.transport.is_closing())
 
     def _check_writing(self) -> None:
-        """Abort if the client has read nothing since the last check. Nothing is added while the writing is blocked."""
+        """Abort if the client has read nothing since the last check. While writing is blocked, nothing is added."""
         unsent = self.transport.get_write_buffer_size() if self._is_blocked() else None
         if unsent is not None and self._unsent is not None and unsent >= self._unsent:
             self._abort()
@@ -254,6 +254,6 @@ class Connection(HttpToolsProtocol):
         self._write_timer = self.loop.call_later(self._limits.write_seconds, self._check_writing)
 
     def _abort(self) -> None:
-        """Close without sending what is left: `close` would wait for a client that does not read."""
+        """Close without sending the rest: `close` would wait for a client that does not read."""
         self._is_aborted = True
         self.transport.abort()

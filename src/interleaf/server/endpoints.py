@@ -30,7 +30,7 @@ _decode_decision = msgspec.json.Decoder(schemas.DecisionRequest).decode
 
 
 def to_response(stored: Stored) -> schemas.ExperimentResponse:
-    """An experiment as an answer."""
+    """An experiment as a response body."""
     return schemas.ExperimentResponse(
         name=stored.settings.name,
         version=stored.version,
@@ -48,12 +48,12 @@ def to_response(stored: Stored) -> schemas.ExperimentResponse:
 
 
 def to_iso(time: int) -> str:
-    """A time in ISO 8601."""
+    """A time of the store in ISO 8601."""
     return datetime.fromtimestamp(time / 1e6, UTC).isoformat()
 
 
 def signature(who: AccessKey) -> str:
-    """Who did something, as the history names it: the key's label, never its secret."""
+    """The user as named in the history: the key's label, never its secret."""
     return NOBODY if who is OPEN else f"{who.label} ({who.role} key {who.id})"
 
 
@@ -72,7 +72,7 @@ async def list_experiments(service: Service, request: Request, body: bytes, who:
 
 
 def read_search(request: Request, who: AccessKey | None) -> Search:
-    """What a request looks for among the experiments that a key may see."""
+    """The search parameters of a request, limited to the experiments that the key may see."""
     query = request.query_params
     state, archived = query.get("state") or None, query.get("archived") or "false"
     if state not in (None, *STATES):
@@ -84,7 +84,7 @@ def read_search(request: Request, who: AccessKey | None) -> Search:
 
 
 def read_number(request: Request, field: str, default: int, max_value: int) -> int:
-    """A whole number from 1 on, of the address."""
+    """A positive whole number from the query string."""
     text = request.query_params.get(field) or str(default)
     if not (text.isascii() and text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= max_value):
         raise ApiError(422, "invalid", f"{field} is {text[:20]!r}; give a whole number from 1 to {max_value:,}", field)
@@ -97,14 +97,14 @@ async def read(service: Service, request: Request, body: bytes, who: AccessKey) 
 
 
 async def create(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """A new experiment, as a draft."""
+    """Create an experiment, as a draft."""
     settings = read_settings(body)
     stored = await _change(service, who, "created", service.store.create, settings)
     return JsonResponse(to_response(stored), 201)
 
 
 async def edit(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Other settings: of a draft, or as a new version of what is running."""
+    """Change the settings of a draft, or create a new version of a running experiment."""
     settings = read_settings(body)
     name = (await service.experiment(request.path_params["name"])).settings.name
     if settings.name != name:
@@ -114,31 +114,31 @@ async def edit(service: Service, request: Request, body: bytes, who: AccessKey) 
 
 
 async def start(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Let it run; its kernels are compiled before the first list is query for."""
+    """Start an experiment; its kernels are compiled before the first list is requested."""
     stored = await service.experiment(request.path_params["name"])
     await service.warm(stored.settings)
     return JsonResponse(to_response(await _change(service, who, "started", service.store.start, stored.settings.name)))
 
 
 async def stop(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Compose no more lists; events of those that were shown still count."""
+    """Stop an experiment; events on lists that were shown still count."""
     return await _change_state(service, request, who, "stopped", service.store.stop)
 
 
 async def decide(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Write down what was decided."""
+    """Record the decision."""
     decision = _decode_decision(body)
     refuse_nulls(body, decision)
     return await _change_state(service, request, who, "decided", service.store.decide, decision.decision)
 
 
 async def archive(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Stop it if it runs, and hide it from lists."""
+    """Stop an experiment if it is running, and hide it from lists."""
     return await _change_state(service, request, who, "archived", service.store.archive)
 
 
 async def unarchive(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Show it in lists again."""
+    """Show an archived experiment in lists again."""
     return await _change_state(service, request, who, "unarchived", service.store.unarchive)
 
 
@@ -150,7 +150,7 @@ async def _change_state(
 
 
 async def delete(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Delete it with all its rows, if its name is repeated."""
+    """Delete an experiment with all its rows, if the request confirms its name."""
     name = (await service.experiment(request.path_params["name"])).settings.name
     return JsonResponse(
         schemas.DeleteResponse(await delete_confirmed(service, name, request.query_params.get("confirm", "")))
@@ -158,7 +158,7 @@ async def delete(service: Service, request: Request, body: bytes, who: AccessKey
 
 
 async def delete_confirmed(service: Service, name: str, confirmed: str) -> int:
-    """Delete an experiment whose name was typed once more; how many impressions it had."""
+    """Delete an experiment whose name was confirmed; returns how many impressions it had."""
     if confirmed != name:
         problem = f"{name!r} would be deleted with all its rows, for good; to confirm that, repeat its name"
         raise ApiError(422, "not_confirmed", problem, "confirm")
@@ -188,7 +188,7 @@ def read_settings(body: bytes) -> Experiment:
 
 
 async def report(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """The numbers of the page, as JSON."""
+    """The report as JSON, with the same numbers as the page."""
     stored = await service.experiment(request.path_params["name"])
     version = read_version(request, stored)
     current = await service.current_reports(stored.settings.name, version)
@@ -204,7 +204,7 @@ def _report_answer(current: CurrentReports) -> Response:
 
 
 def read_version(request: Request, stored: Stored) -> int:
-    """The version that is query for; the latest one by default."""
+    """The requested version; the latest one by default."""
     text = request.query_params.get("version")
     if text is None:
         return stored.version
@@ -224,7 +224,7 @@ async def export(service: Service, request: Request, body: bytes, who: AccessKey
 
 
 async def forget(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Delete all rows of a unit."""
+    """Delete all rows of a user."""
     unit = hash_if_secret(service, request.path_params["unit"]) or ""
     deleted = await asyncio.to_thread(service.store.forget, unit)
     log.info("forgot a unit", extra={"impressions": deleted, "by": who.id})
@@ -232,7 +232,7 @@ async def forget(service: Service, request: Request, body: bytes, who: AccessKey
 
 
 async def live(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Whether this process answers; it does not ask the store."""
+    """Whether this process answers; the store is not checked."""
     return JsonResponse(schemas.HealthResponse("ok"))
 
 
@@ -243,7 +243,7 @@ async def ready(service: Service, request: Request, body: bytes, who: AccessKey)
 
 
 async def metrics(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
-    """Metrics of all workers; without the experiments that run while the store is away."""
+    """Metrics of all workers. The running experiments are omitted while the store does not answer."""
     running = await service.running()
     service.measure()
     text = await asyncio.to_thread(service.metrics.text, running)

@@ -27,10 +27,10 @@ from interleaf.store.event_fates import EventFate
 from interleaf.store.privacy import DROP, HASH, hash_unit
 from interleaf.store.records import RUNNING, AccessKey, Event, Impression, Stored
 
-NO_TOKEN = (None, "", "None", "null", "undefined")  # as template engines write that there is none
+NO_TOKEN = (None, "", "None", "null", "undefined")  # how template engines write a missing value
 AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours
-MAX_DOCUMENTS_IN_LOOP = 5000  # of all rankings of a request: drawing from so many takes some milliseconds
-LATE = 300 * SECOND  # how long events may follow an impression that itself came late
+MAX_DOCUMENTS_IN_LOOP = 5000  # documents in all rankings of a request; above this, drawing a list takes milliseconds
+LATE = 300 * SECOND  # events may follow an impression that arrived late by this long
 _decode_interleave = schemas.decoder(schemas.InterleaveRequest)
 _decode_events = schemas.decoder(schemas.EventsRequest)
 
@@ -78,7 +78,7 @@ def _to_request(data: schemas.InterleaveRequest) -> Request:
 
 
 async def _draw(settings: Experiment, version: int, request: Request) -> Shown:
-    """The list of a request: drawn in a thread if that takes long, so that other requests do not wait for it."""
+    """Draw the list of a request; in a thread if that takes long, so that other requests do not wait."""
     documents = sum(len(ranking) for ranking in request.rankings.values() if ranking)
     if settings.chosen.method.depends_on_k or documents > MAX_DOCUMENTS_IN_LOOP:
         return await asyncio.to_thread(show, settings, version, request)
@@ -86,13 +86,13 @@ async def _draw(settings: Experiment, version: int, request: Request) -> Shown:
 
 
 def _check_state(stored: Stored, late: bool, time: int) -> None:
-    """Lists are drawn while an experiment runs; one that was drawn then may be reported later."""
+    """Raise StateError unless the experiment is running, or was running when a late list was drawn."""
     if late and stored.started is not None and stored.started - AHEAD <= time < (stored.stopped or time + 1):
         return
     if stored.state != RUNNING or late:
         when = " at that time" if late else ""
         raise StateError(
-            f"the experiment is {stored.state}, and lists are composed while it is running{when}; "
+            f"the experiment is {stored.state}, but lists are only composed while it is running{when}; "
             "show the control's list, or start an experiment"
         )
 
@@ -100,14 +100,14 @@ def _check_state(stored: Stored, late: bool, time: int) -> None:
 async def _further_page(
     service: Service, stored: Stored, data: schemas.InterleaveRequest, request: Request
 ) -> Response:
-    """A page after the first: the rankings are those of the first page, and so is the impression."""
+    """Respond with a page after the first. It uses the rankings and the impression of the first page."""
     name = data.impression
     row = await asyncio.to_thread(service.store.row, name) if name is not None else None
     if name is None or row is None or row["experiment"] != stored.settings.name:
         if not any(request.rankings.values()):
             message = "no first page has this impression id; give the id of the first page, or the rankings"
             raise ApiError(404, "unknown", message, "impression")
-        control = unmixed_page(stored.settings, request)  # the unit takes no part, so nothing was stored
+        control = unmixed_page(stored.settings, request)  # the unit is outside the experiment, so nothing was stored
         return JsonResponse(schemas.InterleaveResponse(None, control, OUTSIDE, stored.version, None))
     if row["key"] is None:
         row = {**row, "key": chance_key(row["experiment"], row["version"], data.unit or name, data.query)}
@@ -120,7 +120,7 @@ async def _further_page(
 
 
 def _to_stored(service: Service, data: schemas.InterleaveRequest, row: Any, longer: dict[str, Any]) -> dict[str, Any]:
-    """The longer row with the captions of its new documents, and without what is hidden."""
+    """The longer row, with captions of its new documents; without its key if units or queries are hashed or dropped."""
     if data.captions:
         more = [data.captions.get(document) for document in longer["documents"][len(row["documents"]) :]]
         longer["captions"] = [*(row["captions"] or [None] * len(row["documents"])), *msgspec.to_builtins(more)]
@@ -130,19 +130,19 @@ def _to_stored(service: Service, data: schemas.InterleaveRequest, row: Any, long
 def _respond(
     service: Service, impression: str, experiment: str, shown: Shown, version: int, status: int = 200
 ) -> JsonResponse:
-    """The list, with the token for events; the token names the experiment, whose settings hold for its events."""
+    """The response with the list and the token for its events; the token is signed for this experiment."""
     token = f"{service.tokens.sign(_signed_text(impression, experiment))}.{experiment}"
     return JsonResponse(schemas.InterleaveResponse(impression, shown.documents, shown.arm, version, token), status)
 
 
 def _collect_extras(service: Service, settings: Experiment, data: schemas.InterleaveRequest) -> dict[str, Any]:
-    """What is stored of a request besides the list."""
+    """The columns of a request that are stored besides the list."""
     extras: dict[str, Any] = {"attributes": data.attributes, "captions": data.captions}
     if data.session is not None:
         extras["session"] = hash_if_secret(service, data.session)
     if service.hides:
         extras["query"] = _query(service, data.query)
-        extras["key"] = None  # a digest of unit and query: who guesses them could check the guess
+        extras["key"] = None  # it is a digest of unit and query, so guesses of them could be checked
     if data.latency:
         extras["latency"] = [data.latency.get(ranker) for ranker in settings.rankers]
     rule = service.bots.rule(settings, data.unit, data.user_agent)
@@ -152,7 +152,7 @@ def _collect_extras(service: Service, settings: Experiment, data: schemas.Interl
 
 
 def hash_if_secret(service: Service, unit: str | None) -> str | None:
-    """A unit as it is stored: itself, or a hash that only who has the secret can make."""
+    """The stored form of a user id: the id itself, or a hash of it if there is a secret."""
     return None if unit is None else hash_unit(unit, service.settings.unit_secret)
 
 
@@ -165,7 +165,7 @@ def _query(service: Service, query: str | None) -> str | None:
 
 
 async def events(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:
-    """Store a batch of events; events that match no list are stored apart, and counted."""
+    """Store a batch of events; events that match no list are stored separately, and reported by reason."""
     data = _decode_events(body)
     refuse_nulls(body, data)
     if data.token not in NO_TOKEN:
@@ -192,13 +192,13 @@ def _signed_text(impression: str, experiment: str) -> str:
 
 
 async def _check_token(service: Service, data: schemas.EventsRequest, token: str) -> None:
-    """Whether a browser may report these events: of its impression, of a kind that it may send, not too many."""
+    """Check that a browser may report these events: of its impression, of an allowed kind, and not too many."""
     impression = data.events[0].impression
     signature, _, experiment = token.partition(".")
     is_valid = impression is not None and await service.tokens.accept(_signed_text(impression, experiment), signature)
     for place, event in enumerate(data.events):
         if not is_valid or event.impression != impression:
-            problem = "this token is of another impression, or its secret was rotated; ask for the list again"
+            problem = "this token belongs to another impression, or its secret was rotated; request the list again"
             raise ApiError(403, "wrong_token", problem, f"events[{place}].impression")
     allowed = (await service.experiment(experiment)).settings.browser_events
     for place, event in enumerate(data.events):
@@ -214,7 +214,7 @@ async def _check_token(service: Service, data: schemas.EventsRequest, token: str
 
 def _to_event(service: Service, event: schemas.EventBody, now: int, place: int, scope: str | None) -> Event:
     if (event.impression is None) == (event.unit is None):
-        problem = "an event is of an impression or of a unit; give one of the two"
+        problem = "an event belongs to an impression or to a unit; give one of the two"
         raise ApiError(422, "invalid", problem, f"events[{place}]")
     if event.rank is None and event.document is None:
         problem = "an event is on a document; give its rank in the shown list, or its id as document"
@@ -238,8 +238,10 @@ def _to_event(service: Service, event: schemas.EventBody, now: int, place: int, 
 
 
 def new_id() -> str:
-    """The time in milliseconds and 80 random bits, as hexadecimal digits: ids of one moment are near each other in a
-    store's index, which is so written in few places. The system is data for a thousand at a time.
+    """A new id: the time in milliseconds and 80 random bits, as hexadecimal digits.
+
+    Ids of one moment are near each other in the index of the store, which makes writes cheaper. Random bytes are read
+    for a thousand ids at a time.
     """
     if not _ids:
         drawn = os.urandom(10 * 1000).hex()
@@ -266,13 +268,13 @@ def _check_time(time: datetime | None, now: int, field: str) -> int:
 
 
 def refuse_nulls(body: bytes, data: Any) -> None:
-    """Databases and terminals stumble over the character NUL; no id has one."""
+    """Refuse the character NUL, which databases and terminals cannot handle."""
     if b"\\u0000" in body and (field := _null_field(msgspec.to_builtins(data))) is not None:
-        raise ApiError(422, "invalid", "the request holds the character NUL; leave it out", field or None)
+        raise ApiError(422, "invalid", "the request contains the character NUL; remove it", field or None)
 
 
 def _null_field(value: Any, field: str = "") -> str | None:
-    """The field that holds the character NUL, such as `events[3].unit`; None if there is none."""
+    """The field that contains the character NUL, such as `events[3].unit`; None if there is none."""
     if isinstance(value, dict):
         if any(isinstance(key, str) and "\0" in key for key in value):
             return field

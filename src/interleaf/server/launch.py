@@ -19,8 +19,8 @@ from interleaf.errors import InterleafError
 from interleaf.server.service import ServiceSettings
 from interleaf.store import open_store
 
-OTHER_FILES = 200  # the store, logs, threads; an ample guess
-_HANDED_DOWN = "INTERLEAF_SERVE"  # to worker processes, which import this module and call `worker_app`
+OTHER_FILES = 200  # files besides connections: store, logs, threads; a generous guess
+_HANDED_DOWN = "INTERLEAF_SERVE"  # environment variable for workers, which call `worker_app`
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ def serve(place: Place, settings: ServiceSettings) -> None:
 
     settings = replace(settings, loopback_only=is_loopback(place.host), own_process=True)
     _check(place, settings)
-    # uvicorn raises the signal again when all is written: then the store is still to be closed, into its one file.
+    # uvicorn raises the signal again after all writes; the store must still be closed then.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with closing(open_store(place.store)) as store:  # if that is not possible, say so before anything else
+    with closing(open_store(place.store)) as store:  # fail first if the store cannot be opened
         store.use_unit_secret(settings.unit_secret, now())
         store.use_queries(settings.queries, now())
     _allow_files(settings.max_connections)
@@ -67,7 +67,7 @@ def serve(place: Place, settings: ServiceSettings) -> None:
         "timeout_graceful_shutdown": 10,
         "http": Connection,
         "forwarded_allow_ips": list(place.trusted_proxies),
-        "timeout_worker_healthcheck": 20,  # seconds: a machine may stand still; to end takes so long if a worker hangs
+        "timeout_worker_healthcheck": 20,  # seconds: machines may freeze; stopping a hung worker takes as long
     }
     if place.workers == 1:
         with closing(open_store(place.store)) as store:
@@ -77,12 +77,12 @@ def serve(place: Place, settings: ServiceSettings) -> None:
     kept = asdict(settings) | {"unit_secret": secret and secret.hex()}
     os.environ[_HANDED_DOWN] = json.dumps({"store": place.store, "settings": kept})
     with tempfile.TemporaryDirectory(prefix="interleaf-metrics-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # so that a scrape of one worker has the numbers of all
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # so that every worker reports the metrics of all
         uvicorn.run("interleaf.server.launch:worker_app", factory=True, workers=place.workers, **options)
 
 
 def _allow_files(connections: int) -> None:
-    """Let this process, and its workers, open as many files as it may have connections, where the system permits it."""
+    """Raise the limit of open files to the number of connections, as far as the system permits."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -127,7 +127,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _check_free(place: Place) -> None:
-    """Raise InterleafError if another program listens on the address already."""
+    """Raise InterleafError if another program already listens on the address."""
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -156,6 +156,6 @@ def _check(place: Place, settings: ServiceSettings) -> None:
         keys = store.keys()
         if not any(key.is_valid(time.time_ns() // 1000) for key in keys):
             raise InterleafError(
-                f"{place.host} can be reached from other machines, and the store has no keys: "
-                "everybody could do everything. Make one first: interleaf keys add admin"
+                f"{place.host} can be reached from other machines, and the store has no keys, so "
+                "anyone could do everything. Create a key first: interleaf keys add admin"
             )

@@ -18,7 +18,7 @@ HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-re
 
 
 class Head:
-    """The headers of a request; `route` is the path pattern that the request matched, for the metrics."""
+    """The headers of a request; `route` is the path pattern that it matched, for the metrics."""
 
     __slots__ = ("headers", "route")
 
@@ -37,18 +37,18 @@ class Head:
 
     @property
     def is_own_origin(self) -> bool:
-        """Whether a page of this service sent the request, or no page at all."""
+        """Whether the request comes from a page of this service, or not from a page at all."""
         origin = self.get(b"origin")
         return not origin or _place(origin) == self.get(b"host")
 
     def check_origin(self) -> None:
-        """Without keys, a page of another site must not be able to change anything through somebody's browser."""
+        """Without keys, refuse requests from pages of other sites, which a user's browser may send unnoticed."""
         if not self.is_own_origin:
-            problem = "this was sent by a page of another site; without keys only pages of this service may"
+            problem = "this request comes from a page of another site; that is not allowed without keys"
             raise ApiError(403, "cross_site", problem)
 
     def check_kind(self) -> None:
-        """A body must say that it is JSON: a form on some page in a browser cannot."""
+        """Refuse a body that is not declared as JSON: HTML forms of other sites cannot send JSON."""
         if (
             self.headers.get(b"content-type") != b"application/json"  # as most clients write it
             and self.get(b"content-type").partition(";")[0].strip().lower() != "application/json"
@@ -84,14 +84,14 @@ class Middleware:
                 await self._refuse_other_hosts()
             await self._router.app(scope, receive, send_and_note)
         except Exception as error:
-            if status:  # the response has begun, so the connection has to be closed
+            if status:  # the response has started, so the connection must be closed
                 raise
             response = error_response(self._name_allowed(error, scope), head.route)
             await response(scope, receive, send_and_note)
         self._service.metrics.count_request(head.route, status, time.perf_counter() - began)
 
     def _name_allowed(self, error: Exception, scope: Scope) -> Exception:
-        """An error of the router, with the methods that the address allows, or where the addresses are listed."""
+        """Add the allowed methods, or a pointer to the list of URLs, to an error of the router."""
         if not isinstance(error, HTTPException):
             return error
         if error.status_code == 404:
@@ -103,7 +103,7 @@ class Middleware:
         return ApiError(405, "wrong_method", problem, headers={"Allow": allowed})
 
     def _warn_about_proxy(self, scope: Scope, head: Head) -> None:
-        """Warn once if X-Forwarded-For is ignored; if it is not, uvicorn has taken the client's address from it."""
+        """Warn once if X-Forwarded-For is ignored. For a trusted proxy, uvicorn has applied it already."""
         forwarded, client = head.get(b"x-forwarded-for"), scope.get("client")
         if forwarded and client and client[0] not in forwarded:
             self._has_warned = True
@@ -122,18 +122,18 @@ class Middleware:
 def _place(origin: str) -> str | None:
     try:
         return urlsplit(origin).netloc
-    except ValueError:  # no address at all
+    except ValueError:  # not a URL
         return None
 
 
 def bearer(authorization: str) -> str | None:
-    """The key in a header."""
+    """The key in an Authorization header."""
     scheme, _, key = authorization.partition(" ")
     return key.strip() if scheme.lower() == "bearer" else None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a Host header names this machine; the name of another site that points to this machine does not."""
+    """Whether a Host header names this machine as localhost; other DNS names that point here do not count."""
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
     return name in ("127.0.0.1", "localhost", "[::1]")
 

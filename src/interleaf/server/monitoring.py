@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, of all workers; structured logs."""
+"""Prometheus metrics of all workers, and structured logs."""
 
 from __future__ import annotations
 
@@ -19,35 +19,33 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 from interleaf.store.records import Stored
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where workers keep their numbers; set before prometheus_client is imported
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # folder of the workers' metrics; must be set before prometheus_client is imported
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a time beside each counter, which nobody asks for
 
 
 class Metrics:
-    """What a service counts. Gauges of a worker are as old as its last call of `measure`."""
+    """The metrics of a service. Gauges of a worker are updated when it calls `measure`."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._folder = os.environ.get(FOLDER)
         counter, gauge = self._counter, self._gauge
         self._requests = counter("interleaf_requests_total", "requests by route and status", "route", "status")
-        self._impressions = counter("interleaf_impressions_total", "lists, by experiment and arm", "experiment", "arm")
-        self._events = counter("interleaf_events_total", "events by what became of them", "fate")
-        self._excluded = counter(
-            "interleaf_excluded_total", "impressions that do not count, by rule", "experiment", "rule"
-        )
+        self._impressions = counter("interleaf_impressions_total", "lists by experiment and arm", "experiment", "arm")
+        self._events = counter("interleaf_events_total", "events by outcome", "fate")
+        self._excluded = counter("interleaf_excluded_total", "impressions excluded by bot rules", "experiment", "rule")
         self._folded = counter("interleaf_folded_impressions_total", "impressions folded into sums")
         self._seconds = Histogram(
             "interleaf_request_seconds",
-            "time of requests by route",
+            "duration of requests by route",
             ["route"],
             buckets=BUCKETS,
             registry=self._registry,
         )
-        self._queue = gauge("interleaf_write_queue", "requests that wait to be written")
+        self._queue = gauge("interleaf_write_queue", "requests waiting to be written")
         self._backlog = gauge(
-            "interleaf_fold_backlog_seconds", "time since all closed impressions were folded", "livemax"
+            "interleaf_fold_backlog_seconds", "time since all closed impressions were folded into sums", "livemax"
         )
         self._pool = gauge("interleaf_store_connections", "connections to PostgreSQL by state", "livesum", "state")
         self._memory = gauge("interleaf_resident_memory_bytes", "resident memory of each worker", "liveall")
@@ -61,7 +59,7 @@ class Metrics:
         return Gauge(name, meaning, labels, registry=self._registry, multiprocess_mode=mode)  # type: ignore[arg-type]
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """Count a request."""
         metrics = self._of_route.get((route, status))
         if metrics is None:
             metrics = self._requests.labels(route, str(status)), self._seconds.labels(route)
@@ -70,19 +68,19 @@ class Metrics:
         metrics[1].observe(seconds)
 
     def count_impression(self, experiment: str, arm: str, rule: str | None) -> None:
-        """A list was composed; the rule says why it does not count, if it does not."""
+        """Count a list; `rule` is the bot rule that excludes it, if any."""
         self._impression(experiment, arm).inc()
         if rule is not None:
             self._excluded.labels(experiment, rule).inc()
 
     def count_events(self, fates: Mapping[str, int]) -> None:
-        """Events arrived; how many of each fate."""
+        """Count events by outcome."""
         for fate, amount in fates.items():
             if amount:
                 self._events.labels(fate).inc(amount)
 
     def count_folded(self, amount: int) -> None:
-        """Impressions were folded."""
+        """Count impressions that were folded into sums."""
         self._folded.inc(amount)
 
     def measure(self, queue: int, backlog: float, pool: Mapping[str, int]) -> None:
@@ -96,7 +94,7 @@ class Metrics:
             self._memory.set(memory)
 
     def text(self, running: Iterable[Stored] | None) -> bytes:
-        """All of it, and the experiments that run if they are known, in Prometheus' text format."""
+        """All metrics, with the running experiments if they are known, in the Prometheus text format."""
         registry = self._registry
         if self._folder is not None:
             _forget_dead(Path(self._folder))
@@ -105,13 +103,13 @@ class Metrics:
         return generate_latest(registry) + generate_latest(_About(running))
 
     def close(self) -> None:
-        """Leave out the gauges of this process from now on."""
+        """Remove the gauges of this process."""
         if self._folder is not None:
             mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
 
 
 class _About:
-    """The build, and the experiments that run, with their methods."""
+    """The version, and the running experiments with their methods."""
 
     def __init__(self, running: Iterable[Stored] | None) -> None:
         self._running = running
@@ -125,14 +123,14 @@ class _About:
         if self._running is None:
             return
         labels = ("experiment", "version", "method")
-        running = GaugeMetricFamily("interleaf_running_experiment_info", "experiments that run", labels=labels)
+        running = GaugeMetricFamily("interleaf_running_experiment_info", "running experiments", labels=labels)
         for stored in self._running:
             running.add_metric((stored.settings.name, str(stored.version), stored.settings.method), 1)
         yield running
 
 
 def resident_memory() -> int | None:
-    """Bytes of memory that this process holds, where the system tells."""
+    """Resident memory of this process in bytes; None if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -141,7 +139,7 @@ def resident_memory() -> int | None:
 
 
 def _forget_dead(folder: Path) -> None:
-    """Leave out the gauges of workers that were killed."""
+    """Remove the gauges of workers that were killed."""
     pids = {found[1] for path in folder.glob("gauge_live*.db") if (found := re.search(r"_(\d+)\.db$", path.name))}
     for pid in map(int, pids):
         try:
@@ -154,7 +152,7 @@ _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "co
 
 
 class Lines(logging.Formatter):
-    """A record as a line of JSON: time, level, what, and the fields that came with it."""
+    """A log record as a line of JSON: time, level, message, and extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -169,11 +167,11 @@ class Lines(logging.Formatter):
 
 
 def set_up(level: str = "INFO") -> None:
-    """Send what interleaf, its server and its pool of connections log to standard error."""
+    """Log messages of interleaf, uvicorn and the connection pool to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(Lines())
     for name, least in (("interleaf", level), ("uvicorn.error", level), ("psycopg.pool", "WARNING")):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.propagate = False
-        logger.setLevel(least)  # the pool tells of every connection that it gives
+        logger.setLevel(least)  # the pool logs every connection that it hands out

@@ -36,10 +36,10 @@ EVENTS = "/v1/events"
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call: the role that it asks for, what it does, what it takes and gives as body, its status if all is well.
+    """One call: the role that it needs, its handler, the types of its request and response, its success status.
 
-    A key of one experiment may make calls about that one; and others if they `narrow` themselves to it. `query` has the
-    schemas of parameters in the address. `during_outage`: it is answered while the store is away.
+    A key of one experiment may make calls about that experiment, and calls with `narrow`, which return only that one.
+    `query` has the schemas of query parameters. `during_outage`: the call works while the store does not answer.
     """
 
     method: str
@@ -56,7 +56,7 @@ class Call:
 
     @property
     def address(self) -> str:
-        """The path as the API's description has it."""
+        """The path in OpenAPI syntax."""
         return self.path.replace(":path", "")
 
 
@@ -70,7 +70,7 @@ _SEARCH = {
 }
 _ALL = "/v1/experiments"
 _ONE = _ALL + "/{name}"
-CALLS = (  # in the order in which the router tries them: those that traffic goes through come first
+CALLS = (  # in the order in which the router tries them: calls of search traffic come first
     Call(
         *("POST", _ONE + "/interleave", INGEST, "mix rankings into a list", ingest.interleave),
         *(InterleaveRequest, InterleaveResponse, 201),
@@ -84,12 +84,12 @@ CALLS = (  # in the order in which the router tries them: those that traffic goe
         narrows=True,
         query=_SEARCH,
     ),
-    Call("POST", _ALL, ADMIN, "make an experiment, as a draft", endpoints.create, Experiment, status=201),
+    Call("POST", _ALL, ADMIN, "create an experiment, as a draft", endpoints.create, Experiment, status=201),
     Call("GET", _ONE, EITHER, "one experiment", endpoints.read),
-    Call("PUT", _ONE, ADMIN, "change a draft; of a running one, make a new version", endpoints.edit, Experiment),
-    Call("POST", _ONE + "/start", ADMIN, "let it run", endpoints.start),
+    Call("PUT", _ONE, ADMIN, "change a draft, or make a new version of a running one", endpoints.edit, Experiment),
+    Call("POST", _ONE + "/start", ADMIN, "start it", endpoints.start),
     Call("POST", _ONE + "/stop", ADMIN, "end it", endpoints.stop),
-    Call("POST", _ONE + "/decide", ADMIN, "write down the decision", endpoints.decide, DecisionRequest),
+    Call("POST", _ONE + "/decide", ADMIN, "record the decision", endpoints.decide, DecisionRequest),
     Call("POST", _ONE + "/archive", ADMIN, "stop it if it runs, and hide it from lists", endpoints.archive),
     Call("POST", _ONE + "/unarchive", ADMIN, "show it in lists again", endpoints.unarchive),
     Call(
@@ -100,7 +100,7 @@ CALLS = (  # in the order in which the router tries them: those that traffic goe
     Call("GET", _ONE + "/report", READ, "the report, as on the page", endpoints.report, None, ReportResponse),
     Call("GET", _ONE + "/log", READ, "the native log, as Parquet", endpoints.export, None, bytes),
     Call("DELETE", "/v1/units/{unit:path}", ADMIN, "delete all rows of a unit", endpoints.forget, None, ForgetResponse),
-    Call("GET", "/livez", PUBLIC, "whether the process answers; asks no store", endpoints.live, None, HealthResponse),
+    Call("GET", "/livez", PUBLIC, "whether the process answers (not the store)", endpoints.live, None, HealthResponse),
     Call("GET", "/readyz", PUBLIC, "whether the store answers within a second", endpoints.ready, None, HealthResponse),
     Call("GET", "/healthz", PUBLIC, "the same as /readyz", endpoints.ready, None, HealthResponse),
     Call("GET", "/metrics", READ, "metrics for Prometheus", endpoints.metrics, None, str, during_outage=True),
@@ -111,20 +111,20 @@ _REFS = "#/components/schemas/{name}"
 _MEANINGS = {
     400: "malformed: not JSON, or not UTF-8",
     401: "no key, or an unknown one",
-    403: "a key of another role, or a token of another impression",
+    403: "the key has another role, or the token belongs to another impression",
     404: "unknown",
     409: "not in that state",
     413: "too large",
     415: "not JSON",
-    422: "understood, but wrong: the field is named",
+    422: "a value is invalid; the response names the field",
     429: "too many requests",
-    503: "the store is away",
+    503: "the store does not answer",
 }
 _VERSIONED = ("/report", "/log")
 
 
 def description() -> dict[str, Any]:
-    """The whole document."""
+    """The OpenAPI document."""
     records = {one for call in CALLS for one in (call.takes, call.gives) if _is_record(one)} | {ErrorResponse}
     _, components = msgspec.json.schema_components(sorted(records, key=lambda one: one.__name__), ref_template=_REFS)
     paths: dict[str, dict[str, Any]] = {}
@@ -135,7 +135,7 @@ def description() -> dict[str, Any]:
         "info": {
             "title": "interleaf",
             "version": __version__,
-            "summary": "Which ranker do people prefer",
+            "summary": "Compare rankers by interleaving",
         },
         "paths": paths,
         "components": {
@@ -146,7 +146,7 @@ def description() -> dict[str, Any]:
 
 
 def experiment_schema() -> dict[str, Any]:
-    """The settings of an experiment."""
+    """The JSON schema of the settings of an experiment."""
     fields = {
         name: setting.metadata["kind"].schema | {"description": setting.metadata["meaning"]}
         for name, setting in SETTINGS.items()

@@ -10,24 +10,24 @@ from collections.abc import Callable
 from interleaf.experiment import Experiment
 from interleaf.server.schemas import RETRY, ApiError
 
-MAX_BUCKETS = 100_000  # in memory; the least recently used half goes first
+MAX_BUCKETS = 100_000  # in memory; the least recently used half is dropped first
 
 
 class Rates:
-    """A bucket for each key: it holds `burst`, and fills at `per_second`.
+    """A token bucket for each key: it holds `burst` tokens, and fills at `per_second`.
 
-    A bucket that is full again need not be kept. So there are two dictionaries, and the older one is dropped when all
-    its buckets are full, or when the newer one has too many.
+    A full bucket need not be stored. So there are two dictionaries, and the older one is dropped when all its buckets
+    are full, or when the newer one has too many.
     """
 
     def __init__(self, per_second: float, burst: float, watch: Callable[[], float]) -> None:
         self._per_second, self._burst, self._watch = per_second, burst, watch
-        self._new: dict[str, tuple[float, float]] = {}  # what is left, and when
+        self._new: dict[str, tuple[float, float]] = {}  # tokens left, and when
         self._old: dict[str, tuple[float, float]] = {}
         self._since = watch()
 
     def take(self, key: str, amount: float = 1.0) -> bool:
-        """Take this from a bucket, if there is enough in it."""
+        """Take tokens from a bucket; False if there are not enough."""
         now = self._watch()
         if now - self._since >= self._burst / self._per_second or len(self._new) >= MAX_BUCKETS // 2:
             self._old, self._new, self._since = self._new, {}, now
@@ -42,14 +42,14 @@ class Rates:
 
 
 def network_of(address: str) -> str:
-    """Whose address it is: one of IPv4 is its own; of IPv6, a customer has 2^64.
+    """The network that a rate limit applies to: an IPv4 address, or a /64 of IPv6, which one customer has.
 
     >>> network_of("192.0.2.7"), network_of("2001:db8::7"), network_of("::ffff:192.0.2.7")
     ('192.0.2.7', '2001:db8::/64', '192.0.2.7')
     """
     try:
         parsed = ipaddress.ip_address(address)
-    except ValueError:  # a socket of another kind
+    except ValueError:  # not an IP address, such as a Unix socket
         return address[:100]
     if isinstance(parsed, ipaddress.IPv4Address):
         return str(parsed)
@@ -62,7 +62,7 @@ MAX_SEEN = 1_000_000  # units that are counted in an hour
 
 
 class _ThisHour:
-    """How often something came in this hour, to this process; of a million things, and no more."""
+    """Counts per hour in this process, for at most a million keys."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock, self._hour, self._seen = clock, 0, Counter[tuple[str, ...]]()
@@ -80,13 +80,13 @@ class _ThisHour:
 
 
 class Bots:
-    """The rules of experiments; how often each unit came in this hour is counted in this process."""
+    """Applies the bot rules of experiments; impressions per user and hour are counted in this process."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._shown = _ThisHour(clock)
 
     def rule(self, settings: Experiment, unit: str | None, agent: str | None) -> str | None:
-        """Which rule an impression falls under, if any."""
+        """The rule that excludes an impression, or None."""
         if unit is not None and unit in settings.bot_units:
             return UNIT
         if agent is not None and settings.bot_agents:
@@ -98,7 +98,7 @@ class Bots:
         return RATE
 
     def came(self, settings: Experiment, unit: str | None) -> None:
-        """An impression was stored; one that is sent again does not count again."""
+        """Count an impression that was stored; repeated requests are not counted."""
         if settings.bot_rate is not None and unit is not None:
             self._shown.add(settings.name, unit)
 
@@ -108,10 +108,10 @@ _MAX_ADDRESSES = 10_000
 
 
 class Attempts:
-    """When each address gave a wrong key, in the last minute.
+    """Wrong keys of each address in the last minute.
 
-    A key has 256 random bits, so nobody can guess one: the limit need not keep right keys out, which would let one
-    person lock out all others behind the same address.
+    Valid keys are always accepted, so nobody can lock out others behind the same address. That is safe, because keys
+    have 256 random bits and cannot be guessed.
     """
 
     def __init__(self) -> None:

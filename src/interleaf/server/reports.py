@@ -1,4 +1,4 @@
-"""The report of an experiment as it stands: one for each metric, from the store's tallies."""
+"""The current reports of an experiment, one for each metric, from the store's tallies."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from interleaf.store.records import RUNNING, VersionCounts
 from interleaf.store.sql import SqlStore
 from interleaf.tally import Fact, Tally
 
-MAX_PAGES = 2  # of the log, in which the text of a query is looked for
+MAX_PAGES = 2  # pages of the log that are searched for the text of a query
 Clock = Callable[[], float]
-MAX_REPORTS = 500  # versions whose latest report is held in memory
-MIN_TTL, MAX_TTL = 1.0, 5.0  # seconds; the first report of a process compiles, and takes many
-# What health checks call an event that matches no list, by the store's reason; all others are unmatched.
+MAX_REPORTS = 500  # versions whose latest report is cached
+MIN_TTL, MAX_TTL = 1.0, 5.0  # seconds; the first report of a process compiles kernels and takes longer
+# The status in health checks of an event that is stored but not counted; all other fates are UNMATCHED.
 _STATUS: dict[str, EventStatus] = {
     EventFate.LATE: EventStatus.LATE,
     EventFate.FOLDED: EventStatus.LATE,
     EventFate.EARLY: EventStatus.EARLY,
     EventFate.FIXED_SLOT: EventStatus.FIXED_SLOT,
 }
-_NOTHING = {False: "no impressions yet", True: "no impression could be used: all of them are left out"}
+_NOTHING = {False: "no impressions yet", True: "no impression could be used: all of them are excluded"}
 
 
 @dataclass(frozen=True)
 class CurrentReports:
-    """What a version shows now: a report for each metric, the primary one first; or why there is none."""
+    """The current reports of a version, one for each metric, the primary one first; or why there is none."""
 
     version: int
     reports: dict[str, Report]
@@ -46,7 +46,7 @@ class CurrentReports:
 
 
 class Reports:
-    """Reports, each made once a second at most, however many people look at them."""
+    """A cache of reports: each is computed at most once per second, for any number of readers."""
 
     def __init__(self, store: SqlStore, executor: Executor | None = None, clock: Clock = time.monotonic) -> None:
         self._store = store
@@ -68,7 +68,7 @@ class Reports:
         return self._cache.get_blocking((name, version), lambda entry: entry.seconds + max_age(entry.seconds))
 
     def clear(self) -> None:
-        """Make all reports again."""
+        """Remove all reports from the cache."""
         self._cache.clear()
 
     def _make(self, name: str, version: int) -> CurrentReports:
@@ -77,7 +77,7 @@ class Reports:
         counts = self._store.counts(name, version)
         tallies = self._store.tallies(name, version)
         apart, elsewhere = self._lost(stored.state == RUNNING, counts)
-        # The last metric is of all kinds that count, so what is of another kind there counts nowhere.
+        # The last metric includes all kinds that count, so other kinds in it count nowhere.
         last = next(reversed(tallies.values()), None)
         idle = last.events[EventStatus.OTHER_KIND] if last is not None else 0
 
@@ -94,9 +94,9 @@ class Reports:
         return CurrentReports(version, made, None if made else _NOTHING[bool(counts.open or counts.folded)], counts)
 
     def _lost(self, is_running: bool, counts: VersionCounts) -> tuple[Mapping[str, int], int]:
-        """Events kept apart, by reason, and how many more may be of this experiment or of another.
+        """Events that are not counted, by reason; and the number of events that may belong to any experiment.
 
-        An event of an unknown impression belongs to no experiment. Where only one has ever run, it is that one's.
+        The experiment of an event with an unknown impression is not known, unless only one experiment has ever run.
         """
         unplaced = self._store.unplaced()
         if not unplaced:
@@ -107,12 +107,12 @@ class Reports:
 
 
 def _ttl(entry: CacheEntry[CurrentReports]) -> float:
-    """What takes long is made less often: a page that somebody watches must not keep a processor busy."""
+    """Slow reports are computed less often, so that an open page does not keep a core busy."""
     return entry.seconds + min(max(MIN_TTL, 2 * entry.seconds), MAX_TTL)
 
 
 def with_lost(tally: Tally, apart: Mapping[str, int], elsewhere: int, idle: int) -> Tally:
-    """The tally with the events that the store keeps apart, and those that count nowhere: its health knows of them."""
+    """The tally with the events that the store does not count, for the health checks."""
     events, facts = Counter(tally.events), Counter(tally.facts)
     for fate, number in apart.items():
         status = _STATUS.get(fate, EventStatus.UNMATCHED)

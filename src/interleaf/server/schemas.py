@@ -42,7 +42,7 @@ def decoder(kind: type[_S]) -> Callable[[bytes], _S]:
             return decode(body)
         except msgspec.ValidationError:
             plain = _with_text_ids(msgspec.json.decode(body))
-            return msgspec.convert(plain, kind, str_keys=True)  # which raises the same, if ids were not the problem
+            return msgspec.convert(plain, kind, str_keys=True)  # raises the same error if ids were not the problem
 
     return decoded
 
@@ -66,7 +66,7 @@ def _text_id(value: Any) -> Any:
 
 
 class Highlight(Struct, forbid_unknown_fields=True):
-    """A stretch of a caption's text that was set in bold."""
+    """A part of a caption's text that was shown in bold."""
 
     field: Label
     start: Annotated[int, Meta(ge=0, le=limits.MAX_HIGHLIGHT_END)]
@@ -74,7 +74,7 @@ class Highlight(Struct, forbid_unknown_fields=True):
 
 
 class Caption(Struct, forbid_unknown_fields=True):
-    """What people see of a document."""
+    """The title, URL and snippet of a document, as shown to users."""
 
     title: Long | None = None
     url: Long | None = None
@@ -84,10 +84,10 @@ class Caption(Struct, forbid_unknown_fields=True):
 
 
 class InterleaveRequest(Struct, forbid_unknown_fields=True):
-    """Rankings for one query of one unit; null stands for a ranking that came too late.
+    """Rankings for one query of one unit; null stands for a ranking that failed or came too late.
 
-    Of documents of one group, such as variants of a product, a list shows one.
-    With `time`, and the `version` then, a list that was composed elsewhere while the service was away is told later.
+    A list shows one document of each group, such as variants of a product.
+    A client that composed a list during an outage sends it later, with its `time` and the `version` at that time.
     """
 
     rankings: Annotated[dict[Label, Ranking | None], Meta(max_length=100)] = {}
@@ -118,7 +118,7 @@ class InterleaveResponse(Struct):
 
 
 class EventBody(Struct, forbid_unknown_fields=True):
-    """An event of an impression; or of a unit, for which attribution finds the impression."""
+    """An event on an impression; or of a unit, whose impression is found by attribution."""
 
     event: Name | None = None
     impression: Name | None = None
@@ -132,7 +132,7 @@ class EventBody(Struct, forbid_unknown_fields=True):
 
 
 class EventsRequest(Struct, forbid_unknown_fields=True):
-    """A batch of events. With an impression's token no key is needed; all events must be of that impression."""
+    """A batch of events. With an impression's token no key is needed, but all events must belong to that impression."""
 
     events: Annotated[list[EventBody], Meta(min_length=1, max_length=MAX_EVENTS)]
     token: Annotated[str, Meta(max_length=200)] | None = None
@@ -178,9 +178,9 @@ class ExperimentResponse(Struct):
 
 
 class ExperimentsResponse(Struct):
-    """A page of experiments, how many there are on all pages, and the number of the next page, if there is one.
+    """A page of experiments, the total on all pages, and the number of the next page, if there is one.
 
-    There are more than `total` if it is not exact: a thousand at most are counted.
+    At most a thousand are counted. If there are more, `total` is not exact.
     """
 
     experiments: list[ExperimentResponse]
@@ -201,7 +201,7 @@ class ReportResponse(Struct):
 
 
 class HealthResponse(Struct):
-    """The service answers, and so does its store."""
+    """The service is healthy."""
 
     status: str
 
@@ -219,7 +219,7 @@ class DeleteResponse(Struct):
 
 
 class ErrorBody(Struct, omit_defaults=True):
-    """What is wrong, in a sentence that names the thing, the value and the remedy."""
+    """An error code, and a message that names the value and the remedy."""
 
     code: str
     message: str
@@ -250,7 +250,7 @@ class ApiError(Exception):
 
 
 class JsonResponse(Response):
-    """A record as JSON. It skips what `Response.__init__` and `Response.__call__` do for other kinds of responses."""
+    """A record as JSON. For speed, it skips `Response.__init__` and `Response.__call__`."""
 
     def __init__(self, record: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         self.body, self.status_code, self.background = _encode(record), status, None
@@ -264,7 +264,7 @@ class JsonResponse(Response):
 
 
 def error_response(error: Exception, route: str = "other") -> JsonResponse:
-    """The response to a request that raised this error. An unexpected error is logged, and not explained."""
+    """The response to a request that raised this error. An unexpected error is logged, and its text is not sent."""
     status, code, field, headers = _kind(error)
     if status == 500:
         log.error("a request failed", exc_info=error, extra={"route": route})

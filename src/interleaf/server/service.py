@@ -1,4 +1,4 @@
-"""How a service runs: its limits, and what it keeps of people."""
+"""The service: its settings, its caches, and its background tasks."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from interleaf.store.time_check import StoreTime
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """Limits of requests, and privacy.
+    """Limits and privacy settings.
 
-    `max_url`, `max_head`, `max_body`: bytes. `head_seconds`, `body_seconds`: a client may take so long to send them.
-    `write_seconds`: a connection is aborted whose client reads nothing of its answer for this time, or up to twice it.
-    `max_connections`: open at once, in each worker. `requests_per_second`: rate limit of a key;
+    `max_url`, `max_head`, `max_body`: bytes. `head_seconds`, `body_seconds`: maximum time to send headers and body.
+    `write_seconds`: a connection is aborted if its client reads nothing for this time (at most twice as long).
+    `max_connections`: open connections of each worker. `requests_per_second`: rate limit of a key;
     `browser_requests_per_second`: rate limit of an address that sends no key.
-    `unit_secret`: units are stored as a hash keyed with it. `queries`: whether query texts are kept, hashed or dropped.
-    `retention_days`: rows of closed impressions older than that are deleted, and their sums stay. `own_process`:
-    nothing else runs in the process, so that Python's collector of cycles can be set for what a service does.
-    `warming`: the folder of the process that compiles report kernels beside the service, if there is one.
+    `unit_secret`: user ids are stored as a hash keyed with it. `queries`: whether query texts are kept, hashed or
+    dropped. `retention_days`: rows of closed impressions older than that are deleted; their sums stay. `own_process`:
+    nothing else runs in the process, so that the garbage collector can be tuned for the service.
+    `warming`: the folder of the background process that compiles report kernels, if there is one.
     """
 
     max_body: int = 1_000_000
@@ -82,9 +82,9 @@ Clock = Callable[[], int]
 Result = TypeVar("Result")
 SECOND = 1_000_000
 MEASURE_SECONDS = 5.0
-MAX_EVENTS = 1000  # of an impression that browsers may send in an hour: no person does so much on a page
-READY_SECONDS = 1.0  # in which a store has to answer
-SERVICE = "service"  # where connections find it in the state of the application
+MAX_EVENTS = 1000  # events of an impression that browsers may send in an hour; no person does more
+READY_SECONDS = 1.0  # time limit of the store in the readiness check
+SERVICE = "service"  # its name in the state of the application
 log = logging.getLogger("interleaf.server")
 
 
@@ -132,7 +132,7 @@ class Service:
 
     @property
     def hides(self) -> bool:
-        """Whether units or queries are not to be found in the store."""
+        """Whether the store holds no plain user ids or no plain queries."""
         return self.settings.unit_secret is not None or self.settings.queries != KEEP
 
     async def experiment(self, name: str) -> Stored:
@@ -150,17 +150,17 @@ class Service:
             return None
 
     async def current_reports(self, name: str, version: int) -> CurrentReports:
-        """The report of a version, when the kernels that it needs are compiled."""
+        """The report of a version; waits until the kernels that it needs are compiled."""
         await self.wait_for_kernels([await self.experiment(name)])
         return await self.reports.get(name, version)
 
     async def wait_for_kernels(self, experiments: Iterable[Stored]) -> None:
-        """Wait while the process beside the service compiles what reports of these experiments need."""
+        """Wait until the background process has compiled the report kernels of these experiments."""
         for method in {settings.chosen.method.name for one in experiments for settings in one.versions.values()}:
             await self.warming.wait(method)
 
     async def run_report(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Run something as slow as a report in the threads for reports."""
+        """Run slow work in the threads for reports."""
         return await asyncio.get_running_loop().run_in_executor(self._reporting, work, *arguments)
 
     def remember(self, stored: Stored) -> None:
@@ -173,23 +173,23 @@ class Service:
         log.info("deleted", extra={"experiment": name})
 
     async def start(self) -> None:
-        """Compile what running experiments need before the first request, and begin to fold and to measure."""
+        """Compile the kernels of running experiments, and start the background tasks."""
         for warning in await asyncio.to_thread(self.store.warnings):
             log.warning(warning)
-        await self.access.is_open()  # to be known during an outage
+        await self.access.is_open()  # so that it is cached during an outage
         for stored in await asyncio.to_thread(self.store.experiments, Search(state=RUNNING)):
             await self.warm(stored.settings)
         self._tasks = [asyncio.create_task(work) for work in (self._fold(), self._measure())]
 
     async def warm(self, settings: Experiment) -> None:
-        """Make ready what composes lists of an experiment, before the first one is asked for."""
+        """Compile the kernels that compose lists of an experiment, before its first request."""
         if self.settings.own_process and warming.needs_compiling(settings):
             log.info("compiling, once per installation", extra={"method": settings.method})
             await asyncio.to_thread(warming.compile_lists, settings)
         await asyncio.to_thread(warm_composing, settings.method, len(settings.rankers))
 
     async def stop(self) -> None:
-        """Wait until all writes are done, and end."""
+        """Wait until all writes are done, and stop."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -199,7 +199,7 @@ class Service:
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
     async def _fold(self) -> None:
-        """Fold closed impressions, and delete old rows, from time to time; a store that is away is asked again."""
+        """Fold closed impressions and delete old rows periodically; retry if the store does not answer."""
         loop = asyncio.get_running_loop()
         await self.warming.wait()
         while True:
@@ -217,9 +217,9 @@ class Service:
             await asyncio.sleep(self.settings.fold_seconds)
 
     def _read_time(self) -> StoreTime:
-        """The time to fold and to delete by; a clock that seems to have jumped is logged."""
+        """The time by which rows are folded and deleted; logs an error if the clock seems to have jumped."""
         time = self.store.read_time(self.clock(), self._monotonic())
-        if time.problem is not None and time.problem != self._clock_problem:  # once, and not every few seconds
+        if time.problem is not None and time.problem != self._clock_problem:  # log it once
             log.error("the clock is in doubt", extra={"reason": time.problem})
         self._clock_problem = time.problem
         return time
@@ -230,7 +230,7 @@ class Service:
             self.store.expire(time.trusted - round(self.settings.retention_days * 86_400 * SECOND))
 
     async def check_store(self) -> None:
-        """Raise StoreError if the store does not answer in time; a store that hangs holds one thread and no more."""
+        """Raise StoreError if the store does not answer in time. A store that hangs blocks at most one thread."""
         check = asyncio.get_running_loop().run_in_executor(self._checking, self.store.check)
         try:
             await asyncio.wait_for(check, READY_SECONDS)
@@ -242,7 +242,7 @@ class Service:
         self.metrics.measure(len(self.write_queue), time.monotonic() - self._folded_at, self.store.connections())
 
     async def _measure(self) -> None:
-        """From time to time: a scrape reaches one worker, and reads what the others have measured."""
+        """Set the gauges periodically: a scrape reaches one worker, which reports the gauges of all."""
         while True:
             self.measure()
             await asyncio.sleep(MEASURE_SECONDS)

@@ -1,8 +1,8 @@
-"""Compile kernels in other processes than the service's, which loads them from disk then.
+"""Compiles kernels in other processes; the service loads them from disk.
 
-If the service compiled them itself, the memory of the compiler would stay with it. Kernels of reports are compiled in a
-process of low priority beside the service, and reports wait for it. Kernels that compose lists are compiled when an
-experiment starts, which waits for them. `python -m interleaf.server.warming` compiles what reports need, and waits.
+If the service compiled them itself, it would keep the memory of the compiler. Kernels of reports are compiled in a
+background process of low priority, and reports wait for it. Kernels that compose lists are compiled when an experiment
+is started; the start waits for them. `python -m interleaf.server.warming` compiles the report kernels and exits.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from interleaf.experiment import Experiment
 
-LISTS = "--lists"  # an argument: compile what composes lists
-LOWEST = 19  # of all priorities
-UNFINISHED = 1  # the exit status of one that ended with its service
-MAX_WAIT = 600.0  # seconds; after that, the service compiles for itself
+LISTS = "--lists"  # command line argument: compile the kernels that compose lists
+LOWEST = 19  # priority
+UNFINISHED = 1  # exit status of a process that ended with its service
+MAX_WAIT = 600.0  # seconds; after that, the service compiles by itself
 POLL_SECONDS = 0.1
 _TIME = "2026-01-01T00:00:00Z"
 
 
 class Warming(NamedTuple):
-    """A process that compiles, and the folder where it puts a file for each method that is ready."""
+    """A compiling process, and the folder where it creates a file for each method that is ready."""
 
     process: subprocess.Popen[bytes]
     folder: Path
 
 
 class Progress:
-    """How far the process with this folder has come. The folder is removed when the process ends, however it ends."""
+    """The progress of the process with this folder. The folder is removed when the process ends for any reason."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder, self._until = folder, time.monotonic() + MAX_WAIT
 
     def is_ready(self, method: str | None = None) -> bool:
-        """Whether the kernels of a method, or of all methods, need not be waited for any longer."""
+        """Whether nobody needs to wait for the kernels of a method, or of all methods."""
         if self._folder is not None and (not self._folder.is_dir() or time.monotonic() >= self._until):
             self._folder = None
         return self._folder is None or (method is not None and (self._folder / method).exists())
 
     async def wait(self, method: str | None = None) -> None:
-        """Return when `is_ready` does; holds no thread."""
+        """Wait until `is_ready`, without blocking a thread."""
         while not self.is_ready(method):
             await asyncio.sleep(POLL_SECONDS)
 
 
 def begin() -> Warming:
-    """Start the process; it ends with this one, however this one ends."""
+    """Start the process; it ends when this process ends for any reason."""
     folder = Path(tempfile.mkdtemp(prefix="interleaf-warming-"))
     command, silent = [sys.executable, "-m", __name__, str(folder)], subprocess.DEVNULL
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=silent, stderr=silent)
@@ -73,7 +73,7 @@ def _remove_at_end(process: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def needs_compiling(settings: Experiment) -> bool:
-    """Whether kernels that compose lists of an experiment are not on disk yet, and can be kept there."""
+    """Whether the kernels that compose lists of an experiment can be cached on disk, and are not yet."""
     from interleaf.kernels.jit import is_compiled, is_on_disk
 
     compose = settings.chosen.method.kernels.compose
@@ -81,14 +81,14 @@ def needs_compiling(settings: Experiment) -> bool:
 
 
 def compile_lists(settings: Experiment) -> None:
-    """Compile what composes lists of an experiment, in a process that ends then."""
+    """Compile the kernels that compose lists of an experiment, in a process of its own."""
     command = [sys.executable, "-m", __name__, LISTS]
     data, silent = json.dumps(settings.to_dict()).encode(), subprocess.DEVNULL
     subprocess.run(command, input=data, stdout=silent, stderr=silent, timeout=MAX_WAIT, check=False)
 
 
 def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> None:
-    """Make a small report with each method and scheme, as the store does; the default method first."""
+    """Compute a small report with each method and scheme, as the store does; the default method first."""
     from interleaf.decode.scoring import Scoring
     from interleaf.execution.task import Task
     from interleaf.log import rows_to_batch
@@ -109,7 +109,7 @@ def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> 
 
 
 def _rows(method: str) -> list[dict[str, Any]]:
-    """A list that was interleaved and one of a holdout, both clicked, on some device."""
+    """Two rows with clicks: an interleaved list and one of the holdout."""
     from interleaf.interleaving.api import interleave
     from interleaf.log.schema import HOLDOUT, INTERLEAVED
     from interleaf.methods.registry import unchanged
@@ -125,7 +125,7 @@ def _rows(method: str) -> list[dict[str, Any]]:
 
 
 def _end_with_the_service(folder: Path) -> None:
-    """Its end of the pipe is closed when it is gone. A buffered read would abort the interpreter at its own end."""
+    """Exit when the service has closed its end of the pipe. A buffered read would abort the interpreter at exit."""
     os.read(sys.stdin.fileno(), 1)
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(UNFINISHED)
@@ -139,7 +139,7 @@ def _run_beside(folder: Path) -> None:
     from interleaf.kernels.jit import is_compiled
     from interleaf.methods.registry import DEFAULT, METHODS
 
-    if is_compiled(METHODS[DEFAULT].kernels.compose):  # else nothing is kept on disk, and this would help nobody
+    if is_compiled(METHODS[DEFAULT].kernels.compose):  # otherwise nothing is cached on disk, and this is useless
         compile_reports(lambda method: (folder / method).touch())
 
 

@@ -1,4 +1,4 @@
-"""A queue of writes: everything that arrives during one transaction is written together in the next one."""
+"""A queue of writes: requests that arrive during one transaction are written together in the next one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interleaf.errors import StoreError
 from interleaf.store.records import Event, Impression
 from interleaf.store.sql import SqlStore
 
-MAX_ITEMS = 128  # lists and events of one transaction; larger ones take longer, and are not faster per item
+MAX_ITEMS = 128  # lists and events of one transaction; larger ones are not faster per item
 MAX_WAITING = 20_000
 
 
@@ -37,19 +37,19 @@ class WriteQueue:
         return len(self._waiting)
 
     async def put(self, impression: Impression) -> Mapping[str, Any] | None:
-        """Write a list; the row that was stored before under its id, or None."""
+        """Write a list; returns the row that was already stored under its id, or None."""
         before: Mapping[str, Any] | None = await self._write(impression, ())
         return before
 
     async def put_events(self, events: Sequence[Event]) -> list[str]:
-        """Write events; the fate of each."""
+        """Write events; returns the code of the `EventFate` of each."""
         fates: list[str] = await self._write(None, events)
         return fates
 
     def _write(self, impression: Impression | None, events: Sequence[Event]) -> asyncio.Future[Any]:
-        """Add it to the queue; the future is done when it is durable."""
+        """Add a request to the queue; the future is done when it is durable."""
         if len(self._waiting) >= MAX_WAITING:
-            raise StoreError("more is waiting to be written than can be kept; try again")
+            raise StoreError("the write queue is full; try again")
         loop = asyncio.get_running_loop()
         done = loop.create_future()
         self._waiting.append(_Waiting(impression, events, done))
@@ -59,7 +59,7 @@ class WriteQueue:
         return done
 
     def _write_next(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give the next batch to the thread, if anything waits."""
+        """Give the next batch to the thread, if there is one."""
         size, many = 0, 0
         for waiting in self._waiting:
             size += len(waiting.events) + 1
@@ -76,7 +76,7 @@ class WriteQueue:
     def _set_results(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting], done: asyncio.Future[Any]) -> None:
         self._write_next(loop)
         for waiting, result in zip(batch, done.result(), strict=True):
-            if waiting.done.cancelled():  # nobody waits any more
+            if waiting.done.cancelled():  # the request was aborted
                 continue
             if isinstance(result, Exception):
                 waiting.done.set_exception(result)
@@ -84,13 +84,13 @@ class WriteQueue:
                 waiting.done.set_result(result)
 
     def _write_batch(self, batch: list[_Waiting]) -> list[Any]:
-        """In the thread: write all at once; one by one if that fails for another reason than a store that is away."""
+        """Runs in the thread: write a batch at once; one by one if that fails, unless the store does not answer."""
         try:
             rows, fates = self._store.write(
                 [waiting.impression for waiting in batch if waiting.impression is not None],
                 [event for waiting in batch for event in waiting.events],
             )
-        except StoreError as error:  # an error for each: a shared one would keep all requests in memory
+        except StoreError as error:  # an error object for each: a shared one would keep all requests in memory
             return [StoreError(str(error)) for _ in batch]
         except Exception as error:
             return [error] if len(batch) == 1 else [self._write_batch([waiting])[0] for waiting in batch]

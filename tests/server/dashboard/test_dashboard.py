@@ -62,7 +62,7 @@ def test_an_experiment_goes_from_form_to_decision(visitor: Visitor) -> None:
     assert "It is over" not in started.text
     assert "<details" in started.text[: started.text.index("Stop it for good")]  # in two steps, without a script
     stopped = visitor.send("/experiments/shoes", "/experiments/shoes/stop")
-    assert "It is over, and its settings stay as they are." in stopped.text
+    assert "It is over, and its settings cannot be changed." in stopped.text
     assert "What was decided" in stopped.text
     decided = visitor.send("/experiments/shoes", "/experiments/shoes/decide", decision="keep production\nfor now")
     assert "keep production for now" in decided.text
@@ -232,7 +232,7 @@ def test_of_many_rankers_the_leaderboard_comes_first_and_the_pairs_are_folded(
     standing_of(EXAMPLES["with_cycle"], monkeypatch, settings)
     page = visitor.open("/experiments/shoes").text
     assert page.index('<section id="standing">') < page.index('<details id="pairs">') < page.index('class="scores"')
-    assert page.count("the verdict rests on this") == 1
+    assert page.count("the verdict is based on this") == 1
     standing_of(EXAMPLES["healthy"], monkeypatch, settings)
     visitor.service.client.app.state.service.reports.clear()  # type: ignore[attr-defined]
     assert '<details id="pairs">' not in visitor.open("/experiments/shoes").text

@@ -1,4 +1,4 @@
-"""The pages that log in and out, and that manage access keys."""
+"""Login, logout, and the page that manages access keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OURS = re.compile(r"/(?![/\\])[A-Za-z0-9._/?=-]{0,300}")
 
 
 async def show_login(visit: Visit) -> Response:
-    """The form; who is in already goes on."""
+    """Show the login form; redirect if the user is logged in already."""
     if visit.who is not None:
         return RedirectResponse(_onward(visit.request.query_params.get("next", "/")), 303)
     revoked_own = visit.request.query_params.get("revoked") == "own"
@@ -35,7 +35,7 @@ async def show_login(visit: Visit) -> Response:
 
 
 def ask_for_key(visit: Visit, status: int = 200, problem: str = "") -> Response:
-    """The form that asks for a key; a link from another site arrives without its cookie, and may go on."""
+    """The form that asks for a key. Links from other sites arrive without the cookie, so it offers to go on."""
     request = visit.request
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     target = visit.form.get("next") or request.query_params.get("next") or here
@@ -45,7 +45,7 @@ def ask_for_key(visit: Visit, status: int = 200, problem: str = "") -> Response:
 
 
 async def enter(visit: Visit) -> Response:
-    """A read or admin key opens the dashboard: the cookie names the key, and never holds its secret."""
+    """Log in with a read or admin key. The cookie holds a session id, never the key's secret."""
     service, request = visit.service, visit.request
     key = await service.access.find_key(visit.form.get("key", "").strip())
     if key is None:
@@ -54,7 +54,7 @@ async def enter(visit: Visit) -> Response:
     if key.role not in browser_session.ROLES:
         return ask_for_key(visit, 403, f"The dashboard is for read and admin keys, and this key's role is {key.role}.")
     answer = RedirectResponse(_onward(visit.form.get("next", "/")), 303, HEADERS)
-    await browser_session.end(service, visit.cookie)  # of a login before
+    await browser_session.end(service, visit.cookie)  # a session of an earlier login
     browser_session.keep(service, request, answer, await browser_session.begin(service, key))
     return answer
 
@@ -66,7 +66,7 @@ async def leave(visit: Visit) -> Response:
 
 
 async def leave_everywhere(visit: Visit) -> Response:
-    """End all sessions of the key that this person logged in with."""
+    """End all sessions of the key that the user logged in with."""
     if visit.who is not None:
         ended = await asyncio.to_thread(visit.service.store.end_sessions, visit.who.id)
         log.info("ended all sessions of a key", extra={"key": visit.who.id, "sessions": ended})
@@ -80,14 +80,14 @@ def _left() -> Response:
 
 
 def _onward(target: str) -> str:
-    """An address of ours, whatever was asked for."""
+    """A path of this site, even if the form names another site."""
     return target if _OURS.fullmatch(target) else "/"
 
 
 MEANINGS = {
     INGEST: "for the search service: sends rankings and events",
-    READ: "sees this dashboard, reports and logs",
-    ADMIN: "does everything: experiments and keys, too",
+    READ: "can see this dashboard, reports and logs",
+    ADMIN: "can do everything: manage experiments and keys",
 }
 DAY, MAX_DAYS = 86_400 * SECOND, 3650
 _LABEL, _ID = Text(100), re.compile("[0-9a-f]{16}")
@@ -95,7 +95,7 @@ _LABEL, _ID = Text(100), re.compile("[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class KeyLine:
-    """A key on the page: its state in a word, and how many sessions it has."""
+    """A row of the table of keys: the key, its state, and its number of sessions."""
 
     key: AccessKey
     state: str
@@ -135,9 +135,9 @@ def _state(key: AccessKey, now: int) -> str:
 
 
 async def add(visit: Visit) -> Response:
-    """A new key; the first one must be an admin's, or nobody could make others here.
+    """Create a key. The first one must be an admin key; otherwise nobody could create others here.
 
-    Its id comes with the form, so that the same form, sent again, makes no second key.
+    The form holds the id of the new key, so that sending the form twice creates one key.
     """
     service, form = visit.service, visit.form
     role, label, experiment = (form.get(name, "").strip() for name in ("role", "label", "experiment"))
@@ -158,7 +158,7 @@ async def add(visit: Visit) -> Response:
     service.access.forget()
     log.info("made a key", extra={"key": key.id, "role": role, "by": visit.who.id if visit.who else ""})
     cookie, visit.form = "", {}
-    if visit.who is OPEN:  # whoever made the first key goes on with it
+    if visit.who is OPEN:  # log the user in with the first key
         cookie = await browser_session.begin(service, key)
         visit.who, visit.cookie = key, cookie
     answer = await _page(visit, secret=secret)
@@ -168,7 +168,7 @@ async def add(visit: Visit) -> Response:
 
 
 def _problems(form: Mapping[str, str]) -> list[str]:
-    """What is wrong with the fields, each in a sentence."""
+    """One sentence for each invalid field."""
     problems = []
     if form.get("role", "") not in ROLES:
         problems.append("Choose what the key is for.")
@@ -185,16 +185,18 @@ def _problems(form: Mapping[str, str]) -> list[str]:
 
 
 def _first_key_problems(visit: Visit) -> list[str]:
-    """The first key must not lock out who makes it."""
+    """Check that the first key does not lock out the user who creates it."""
     form = visit.form
     is_whole = form.get("role") == ADMIN and not form.get("experiment", "").strip() and not form.get("days", "").strip()
     if visit.who is not OPEN or is_whole:
         return []
-    return ["The first key must be an admin's, of all experiments, and not expire: nobody gets in without a key then."]
+    return [
+        "The first key must be an admin key for all experiments that does not expire: all requests need a key then."
+    ]
 
 
 async def revoke(visit: Visit) -> Response:
-    """A key opens nothing any more; the last admin's stays, because nobody here could make another."""
+    """Revoke a key. The last admin key cannot be revoked here, because nobody could create another."""
     service, target = visit.service, visit.form.get("key", "")
     keys, now = await asyncio.to_thread(service.store.keys), service.clock()
     if [key.id for key in keys if key.is_valid(now) and key.role == ADMIN and key.experiment is None] == [target]:
@@ -210,7 +212,7 @@ async def revoke(visit: Visit) -> Response:
 
 
 async def sign_out(visit: Visit) -> Response:
-    """End the sessions of a key; of all keys, if the form names none."""
+    """End the sessions of a key, or of all keys if the form names none."""
     target = visit.form.get("key")
     keys = await asyncio.to_thread(visit.service.store.keys)
     if target is not None and target not in (key.id for key in keys):

@@ -1,7 +1,7 @@
-"""Who is at the browser: a cookie with the random id of a session, and tokens that tie a form to that cookie.
+"""Sessions of the dashboard: a cookie with a random session id, and form tokens that are tied to the cookie.
 
-The store has only the hash of a session's id, and a form's token is a hash keyed with the cookie: there is no secret
-with which a session could be forged.
+The store has only a hash of the session id, and a form token is a hash keyed with the cookie. So there is no secret
+that could be used to forge a session.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ MAX_COOKIE = 200  # characters
 
 
 async def begin(service: Service, key: AccessKey) -> str:
-    """Start a session of a key; its id, for the cookie."""
+    """Start a session of a key, and return its id for the cookie."""
     now = service.clock()
     expires = now + round(service.settings.cookie_hours * 3600) * SECOND
     return await asyncio.to_thread(service.store.begin_session, key.id, now, expires)
 
 
 def unkeyed() -> str:
-    """A cookie for a browser that needs no login, because there are no keys: only forms are tied to it."""
+    """A cookie for a store without keys, where no login is needed: it only protects forms."""
     return secrets.token_urlsafe(32)
 
 
 async def holder(service: Service, cookie: str) -> AccessKey | None:
-    """Whose session it is; None if it has ended, or if its key opens nothing any more."""
+    """The key of a session; None if the session has ended or its key is not valid any more."""
     if not cookie or len(cookie) > MAX_COOKIE:
         return None
     if await service.access.is_open():
@@ -54,21 +54,23 @@ async def end(service: Service, cookie: str) -> None:
 
 
 def token(cookie: str) -> str:
-    """What a form carries to show that it comes from a page of ours; no cookie has no token."""
+    """The CSRF token of a form; empty without a cookie."""
     key = blake2b(cookie.encode(errors="replace")).digest()
     return blake2b(b"form", digest_size=18, key=key).hexdigest() if cookie else ""
 
 
 def check_token(cookie: str, given: str) -> None:
-    """Refuse a form from elsewhere, or from before another login."""
+    """Refuse a form of another site, or of a page loaded before the latest login."""
     if not cookie or not hmac.compare_digest(token(cookie).encode(), given.encode(errors="replace")):
-        raise ApiError(403, "wrong_token", "this form is out of date, or not ours: reload its page, and try again")
+        raise ApiError(
+            403, "wrong_token", "this form is out of date, or of another site: reload its page and try again"
+        )
 
 
 def check_site(request: Request) -> None:
     """Refuse a form that a page of another site sent.
 
-    Browsers say so in Sec-Fetch-Site; those that do not, and those that reach the service without TLS, send the Origin.
+    Browsers send Sec-Fetch-Site; old browsers, and all browsers without TLS, send only Origin.
     """
     site = request.headers.get("sec-fetch-site")
     head: Head = request.scope["head"]
@@ -81,7 +83,7 @@ def check_site(request: Request) -> None:
 
 
 def keep(service: Service, request: Request, response: Response, cookie: str) -> None:
-    """Give the cookie to the browser: for our pages only, and out of reach of scripts."""
+    """Set the cookie: for this site only, and not readable by scripts."""
     response.set_cookie(
         COOKIE,
         cookie,

@@ -50,7 +50,7 @@ def analysis(settings: Experiment, version: int, metric: str) -> str:
 
 
 def first_list(settings: Experiment, address: str, is_open: bool) -> str:
-    """A request for a list; where the service is open, without a key."""
+    """The command that asks for a list; without a key if the service has no keys."""
     rankings = {
         ranker: ["doc-1", "doc-2", "doc-3"][:: 1 if place % 2 == 0 else -1]
         for place, ranker in enumerate(settings.rankers)
@@ -60,13 +60,13 @@ def first_list(settings: Experiment, address: str, is_open: bool) -> str:
 
 
 def first_event(settings: Experiment, address: str, is_open: bool) -> str:
-    """A report of an event."""
+    """The command that reports an event."""
     event = {"impression": "THE ID FROM THE ANSWER", "rank": 1, "kind": settings.primary}
     return _post(f"{address}/v1/events", json.dumps({"events": [event]}, ensure_ascii=False), is_open)
 
 
 def first_experiment(address: str, is_open: bool) -> str:
-    """A request for a new experiment."""
+    """The command that creates an experiment."""
     body = {"name": "shoes", "rankers": ["production", "candidate"]}
     return _post(f"{address}/v1/experiments", json.dumps(body), is_open)
 
@@ -76,7 +76,7 @@ def _post(address: str, body: str, is_open: bool) -> str:
     return shlex.join(["curl", address, *key, "-H", "Content-Type: application/json", "-d", body])
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a text that begins so would be run by a spreadsheet
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a text that begins with one of these
 
 
 async def export(visit: Visit) -> Response:
@@ -85,7 +85,7 @@ async def export(visit: Visit) -> Response:
 
 
 async def table(visit: Visit) -> Response:
-    """One table, with the rows of all metrics."""
+    """One table as CSV, with the rows of all metrics."""
     stored = await visit.service.experiment(visit.name)
     version, name = endpoints.read_version(visit.request, stored), visit.request.path_params["table"]
     current = await visit.service.current_reports(stored.settings.name, version)
@@ -106,7 +106,7 @@ def table_names(report: Report | None) -> tuple[str, ...]:
 
 
 def csv_of(reports: Mapping[str, Report], name: str) -> str | None:
-    """A table as CSV, numbers as they are, the metric as the first column; None if no metric has rows of it."""
+    """A table as CSV with unrounded numbers and the metric in the first column; None if it has no rows."""
     rows = list(_rows(reports, name))
     if not rows:
         return None
@@ -127,7 +127,7 @@ def _rows(reports: Mapping[str, Report], name: str) -> Iterator[dict[str, Any]]:
 
 
 def _cell(value: Any) -> Any:
-    """A value as a spreadsheet may open it: no text of strangers is a formula."""
+    """A value that is safe in a spreadsheet: text is never run as a formula."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, list):  # reasons

@@ -1,4 +1,4 @@
-"""All experiments: what each is doing, how far it is, and its verdict in a word."""
+"""The list of experiments: state, progress and verdict of each."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from interleaf.server.endpoints import MAX_PAGE, read_number, read_search
 from interleaf.store.event_fates import EventFate
 from interleaf.store.records import DRAFT, RUNNING, STATES, Search, Stored
 
-FRESH, SLOW = 3.0, 15.0  # how many seconds old a report in the list may be; SLOW: one that takes long to make
-STALE = 60.0  # the same for an experiment that is over
-PAGE = 30  # experiments on a page: each has its report made
-SHARE = 0.01  # of a processor's time that the report of one should take while the list is watched
-MODES = {AA: "A/A", RELABELLED: "relabelled A/A", LOSER: "known loser"}  # what is no plain comparison
+FRESH, SLOW = 3.0, 15.0  # maximum age in seconds of a report in the list; SLOW: if it takes long to compute
+STALE = 60.0  # the same for a stopped or decided experiment
+PAGE = 30  # experiments on a page: a report is computed for each
+SHARE = 0.01  # maximum share of one core that the report of an experiment takes while the list is open
+MODES = {AA: "A/A", RELABELLED: "relabelled A/A", LOSER: "known loser"}  # labels of the modes other than a comparison
 
 
 @dataclass(frozen=True)
 class ExperimentLine:
-    """An experiment in the list; without a report where it has none."""
+    """An experiment in the list; `report` is None if there is none yet."""
 
     stored: Stored
     report: Report | None
@@ -43,7 +43,7 @@ class ExperimentLine:
 
 
 async def show(visit: Visit) -> Response:
-    """The read_number page."""
+    """The whole page."""
     static_files.prepare()
     return page(visit, "list.html", **await _values(visit))
 
@@ -54,7 +54,7 @@ async def live(visit: Visit) -> Response:
 
 
 async def _values(visit: Visit) -> dict[str, Any]:
-    """A page of the experiments that the search finds, with a report each."""
+    """The experiments on this page of the search results, each with its report."""
     service, store = visit.service, visit.service.store
     search = read_search(visit.request, visit.who)
     total, is_exact = await asyncio.to_thread(store.count_experiments, search)
@@ -81,7 +81,7 @@ async def _values(visit: Visit) -> dict[str, Any]:
 
 
 def _query(search: Search) -> str:
-    """The search as it stands in addresses, to which a page is added."""
+    """The query string of a search, without the page number."""
     query = {"search": search.text, "state": search.state, "archived": "true" if search.archived else None}
     return urlencode({name: value for name, value in query.items() if value})
 
@@ -95,7 +95,7 @@ def _line(stored: Stored, shared: DashboardState) -> ExperimentLine:
 
 
 def _reports(stored: Stored, shared: DashboardState) -> Mapping[str, Report]:
-    """The reports of all metrics, the primary one first; the list may show older ones than an experiment's page."""
+    """The reports of all metrics, primary first; they may be older than those on the experiment's page."""
 
     def max_age(seconds: float) -> float:
         return min(max(FRESH, seconds / SHARE), SLOW) if stored.state == RUNNING else STALE
@@ -104,7 +104,7 @@ def _reports(stored: Stored, shared: DashboardState) -> Mapping[str, Report]:
 
 
 def judgement(report: Report | None) -> tuple[str, str]:
-    """The verdict's tone and its word, with the mark that says it without colour."""
+    """The CSS class of the verdict and its short text, with a symbol for readers who do not see colours."""
     if report is None:
         return "none", "○ nothing to see yet"
     verdict = report.verdict

@@ -1,4 +1,4 @@
-"""Lists that people saw: whose document stood where, and what was clicked."""
+"""The page of one experiment, and example lists that users saw: the ranker of each document, and its clicks."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from interleaf.store.event_fates import EventFate
 from interleaf.store.records import DRAFT, RUNNING, STOPPED, Stored
 from interleaf.tables import Table
 
-COLOURS = 6  # of teams; the letter tells them apart, too
+COLOURS = 6  # colours of teams; each team has a letter, too
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True)
 class Team:
-    """A ranker as its documents are marked: a letter, or a number after the last one, and a colour."""
+    """The mark of a ranker's documents: a letter (a number after Z) and a colour."""
 
     name: str
     letter: str
@@ -45,7 +45,7 @@ class Team:
 
 @dataclass(frozen=True)
 class ShownDocument:
-    """A document of a list: whose it is, where the rankers have it, and what people did with it."""
+    """A document of a list: its team, its rank in each ranking, and its events."""
 
     document: str
     title: str
@@ -74,7 +74,7 @@ def teams(rankers: Iterable[str]) -> tuple[Team, ...]:
 
 
 def example(row: Mapping[str, Any], marked: Sequence[Team]) -> ExampleImpression:
-    """A row of the log, as people look at it."""
+    """A row of the log, prepared for the page."""
     attributes = row.get("attributes") or {}
     facts = [
         ("query", row.get("query")),
@@ -117,14 +117,14 @@ def _to_document(
 
 
 MAX_EXAMPLES = 8
-# What follows the leaderboard of many rankers, the scorecard, the estimate over time and the progress, in this order.
+# Sections after the leaderboard, the scorecard, the estimate over time and the progress, in this order.
 NUMBERS = ("neutrality", "slots", "arms", "segments")
 WRONG = {MARKS[FAILED], MARKS[WARNING]}
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """What a report says, part by part."""
+    """The parts of a report that the page shows."""
 
     report: Report
     page: ReportPage
@@ -134,12 +134,12 @@ class Numbers:
 
     @property
     def wrong(self) -> Table | None:
-        """The checks that are not fine."""
+        """The health checks that failed or warn."""
         return self._checks(lambda row: row[0] in WRONG)
 
     @property
     def fine(self) -> Table | None:
-        """The other checks."""
+        """The health checks that passed."""
         return self._checks(lambda row: row[0] not in WRONG)
 
     def _checks(self, is_wanted: Any) -> Table | None:
@@ -150,7 +150,7 @@ class Numbers:
 
     @property
     def share(self) -> float | None:
-        """How much of the planned size there is; None without a plan."""
+        """The share of the planned units that was reached; None without a plan."""
         return None if self.report.planned_units is None else self.report.totals.units / self.report.planned_units
 
 
@@ -168,12 +168,12 @@ async def live(visit: Visit) -> Response:
 async def _values(visit: Visit) -> dict[str, Any]:
     stored = await visit.service.experiment(visit.name)
     version = read_version(visit.request, stored)
-    current = await visit.service.current_reports(stored.settings.name, version)  # one for all that wait
+    current = await visit.service.current_reports(stored.settings.name, version)  # computed once for all who wait
     return await visit.service.run_report(_gather, visit, stored, version, current)
 
 
 def _gather(visit: Visit, stored: Stored, version: int, current: CurrentReports) -> dict[str, Any]:
-    """Everything that the page shows; this reads the store."""
+    """All values of the page; this reads the store."""
     service, settings = visit.service, stored.versions[version]
     report = next(iter(current.reports.values()), None)
     rows = service.store.examples(settings.name, version, MAX_EXAMPLES)
@@ -209,7 +209,7 @@ def _gather(visit: Visit, stored: Stored, version: int, current: CurrentReports)
 
 
 def _possible(stored: Stored) -> dict[str, bool]:
-    """What can be done to an experiment in its state."""
+    """The actions that the state of an experiment allows."""
     is_listed = stored.archived is None
     return {
         "start": is_listed and stored.state == DRAFT,
@@ -227,13 +227,13 @@ def _numbers(visit: Visit, settings: Experiment, version: int, current: CurrentR
 
 
 def _apart(current: CurrentReports) -> Table | None:
-    """Events that count for nobody, and why."""
+    """Events that are stored but not counted, by reason."""
     rows = tuple((EventFate(fate).text, f"{number:,}") for fate, number in current.counts.apart.items() if number)
-    return Table("apart", "Events kept apart", ("reason", "how many"), rows, ("how many",)) if rows else None
+    return Table("apart", "Events that are not counted", ("reason", "how many"), rows, ("how many",)) if rows else None
 
 
 def _settings_table(settings: Experiment) -> Table:
-    """The settings as a table, with what each means."""
+    """The settings as a table, each with its meaning."""
     rows = tuple(
         (SETTINGS[name].metadata["label"], _format(value), SETTINGS[name].metadata["meaning"])
         for name, value in settings.to_dict().items()

@@ -1,4 +1,4 @@
-"""Forms all_groups from the table of settings, and what they do: create, edit, start, stop, decide, archive, delete."""
+"""Forms generated from the table of settings, and their actions: create, edit, start, stop, decide, archive, delete."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GROUPS = {
     "How it is read": ("planned_units", "confidence", "mode", "by"),
     "What does not count": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
 }
-OPEN_GROUPS = 2  # the others are folded: their defaults do
+OPEN_GROUPS = 2  # the other groups are collapsed: their defaults usually fit
 PARAMETERS = "method_parameters"
 CHOICES = dict(
     zip(
@@ -46,9 +46,9 @@ CHOICES = dict(
         (
             "compare the rankers",
             "A/A test: every ranker gets the control's list",
-            "A/A test: the rankers' names are swapped by chance",
-            "known loser: the others show the control upside down",
-            "count for nobody",
+            "A/A test: the rankers' names are swapped at random",
+            "known loser: the other rankers get the control's list reversed",
+            "are not counted",
             "count for the last list that showed the document",
             "count for every list that showed the document",
             "count for a list of the ranker that showed it most",
@@ -57,13 +57,13 @@ CHOICES = dict(
     )
 )
 _NEEDED = ("name", "rankers")
-_COMMAS = ("by", "tags")  # lists whose items have none
-_ON_ONE_LINE = ("rankers",)  # lists of two or more, whose items may have some: one line cannot be one item
+_COMMAS = ("by", "tags")  # lists whose items contain no commas
+_ON_ONE_LINE = ("rankers",)  # lists of at least two items: a single line is split at its commas
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a form: how it is widget (line, number, lines or choice), what stands in it, what is wrong with it."""
+    """A field of a form: its widget (line, number, lines or choice), its value and its error."""
 
     name: str
     label: str
@@ -88,7 +88,7 @@ class Group:
 def groups(
     typed: Mapping[str, str], wrong: Mapping[str, str] | None = None, only: str | None = None
 ) -> tuple[Group, ...]:
-    """The fields of all settings, filled with what was typed; a group in which something is wrong is open.
+    """The fields of all settings, filled with what was typed; a group with an error is expanded.
 
     With `only`, the fields of that group.
     """
@@ -117,8 +117,8 @@ def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
         case Prose():
             widget = "lines"
         case Several():
-            widget, hint = "lines", "one a line"
-            hint += ", or with commas" * (name in _COMMAS) + ", or all on one with commas" * (name in _ON_ONE_LINE)
+            widget, hint = "lines", "one per line"
+            hint += ", or with commas" * (name in _COMMAS) + ", or all on one line with commas" * (name in _ON_ONE_LINE)
         case EventWeights():
             hint = "such as click=1, purchase=5"
     if name == "method":
@@ -126,26 +126,26 @@ def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
     elif name == "scheme":
         widget, choices = "choice", {"": "the method's own", **{scheme: scheme for scheme in ALL_SCHEMES}}
     elif name == "control":
-        hint = "the first ranker, if left out"
+        hint = "the first ranker by default"
     label, meaning = setting.metadata["label"], setting.metadata["meaning"].replace("null: ", "left out: ")
     return Field(name, label, meaning, widget, typed.get(name, ""), choices, name in _NEEDED, hint, wrong)
 
 
 def _parameters(typed: Mapping[str, str]) -> Field:
-    meaning = "parameters of the method, where others than its own are wanted"
+    meaning = "parameters of the method that differ from its defaults"
     value = typed.get(PARAMETERS, "")
     return Field(PARAMETERS, "Parameters of the method", meaning, "line", value, {}, False, "such as tau=1", "")
 
 
 def typed_of(settings: Experiment) -> dict[str, str]:
-    """Settings as they would be typed."""
+    """Settings as texts of form fields."""
     found = {name: _text(value) for name, value in settings.to_dict().items()}
     method, _, parameters = settings.method.partition("(")
     return found | {"method": method, PARAMETERS: parameters.removesuffix(")")}
 
 
 def defaults() -> dict[str, str]:
-    """An empty form, but for the defaults."""
+    """The values of a new form: the defaults."""
     plain = Experiment.of({"name": "x", "rankers": ["a", "b"]})
     return typed_of(plain) | {"name": "", "rankers": "", "control": ""}
 
@@ -159,12 +159,12 @@ def _text(value: Any) -> str:
 
 
 def data_of(typed: Mapping[str, str]) -> dict[str, Any]:
-    """Plain data from what was typed, for `Experiment.of` to check; what is empty is left out.
+    """Plain data for `Experiment.of`, which checks it; empty fields are omitted.
 
     >>> data_of({"name": "shoes", "rankers": "old\\nnew", "k": "10", "events": "click=1, purchase=5"})
     {'name': 'shoes', 'rankers': ['old', 'new'], 'k': 10, 'events': {'click': 1.0, 'purchase': 5.0}}
 
-    Rankers on one line have commas between them; on lines of their own, a comma is part of a name.
+    Rankers on one line are separated by commas. If each is on its own line, a comma is part of a name.
 
     >>> data_of({"rankers": "old, new"}), data_of({"rankers": "old, slow\\nnew"})
     ({'rankers': ['old', 'new']}, {'rankers': ['old, slow', 'new']})
@@ -182,7 +182,7 @@ def data_of(typed: Mapping[str, str]) -> dict[str, Any]:
 
 
 def wrong_in(data: Mapping[str, Any]) -> dict[str, str]:
-    """What to do at each field that is wrong by itself.
+    """The error message of each invalid field.
 
     >>> wrong_in({"name": "shoes", "k": "ten"})
     {'rankers': 'This is needed.', 'k': 'Give a whole number from 1 to 200.'}
@@ -197,12 +197,12 @@ def wrong_in(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def sentence(remedy: str) -> str:
-    """A remedy as it stands at a field, which is seen to hold what was typed."""
+    """A remedy as a sentence; the field next to it shows the value."""
     return f"{remedy[:1].upper()}{remedy[1:].rstrip('.')}."
 
 
 def _value(kind: SettingKind, text: str) -> Any:
-    """As JSON would give it; what is no number stays a text, which the check refuses."""
+    """The value as JSON would hold it; text that is not a number stays text, which the check refuses."""
     within = kind.kind if isinstance(kind, Optional) else kind
     if isinstance(within, Several):
         return [line.strip() for line in text.splitlines() if line.strip()]
@@ -232,20 +232,20 @@ async def show_new(visit: Visit) -> Response:
 
 
 async def create(visit: Visit) -> Response:
-    """Make it, as a draft."""
+    """Create a draft."""
     return await _save(visit, endpoints.create, visit.form.get("name", "").strip())
 
 
 async def show_edit(visit: Visit) -> Response:
-    """The form with the settings as they are."""
+    """The form with the current settings."""
     stored = await visit.service.experiment(visit.name)
     return _form(visit, typed_of(stored.settings), name=visit.name, state=stored.state)
 
 
 async def edit(visit: Visit) -> Response:
-    """Change a draft, or begin a new version."""
+    """Change a draft, or create a new version of a running experiment."""
     stored = await visit.service.experiment(visit.name)
-    if stored.state in OVER:  # the form has its notes only
+    if stored.state in OVER:  # the form has only the notes
         notes = {field: visit.form.get(field, "") for field in NOTES}
         visit.form = typed_of(stored.settings) | notes
     visit.form = {**visit.form, "name": visit.name}
@@ -274,7 +274,7 @@ def _form(
     state: str = DRAFT,
     status: int = 200,
 ) -> Response:
-    """An experiment keeps its name; a name that is taken is wrong at its field."""
+    """The page with the form. The name of an existing experiment cannot be edited."""
     problems = " ".join(f"{_label(field)}: {remedy}" for field, remedy in (wrong or {}).items())
     return page(
         visit,
@@ -294,7 +294,7 @@ def _label(field: str) -> str:
 
 
 def action(call: Call, *fields: str) -> Callable[[Visit], Awaitable[Response]]:
-    """A form that makes a call of the API, with these fields of the form as its body."""
+    """A handler that makes an API call, with these form fields as its body."""
 
     async def run(visit: Visit) -> Response:
         body = {field: visit.form.get(field, "").strip() for field in fields}
@@ -305,14 +305,14 @@ def action(call: Call, *fields: str) -> Callable[[Visit], Awaitable[Response]]:
 
 
 async def delete(visit: Visit) -> Response:
-    """Delete it with all its rows, if its name was typed."""
+    """Delete an experiment with all its rows, if its name was typed to confirm."""
     stored = await visit.service.experiment(visit.name)
     await endpoints.delete_confirmed(visit.service, stored.settings.name, visit.form.get("confirm", "").strip())
     return RedirectResponse("/", 303, HEADERS)
 
 
 async def _call(visit: Visit, call: Call, body: Any = None) -> Response:
-    """The call that the API has for it."""
+    """Run an API call."""
     return await call(visit.service, visit.request, msgspec.json.encode(body), visit.who or OPEN)
 
 

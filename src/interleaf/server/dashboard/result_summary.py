@@ -1,4 +1,4 @@
-"""What a page says about results: the scorecard, progress towards the planned size, and trials of the set-up."""
+"""Results on the page: the scorecard, progress towards the planned size, and checks of the set-up."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from interleaf.report.model import FAILED, WARNING, Comparison
 from interleaf.report.report import Report
 from interleaf.store.records import RUNNING, Stored
 
-WIDTH = 200.0  # of a bar, in its own units
+WIDTH = 200.0  # of a bar, in SVG units
 FIRST, SECOND, NEITHER = "first", "second", "neither"
 UNLIKELY = 0.01
-TOO_UNIFORM = "too uniform to compute an interval from: are these real people?"
+TOO_UNIFORM = "too uniform to compute an interval: are these real users?"
 _MARKS = {FIRST: "▶", SECOND: "◀", NEITHER: "●"}
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Where an interval lies, from 0 to `WIDTH`, and the estimate in it."""
+    """The position of an interval and its estimate, from 0 to `WIDTH`."""
 
     interval: tuple[float, float] | None
     point: float
@@ -34,7 +34,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Row:
-    """A metric of a pair, in words; `preferred` is first, second or neither."""
+    """A metric of a pair of rankers, formatted; `preferred` is first, second or neither."""
 
     metric: str
     note: str
@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Scorecard:
-    """All rows, how many were left out, what is said aloud, and where zero lies on every bar."""
+    """All rows, the number of omitted rows, warnings for the top of the page, and the position of zero on the bars."""
 
     rows: tuple[Row, ...]
     left_out: int
@@ -59,7 +59,7 @@ class Scorecard:
 
 
 def scorecard(settings: Experiment, reports: Mapping[str, Report]) -> Scorecard:
-    """The rows of all metrics, the primary one first; a metric's note is on its first row only."""
+    """The rows of all metrics, the primary one first; only the first row of a metric has its note."""
     names = Names(settings.rankers)
     every = [(metric, pair) for metric, report in reports.items() for pair in shown(report)]
     some = every[:MAX_ROWS]
@@ -71,10 +71,10 @@ def scorecard(settings: Experiment, reports: Mapping[str, Report]) -> Scorecard:
 
 
 def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str, ...]:
-    """Pairs of metrics that surely, or unanimously, prefer different rankers; a kind with a negative weight speaks
-    against its winner.
+    """Warnings about pairs of metrics that prefer different rankers, significantly or unanimously.
 
-    What all kinds together say is no other voice, but the sum of these: it is held against the verdict's kind only.
+    Events with a negative weight count against the ranker that has more of them. The weighted sum of all kinds is
+    compared with the primary metric only, because it contains the others.
     """
     names = Names(settings.rankers)
     found = []
@@ -95,7 +95,7 @@ def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str,
 
 
 def _favoured(pair: Comparison | None, weight: float) -> str | None:
-    """Whom the events of a kind speak for."""
+    """The ranker that the events of a kind favour; None if neither."""
     winner = None if pair is None else pair.winner or (pair.unanimous if _is_sure(pair) else None)
     if pair is None or winner is None or weight >= 0:
         return winner
@@ -103,7 +103,7 @@ def _favoured(pair: Comparison | None, weight: float) -> str | None:
 
 
 def _is_sure(pair: Comparison) -> bool:
-    """Of one that is unanimous: whether so many units could agree by chance."""
+    """Whether a unanimous result is significant: enough units agree that chance is unlikely."""
     agreeing = (pair.unit_wins or 0) + (pair.unit_losses or 0)
     return agreeing > 0 and 2.0 ** (1 - agreeing) < UNLIKELY
 
@@ -134,14 +134,14 @@ def _row(metric: str, pair: Comparison, names: Names, settings: Experiment, reac
 
 
 def _weights(metric: str, settings: Experiment, names: Names) -> str:
-    """What the sum of all kinds is made of; the verdict's kind is told apart."""
+    """A note: the weights of the weighted metric, or that the verdict is based on this metric."""
     if metric not in settings.events:
         return " + ".join(f"{weight:g} × {names[kind]}" for kind, weight in settings.events.items())
-    return "the verdict rests on this" if metric == settings.primary and len(settings.events) > 1 else ""
+    return "the verdict is based on this" if metric == settings.primary and len(settings.events) > 1 else ""
 
 
 def _reach(pairs: Sequence[Comparison]) -> float:
-    """Half of the scale of all bars: the widest interval, unless that is far wider than others and all estimates."""
+    """Half of the common scale of the bars: the widest interval, unless it is far wider than the others."""
     wide = [max(map(abs, pair.interval)) for pair in pairs if pair.interval is not None]
     near = [abs(pair.estimate or 0.0) for pair in pairs]
     return min(max([*wide, *near, 0.0]), 4 * max([min([*wide, math.inf]), *near])) or 1.0
@@ -156,13 +156,13 @@ def _bar(pair: Comparison, reach: float, said: str) -> Bar | None:
 
 
 def _at(value: float, reach: float) -> float:
-    """A place on the bar; what lies beyond its ends is cut off there."""
+    """A position on the bar, clipped to its ends."""
     return round(min(max(WIDTH / 2 * (1 + value / reach), 0.0), WIDTH), 1)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A mode, what it should show, and what it shows so far."""
+    """A check of the set-up: what it should show, and what it shows so far."""
 
     title: str
     should: str
@@ -170,7 +170,7 @@ class Trial:
 
 
 def trials(settings: Experiment, report: Report | None) -> tuple[Trial, ...]:
-    """Those that are on."""
+    """The checks that this experiment runs."""
     found = []
     if settings.mode in (AA, RELABELLED):
         found.append(_alike(settings, report))
@@ -181,8 +181,8 @@ def trials(settings: Experiment, report: Report | None) -> tuple[Trial, ...]:
             Trial(
                 "Holdout",
                 f"{share(settings.holdout)} of the units see the control's list unchanged. Interleaved units should "
-                "fare no worse than they, unless a candidate is worse than the control: otherwise interleaving itself "
-                "hurts, by its latency or by how lists are shown.",
+                "do no worse than these, unless a candidate is worse than the control: otherwise interleaving itself "
+                "hurts, through latency or through how lists are shown.",
                 _held_out(report),
             )
         )
@@ -192,18 +192,18 @@ def trials(settings: Experiment, report: Report | None) -> tuple[Trial, ...]:
 def _held_out(report: Report | None) -> str:
     wrong = [] if report is None else [check for check in report.health if check.status in (WARNING, FAILED)]
     said = [f"{check.name}: {check.figure}." for check in wrong if "holdout" in check.name.lower()]
-    return " ".join(said) or "So far no check on the holdout is amiss."
+    return " ".join(said) or "So far all checks of the holdout are fine."
 
 
 def _alike(settings: Experiment, report: Report | None) -> Trial:
     how = (
         "Every ranker is given the control's ranking"
         if settings.mode == AA
-        else "The names of the rankers are swapped by a coin for each unit"
+        else "The names of the rankers are swapped at random for each unit"
     )
     title = "A/A" if settings.mode == AA else "Relabelled A/A"
     should = (
-        f"{how}, so that there is nothing to prefer: no winner should be shown, and the check named A/A should be "
+        f"{how}, so there is no real difference: no winner should be shown, and the health check A/A should be "
         "fine. If it fails, do not trust other comparisons of this set-up."
     )
     if report is None:
@@ -216,8 +216,8 @@ def _alike(settings: Experiment, report: Report | None) -> Trial:
 def _loser(settings: Experiment, report: Report | None) -> Trial:
     control = Names(settings.rankers)[settings.control]
     should = (
-        f"Every ranker but {control} shows {control}'s first page upside down: {control} should win, and soon. If it "
-        "does not by the planned size, clicks are lost, or they reach the wrong list."
+        f"Every ranker but {control} shows {control}'s first page in reverse order: {control} should win soon. If it "
+        "has not won at the planned size, clicks are lost or assigned to the wrong list."
     )
     if report is None:
         return Trial("Known loser", should, "There is nothing to see yet.")
@@ -228,13 +228,13 @@ def _loser(settings: Experiment, report: Report | None) -> Trial:
 
 
 DAY = timedelta(days=1)
-MIN_TIME = timedelta(hours=1)  # of traffic before a rate means something
-MAX_FACTOR = 20  # times the units so far: nobody waits for more
+MIN_TIME = timedelta(hours=1)  # minimum traffic to estimate a rate
+MAX_FACTOR = 20  # times the units so far; beyond that, advise to give up
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a person who decides should know besides the numbers; empty where there is nothing to say."""
+    """Advice next to the numbers: time left, warnings, what to do; empty where there is none."""
 
     left: str = ""
     advice: tuple[str, ...] = ()
@@ -242,7 +242,7 @@ class Outlook:
 
 
 def outlook(stored: Stored, settings: Experiment, report: Report | None, now: int) -> Outlook:
-    """What to expect, and what to do."""
+    """The outlook of an experiment."""
     if report is None or report.totals.since is None or report.totals.until is None:
         return Outlook()
     is_running = stored.state == RUNNING
@@ -256,13 +256,13 @@ def outlook(stored: Stored, settings: Experiment, report: Report | None, now: in
 
 
 def early_warning(report: Report) -> str:
-    """A word of caution while a winner rests on less than a day of traffic."""
+    """A warning while a winner is based on less than a day of traffic."""
     since, until = report.totals.since, report.totals.until
     if report.verdict.winner is None or since is None or until is None or until - since >= DAY:
         return ""
     return (
-        "This winner rests on less than a day of traffic. People who come in the morning differ from those in the "
-        "evening, and weekdays from weekends: wait for a whole day at least, better a week, before you call it."
+        "This winner is based on less than a day of traffic. Users in the morning differ from users in the "
+        "evening, and weekdays from weekends: wait for at least a whole day, better a week, before you decide."
     )
 
 
@@ -274,13 +274,13 @@ def _time_left(report: Report, rate: float | None) -> str:
     if report.planned_units is None or report.totals.units >= report.planned_units:
         return ""
     if rate is None:
-        return "How many days are left can be said after an hour of traffic."
+        return "The time left can be estimated after an hour of traffic."
     if not rate:
         return ""
     days = _days((report.planned_units - report.totals.units) / rate)
     return (
         f"{days.capitalize()} left, at the average of {count(round(rate))} new units a day so far. "
-        "It takes longer if most people have come by now."
+        "It takes longer if most users have been seen already."
     )
 
 
@@ -291,7 +291,7 @@ def _days(days: float) -> str:
 
 
 def _advice(settings: Experiment, report: Report, rate: float | None) -> tuple[str, ...]:
-    """What to do where the planned size is reached and nobody has won."""
+    """What to do if the planned size is reached without a winner."""
     is_reached = report.planned_units is not None and report.totals.units >= report.planned_units
     is_undecided = report.verdict.winner is None and report.verdict.trusted
     if not (is_reached and is_undecided) or settings.mode != COMPARE:
@@ -301,17 +301,17 @@ def _advice(settings: Experiment, report: Report, rate: float | None) -> tuple[s
     if len(report.comparisons) != 1 or not pairs:
         return (
             f"Stop it and keep {control} if a difference as small as these intervals allow would not matter to you.",
-            "Else let it run on: the anytime intervals stay valid, and grow narrower with more units.",
+            "Otherwise let it run: the anytime intervals stay valid, and get narrower with more units.",
         )
     interval = span(pairs[0].interval or (0.0, 0.0))
     return (
         f"If a difference from {interval} would not matter to you, stop it and keep {control}.",
-        f"Else let it run on: the anytime interval stays valid. {_further(pairs[0], report.totals.units, rate)}",
+        f"Otherwise let it run: the anytime interval stays valid. {_further(pairs[0], report.totals.units, rate)}",
     )
 
 
 def _further(pair: Comparison, units: int, rate: float | None) -> str:
-    """When the interval would exclude zero at this estimate: its width goes with one over the root of the units."""
+    """When the interval would exclude zero at this estimate: its width is proportional to 1 / sqrt(units)."""
     low, high = pair.interval or (0.0, 0.0)
     if not pair.estimate:
         return "At an estimate of 0 it will never exclude zero."

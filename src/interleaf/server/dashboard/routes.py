@@ -1,4 +1,4 @@
-"""The addresses of the dashboard: who may open each, what it does, and refusals as pages with a sentence."""
+"""The URLs of the dashboard, the role that each needs, and error pages."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class PageRoute:
-    """One page or form: the role that it asks for, and what it does.
+    """One page or form: its handler and the role that it needs.
 
-    Who has a key of one experiment opens pages of that one; and others if they `narrow` themselves to it.
+    A key of one experiment opens the pages of that experiment, and pages with `narrow`, which show only that one.
     """
 
     method: str
@@ -79,7 +79,7 @@ PAGE_ROUTES = (
 
 
 def routes(service: Service) -> list[Route]:
-    """All of them, and the files that they use."""
+    """All routes of the dashboard, and its static files."""
     shared = DashboardState(service)
     page_routes = [Route(one.path, _endpoint(shared, one), methods=[one.method]) for one in PAGE_ROUTES]
     return [*page_routes, Route("/static/{name}", static_files.serve, methods=["GET"])]

@@ -1,6 +1,6 @@
-"""The dashboard's static files: style, scripts, and Vega, which is bundled once and kept on disk.
+"""The dashboard's static files: style, scripts, and Vega, which is bundled once and cached on disk.
 
-Browsers of admins run the bundle, so a copy on disk is used only if nobody else can have written it.
+Browsers of admins run the bundle, so a cached file is used only if no other user can have written it.
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ from interleaf.environment import cache_folder
 from interleaf.server.schemas import log
 
 PACKAGE = "vl-convert-python"
-# Without a snippet of code, the bundle has all of Vega.
+# With None in place of a code snippet, the bundle has all of Vega.
 _BUNDLE = "import sys, vl_convert; sys.stdout.buffer.write(vl_convert.javascript_bundle(None).encode())"
 
 
 def chart_script() -> bytes:
-    """The script of the installed version, from disk or made now; OSError or CalledProcessError if that fails.
+    """The Vega bundle of the installed version, cached or built now; OSError or CalledProcessError if that fails.
 
-    Another process makes it: vl-convert runs a JavaScript engine, whose 100 MiB would stay in this one, and holds the
-    interpreter lock meanwhile.
+    It is built in another process: vl-convert runs a JavaScript engine, which takes 100 MiB and holds the GIL.
     """
     path = cache_folder("charts") / f"vega-{version(PACKAGE)}.js"
     script = _load(path)
     if not script:
-        # Its errors are kept too: if this process ends first, it has nobody to write to.
+        # Capture stderr, too: if this process ends first, the other one could not write to it.
         script = subprocess.run([sys.executable, "-c", _BUNDLE], capture_output=True, check=True).stdout
         with suppress(OSError):
             _save(path, script)
@@ -51,7 +50,7 @@ def chart_script() -> bytes:
 
 
 def _load(path: Path) -> bytes | None:
-    """The file, if it and its folder are ours and nobody else can write to them."""
+    """The file, if this user owns it and its folder and no other user can write to them."""
     if sys.platform == "win32":
         return None
     try:
@@ -69,7 +68,7 @@ def _is_ours(found: os.stat_result) -> bool:
 
 
 def _save(path: Path, script: bytes) -> None:
-    """Write the whole file, or none; only its owner can read it and its folder."""
+    """Write the file atomically; only its owner can read it and its folder."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix="part-")
     try:
@@ -84,13 +83,13 @@ def _save(path: Path, script: bytes) -> None:
 VEGA = "vega.js"
 KINDS = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 FOLDERS = ("interleaf.server", "interleaf.server.dashboard")
-EMBEDDED = "interleaf.js"  # in result pages of other sites
+EMBEDDED = "interleaf.js"  # the script for result pages of other sites
 _HOUR = 3600
 
 
 @dataclass(frozen=True)
 class StaticFile:
-    """What is sent: as it is, and packed."""
+    """A file as it is, and compressed."""
 
     data: bytes
     packed: bytes
@@ -98,17 +97,17 @@ class StaticFile:
 
     @classmethod
     def of(cls, data: bytes) -> StaticFile:
-        """A file with its tag."""
+        """A file with its ETag."""
         return cls(data, gzip.compress(data, 6, mtime=0), f'"{blake2b(data, digest_size=12).hexdigest()}"')
 
 
 async def serve(request: Request) -> Response:
-    """A file by its name; other sites may use the script that is meant for them."""
+    """Respond with a file; other sites may load interleaf.js."""
     name = request.path_params["name"]
     found = await asyncio.shield(asyncio.wrap_future(prepare())) if name == VEGA else own_files().get(name)
     if found is None:
         return Response("there is no such file", 404, media_type="text/plain")
-    max_age = {VEGA: 8760 * _HOUR, EMBEDDED: _HOUR}.get(name, 0)  # seconds; the address of Vega names its version
+    max_age = {VEGA: 8760 * _HOUR, EMBEDDED: _HOUR}.get(name, 0)  # seconds; the URL of Vega contains its version
     headers = {"ETag": found.tag, "Vary": "Accept-Encoding", "Cache-Control": f"public, max-age={max_age}"}
     if name == EMBEDDED:
         headers["Access-Control-Allow-Origin"] = "*"
@@ -122,7 +121,7 @@ async def serve(request: Request) -> Response:
 
 @lru_cache(maxsize=1)
 def own_files() -> dict[str, StaticFile]:
-    """All files of ours; the style of static reports is that of the pages, too."""
+    """All files of this package; static reports and pages share a stylesheet."""
     folders = [files(package).joinpath("static") for package in FOLDERS]
     found = [path for folder in folders for path in folder.iterdir() if path.name.endswith(tuple(KINDS))]
     found.append(files("interleaf.report").joinpath("templates", "page.css"))
@@ -131,19 +130,19 @@ def own_files() -> dict[str, StaticFile]:
 
 @lru_cache(maxsize=1)
 def vega() -> StaticFile | None:
-    """The script that draws charts; None if it cannot be made."""
+    """The script that draws charts; None if it cannot be built."""
     if find_spec("vl_convert") is None:
         return None
     try:
         return StaticFile.of(chart_script())
     except (OSError, subprocess.CalledProcessError) as error:
-        log.error("pages show no charts until a restart: their script was not made", extra={"reason": str(error)})
+        log.error("pages show no charts until a restart: their script could not be built", extra={"reason": str(error)})
         return None
 
 
 @lru_cache(maxsize=1)
 def vega_address() -> str:
-    """Where the bundle is, with its version, so that browsers may keep it; empty where there is none."""
+    """The URL of the bundle, with its version so that browsers can cache it; empty if there is none."""
     try:
         return f"/static/{VEGA}?v={version(PACKAGE)}"
     except PackageNotFoundError:
@@ -152,7 +151,7 @@ def vega_address() -> str:
 
 @lru_cache(maxsize=1)
 def prepare() -> Future[StaticFile | None]:
-    """Begin to make the bundle, so that it is there when a page asks for it. However many ask, it is made once."""
+    """Start to build the bundle in the background, once per process."""
     bundle: Future[StaticFile | None] = Future()
     Thread(target=lambda: bundle.set_result(vega()), name="interleaf-vega", daemon=True).start()
     return bundle

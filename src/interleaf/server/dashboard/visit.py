@@ -1,4 +1,4 @@
-"""Renders pages from templates, escaped, under a strict content policy; charts as specifications."""
+"""A request to the dashboard; renders pages from templates, escaped, with a strict content security policy."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from interleaf.store.records import ADMIN, AccessKey
 from interleaf.tables import one_line
 
 NO_CHARTS = "There are no charts: interleaf's extra `plots` is not installed here. The tables have all numbers."
-TTL = 4.0  # seconds: a specification takes longer to make than a report
+TTL = 4.0  # seconds; a chart takes longer to compute than a report
 MAX_DRAWINGS = 50
 
 
 @dataclass(frozen=True)
 class Charts:
-    """The charts of each section of a report; or why there are none."""
+    """The charts of each section of a report, or why there are none."""
 
     charts: dict[str, list[Chart]] = field(default_factory=dict)
     missing: str = ""
 
 
 class ChartCache:
-    """The latest charts of each version that someone looks at: of its report, or of one a few seconds older."""
+    """The charts of each version whose page is open; they may be a few seconds older than its report."""
 
     def __init__(self, reports: Reports) -> None:
         self._reports = reports
@@ -73,7 +73,7 @@ HEADERS = {
 
 
 class DashboardState:
-    """What all visits have in common."""
+    """What all requests to the dashboard share."""
 
     def __init__(self, service: Service) -> None:
         self.service, self.attempts, self.chart_cache = service, Attempts(), ChartCache(service.reports)
@@ -81,7 +81,7 @@ class DashboardState:
 
 @dataclass
 class Visit:
-    """A request to the dashboard: whose it is (None: nobody is logged in), its cookie, and the form that was sent."""
+    """A request to the dashboard: the key of the user (None: not logged in), the cookie, and the submitted form."""
 
     shared: DashboardState
     request: Request
@@ -91,42 +91,41 @@ class Visit:
 
     @property
     def service(self) -> Service:
-        """The service that the dashboard is of."""
         return self.shared.service
 
     @property
     def may_act(self) -> bool:
-        """Whether this person may change things."""
+        """Whether the user may change experiments."""
         return self.who is not None and self.who.role == ADMIN
 
     @property
     def may_manage(self) -> bool:
-        """Whether this person may make experiments and keys."""
+        """Whether the user may create experiments and keys."""
         return self.may_act and self.who is not None and self.who.experiment is None
 
     @property
     def is_open(self) -> bool:
-        """Whether there are no keys, so that everybody on this machine may do everything."""
+        """Whether there are no keys, so that anyone on this machine can do everything."""
         return self.who is OPEN
 
     @property
     def address(self) -> str:
-        """Where the service is, as this browser sees it."""
+        """The URL of the service, as the browser sees it."""
         return str(self.request.base_url).rstrip("/")
 
     @property
     def name(self) -> str:
-        """The experiment that the address names."""
+        """The experiment in the URL."""
         return str(self.request.path_params["name"])
 
 
 def page(visit: Visit, template: str, status: int = 200, **values: Any) -> Response:
-    """A template as an answer."""
+    """A template as a response."""
     return HTMLResponse(render(visit, template, **values), status, HEADERS)
 
 
 def part(visit: Visit, template: str, **values: Any) -> Response:
-    """What is sent again while people look at a page; nothing, if the browser has it already."""
+    """The part of a page that is refreshed; 304 if the browser has it already."""
     text = render(visit, template, **values).encode()
     headers = HEADERS | {"ETag": f'"{blake2b(text, digest_size=12).hexdigest()}"'}
     if visit.request.headers.get("if-none-match") == headers["ETag"]:
@@ -135,7 +134,7 @@ def part(visit: Visit, template: str, **values: Any) -> Response:
 
 
 def render(visit: Visit, template: str, **values: Any) -> str:
-    """A template filled in."""
+    """Render a template."""
     return (
         environment()
         .get_template(template)
@@ -153,7 +152,7 @@ def render(visit: Visit, template: str, **values: Any) -> str:
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """Where templates are, and how values get into them."""
+    """The template environment, with filters and escaping."""
     environment: Environment = templates(("interleaf.server.dashboard", "templates"), finalize=_clean)
     filters = {"typed": _escape_lines, "moment": moment, "short": short, "number": count, "rankers": _rankers}
     environment.filters |= filters | {"who": lambda text: short(text, 80)}
@@ -161,30 +160,30 @@ def environment() -> Environment:
 
 
 def _clean(value: Any) -> Any:
-    """Text of strangers: on one line, nothing that turns the text around; no line ends before a sign for per cent."""
+    """Make untrusted text safe to show: one line, no bidirectional controls, no line break before a per cent sign."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return one_line(value).replace(" %", "\u00a0%")
     return value
 
 
 def _escape_lines(value: str) -> Markup:
-    """What stands in a field of a form: line by line as it was typed, escaped."""
+    """The value of a form field, escaped, with its line breaks."""
     return escape("\n".join(one_line(line) for line in value.splitlines()))
 
 
 def moment(time: int) -> Markup:
-    """A time of the store, to the minute."""
+    """A time of the store as HTML, to the minute."""
     moment = datetime.fromtimestamp(time / 1e6, UTC)
     return Markup('<time datetime="{}">{} UTC</time>').format(moment.isoformat(), moment.strftime("%Y-%m-%d %H:%M"))
 
 
 def _rankers(names: Sequence[str]) -> str:
-    """Rankers as a report calls them, which are never two alike; some of many."""
+    """The names of rankers as in reports, where no two are alike; only some if there are many."""
     return several(Names(names).values(), most=6)
 
 
 def short(text: str, most: int = 120) -> str:
-    """Both ends of a long text.
+    """A long text with its middle cut out.
 
     >>> short("abcdefghij", 7)
     'abcd…ij'

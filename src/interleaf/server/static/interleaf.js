@@ -1,16 +1,16 @@
-/* Reports clicks on results, and how long people stayed with them, to an interleaf service.
+/* Reports clicks on results, and the time users spent on them, to an interleaf service.
 
    <script src="https://interleaf.example/static/interleaf.js" defer
            data-impression="..." data-token="..."></script>
    <li data-interleaf-rank="1"><a href="...">...</a></li>
 
-   data-endpoint is where events go; without it, to the service that this file came from.
-   Without an impression nothing is sent. Without a token, which is missing while the service is away, nothing is sent
-   to the service either; events go to data-endpoint all the same, since your server reports them with its key.
+   data-endpoint is the URL that events are sent to; by default, the service that this file came from.
+   Without an impression, nothing is sent. Without a token (lists made while the service was away have none), nothing is
+   sent to the service. Events are sent to data-endpoint without a token, too: your server reports them with its key.
    Several lists on a page: interleaf.watch(element, {impression, token}).
    Other events, if the experiment allows them: interleaf.report(element, {kind: "add to cart", rank: 1}).
    A lasting id for visitors who are not logged in, in a first-party cookie: interleaf.visitor(), after consent.
-   A page that shows results without leaving calls interleaf.returned() when people are back at the list. */
+   A page that shows results without leaving calls interleaf.returned() when users are back at the list. */
 (() => {
   "use strict";
 
@@ -18,7 +18,7 @@
   const LINK = "a[href], area[href], [role=link]";
   const script = document.currentScript;
   const lists = new WeakMap();
-  let last = kept(); // the latest click whose end is not known: {list, event, left}
+  let last = kept(); // the latest click whose dwell is not known yet: {list, event, left}
 
   function watch(element, {impression, token, endpoint = script.dataset.endpoint} = {}) {
     const url = new URL(endpoint || "/v1/events", endpoint ? document.baseURI : script.src).href;
@@ -60,14 +60,14 @@
     keep();
   }
 
-  /* The page is left for a result when it is hidden: by the result, or by a tab in which it was opened before. */
+  /* The user has left for a result when the page is hidden: by the result, or by a tab in which it was opened. */
   function hidden() {
     if (!last) return;
     last.left = Date.now();
     keep();
   }
 
-  /* Sent with the id of its click, the dwell completes that click, and is no second one. */
+  /* The dwell is sent with the id of its click, so it completes that click instead of counting as a second one. */
   function returned() {
     if (!last) return;
     const dwell = Math.max(0, Date.now() - last.left) / 1000;
@@ -86,7 +86,7 @@
     return path;
   }
 
-  /* For a page that is loaded anew when people go back to it. */
+  /* For a page that is loaded again when the user goes back to it. */
   function keep() {
     try {
       if (last) sessionStorage.setItem(KEPT, JSON.stringify(last));
@@ -123,7 +123,7 @@
   addEventListener("pageshow", (shown) => shown.persisted && returned());
   if (performance.getEntriesByType("navigation")[0]?.type === "back_forward") returned();
   else if (last) {
-    last = null; // somebody went on from a result to here, and did not return
+    last = null; // the user came here by a link, not by going back
     keep();
   }
   window.interleaf = {watch, report, returned, visitor};

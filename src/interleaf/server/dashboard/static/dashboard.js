@@ -1,7 +1,7 @@
-// Keeps the list and the page of an experiment up to date, and draws charts. Without this script pages are whole, but stand still.
+// Keeps the list and the page of an experiment up to date, and draws charts. Without this script, pages are complete but not refreshed.
 "use strict";
 
-const EVERY = 2500; // milliseconds between two looks
+const EVERY = 2500; // milliseconds between two refreshes
 const OPTIONS = { ast: true, renderer: "svg", actions: false, defaultStyle: false, tooltip: false, logLevel: 1 };
 const NOT_DRAWN = "The chart could not be drawn; the table has its numbers.";
 const live = document.getElementById("live");
@@ -15,7 +15,7 @@ function specOf(figure) {
   return figure.querySelector('script[type="application/json"]').textContent;
 }
 
-// Into an element that is not on the page yet, or not visibly so; without vega, which may still be on its way, nothing.
+// Draws into an element that is not visible yet; does nothing while vega is still loading.
 async function draw(figure) {
   if (typeof vegaEmbed !== "function") return;
   const target = figure.querySelector(".drawing");
@@ -23,10 +23,10 @@ async function draw(figure) {
     views.set(target, await vegaEmbed(target, JSON.parse(specOf(figure)), OPTIONS));
     const svg = target.querySelector("svg");
     const width = Number(svg.getAttribute("width"));
-    svg.setAttribute("aria-hidden", "true"); // the element around it has the words
+    svg.setAttribute("aria-hidden", "true"); // the element around it has the description
     svg.style.maxWidth = `${Math.round(1.35 * width)}px`;
     figure.classList.toggle("wide", width > 640);
-    if (width > 640) target.tabIndex = 0; // on a phone it scrolls, also by the keyboard
+    if (width > 640) target.tabIndex = 0; // on small screens it scrolls, with the keyboard, too
   } catch (error) {
     views.set(target, { finalize() {} });
     target.textContent = NOT_DRAWN;
@@ -43,7 +43,7 @@ function cannotDraw() {
   for (const target of live.querySelectorAll(".drawing")) target.textContent = NOT_DRAWN;
 }
 
-// Charts are drawn before their part is put into the page, and those that are the same are taken over: nothing flickers.
+// Charts are drawn before their part is put into the page, and unchanged charts are reused, so nothing flickers.
 async function drawAll(part, before) {
   const [same, drawn] = [[], []];
   for (const figure of part.querySelectorAll("figure[id]")) {
@@ -58,7 +58,7 @@ async function drawAll(part, before) {
   }
 }
 
-// Where the keyboard is: by id, or as the n-th of its kind in what has one.
+// The focused element: by its id, or as the n-th of its kind in an element with an id.
 function placeOf(part) {
   const element = document.activeElement;
   if (element === null || !part.contains(element)) return null;
@@ -75,7 +75,7 @@ function isBeingFilled(part) {
   return [...part.querySelectorAll("textarea, input:not([type=hidden])")].some((field) => field.value !== field.defaultValue);
 }
 
-// What is open stays open; where wide tables were scrolled to is given back.
+// Keeps details open and restores the scroll position of wide tables.
 function keepState(before, part) {
   for (const details of before.querySelectorAll("details[id]")) {
     const after = part.querySelector(`#${CSS.escape(details.id)}`);
@@ -96,7 +96,7 @@ function replace(before, part) {
   if (focused !== null) focused()?.focus({ preventScroll: true });
 }
 
-// False: somebody writes there; it has to wait.
+// False: the user is typing there, so the part is not replaced.
 async function update(part, last) {
   const html = part.outerHTML;
   const before = document.getElementById(part.id);
@@ -125,7 +125,7 @@ async function swap(html) {
     isWhole = (await update(part, last)) && isWhole;
     last = document.getElementById(part.id);
   }
-  await drawWhatIsNot(); // vega may have come meanwhile
+  await drawWhatIsNot(); // vega may have loaded meanwhile
   return isWhole;
 }
 
@@ -140,24 +140,24 @@ function say(words, address) {
   }
 }
 
-// False: there is no use in looking again.
+// False: stop refreshing.
 async function look() {
   let answer;
   try {
     answer = await fetch(live.dataset.live, { headers: tag === null ? {} : { "If-None-Match": tag } });
   } catch (error) {
-    say("The service does not answer; what you see is how it stood. Trying again.");
+    say("The service does not answer; this page may be out of date. Trying again.");
     return true;
   }
   if (answer.status === 401 || answer.status === 403) {
-    say("You are logged out; what you see is how it stood.", `/login?next=${encodeURIComponent(location.pathname)}`);
+    say("You are logged out; this page may be out of date.", `/login?next=${encodeURIComponent(location.pathname)}`);
     return false;
   }
   if (answer.status === 200) {
     const isWhole = await swap(await answer.text());
     tag = isWhole ? answer.headers.get("ETag") : null;
   }
-  say(answer.status === 200 || answer.status === 304 ? "" : "The service has trouble; trying again.");
+  say(answer.status === 200 || answer.status === 304 ? "" : "The service returned an error; trying again.");
   return true;
 }
 
