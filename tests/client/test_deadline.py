@@ -164,5 +164,5 @@ def test_slow_answers_make_pages_local_until_the_service_is_quick_again(service:
 
 @pytest.mark.parametrize("slow", [(0, 20), (1.5, 20), (0.5, 0), (0.5, 2.5), (float("nan"), 3)])
 def test_a_breaker_that_cannot_be_is_refused(slow: Any) -> None:
-    with pytest.raises(ClientError, match=r"slow is .* give a share of the time-out"):
+    with pytest.raises(ClientError, match=r"slow is .* give a share of the timeout"):
         Client("http://localhost", slow=slow)

@@ -1,4 +1,4 @@
-"""Clients of the service, on the standard library: its outages change no page that people see, and lose nothing."""
+"""Clients of the service, without dependencies. During an outage, pages are still served, and nothing is lost."""
 
 from interleaf.client.clients import AsyncClient as AsyncClient
 from interleaf.client.clients import Client as Client

@@ -39,24 +39,24 @@ from interleaf.experiment import Request, limits
 from interleaf.interleaving.rankings import collapse, text_id, text_rankings
 
 Rankings = Mapping[str, Sequence[str | int] | None]
-# What comes from visitors, or from the texts of documents: a refusal of these serves the control, and raises nothing.
+# Fields whose values come from visitors or from documents. If the service refuses one, the control is shown.
 FROM_VISITORS = {"unit", "query", "session", "k", "page", "attributes", "captions", "impression", "user_agent"}
 log = logging.getLogger("interleaf.client")
-BEGAN: ContextVar[float | None] = ContextVar("BEGAN", default=None)  # when the caller began to wait for this thread
+BEGAN: ContextVar[float | None] = ContextVar("BEGAN", default=None)  # when the caller started to wait for this thread
 
 
 class Client:
-    """Asks a service for lists and tells it what people did; safe to share between threads, one for a process.
+    """Requests lists from a service and reports events to it. Thread-safe; use one per process.
 
-    When the service does not answer within `timeout` seconds, the list is composed in this process, as the service
-    would have done, and what it should know is spooled: in the folder `spool`, or in memory, at most `most_spooled`
-    records. A thread delivers it, with the times at which it happened, when the service is back. Until then nobody
-    waits for the service again. Only wrong use raises: a `ClientError` with the service's words. Whatever visitors send
-    is wrong use by nobody: values that the service would refuse are cleaned or left out, and counted.
+    If the service does not answer within `timeout` seconds, this process composes the list as the service would, and
+    spools the record: in the folder `spool`, or in memory, at most `most_spooled` records. A thread delivers spooled
+    records, with their original times, when the service is back. Until then, no call waits for the service.
+    Only wrong arguments of the caller raise `ClientError`, with the service's message. Values from visitors never
+    raise: those that the service would refuse are cleaned or dropped, and counted.
 
-    `timeout` is for the whole call, with the look-up of the host, TCP and TLS. With `slow=(0.5, 20)`, the service also
-    counts as away when more than half of the last 20 answers took longer than 0.5 of `timeout`: the thread tries it
-    after `backoff[1]` seconds, and pages wait for it again when it answers quickly. None: only failures count.
+    `timeout` covers the whole call, with DNS, TCP and TLS. With `slow=(0.5, 20)`, the service also counts as away if
+    more than half of the last 20 answers took longer than 0.5 of `timeout`. The thread tries it again after
+    `backoff[1]` seconds, and calls wait for it again when it answers quickly. None: only failures count.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Client:
         breaker = LatencyBreaker.of(slow, timeout)
         self._delivery = DeliveryThread(self._connections, self._spool, self._known, refresh, backoff, breaker)
         self._timeout, self._is_closed, self._has_worked = timeout, False, False
-        if not self._spool.is_empty():  # a process before this one met an outage
+        if not self._spool.is_empty():  # records of an earlier process
             self._delivery.wake()
         _OPEN.add(self)
 
@@ -101,11 +101,11 @@ class Client:
         latency: Mapping[str, float] | None = None,
         user_agent: str | None = None,
     ) -> Answer:
-        """The list to show for rankings of one query; None stands for a ranking that failed or came too late.
+        """The list to show for the rankings of one query; None stands for a ranking that failed or came too late.
 
-        A further `page` names the impression of the first. `fixed` are documents at given ranks, owned by nobody.
-        `groups` says of documents which are variants of one thing: a list shows one of each group, and none of a group
-        that has a fixed document.
+        For a `page` after the first, pass the `impression` of the first. `fixed` are documents at fixed ranks, such as
+        ads; they belong to no ranker. `groups` maps documents to groups, such as variants of a product: a list shows
+        one document of each group, and none of a group with a fixed document.
         Document ids are texts or whole numbers; the answer has them as texts.
         """
         self._check_open()
@@ -125,7 +125,7 @@ class Client:
             "attributes": visitors.attributes(attributes),
             "captions": visitors.captions(captions),
             "fixed": places or None,
-            "groups": groups if page > 1 and places else None,  # the rankings of further pages are those of the first
+            "groups": groups if page > 1 and places else None,  # further pages use the rankings of the first
             "latency": latency,
             "user_agent": visitors.text("user_agent", user_agent, limits.MAX_USER_AGENT),
         }
@@ -145,12 +145,12 @@ class Client:
         return self._refused(experiment, request, body, reply)
 
     def click(self, impression: str | None, rank: int, dwell: float | None = None) -> EventCounts:
-        """A click at a rank of a shown list; None as impression is that of a page of which nothing is logged."""
+        """Report a click at a rank of a shown list. `impression` is None for a list that is not logged."""
         return self.events([{"impression": impression, "rank": rank, "kind": "click", "dwell": dwell}])
 
     def events(self, events: Iterable[Mapping[str, Any]]) -> EventCounts:
-        """Tell what people did: each event has `impression` or `unit`, `rank` or `document`, `kind`, and may have
-        `time`, `dwell`, `value`, and an id of its own as `event`. Events of pages without an impression are left out.
+        """Report events. Each has `impression` or `unit`, `rank` or `document`, and `kind`; optional: `time`, `dwell`,
+        `value`, and its own id as `event`. Events whose `impression` is None are ignored: their list is not logged.
         """
         self._check_open()
         many = events if isinstance(events, Iterable) and not isinstance(events, (str, bytes, Mapping)) else [events]
@@ -162,8 +162,8 @@ class Client:
         return taken
 
     def call(self, method: str, path: str, body: Any = None, *, timeout: float = 60.0) -> dict[str, Any]:
-        """Any other call of the service, such as `call("POST", "/v1/experiments/shoes/start")`: for scripts, which
-        want to know at once when it fails.
+        """Make any other call of the API, such as `call("POST", "/v1/experiments/shoes/start")`. For scripts: it raises
+        if the service does not answer.
         """
         self._check_open()
         try:
@@ -182,7 +182,7 @@ class Client:
         return Status(delivery.away, len(spool.names()), spool.dropped, *counts)
 
     def close(self) -> None:
-        """Deliver what can be delivered now, and end; what waits in a folder is for the next process."""
+        """Deliver what can be delivered now, and stop. The next process delivers what stays in a spool folder."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -192,7 +192,7 @@ class Client:
             log.warning("%d records were never delivered; give the client a spool folder", len(self._spool.names()))
 
     def _forget(self) -> None:
-        """Begin anew in the child of a fork, where no thread of the parent runs."""
+        """Start again in the child of a fork, where the parent's threads do not run."""
         self._connections.forget()
         self._spool.forget()
         self._delivery.forget()
@@ -229,26 +229,26 @@ class Client:
         except ExperimentError as error:
             if error.field not in FROM_VISITORS:
                 raise
-            self._visitors.note(error.field, f"cannot be served, and shows the control: {error.remedy}")
+            self._visitors.note(error.field, f"cannot be used, so the control is shown: {error.remedy}")
             answer, is_logged = compose(known, request, is_running=False)
         if is_logged:
-            # The service makes the list again: as of this time, by the version that made it here.
+            # The service composes the list again, with this time and version.
             self._put(experiment, body | {"time": _now(), "version": answer.version})
         return answer
 
     def _refused(self, experiment: str, request: Request, body: dict[str, Any], reply: Reply) -> Answer:
-        """Raise what the caller did wrong; what visitors send, or what changed over there, must not break a search."""
+        """Raise errors of the caller. Values of visitors, and changes in the service, must not break a search."""
         error = to_client_error(reply.status, reply.data)
         field = re.split(r"[.\[]", error.field or "")[0]
         if reply.status == 422 and field in FROM_VISITORS:
-            self._visitors.note(field, f"was refused, and shows the control: {error}")
+            self._visitors.note(field, f"was refused, so the control is shown: {error}")
             return self._composed(experiment, request, body, is_running=False)
         known = self._known.get(experiment)
-        if reply.status == 409:  # it is a draft, or was stopped
+        if reply.status == 409:  # a draft, or stopped
             if known is None:
                 self._learn(experiment)
             return self._composed(experiment, request, body, is_running=False)
-        if reply.status == 404 and error.field == "impression":  # the first page may still wait in the spool
+        if reply.status == 404 and error.field == "impression":  # the first page may still be in the spool
             return self._composed(experiment, request, body)
         if is_key_rejected(reply.status, reply.data) and known is not None:
             self._delivery.miss(error)
@@ -268,7 +268,7 @@ class Client:
             log.warning("the control of experiment %r is not known yet: the first ranking is shown", experiment)
 
     def _told(self, events: list[dict[str, Any]], deadline: float) -> EventCounts:
-        """Send events; spool them if earlier records are spooled, perhaps with their impressions, or time is over."""
+        """Send events. Spool them if time is over, or if earlier records, perhaps their impressions, are spooled."""
         try:
             if not self._spool.is_empty() or time.monotonic() >= deadline:
                 return self._spooled(events)
@@ -285,7 +285,7 @@ class Client:
             return self._spooled(events)
         if reply.status != 422:
             raise error
-        if len(events) > 1:  # one that is refused must not take the others along
+        if len(events) > 1:  # a refused event must not block the others
             return sum((self._told([event], deadline) for event in events), EventCounts())
         self._visitors.note("an event", f"was refused: {error}")
         return EventCounts(unusable=1)
@@ -316,7 +316,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _fixed(fixed: Mapping[int, str | int]) -> dict[int, str]:
-    """Documents by rank, with ids as texts."""
+    """Fixed documents by rank, with ids as text."""
     places = dict[int, str]()
     for rank, document in fixed.items():
         place, text = whole(rank), text_id(document)
@@ -328,7 +328,7 @@ def _fixed(fixed: Mapping[int, str | int]) -> dict[int, str]:
 
 
 def _is_unlogged(event: Mapping[str, Any]) -> bool:
-    """Whether an event is of a page of which nothing is logged."""
+    """Whether an event belongs to a list that is not logged."""
     return event.get("impression", "") is None and event.get("unit") is None
 
 
@@ -348,14 +348,14 @@ def _encoded(body: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Times, sequences and mappings of other kinds, as JSON knows them."""
+    """Times, sequences and mappings as types that JSON can hold."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence) and not isinstance(value, bytes):
         return list(value)
-    raise TypeError(f"{type(value).__name__} {value!r:.100} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} {value!r:.100} cannot be written as JSON")
 
 
 _P = ParamSpec("_P")
@@ -363,7 +363,7 @@ _R = TypeVar("_R")
 
 
 class AsyncClient:
-    """`Client` with coroutines: the same arguments, and `threads`, the number of requests on their way at once."""
+    """`Client` with coroutines: the same arguments, and `threads`, the maximum number of concurrent requests."""
 
     def __init__(self, url: str, key: str | None = None, *, threads: int = 32, **options: Any) -> None:
         self._client = Client(url, key, **options)
@@ -374,11 +374,11 @@ class AsyncClient:
         return await self._run(self._client.interleave, experiment, rankings, **request)
 
     async def click(self, impression: str | None, rank: int, dwell: float | None = None) -> EventCounts:
-        """A click at a rank of a shown list."""
+        """Report a click; as `Client.click`."""
         return await self._run(self._client.click, impression, rank, dwell)
 
     async def events(self, events: Iterable[Mapping[str, Any]]) -> EventCounts:
-        """Tell what people did; as `Client.events`."""
+        """Report events; as `Client.events`."""
         return await self._run(self._client.events, events)
 
     async def call(self, method: str, path: str, body: Any = None, *, timeout: float = 60.0) -> dict[str, Any]:
@@ -390,7 +390,7 @@ class AsyncClient:
         return await self._run(self._client.status)
 
     async def close(self) -> None:
-        """Deliver what can be delivered now, and end."""
+        """As `Client.close`."""
         await self._run(self._client.close)
         self._threads.shutdown()
 

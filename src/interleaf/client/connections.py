@@ -1,7 +1,7 @@
 """Connections to a service that stay open between requests, with one deadline for all steps of a request.
 
-`http.client` limits each read. A server that sends a byte now and then could hold a request for any time. So look-up,
-TCP, TLS, and every byte sent and received share the deadline.
+`http.client` has a timeout for each read, so a server that sends a byte now and then could block a request forever.
+Here, DNS, TCP, TLS, and all reads and writes share the deadline.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Addresses = list[tuple[Any, ...]]
 
 
 class TimedConnection(HTTPConnection):
-    """An HTTP connection whose `deadline`, in seconds of the monotonic clock, holds for all that it does."""
+    """An HTTP connection with a `deadline`, in seconds of the monotonic clock, for all its steps."""
 
     def __init__(self, host: str, port: int | None, context: ssl.SSLContext | None) -> None:
         if context is not None:
@@ -45,7 +45,7 @@ class TimedConnection(HTTPConnection):
         if self._context is not None:
             sock.settimeout(self._left())
             sock = self._context.wrap_socket(sock, server_hostname=self.host)
-        self.sock = _TimedSocket(sock, self._left)  # it has all that http.client calls
+        self.sock = _TimedSocket(sock, self._left)  # it has all methods that http.client calls
 
     def _left(self) -> float:
         left = self.deadline - time.monotonic()
@@ -55,7 +55,7 @@ class TimedConnection(HTTPConnection):
 
 
 class _TimedSocket:
-    """A socket that asks before each step how much time is left."""
+    """A socket that checks before each step how much time is left."""
 
     def __init__(self, sock: socket.socket, left: Callable[[], float]) -> None:
         self._sock, self._left = sock, left
@@ -104,7 +104,7 @@ def _connected(address: tuple[Any, ...], seconds: float) -> socket.socket:
 
 
 def _addresses(host: str, port: int, seconds: float) -> Addresses:
-    """The addresses of a host; the system's look-up cannot be interrupted, so a thread waits for it."""
+    """The addresses of a host. The system's DNS lookup cannot be interrupted, so a thread waits for it."""
     answer: Future[Addresses] = Future()
 
     def look_up() -> None:
@@ -118,14 +118,14 @@ def _addresses(host: str, port: int, seconds: float) -> Addresses:
 
 
 MAX_IDLE = 32
-MAX_WAIT = 300.0  # seconds, whatever the other side asks for
-# A connection that the other side closed while it was idle fails like this, before anything is answered.
+MAX_WAIT = 300.0  # seconds; limits the Retry-After header
+# Errors of a connection that the server closed while it was idle.
 _STALE = (RemoteDisconnected, ConnectionError, CannotSendRequest)
 _AWAY = (408, 425, 429)
 
 
 class AwayError(Exception):
-    """The service did not answer, or asks to come again later: after so many seconds, if it says.
+    """The service did not answer, or asked to retry later, after `retry_after` seconds if given.
 
     `status` is the status of its answer, if there was one.
     """
@@ -136,7 +136,7 @@ class AwayError(Exception):
 
 
 class Reply(NamedTuple):
-    """The status of an answer, and its fields: of a success those that were asked for, else those of an error."""
+    """The status of an answer and its fields: the requested ones on success, otherwise those of an error."""
 
     status: int
     data: dict[str, Any]
@@ -147,9 +147,9 @@ class Reply(NamedTuple):
 
 
 class Connections:
-    """Asks one service; a request takes at most `timeout` seconds, from the look-up of the host to the last byte.
+    """Connections to one service. A request takes at most `timeout` seconds, from the DNS lookup to the last byte.
 
-    Proxies are not looked for.
+    Proxy settings of the environment are ignored.
     """
 
     def __init__(self, url: str, key: str | None, timeout: float, context: ssl.SSLContext | None = None) -> None:
@@ -164,7 +164,7 @@ class Connections:
         if not timeout > 0:
             raise ClientError(f"timeout is {timeout!r}; give seconds, more than 0")
         if key is not None and (not key.isascii() or not key.isprintable()):
-            raise ClientError("key holds characters that no key has; give it as it was shown")
+            raise ClientError("key contains characters that no key has; give it as it was shown")
         self._host, self._port, self._prefix = parts.hostname, port, parts.path.rstrip("/")
         self._context = context or (ssl.create_default_context() if parts.scheme == "https" else None)
         self._timeout = timeout
@@ -175,18 +175,18 @@ class Connections:
         self.forget()
 
     def forget(self) -> None:
-        """Leave open connections to whoever else has them: the parent of a fork."""
+        """After a fork: drop open connections without closing them, because the parent uses them."""
         self._lock = threading.Lock()
         self._idle: list[TimedConnection] = []
 
     def end(self) -> None:
-        """Close what is open, and what is in use as soon as it is answered: the thread of a client may come late."""
+        """Close idle connections now, and connections in use after their response."""
         with self._lock:
             self._max_idle = 0
         self.close()
 
     def close(self) -> None:
-        """Close what is open and not in use."""
+        """Close idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -195,11 +195,11 @@ class Connections:
     def ask(
         self, method: str, path: str, body: bytes | None, fields: Iterable[str], deadline: float | None = None
     ) -> Reply:
-        """One request whose success has these fields; `AwayError` where there is no answer, or one that asks to come
-        again, or where something else than the service answered: a proxy, a portal, another program.
+        """Send a request whose successful response has these fields.
 
-        `deadline` is in seconds of the monotonic clock; None is `timeout` from now. All requests are harmless to
-        repeat, so one that meets a connection which has gone stale is sent again.
+        Raises `AwayError` if there is no answer, if the service asks to retry later, or if something else answered,
+        such as a proxy. `deadline` is in seconds of the monotonic clock; None: `timeout` from now. All requests are
+        idempotent, so a request on a stale connection is sent again.
         """
         try:
             reply = self._kept_or_fresh(method, path, body, deadline or time.monotonic() + self._timeout)
@@ -210,7 +210,7 @@ class Connections:
         if not reply.is_success:
             data, required = data.get("error") if isinstance(data, dict) else None, {"code", "message"}
         if not isinstance(data, dict) or not data.keys() >= required:
-            raise AwayError(f"what answered {reply.status} is not a service of ours")
+            raise AwayError(f"the answer {reply.status} does not come from an interleaf service")
         return Reply(reply.status, data)
 
     def _kept_or_fresh(self, method: str, path: str, body: bytes | None, deadline: float) -> Reply:
@@ -220,7 +220,7 @@ class Connections:
             try:
                 return self._send(connection, method, path, body, deadline)
             except _STALE:
-                self.close()  # those that were idle longer are stale, too
+                self.close()  # the others are probably stale, too
         fresh = TimedConnection(self._host, self._port, self._context)
         return self._send(fresh, method, path, body, deadline)
 

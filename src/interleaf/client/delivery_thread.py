@@ -1,4 +1,4 @@
-"""The circuit breaker on latency: when most of the latest answers were slow."""
+"""The thread that delivers spooled records, and the circuit breaker on latency."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class LatencyBreaker:
 
     @classmethod
     def of(cls, slow: tuple[float, int] | None, timeout: float) -> LatencyBreaker:
-        """From a share of the time-out and a number of answers; None never trips."""
+        """From a share of the timeout and a number of answers; with None, it never trips."""
         if slow is None:
             return cls(float("inf"), 1)
         share, window = slow
         if not 0 < share <= 1 or isinstance(window, bool) or not isinstance(window, int) or window < 1:
-            problem = "give a share of the time-out, above 0 to 1, and a number of answers, such as (0.5, 20)"
+            problem = "give a share of the timeout, above 0 to 1, and a number of answers, such as (0.5, 20)"
             raise ClientError(f"slow is {slow!r}; {problem}, or None")
         return cls(share * timeout, window)
 
     def forget(self) -> None:
-        """Begin anew: after it tripped, and in the child of a fork."""
+        """Reset it: after it tripped, and in the child of a fork."""
         self._lock = threading.Lock()
         self._latest: deque[bool] = deque(maxlen=self._window)
 
@@ -51,7 +51,7 @@ class LatencyBreaker:
         return seconds > self._limit
 
     def trips(self, seconds: float) -> bool:
-        """Count an answer; True if the service is to be left alone for a while."""
+        """Count an answer; True if calls should not wait for the service for a while."""
         with self._lock:
             self._latest.append(self.is_slow(seconds))
             return 2 * sum(self._latest) > self._window
@@ -63,16 +63,16 @@ LISTED = ("impression", "documents", "arm", "token", "version")
 TAKEN = ("accepted", "repeated", "unmatched")
 MAX_EVENTS = 500  # of one request
 FAILED = 500  # the status of an answer
-MAX_TRIES = 5  # of a record that is answered with 500, while the service takes other requests
-MAX_FAILURES = 3  # records in a row that are answered with 500, until delivery pauses
-_CHUNK = 200  # records between two looks at what they are
+MAX_TRIES = 5  # tries of a record that gets status 500 while other requests succeed
+MAX_FAILURES = 3  # records in a row with status 500 until delivery pauses
+_CHUNK = 200  # records read at a time
 log = logging.getLogger("interleaf.client")
 
 
 class DeliveryThread:
-    """Asks the service for a client; while that is `away`, only this thread tries it, less and less often.
+    """Sends the requests of a client. While the service is `away`, only this thread tries it, with increasing pauses.
 
-    The service is away when it does not answer, and when its answers are slow; it is back with a quick answer.
+    The service is away if it does not answer, or if its answers are slow. It is back after a quick answer.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class DeliveryThread:
         self._refreshed = -refresh
         self.refused, self.quarantined = 0, 0
         self._out_of_scope: set[str] = set()
-        self._successes = 0  # lists and events that the service took
-        self._tries: dict[str, tuple[int, int]] = {}  # of records answered with 500, and the successes at the last one
+        self._successes = 0  # lists and events that the service accepted
+        self._tries: dict[str, tuple[int, int]] = {}  # tries of records with status 500, and successes at the last try
         self.forget()
 
     def forget(self) -> None:
-        """After a fork: threads stay with the parent."""
+        """Start again after a fork: the thread runs only in the parent."""
         self.away, self._is_slow, self._must_rest = False, False, False
         self._failures = self._failures_in_a_row = 0  # of this round of delivery
         self._breaker.forget()
@@ -103,7 +103,7 @@ class DeliveryThread:
         self._wake, self._ended = threading.Event(), threading.Event()
 
     def post(self, path: str, body: bytes, fields: Iterable[str], since: float, deadline: float) -> Reply:
-        """Send for somebody who waits; after a failure nobody waits again until this thread was answered."""
+        """Send a request that a caller waits for. After a failure, this raises until the thread gets an answer."""
         if self.away:
             raise AwayError("the service was away a moment ago")
         try:
@@ -119,27 +119,27 @@ class DeliveryThread:
         return reply
 
     def miss(self, problem: Exception) -> None:
-        """Take the service for away."""
+        """Mark the service as away."""
         if not self.away:
-            log.warning("the service is away, and what it should know is spooled: %s", problem)
+            log.warning("the service is away; records are spooled: %s", problem)
         self.away = True
         self.wake()
 
     def note_out_of_scope(self, what: str, problem: Exception) -> None:
-        """Count a request that the key is not for; log the first about each experiment."""
+        """Count a request that the key does not allow; log the first one of each experiment."""
         self.refused += 1
         if what not in self._out_of_scope:
             self._out_of_scope.add(what)
             log.error("%s: %s; further refusals are counted in client.status().refused, and not logged", what, problem)
 
     def learn(self, name: str) -> None:
-        """Ask for the settings of an experiment."""
+        """Fetch the settings of an experiment."""
         reply = self._ask("GET", f"/v1/experiments/{quote(name, safe='')}", None, DESCRIBED)
         if reply.is_success:
             self._known.learn(name, reply.data)
 
     def wake(self, *, soon: bool = False) -> None:
-        """See to it that the thread runs, and looks at what there is to do; also at settings, if `soon`."""
+        """Start the thread if needed, and wake it up; with `soon`, it also refreshes settings."""
         if soon:
             self._refreshed = -self._refresh
         if self._thread is None:
@@ -150,7 +150,7 @@ class DeliveryThread:
         self._wake.set()
 
     def close(self, seconds: float) -> None:
-        """Deliver what can be delivered at once, and end."""
+        """Deliver what can be delivered at once, and stop."""
         self._ended.set()
         self._wake.set()
         if self._thread is not None:
@@ -161,7 +161,7 @@ class DeliveryThread:
         while not self._ended.is_set():
             self._wake.wait(self._idle())
             self._wake.clear()
-            if self._must_rest:  # lists that are spooled meanwhile show whether it is quick again
+            if self._must_rest:  # delivering spooled lists later shows whether it is quick again
                 self._must_rest = False
                 self._ended.wait(most)
             try:
@@ -171,11 +171,11 @@ class DeliveryThread:
                 self._ended.wait(max(pause * random.uniform(0.5, 1.0), problem.retry_after or 0.0))
                 pause = min(2 * pause, most)
             except Exception:
-                log.exception("delivery failed, and goes on")
+                log.exception("delivery failed; it will be retried")
                 self._ended.wait(most)
 
     def _idle(self) -> float:
-        """Seconds until there is something to do unasked; another process may be delivering, and fail."""
+        """Seconds until the next round. A spool with records is checked every second: other processes may fail."""
         due = self._refreshed + self._refresh - time.monotonic()
         return max(0.0, due if self._spool.is_empty() else min(due, 1.0))
 
@@ -193,7 +193,7 @@ class DeliveryThread:
             raise AwayError("the service answers slowly")
 
     def _meet(self) -> None:
-        """Take the service for back: with the first record that it takes, not with the last of what may be many."""
+        """Mark the service as back, after the first record that it accepts."""
         if self.away and not self._is_slow:
             log.info("the service is back")
             self.away = False
@@ -201,7 +201,7 @@ class DeliveryThread:
     def _deliver(self) -> None:
         with self._spool.claimed() as is_ours:
             names = self._spool.names() if is_ours else []
-            names.sort(key=self._tries.__contains__)  # a record that failed before holds up no other
+            names.sort(key=self._tries.__contains__)  # records that failed before come last
             for start in range(0, len(names), _CHUNK):
                 records = list(self._read(names[start : start + _CHUNK]))
                 for name, record in records:
@@ -216,7 +216,7 @@ class DeliveryThread:
                 if text is not None:
                     yield name, _record(text)
             except (ValueError, KeyError, TypeError, RecursionError, PermissionError) as problem:
-                log.error("the spooled record %s is no record, and set aside: %r", name, problem)
+                log.error("the spooled file %s is not a valid record; it is set aside: %r", name, problem)
                 self.quarantined += 1
                 self._spool.quarantine(name)
             except OSError as problem:
@@ -243,7 +243,7 @@ class DeliveryThread:
                         self._settle([name], self._send(EVENTS, json.loads(text)["body"], TAKEN))
 
     def _send(self, path: str, body: Any, fields: Iterable[str]) -> Reply:
-        """Ask with spooled records; they may be the cause of an answer of 500, so it is no outage yet."""
+        """Send spooled records. They may be the cause of a status 500, so that is not an outage yet."""
         try:
             return self._ask("POST", path, body, fields)
         except AwayError as problem:
@@ -273,9 +273,9 @@ class DeliveryThread:
                 self._refuse(name, reply)
 
     def _fail(self, name: str) -> None:
-        """Count a try of a record that is answered with 500, if other requests were taken since the last try.
+        """Count a failed try of a record, if other requests succeeded since its last try.
 
-        Pages ask the service again meanwhile: only their requests can show that the record is the cause.
+        Only the success of other requests shows that the record is the cause, and not the service.
         """
         tries, successes = self._tries.get(name, (0, -1))
         self._tries[name] = tries, successes = tries + (self._successes > successes), self._successes
@@ -293,22 +293,22 @@ class DeliveryThread:
 
     def _refuse(self, name: str, reply: Reply) -> None:
         self.refused += 1
-        if is_out_of_scope(reply.data):  # a person can deliver it with another key
+        if is_out_of_scope(reply.data):  # it can be delivered by hand with another key
             log.warning("the spooled record %s is set aside: %s", name, to_client_error(reply.status, reply.data))
             self._spool.quarantine(name)
         else:
-            log.warning("a spooled record is given up: %s", to_client_error(reply.status, reply.data))
+            log.warning("a spooled record was refused and dropped: %s", to_client_error(reply.status, reply.data))
             self._spool.remove(name)
 
 
 def _record(text: bytes) -> dict[str, Any]:
-    """A spooled record: a request of an experiment, or events; any other error than of the system if it is none."""
+    """Decode a spooled record, a request for a list or events; raises an error other than OSError if it is invalid."""
     record: dict[str, Any] = json.loads(text)
     experiment, body = record["experiment"], record["body"]
     json.dumps(body)  # it may be nested too deeply
     if experiment is None:
         if not isinstance(body["events"], list) or not body["events"]:
-            raise ValueError("it holds no list of events")
+            raise ValueError("it contains no list of events")
     elif not isinstance(body, dict) or not quote(experiment, safe=""):
-        raise ValueError("it holds no request of an experiment")
+        raise ValueError("it contains no request of an experiment")
     return record

@@ -1,4 +1,4 @@
-"""What a client returns, and the lists that it can compose without the service."""
+"""What a client returns, and how it composes lists without the service."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from interleaf.log.schema import FALLBACK
 class Answer:
     """The documents to show.
 
-    `impression` is what events name; None where nothing is logged of this page. `arm` is `interleaved`, `holdout`,
-    `fallback`, or `outside` of the experiment. `token` lets a browser report events of this impression; only the
-    service can give one. `stored`: the service has it; False where it waits in the spool, or is not logged at all.
+    `impression` is the id that events refer to; None if the list is not logged. `arm` is `interleaved`, `holdout`,
+    `fallback`, or `outside` (of the experiment). `token` lets a browser report events of this impression; only the
+    service can issue one. `stored`: the service has stored it; False if it is spooled or not logged.
     """
 
     impression: str | None
@@ -41,9 +41,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class EventCounts:
-    """What became of events: `spooled` ones are sent when the service answers again.
+    """How many events were accepted, repeated, unmatched or spooled (they are sent when the service answers again).
 
-    `unusable` ones were not sent, or were refused: they name no result of a list, or no kind.
+    `unusable` events were not sent, or were refused: they lack a list, a result or a kind.
     """
 
     accepted: int = 0
@@ -58,13 +58,12 @@ class EventCounts:
 
 @dataclass(frozen=True)
 class Status:
-    """How a client fares: whether the service is away, and how many records wait, were dropped, were refused.
+    """The state of a client: whether the service is away, and how many records are spooled, dropped or refused.
 
-    Dropped is what found the spool full; refused is what the service would not take when it was sent later, and lists
-    of known experiments that the key is not for. Cleaned
-    are values of visitors that could not be used as they came: a query that is too long, a page number below 1.
-    Quarantined are files of the spool folder that are no records, and records that the service answered with 500
-    again and again while it took others: they were renamed to `.bad`.
+    Dropped: records that did not fit into the spool. Refused: spooled records that the service did not accept, and
+    lists of known experiments that the key does not allow. Cleaned: values of visitors that had to be changed, such as
+    a query that is too long or a page number below 1. Quarantined: files in the spool folder that are not valid
+    records, and records that got status 500 repeatedly while others succeeded; they were renamed to `.bad`.
     """
 
     away: bool
@@ -83,12 +82,12 @@ def to_client_error(status: int, error: Mapping[str, Any]) -> ClientError:
 
 
 def is_key_rejected(status: int, error: Mapping[str, Any]) -> bool:
-    """Whether the key itself is refused: missing, unknown, revoked or expired, which an admin can mend."""
+    """Whether the key itself is refused: missing, unknown, revoked or expired. An admin can fix that."""
     return status in (401, 403) and not is_out_of_scope(error)
 
 
 def is_out_of_scope(error: Mapping[str, Any]) -> bool:
-    """Whether the key is valid, and this request is not for it; other requests may be."""
+    """Whether the key is valid but does not allow this request."""
     return error.get("code") in ("wrong_experiment", "wrong_role")
 
 
@@ -106,7 +105,7 @@ class Known:
 
 
 class KnownExperiments:
-    """Experiments that were asked for: in memory, and in a folder for the next process, which may meet an outage."""
+    """Settings of experiments: in memory, and in a folder, for a later process that starts during an outage."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -114,11 +113,11 @@ class KnownExperiments:
 
     @property
     def names(self) -> list[str]:
-        """All that were asked for, known or not."""
+        """All experiments that were requested, known or not."""
         return list(self._known)
 
     def want(self, name: str) -> bool:
-        """Ask for an experiment; True if that is new."""
+        """Remember that an experiment was requested; True if it is new."""
         if name in self._known:
             return False
         self._known[name] = self._read(name)
@@ -128,11 +127,11 @@ class KnownExperiments:
         return self._known.get(name)
 
     def learn(self, name: str, data: Any) -> None:
-        """Take what the service says of an experiment; what this release does not understand stays unknown."""
+        """Store the settings that the service sent; settings that this release does not understand are ignored."""
         try:
             known = _known(data)
         except (InterleafError, KeyError, TypeError) as problem:
-            log.warning("what the service says of experiment %r is not understood: %s", name, problem)
+            log.warning("the settings of experiment %r are not understood: %s", name, problem)
             return
         is_new = known != self._known.get(name)
         self._known[name] = known
@@ -153,7 +152,7 @@ class KnownExperiments:
     def _keep(self, name: str, data: Mapping[str, Any]) -> None:
         path = self._path(name)
         if path is not None:
-            with suppress(OSError):  # it is known in memory, which is what counts now
+            with suppress(OSError):  # the copy in memory is enough for now
                 part = path.with_name(f"{path.name}.{os.getpid()}.part")
                 settings = {name: data[name] for name in ("settings", "version", "state")}
                 write_private(part, json.dumps(settings).encode())
@@ -161,9 +160,9 @@ class KnownExperiments:
 
 
 def compose(known: Known | None, request: Request, *, is_running: bool = True) -> tuple[Answer, bool]:
-    """The page as the service would make it, and whether it is to be logged.
+    """The page as the service would compose it, and whether it must be logged.
 
-    Of an experiment that does not run, the control is shown as it is; of one that is unknown, the first ranking.
+    If the experiment is not running, the control is shown; if it is unknown, the first ranking.
     """
     if known is None:
         return Answer(None, _first(request), FALLBACK), False
@@ -175,7 +174,7 @@ def compose(known: Known | None, request: Request, *, is_running: bool = True) -
 
 
 def _first(request: Request) -> list[str]:
-    """The first ranking that came, with fixed documents in their places; all of it where the page's size is unknown."""
+    """The first available ranking with fixed documents in place; all of it if the page size is unknown."""
     ranking = next((ranking for ranking in request.rankings.values() if ranking), [])
     rest = [document for document in ranking if document not in request.fixed.values()]
     whole = list(insert_fixed(rest, request.fixed))
@@ -189,7 +188,7 @@ def _known(data: Any) -> Known:
 
 
 def _warm(known: Known) -> None:
-    """Make the first list now, in whatever thread this is, and not when somebody waits for it."""
+    """Compose a list now, so that compilation does not delay the first request."""
     with suppress(InterleafError):
         request = Request("warm", "warm", "warm", {name: ["a", "b", "c"] for name in known.settings.rankers})
         show(replace(known.settings, share=1.0, offset=None, holdout=0.0), known.version, request)

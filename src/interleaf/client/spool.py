@@ -1,8 +1,8 @@
-"""What could not be sent, until it can: in memory, or in a folder that processes share and that outlives them.
+"""Stores records until they can be sent: in memory, or in a folder that several processes share.
 
-In a folder each record is a file of its own, written whole under another name first. So there is nothing to lock, to
-cut or to compact: a killed process leaves whole records only, any process of the folder can deliver them, and their
-names sort by time, so that an impression is delivered before its events whoever wrote them.
+In a folder, each record is a file, which is written under another name and renamed. So there is nothing to lock or to
+compact: a killed process leaves only complete records, and any process can deliver them. File names sort by time, so
+an impression is delivered before its events even if another process wrote them.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ from interleaf.errors import DataError
 
 try:
     import fcntl
-except ImportError:  # not on Windows: there, two processes may deliver the same record, which counts once
+except ImportError:  # on Windows, two processes may deliver the same record; it counts once
     fcntl = None  # type: ignore[assignment]
 
 _SUFFIX, _BAD = ".json", ".bad"
 _MINUTE = 60 * 10**9
-_COUNT = itertools.count()  # two records of one tick of the clock keep their order
+_COUNT = itertools.count()  # keeps the order of records with the same time
 _FULL = "the spool is full"
 log = logging.getLogger("interleaf.client")
 
 
 class Spool(Protocol):
-    """Records, oldest first; what finds it full is dropped and counted, and `problem` says why the last one was."""
+    """Records, oldest first. A full spool drops new records and counts them; `problem` says why it dropped the last."""
 
     dropped: int
     problem: str
 
     def put(self, record: bytes) -> bool:
-        """Keep a record; False if it was dropped."""
+        """Store a record; False if it was dropped."""
 
     def is_empty(self) -> bool: ...
     def names(self) -> list[str]:
         """The names of all records, oldest first."""
 
     def read(self, name: str) -> bytes | None:
-        """A record, or None if somebody else has removed it; `ValueError` for what is not a file."""
+        """A record, or None if another process has removed it; `ValueError` if it is not a file."""
 
     def remove(self, name: str) -> None: ...
     def quarantine(self, name: str) -> None:
-        """Set a record aside that cannot be delivered, so that others can."""
+        """Set aside a record that cannot be delivered."""
 
     @contextmanager
     def claimed(self) -> Iterator[bool]:
-        """Whether the records are ours to deliver, for as long as the context lasts."""
+        """Whether this process may deliver the records while the context is open."""
 
     def forget(self) -> None:
-        """After a fork: leave to the parent what only it should deliver."""
+        """After a fork: drop the records that the parent delivers."""
 
 
 class MemorySpool:
-    """Records that end with the process.
+    """Records in memory, which are lost when the process ends.
 
     >>> spool = MemorySpool(most=1)
     >>> spool.put(b"one"), spool.put(b"two"), spool.dropped
@@ -106,10 +106,10 @@ class MemorySpool:
 
 
 class FolderSpool:
-    """Records as files. The system has them at once, so a killed process loses none; a power cut may take seconds.
+    """Records as files. A killed process loses none; a power failure may lose the last seconds.
 
-    The bound is kept by counting: files of other processes are counted when this one delivers. Files that cannot be
-    removed or renamed, as in a folder that is read-only, are delivered once by each process, and passed over then.
+    The limit is approximate: files of other processes are counted when this one delivers. Files that cannot be removed
+    or renamed, as in a read-only folder, are delivered once by each process and then skipped.
     """
 
     def __init__(self, folder: Path, most: int) -> None:
@@ -127,7 +127,7 @@ class FolderSpool:
                 raise OSError(_FULL)
             write_private(part, record)
             part.rename(self._folder / name)
-        except OSError as problem:  # full or not writable: the page of whoever searches comes first
+        except OSError as problem:  # disk full or not writable: the search must go on
             self.dropped += 1
             self.problem = str(problem)
             with suppress(OSError):
@@ -140,8 +140,8 @@ class FolderSpool:
         return next(self._found(), None) is None
 
     def names(self) -> list[str]:
-        """Those from before this call: while a folder is read, a later name may be found and an earlier one be missed,
-        which would put an event before its impression. Names from far ahead are from before the clock was set back.
+        """Names from before this call. A listing may find a file that is written meanwhile and miss an earlier one, so
+        an event could come before its impression. Names far in the future are from before the clock was set back.
         """
         now = time.time_ns()
         found = sorted(name for name in self._found() if not _stamp(now) <= name < _stamp(now + _MINUTE))
@@ -169,7 +169,7 @@ class FolderSpool:
             self._stuck.add(name)
 
     def quarantine(self, name: str) -> None:
-        """Rename it: what a person may want to look at stays, with the ending `.bad`."""
+        """Rename it to `.bad`, so that it can be inspected."""
         self._count -= 1
         try:
             (self._folder / name).rename((self._folder / name).with_suffix(_BAD))
@@ -178,9 +178,9 @@ class FolderSpool:
 
     @contextmanager
     def claimed(self) -> Iterator[bool]:
-        """The system takes the lock back from a process that ends, however it ends.
+        """Hold a file lock, which the system releases when the process ends for any reason.
 
-        Without a lock, in a folder that is read-only, two processes may deliver the same record, which counts once.
+        Without a lock, as in a read-only folder, two processes may deliver the same record; it counts once.
         """
         try:
             lock = _open_private(self._folder / "delivering.lock")
@@ -198,11 +198,11 @@ class FolderSpool:
                 yield True
 
     def forget(self) -> None:
-        """The folder belongs to the parent and the child alike."""
+        """Parent and child share the folder, so all records stay."""
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder for its owner alone, whatever the umask: it holds what people searched for."""
+    """Create a folder that only its owner can open, whatever the umask: it holds queries of users."""
     try:
         folder.mkdir(mode=0o700, parents=True)
         folder.chmod(0o700)
@@ -225,7 +225,7 @@ def write_private(path: Path, data: bytes) -> None:
 def _open_private(path: Path) -> IO[bytes]:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
     if hasattr(os, "fchmod"):
-        with suppress(OSError):  # of another owner, who lets us write
+        with suppress(OSError):  # another user owns the file and lets us write
             os.fchmod(handle, 0o600)
     return open(handle, "wb")
 

@@ -1,7 +1,7 @@
-"""Values that come from visitors, made acceptable to the service: nothing they type or forge may break a search.
+"""Cleans values that come from visitors, so that nothing they type or forge can break a search.
 
-Texts are cut and cleaned. An id that the service would refuse becomes its hash, because cutting could make one of two.
-A number out of range becomes the nearest that makes sense, or is left out.
+Texts are cut and cleaned. An id that the service would refuse is replaced by its hash, because cutting could make two
+ids equal. A number out of range becomes the nearest valid one, or is dropped.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from interleaf.errors import ClientError
 from interleaf.experiment import limits
 from interleaf.interleaving.rankings import text_id
 
-_LONE = re.compile("[\ud800-\udfff]")  # halves of a pair, which UTF-8 cannot write
-_DIGITS, _BITS = 20, 10_000  # of a number in a text, and of one that becomes a text
+_LONE = re.compile("[\ud800-\udfff]")  # lone surrogates, which UTF-8 cannot encode
+_DIGITS, _BITS = 20, 10_000  # maximum digits of a number in a text, and bits of a number that becomes text
 log = logging.getLogger("interleaf.client")
 
 
@@ -32,14 +32,14 @@ class Visitors:
         self._fields: set[str] = set()
 
     def note(self, field: str, what: str) -> None:
-        """Count a value that could not be used as it came; values of visitors are never logged."""
+        """Count a value that had to be changed or dropped. The values themselves are never logged."""
         self.cleaned += 1
         if field not in self._fields:
             self._fields.add(field)
             log.warning("%s %s; further ones are counted in client.status().cleaned, and not logged", field, what)
 
     def id(self, field: str, value: Any) -> str | None:
-        """An id of a unit, a session, an impression; None where it is empty."""
+        """An id of a unit, a session or an impression; None if it is empty."""
         return self._text(field, value, clean_id)
 
     def text(self, field: str, value: Any, max_length: int) -> str | None:
@@ -47,7 +47,7 @@ class Visitors:
         return self._text(field, value, lambda text: clean_text(text, max_length))
 
     def attributes(self, values: Mapping[str, Any] | None) -> dict[str, str] | None:
-        """Attributes with their values; those that are empty are left out."""
+        """Attributes with their values, without empty ones."""
         if values is None:
             return None
         if not isinstance(values, Mapping):
@@ -63,7 +63,7 @@ class Visitors:
         return cleaned
 
     def captions(self, values: Mapping[str, Mapping[str, Any]] | None) -> dict[str, dict[str, Any]] | None:
-        """Captions by document: snippets repeat what visitors typed; what the service would refuse is left out."""
+        """Captions by document, without values that the service would refuse: snippets contain what visitors typed."""
         if values is None:
             return None
         if not isinstance(values, Mapping):
@@ -91,15 +91,15 @@ class Visitors:
         return caption
 
     def page(self, value: Any) -> int:
-        """The number of a page: 1 where it is none."""
+        """A page number; 1 if the value is not one."""
         page = whole(value)
         if page is None or page < 1:
-            self.note("page", "is no number of a page")
+            self.note("page", "is not a page number")
             return 1
         return page
 
     def k(self, value: Any) -> int | None:
-        """How many results are asked for; None, the experiment's own number, where that is no number."""
+        """The number of results per page; None, for the experiment's setting, if the value is not a number."""
         k = None if value is None else whole(value)
         fit = None if k is None or k < 1 else min(k, limits.MAX_K)
         if fit != k or (k is None and value is not None):
@@ -107,7 +107,7 @@ class Visitors:
         return fit
 
     def event(self, given: Any) -> dict[str, Any] | None:
-        """An event that the service takes, or None where too little of it is left."""
+        """An event that the service accepts, or None if a required field is missing or invalid."""
         event, unfit = dict[str, Any](), list[str]()
         for field, value in given.items() if isinstance(given, Mapping) else ():
             if value is not None:
@@ -136,7 +136,7 @@ class Visitors:
 
 
 def clean_text(text: str, max_length: int) -> str:
-    """A text without NUL and halves of pairs, cut.
+    """A text without NUL and lone surrogates, cut to a length.
 
     >>> clean_text("red\\0 shoes", 5)
     'red s'
@@ -145,7 +145,7 @@ def clean_text(text: str, max_length: int) -> str:
 
 
 def clean_id(text: str) -> str:
-    """An id as it is, or its hash where the service would refuse it: 32 hexadecimal digits.
+    """An id as it is, or a hash of it (32 hexadecimal digits) if the service would refuse it.
 
     >>> clean_id("user-7"), clean_id("x" * 251)
     ('user-7', 'd664d9a28aaea51fa7b5023434434252')
@@ -156,7 +156,7 @@ def clean_id(text: str) -> str:
 
 
 def whole(value: Any) -> int | None:
-    """A whole number, also from a text such as that of an address; None where it is none."""
+    """A whole number, also from text, such as a URL parameter; None if the value is not one."""
     if isinstance(value, str):
         value = value.strip()
         return int(value) if re.fullmatch(f"-?[0-9]{{1,{_DIGITS}}}", value) else None
@@ -169,21 +169,21 @@ def whole(value: Any) -> int | None:
 
 
 def _as_text(value: Any) -> str | None:
-    """A text, or a number as one."""
+    """A text or number as text; None for other types."""
     if isinstance(value, str):
         return value
-    if isinstance(value, int) and value.bit_length() > _BITS:  # Python writes no more of it in decimal digits
+    if isinstance(value, int) and value.bit_length() > _BITS:  # Python refuses to convert longer ones to decimal
         return hex(value)
     return str(value) if isinstance(value, (int, float)) else None
 
 
 def _coerce(value: Any) -> str:
-    """The text of a value of another type; that of a list of one value, as from a query string, is the value's."""
+    """The text of a value of another type; for a list with one value, as from a query string, that of the value."""
     if isinstance(value, (list, tuple)) and len(value) == 1:
         value = value[0]
     try:
         return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    except Exception:  # whatever the text of a foreign object may raise: search goes on without it
+    except Exception:  # `str` of an unknown object may raise anything; the search must go on
         return ""
 
 
@@ -193,7 +193,7 @@ def _id(value: Any) -> str | None:
 
 
 def _short(max_length: int) -> Callable[[Any], str | None]:
-    """A name that is of no use when it is cut."""
+    """A cleaner for names, which are dropped rather than cut if they are too long."""
 
     def clean(value: Any) -> str | None:
         text = _as_text(value)
@@ -231,7 +231,7 @@ def _number(least: float, most: float) -> Callable[[Any], float | None]:
 
 
 def _time(value: Any) -> str | None:
-    """A moment as text; one without a time zone is of a caller who must know that, unless it is a text."""
+    """A time as text; raises for a datetime without a time zone, which is an error of the caller."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ClientError(f"time is {value!r}; give it a time zone, such as datetime.now(UTC)")
@@ -269,7 +269,7 @@ _ID = re.compile("[0-9a-f]{32}")
 
 
 class VisitorId(NamedTuple):
-    """The id of a visitor, to be given as `unit`; `set_cookie` is the value of a Set-Cookie header, or None."""
+    """The id of a visitor, to pass as `unit`; `set_cookie` is the value of a Set-Cookie header, or None."""
 
     id: str
     set_cookie: str | None
@@ -278,10 +278,10 @@ class VisitorId(NamedTuple):
 def visitor_id(
     cookies: Mapping[str, str] | str | None, *, name: str = COOKIE, days: int = MAX_AGE_DAYS, secure: bool = True
 ) -> VisitorId:
-    """The id in a visitor's cookies, or a new one with the header that keeps it in the browser.
+    """The id in a visitor's cookies, or a new id with the header that stores it in the browser.
 
-    Cookies are a mapping, as web frameworks give them, or the text of the Cookie header. The id is random, and says
-    nothing of a person. Without `secure` the cookie also works over plain HTTP, for development.
+    `cookies` is a mapping, as in web frameworks, or the text of the Cookie header. The id is random and contains no
+    personal data. Without `secure` the cookie also works over plain HTTP, for development.
 
     >>> visitor_id({"interleaf_visitor": "0123456789abcdef0123456789abcdef"})
     VisitorId(id='0123456789abcdef0123456789abcdef', set_cookie=None)
@@ -305,7 +305,7 @@ def _value(cookies: Mapping[str, str] | str | None, name: str) -> str | None:
     if isinstance(cookies, Mapping):
         value = cookies.get(name)
         return value if isinstance(value, str) else None
-    for part in (cookies or "").split(";"):  # one cookie that is broken must not hide the others
+    for part in (cookies or "").split(";"):  # a malformed cookie must not hide the others
         key, _, value = part.strip().partition("=")
         if key == name:
             return value

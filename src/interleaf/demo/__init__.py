@@ -1,1 +1,1 @@
-"""People, simulated or you, in front of rankers."""
+"""A live demo: a small search engine, simulated users, and a search page for you."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from interleaf.errors import DataError, suggest
 
-# Not documentation that anyone searches for: tests, programs, what was thrown out since, what is generated.
+# Modules that nobody searches for: tests, programs, removed modules, generated code.
 LEFT_OUT = {
     *("test", "tests", "idlelib", "lib2to3", "turtledemo", "distutils", "ensurepip", "pydoc_data", "encodings"),
     *("site-packages", "dist-packages", "antigravity", "this"),
@@ -26,7 +26,7 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class LibraryEntry:
-    """One thing that is documented: `id` is its qualified name, `title` that name with its parameters."""
+    """A documented module, class or function: `id` is its qualified name, `title` adds its parameters."""
 
     id: str
     kind: str
@@ -36,7 +36,7 @@ class LibraryEntry:
 
     @property
     def owner(self) -> str:
-        """Where it is defined: a class for a method, a package for a module; empty at the top.
+        """Where it is defined: the class of a method, the package of a module; empty at the top level.
 
         >>> LibraryEntry("json.JSONDecoder.decode", METHOD, "json", "json.JSONDecoder.decode(s)", "...").owner
         'json.JSONDecoder'
@@ -45,7 +45,7 @@ class LibraryEntry:
 
 
 def read_entries(folder: Path | None = None) -> list[LibraryEntry]:
-    """All entries below a folder of sources, by default the standard library's; always in the same order."""
+    """All entries in a folder of sources, by default the standard library, in a fixed order."""
     folder = folder or Path(sysconfig.get_paths()["stdlib"])
     found: dict[str, LibraryEntry] = {}
     for path in _sources(folder):
@@ -71,7 +71,7 @@ def _sources(folder: Path) -> Iterator[Path]:
 def _module(name: str, path: Path) -> Iterator[LibraryEntry]:
     try:
         tree = ast.parse(path.read_bytes())
-    except (OSError, ValueError, SyntaxError):  # a file that this Python cannot read documents nothing
+    except (OSError, ValueError, SyntaxError):  # skip files that this Python cannot parse
         return
     text = ast.get_docstring(tree)
     if text:
@@ -81,7 +81,7 @@ def _module(name: str, path: Path) -> Iterator[LibraryEntry]:
 
 def _definitions(body: Sequence[ast.stmt], owner: str, module: str, kind: str) -> Iterator[LibraryEntry]:
     for node in body:
-        if isinstance(node, ast.If | ast.Try):  # what depends on the platform
+        if isinstance(node, ast.If | ast.Try):  # definitions that depend on the platform
             yield from _definitions([*node.body, *node.orelse], owner, module, kind)
         if not isinstance(node, Definition) or node.name.startswith("_"):
             continue
@@ -94,7 +94,7 @@ def _definitions(body: Sequence[ast.stmt], owner: str, module: str, kind: str) -
 
 
 def _parameters(node: Definition, kind: str) -> str:
-    """As one would write them, without self; those of a class are those that it is made with."""
+    """The parameters as text, without self; for a class, those of its constructor."""
     if isinstance(node, ast.ClassDef):
         made = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
         return _parameters(made[0], METHOD) if made else ""
@@ -110,20 +110,20 @@ def _parameters(node: Definition, kind: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without characters that cannot be seen, but for ends of lines: two of them mark highlights later."""
+    """Remove invisible characters except line breaks: two of them mark highlights later."""
     return re.sub(r"[\x00-\x09\x0b-\x1f\x7f]", " ", text)
 
 
 @dataclass(frozen=True)
 class Ranker:
-    """A way to order what matches: `order` is SQL of ours over the columns of the index, with the query as `:asked`."""
+    """A way to order matches: `order` is a constant SQL expression over the index, with the query as `:asked`."""
 
     name: str
     title: str
     order: str
 
 
-# bm25 of FTS5 is the better the lower it is; its weights are those of the columns id, leaf, name, title and text.
+# In FTS5, lower bm25 is better; its weights are for the columns id, leaf, name, title and text.
 RANKERS = {
     ranker.name: ranker
     for ranker in (
@@ -131,10 +131,10 @@ RANKERS = {
         Ranker("title", "BM25, name and title boosted", "bm25(entries, 0, 0, 8, 4, 1)"),
         Ranker(
             "exact",
-            "the very name first, then as title",
+            "exact name first, then as title",
             "id <> :asked COLLATE NOCASE AND leaf <> :asked COLLATE NOCASE, bm25(entries, 0, 0, 8, 4, 1)",
         ),
-        Ranker("worst", "what matches least first", "bm25(entries, 0, 0, 1, 1, 1) DESC"),
+        Ranker("worst", "worst match first", "bm25(entries, 0, 0, 1, 1, 1) DESC"),
     )
 }
 
@@ -151,7 +151,7 @@ def ranker_of(name: str) -> Ranker:
 
 
 COLUMNS = "id UNINDEXED, leaf UNINDEXED, name, title, text"
-LIT, UNLIT = "\x02", "\x03"  # around what is highlighted; no entry holds them
+LIT, UNLIT = "\x02", "\x03"  # mark highlights; no entry contains them
 SNIPPET_WORDS = 32
 MAX_WORDS = 16  # of a query
 
@@ -187,24 +187,24 @@ class Engine:
         self._connection.commit()
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         with self._lock:
             self._connection.close()
 
     def search(self, query: str, ranker: str, k: int = 10) -> list[str]:
-        """The ids of the best k entries that hold any word of the query; equally good ones as they were read."""
+        """The ids of the best k entries that contain a word of the query; ties in the order of the library."""
         order = f"ORDER BY {ranker_of(ranker).order}, rowid LIMIT :k"
         rows = self._rows(f"SELECT id FROM entries WHERE entries MATCH :match {order}", query, k=k)
         return [one for (one,) in rows]
 
     def answers(self, query: str, rankers: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, dict[str, Any]]]:
-        """What a search service asks for: the ranking of each ranker, and the captions of all that they found."""
+        """The ranking of each ranker, and the captions of all documents in them."""
         rankings = {ranker: self.search(query, ranker) for ranker in rankers}
         found = dict.fromkeys(one for ranking in rankings.values() for one in ranking)
         return rankings, self.captions(query, list(found))
 
     def captions(self, query: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """What people see of each entry that the query finds, as the log holds captions, its words highlighted."""
+        """The captions of entries, with the words of the query highlighted, in the format of the log."""
         names = {f"id{place}": one for place, one in enumerate(ids)}
         rows = self._rows(
             "SELECT id, highlight(entries, 3, :lit, :unlit), snippet(entries, 4, :lit, :unlit, '…', :words) "
@@ -218,7 +218,7 @@ class Engine:
         words = list(dict.fromkeys([*_tokens(query), *words_of(query)]))[:MAX_WORDS]
         if not words:
             return []
-        asked = query.strip().encode(errors="replace").decode()  # lone surrogates are no text to SQLite
+        asked = query.strip().encode(errors="replace").decode()  # SQLite refuses lone surrogates
         match = " OR ".join(f'"{word}"' for word in words)
         with self._lock:
             return self._connection.execute(sql, {"match": match, "asked": asked, **values}).fetchall()
@@ -230,7 +230,7 @@ def leaf(name: str) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in small letters, names taken apart.
+    """The words of a text in lower case; compound names are split.
 
     >>> words_of("http.server.HTTPServer, on_connect()")
     ['http', 'server', 'http', 'server', 'on', 'connect']
@@ -243,12 +243,12 @@ def _tokens(text: str) -> list[str]:
 
 
 def _apart(name: str) -> str:
-    """Names in camel case taken apart."""
+    """Split names in camel case."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
 
 
 def _name(name: str) -> str:
-    """What the name column holds: the name, and its words where it runs them together."""
+    """The content of the name column: the name, and its words if it is a compound."""
     apart = _apart(name)
     return name if apart == name else f"{name} {apart}"
 

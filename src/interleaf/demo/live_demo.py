@@ -1,4 +1,4 @@
-"""The whole thing on this machine: a real search engine, a service, people, a live dashboard, a verdict."""
+"""The live demo on this machine: a search engine, the service, simulated users, the dashboard and a verdict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from interleaf.store.sql import open_store
 
 NAME = "demo"
 PLANNED_UNITS, HOLDOUT = 300, 0.05
-MAX_WAIT = 300.0  # seconds for an answer: the first ones compile, on a slow machine for a minute
+MAX_WAIT = 300.0  # seconds to wait for an answer: the first ones compile, which takes a minute on a slow machine
 _PATH = f"/v1/experiments/{NAME}"
 
 
@@ -37,10 +37,10 @@ class Live:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._opener = build_opener(ProxyHandler({}))  # the service is on this machine, whatever is set for others
+        self._opener = build_opener(ProxyHandler({}))  # ignore proxy settings: the service is on this machine
 
     def begin(self, rankers: Sequence[str]) -> None:
-        """Make and start it; in a store that has it running already, go on with that."""
+        """Create and start the experiment, or continue the one that runs in the store already."""
         settings = {"name": NAME, "rankers": list(rankers), "planned_units": PLANNED_UNITS}
         status, found = self._ask("GET", _PATH)
         if status == 401:
@@ -58,7 +58,7 @@ class Live:
             )
 
     def report(self) -> Report | None:
-        """How it stands now; None before the first list was shown."""
+        """The current report; None before the first list was shown."""
         status, found = self._ask("GET", f"{_PATH}/report")
         if status != 200:
             raise InterleafError(f"there is no report of the demo: {found['error']['message']}")
@@ -82,7 +82,7 @@ PIPED = 5.0  # seconds between two lines in a pipe
 
 
 def line_of(report: Report | None) -> str:
-    """Whom people prefer so far, by how much, and how many came; the first words matter most: a line may be cut."""
+    """The current result in a line, the most important words first, because it may be cut."""
     if report is None:
         return "Nobody has searched yet."
     came = f"{report.totals.units:,} people, {report.totals.impressions:,} lists"
@@ -97,14 +97,14 @@ def line_of(report: Report | None) -> str:
 
 
 class RunningLine:
-    """One line that changes."""
+    """A line of output that is overwritten."""
 
     def __init__(self, out: TextIO) -> None:
         self._out, self._is_terminal = out, out.isatty()
         self._said, self._when = "", float("-inf")
 
     def show(self, line: str) -> None:
-        """Write it over the last one; in a pipe, only if it is new and a while has passed."""
+        """Overwrite the line; in a pipe, print it only if it is new and some time has passed."""
         if self._is_terminal:
             width = shutil.get_terminal_size().columns - 1
             self._write("\r\x1b[K" + line[:width])
@@ -114,12 +114,12 @@ class RunningLine:
         self._said = line
 
     def hint(self, text: str) -> None:
-        """What is going on meanwhile, for who waits at a terminal; the next line takes its place."""
+        """Show a progress message at a terminal; the next line replaces it."""
         if self._is_terminal:
             self.show(text)
 
     def end(self, line: str) -> None:
-        """The last line, which stays."""
+        """Print the last line."""
         self._write(("\r\x1b[K" if self._is_terminal else "") + line + "\n")
 
     def _write(self, text: str) -> None:
@@ -127,14 +127,14 @@ class RunningLine:
         self._out.flush()
 
 
-LOOK = 1.1  # seconds between two looks at the report, which the service makes once a second
-SERVICE_TIMEOUT = 30.0  # seconds for an answer of the service, which compiles beside
-TOLD = 500  # searches that the truth is told of
+LOOK = 1.1  # seconds between two reads of the report, which the service computes once per second
+SERVICE_TIMEOUT = 30.0  # seconds to wait for the service, which may be compiling
+TOLD = 500  # searches from which the true quality is computed
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What to run: who is compared (the first is the control), how many people come, where the service is."""
+    """Settings of the demo: rankers (the first is the control), number of simulated users, address of the service."""
 
     rankers: Sequence[str] = ("equal", "exact")
     people: int = 1000
@@ -146,7 +146,7 @@ class Demo:
 
     def __post_init__(self) -> None:
         if self.people < 0:
-            raise InterleafError(f"{self.people} people cannot search; give --people 0 or more")
+            raise InterleafError(f"the number of people is {self.people}; give --people 0 or more")
         if self.until_decided and not self.people:
             raise InterleafError("nobody decides anything with --people 0; give more, or leave out --until-decided")
         for ranker in self.rankers:
@@ -154,7 +154,7 @@ class Demo:
 
 
 def run(demo: Demo, out: TextIO | None = None) -> int:
-    """Run it until it is decided, or until Ctrl-C; the status is 1 if it should have been decided and was not."""
+    """Run the demo until Ctrl-C, or until it is decided; returns exit status 1 if it should be decided and is not."""
     out = out or sys.stdout
     line = RunningLine(out)
     with ExitStack() as stack:
@@ -179,7 +179,7 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
         if crowd.problem is not None:
             raise crowd.problem
         if report is None:
-            client.close()  # what waits to be sent is part of the last report
+            client.close()  # deliver spooled records before the last report
             last = Reports(store).get_blocking(NAME, store.experiment(NAME).version)
             report = next(iter(last.reports.values()), None)
         if demo.until_decided and has_gone:
@@ -194,9 +194,9 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
 
 
 def _watch_until_decided(demo: Demo, live: Live, crowd: Crowd, line: RunningLine) -> Report | None:
-    """Say how it stands until it is over; the report that decided it, if that is what ended it.
+    """Print the current result until the demo is over; returns the report that decided it, if one did.
 
-    A verdict that was reached stands, though a few who come later might have left it open for a while.
+    A verdict stays valid even if later searches make the interval include zero again.
     """
     is_told = False
     watch, search = f"{live.url}/experiments/{NAME}", f"{live.url}/search"
@@ -205,7 +205,7 @@ def _watch_until_decided(demo: Demo, live: Live, crowd: Crowd, line: RunningLine
         crowd.start()
         while True:
             has_gone = crowd.has_gone
-            report = live.report()  # some seconds old
+            report = live.report()  # may be some seconds old
             if crowd.problem is not None:
                 break
             if demo.until_decided and _is_decided(report):
@@ -221,10 +221,10 @@ def _watch_until_decided(demo: Demo, live: Live, crowd: Crowd, line: RunningLine
 
 
 def _all(demo: Demo) -> str:
-    """How a line begins that says what comes after the last of them."""
+    """The beginning of the line after the last search."""
     return f"All {demo.people:,} people have searched; "
 
 
 def _is_decided(report: Report | None) -> bool:
-    """Whether the confidence sequence leaves out zero, in a report that can be trusted."""
+    """Whether the confidence sequence excludes zero, in a report that can be trusted."""
     return report is not None and report.verdict.trusted and report.verdict.winner is not None

@@ -1,8 +1,8 @@
-"""Simulated people who look something up: what they want is known, and so is the right answer to each of their queries.
+"""Simulated users whose wanted entry is known, so that the true quality of each ranker is known, too.
 
-A person wants an entry, asks for it by its name or by words of it, reads the list from the top, and clicks as a cascade
-of the literature says: the entry itself has grade 2, what stands beside it (the same class or module) grade 1, all else
-grade 0. All of it is a function of a seed.
+A user wants an entry, searches for its name or for words of its text, reads the list from the top, and clicks by a
+cascade model: the entry itself has grade 2, others of the same class or module grade 1, all else grade 0. Everything
+is a function of a seed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from interleaf.kernels.randomness import UNIT, Keyed, key_of
 
 
 def reciprocal_ranks(engine: Engine, ranker: str, searches: Iterable[PersonSearch], k: int = 10) -> list[float]:
-    """1 / rank of the wanted entry in the first k of each search, 0 where it is not among them.
+    """1 / rank of the wanted entry in the first k results of each search, 0 if it is not among them.
 
     Their mean is the mean reciprocal rank (Voorhees, 1999).
     """
@@ -34,7 +34,7 @@ def reciprocal_ranks(engine: Engine, ranker: str, searches: Iterable[PersonSearc
 
 
 def truth(engine: Engine, rankers: Sequence[str], asked: Sequence[PersonSearch]) -> str:
-    """What is known of the rankers, because what people want is known, in a sentence."""
+    """The true quality of the rankers, in a sentence."""
     means = {ranker: fmean(reciprocal_ranks(engine, ranker, asked)) for ranker in rankers}
     told = ", ".join(f"{ranker} {mean:.3f}" for ranker, mean in means.items())
     best = max(means, key=lambda ranker: means[ranker])
@@ -46,10 +46,10 @@ def truth(engine: Engine, rankers: Sequence[str], asked: Sequence[PersonSearch])
 
 WANTED, BESIDE, ELSE = 2, 1, 0
 CLICKS = named("navigational", grades=3)
-SECONDS, SPREAD = (8.0, 20.0, 75.0), 0.6  # median on a document by grade; deviation of the logarithm
-VISITS = (0.35, 0.25, 0.15, 0.1, 0.1, 0.05)  # how many a person makes: one, two, ...
-RETURNS = 40  # at most so many other people come between two visits of one
-BY_NAME = 0.5  # share of queries that are the very name
+SECONDS, SPREAD = (8.0, 20.0, 75.0), 0.6  # median dwell by grade; standard deviation of its logarithm
+VISITS = (0.35, 0.25, 0.15, 0.1, 0.1, 0.05)  # probabilities that a person makes one, two, ... visits
+RETURNS = 40  # maximum number of other people between two visits of one
+BY_NAME = 0.5  # share of queries that are the exact name
 DEVICES, SHARES = ("desktop", "phone"), (0.7, 0.3)
 SMALL = frozenset(("and", "are", "can", "for", "from", "into", "its", "not", "that", "the", "this", "with", "you"))
 
@@ -67,14 +67,14 @@ class PersonSearch:
 
 @dataclass(frozen=True)
 class Click:
-    """A click on a rank, and the seconds on what was found there."""
+    """A click on a rank, and the dwell in seconds."""
 
     rank: int
     dwell: float
 
 
 def searches(entries: Mapping[str, LibraryEntry], people: int, seed: int = 1) -> list[PersonSearch]:
-    """What so many people ask, as they come: new people one after another, and those who come back between them.
+    """The searches of simulated people in order of time: new people arrive in turn, and some come back later.
 
     >>> from interleaf.demo.engine import LibraryEntry
     >>> found = {"json.dumps": LibraryEntry("json.dumps", "function", "json", "json.dumps(obj)", "Serialize obj.")}
@@ -106,7 +106,7 @@ def clicks(search: PersonSearch, documents: Sequence[str]) -> list[Click]:
 
 
 def grade(document: str, wanted: str) -> int:
-    """How well an entry serves who wants another one.
+    """The relevance grade of an entry for a person who wants another one.
 
     >>> [grade(one, "json.dumps") for one in ("json.dumps", "json.loads", "json", "pickle.dumps")]
     [2, 1, 1, 0]
@@ -118,7 +118,7 @@ def grade(document: str, wanted: str) -> int:
 
 
 def _query(entry: LibraryEntry, chance: Keyed) -> str:
-    """The name; or a word of it and one or two from what the entry says of itself first."""
+    """The name, or a word of it with one or two words from the beginning of the text."""
     name = leaf(entry.id)
     if chance.toss(BY_NAME):
         return name
@@ -134,7 +134,7 @@ def _query(entry: LibraryEntry, chance: Keyed) -> str:
 
 
 def _lognormal(chance: Keyed) -> float:
-    """Around 1: half of them above."""
+    """A log-normal number with median 1."""
     return exp(NormalDist(0, SPREAD).inv_cdf(((chance.bits() >> 11) + 0.5) * UNIT))
 
 
@@ -142,9 +142,9 @@ THREADS = 4
 
 
 def serve(engine: Engine, client: Client, experiment: str, rankers: Sequence[str], search: PersonSearch) -> None:
-    """Answer one search as a search service does, and tell what the person clicked.
+    """Answer one search as a search service does, and report the clicks.
 
-    Impression and events have the names that chance gave them, so that a search which is repeated counts once.
+    Ids of impression and events follow from the seed, so a repeated search counts once.
     """
     rankings, captions = engine.answers(search.query, rankers)
     shown = client.interleave(
@@ -169,7 +169,7 @@ def serve(engine: Engine, client: Client, experiment: str, rankers: Sequence[str
 
 
 class Crowd:
-    """Threads that serve searches, in their order and not too fast; `problem` is what stopped them, if anything did."""
+    """Threads that serve searches in order, at a limited rate; `problem` is the error that stopped them, if any."""
 
     def __init__(
         self, engine: Engine, client: Client, experiment: str, rankers: Sequence[str], searches: Sequence[PersonSearch],
@@ -183,18 +183,18 @@ class Crowd:
         self.problem: InterleafError | None = None
 
     def start(self) -> None:
-        """Let them come."""
+        """Start the threads."""
         self._began = time.monotonic()
         for thread in self._threads:
             thread.start()
 
     @property
     def has_gone(self) -> bool:
-        """Whether all of them have searched."""
+        """Whether all searches are done."""
         return self._next >= len(self._searches) and not any(thread.is_alive() for thread in self._threads)
 
     def stop(self) -> None:
-        """Let nobody come any more, and wait for who is there."""
+        """Stop new searches, and wait for those in progress."""
         self._ended.set()
         for thread in self._threads:
             if thread.ident is not None:  # it was started

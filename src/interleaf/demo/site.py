@@ -1,4 +1,4 @@
-"""The search page of the demo, for the person at the keyboard: two rankers answer, one list is shown, clicks count."""
+"""The search page of the demo: you search, see an interleaved list, and your clicks count."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_START, MAX_END = 60.0, 5  # seconds to start and to end
 
 
 def listen(port: int = 0) -> socket.socket:
-    """A place to be asked at; port 0 is any that is free."""
+    """Open a listening socket; port 0 means any free port."""
     try:
         if not 0 <= port <= MAX_PORT:
             raise OSError(f"ports end at {MAX_PORT}")
@@ -39,13 +39,13 @@ def listen(port: int = 0) -> socket.socket:
 
 
 def address(place: socket.socket) -> str:
-    """Where that is, as browsers want it."""
+    """The URL of a listening socket."""
     return f"http://{HOST}:{place.getsockname()[1]}"
 
 
 @contextmanager
 def serve_app(app: Starlette, place: socket.socket) -> Iterator[None]:
-    """Answer there while the block runs; what is on its way at the end is finished."""
+    """Serve the application while the block runs; requests in progress are finished at the end."""
     settings = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=MAX_END)
     server = uvicorn.Server(settings)
     thread = threading.Thread(target=server.run, args=([place],), name="interleaf-demo-service", daemon=True)
@@ -54,7 +54,7 @@ def serve_app(app: Starlette, place: socket.socket) -> Iterator[None]:
         end = time.monotonic() + MAX_START
         while not server.started:
             if not thread.is_alive() or time.monotonic() > end:
-                raise InterleafError("the service of the demo did not start; what it said above tells why")
+                raise InterleafError("the service of the demo did not start; see its messages above")
             time.sleep(0.01)
         yield
     finally:
@@ -69,20 +69,20 @@ EXAMPLES = ("OrderedDict", "parse command line", "temporary file", "json.dumps",
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "Cache-Control": "private, no-cache",  # who goes back to a list sees that list, and not another one
+    "Cache-Control": "private, no-cache",  # going back shows the same list
 }
 Piece = tuple[str, bool]
 
 
 class Site:
-    """Pages over an engine; lists come from the experiment of this name, with these rankers."""
+    """The pages of a search engine; lists come from the experiment with this name and these rankers."""
 
     def __init__(self, engine: Engine, client: Client, experiment: str, rankers: Sequence[str]) -> None:
         self._engine, self._client = engine, client
         self._experiment, self._rankers = experiment, tuple(rankers)
 
     def routes(self) -> list[Route]:
-        """To be put into the service's own."""
+        """Routes to add to the service."""
         return [
             Route("/search", self.search, name="demo-search"),
             Route("/search.css", _sheet, name="demo-sheet"),
@@ -90,7 +90,7 @@ class Site:
         ]
 
     def search(self, request: Request) -> Response:
-        """The box; with a query, what the rankers find, as one list."""
+        """The search page; with a query, the interleaved results."""
         query, unit = _query(request), _unit(request)
         rankings, captions = self._engine.answers(query, self._rankers)
         shown = (
@@ -113,7 +113,7 @@ class Site:
         return answer
 
     def entry(self, request: Request) -> Response:
-        """What is documented under a name; it is what people come for."""
+        """The page of an entry."""
         entry = self._engine.entries.get(request.path_params["name"])
         if entry is None:
             return self._page("missing.html", 404, query=_query(request))
@@ -134,7 +134,7 @@ class Site:
 
 
 def pieces(text: str, highlights: Sequence[Mapping[str, Any]]) -> list[Piece]:
-    """A text cut at its highlights, and which parts are highlighted.
+    """A text split at its highlights, each part with whether it is highlighted.
 
     >>> pieces("json.dumps(obj)", [{"start": 0, "end": 4}])
     [('json', True), ('.dumps(obj)', False)]
@@ -147,14 +147,14 @@ def pieces(text: str, highlights: Sequence[Mapping[str, Any]]) -> list[Piece]:
 
 
 def _query(request: Request) -> str:
-    """What was asked, on one line, without what cannot be seen, and not too long."""
+    """The query, on one line, without invisible characters, and cut to a length."""
     given = request.query_params.get("q", "")[: 10 * MAX_QUERY]
     seen = "".join(sign if sign.isprintable() else " " for sign in given)
     return " ".join(seen.split())[:MAX_QUERY]
 
 
 def _unit(request: Request) -> str:
-    """Who asks: a number in a cookie, made up at the first visit."""
+    """The visitor id in the cookie."""
     known = request.cookies.get(COOKIE, "")
     return known if re.fullmatch("you-[0-9a-f]{16}", known) else f"you-{secrets.token_hex(8)}"
 

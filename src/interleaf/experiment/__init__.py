@@ -1,4 +1,4 @@
-"""A live experiment: its settings, who takes part, the list that is shown; no store, no network and no clock."""
+"""A live experiment: its settings, the assignment of users, and the lists; without store, network or clock."""
 
 from interleaf.experiment.assignment import assign as assign
 from interleaf.experiment.serving import Request as Request

@@ -1,4 +1,4 @@
-"""Assigns users to an experiment by hashes: who sees interleaved lists, who is held out, who takes no part."""
+"""Assigns users to an experiment by hashing: interleaved lists, holdout, or outside."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def assign(experiment: Experiment, unit: str) -> str:
 
 
 def free_place(experiment: Experiment, running: Iterable[Experiment]) -> float:
-    """Where in its lane an experiment can begin, beside those that run there."""
+    """A free offset in the lane of an experiment, next to the experiments that run there."""
     if experiment.lane is None:
         return 0.0
     taken = sorted((one.offset or 0.0, one.share, one.name) for one in running if one.lane == experiment.lane)

@@ -1,4 +1,4 @@
-"""The limits of what a request or an event may hold: the service refuses what is beyond, the clients do not send it."""
+"""Limits of requests and events: the service refuses values beyond them, and clients do not send such values."""
 
 MAX_DOCUMENT = 512  # characters of a document id, and of the value of an attribute
 MAX_NAME = 250  # characters of the id of a unit, a session, an impression, an event: fits every index
@@ -9,7 +9,7 @@ MAX_ATTRIBUTES = 50
 MAX_PAGE = 50
 MAX_K = 200
 MAX_RANK = 10_000
-MAX_FIXED = 1000  # rank of a document that stands fixed
+MAX_FIXED = 1000  # rank of a fixed document
 MAX_DWELL = 1e7  # seconds
 MAX_VALUE = 1e12  # of an event, above and below 0
 MAX_CAPTIONS = 2000  # documents with a caption

@@ -1,4 +1,4 @@
-"""The list that a request gets, and the row that is logged for it."""
+"""Composes the list for a request, and the row of the log."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Rankings = dict[str, Sequence[str]]
 
 @dataclass(slots=True)
 class Request:
-    """What a search service asks: rankings for one query of one unit; None stands for a ranking that came too late.
+    """A request for a list: rankings for one query of one unit; None stands for a ranking that failed or came too late.
 
-    `fixed` are documents that stand at given ranks, whatever the rankers say, and belong to nobody.
+    `fixed` are documents at fixed ranks, such as ads; they belong to no ranker.
     """
 
     impression: str
@@ -35,7 +35,7 @@ class Request:
 
 
 class Noted(NamedTuple):
-    """What is logged of a request: the list as it was drawn, and what it was drawn for."""
+    """What is logged of a request: the list, and what it was drawn from."""
 
     drawn: DrawnList
     experiment: str
@@ -51,7 +51,7 @@ class Noted(NamedTuple):
 
     @property
     def row(self) -> dict[str, Any]:
-        """The row of the log, with `k` and `fixed` besides."""
+        """The row of the log, and `k` and `fixed`."""
         about = self._asdict()
         drawn: DrawnList = about.pop("drawn")
         if not self.fixed:
@@ -61,7 +61,7 @@ class Noted(NamedTuple):
 
 @dataclass(slots=True)
 class Shown:
-    """What is shown of the asked page, as whom the unit sees it, and what is logged of it; None: nothing is."""
+    """The documents of the requested page, the arm of the unit, and what is logged (None: nothing)."""
 
     documents: list[str]
     arm: str
@@ -69,12 +69,12 @@ class Shown:
 
     @property
     def row(self) -> dict[str, Any] | None:
-        """What is logged, as a row."""
+        """The row of the log, or None."""
         return self.noted.row if isinstance(self.noted, Noted) else self.noted
 
 
 def show(experiment: Experiment, version: int, request: Request) -> Shown:
-    """Compose the list of a request: the same unit and query give the same list, however many pages are asked for.
+    """Compose the list of a request. The same unit and query get the same list, for any number of pages.
 
     >>> shoes = Experiment.of({"name": "shoes", "rankers": ["production", "candidate"], "k": 2})
     >>> rankings = {"production": ["a", "b", "c"], "candidate": ["b", "c", "a"]}
@@ -116,14 +116,14 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
 
 
 def unmixed_page(experiment: Experiment, request: Request) -> list[str]:
-    """The asked page of the control's list, or of the first that there is: what people see who take no part."""
+    """The requested page of the control's list, or of the first available one, for units outside the experiment."""
     given = _complete_rankings(experiment, request)
     served = _find_shown_ranker(experiment, given)
     return _page(given[served] if served else [], request.fixed, request.k or experiment.k, request.page)
 
 
 def chance_key(experiment: str, version: int, unit: str, query: str | None) -> str:
-    """What decides a list: not the page, so that further pages are of the same list."""
+    """The random key of a list; without the page, so that all pages belong to the same list."""
     return key_of((experiment, version, unit, query or ""))
 
 
@@ -133,7 +133,7 @@ def extend_list(
     more_fixed: Mapping[int, str] | None = None,
     groups: Mapping[str, str] | None = None,
 ) -> Shown:
-    """A further page of a list that was shown: the row of all pages up to it, with documents fixed on this page."""
+    """A further page of a list that was shown; its row has all pages so far, with documents fixed on this page."""
     fixed = _read_fixed(row)
     size, arm = row["k"], row["arm"]
     added = {rank: one for rank, one in (more_fixed or {}).items() if fixed.get(rank) != one}
@@ -152,8 +152,8 @@ def extend_list(
 def _check_added(
     row: Mapping[str, Any], fixed: Mapping[int, str], added: Mapping[int, str], groups: Mapping[str, str]
 ) -> None:
-    """Documents that are fixed only now stand below what was shown; neither they nor others of their group are in a
-    ranking, because the list of the rankings is drawn.
+    """Refuse documents that are fixed on a further page if their rank was shown already, or if they or others of their
+    group are in a ranking: the list is drawn already.
     """
     known = set(fixed.values()).union(*row["rankings"]) if added else set()
     taken = {groups[document] for document in known if document in groups}
@@ -161,7 +161,7 @@ def _check_added(
         if rank in fixed or rank <= row["k"] * (row["page"] or 1):
             raise ExperimentError("fixed", {rank: document}, "this rank was shown before; fix documents of later pages")
         if document in known or list(added.values()).count(document) > 1:
-            remedy = "the document is in a ranking or stands fixed elsewhere; give fixed documents with the first page"
+            remedy = "the document is in a ranking or fixed at another rank; give fixed documents with the first page"
             raise ExperimentError("fixed", {rank: document}, remedy)
         if groups.get(document) in taken:
             remedy = "another document of its group is in the list; give fixed documents with the first page"
@@ -169,7 +169,7 @@ def _check_added(
 
 
 def build_whole_list(row: Mapping[str, Any]) -> Sequence[str]:
-    """The list that people saw, fixed documents included."""
+    """The list that users saw, with fixed documents."""
     return insert_fixed(row["documents"], _read_fixed(row))
 
 
@@ -178,7 +178,7 @@ def _read_fixed(row: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _complete_rankings(experiment: Experiment, request: Request) -> Rankings:
-    """A ranking for each ranker, without documents that stand fixed; empty where none came."""
+    """A ranking for each ranker, without fixed documents; empty if it is missing."""
     for name in request.rankings:
         if name not in experiment.rankers:
             raise ExperimentError(
@@ -193,14 +193,14 @@ def _complete_rankings(experiment: Experiment, request: Request) -> Rankings:
 
 
 def _find_shown_ranker(experiment: Experiment, given: Rankings) -> str | None:
-    """Whose list is shown where nothing can be mixed: the control's, or the first that there is."""
+    """The ranker whose list is shown if nothing can be mixed: the control, or the first one with a ranking."""
     if given[experiment.control]:
         return experiment.control
     return next((name for name in experiment.rankers if given[name]), None)
 
 
 def _as_mode(experiment: Experiment, given: Rankings, key: tuple[Any, ...], size: int) -> Rankings:
-    """The rankings that are mixed: those given, or, where the set-up is on trial, what should show nothing or much."""
+    """The rankings to mix: those given, or, in a check of the set-up, copies or reversals of the control's."""
     control = given[experiment.control]
     if experiment.mode == AA:
         return dict.fromkeys(experiment.rankers, control)
@@ -208,7 +208,7 @@ def _as_mode(experiment: Experiment, given: Rankings, key: tuple[Any, ...], size
         worse = [*reversed(control[:size]), *control[size:]]
         return {name: control if name == experiment.control else worse for name in experiment.rankers}
     if experiment.mode == RELABELLED:
-        # One level deeper than the key of a list, (*key, query): no query has the coin's key.
+        # One level deeper than the key of a list, (*key, query), so that no query has this key.
         chance, names = Keyed(key_of((key, "relabelled"))), list(experiment.rankers)
         swapped = [names.pop(chance.pick(len(names))) for _ in experiment.rankers]
         return {name: given[other] for name, other in zip(experiment.rankers, swapped, strict=True)}
@@ -218,12 +218,12 @@ def _as_mode(experiment: Experiment, given: Rankings, key: tuple[Any, ...], size
 def _draw_pages(
     rankings: Rankings, chosen: ResolvedMethod, key: str, size: int, page: int, fixed: Mapping[int, str]
 ) -> DrawnList:
-    """All pages up to this one; a method that would change the pages before cannot be asked for more."""
+    """Draw all pages up to this one; refuse further pages if the method would change earlier ones."""
     if page > 1 and chosen.method.depends_on_k:
         raise ExperimentError("page", page, f"{chosen} draws its lists as a whole; ask for one page, with a larger k")
     return draw(rankings, chosen, count_free_ranks(size * page, fixed), key)
 
 
 def _page(documents: Sequence[Any], fixed: Mapping[int, str], size: int, page: int) -> list[str]:
-    """One page of the list that people see."""
+    """One page of the list that users see."""
     return list(insert_fixed(documents[: size * page], fixed)[size * (page - 1) : size * page])

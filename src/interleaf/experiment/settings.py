@@ -1,4 +1,4 @@
-"""The settings of an experiment: one table, from which checks, the API schema and the dashboard's forms follow."""
+"""The settings of an experiment: one table that defines the checks, the API schema and the dashboard's forms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SettingKind(Protocol):
 
 @dataclass(frozen=True)
 class Text:
-    """A name or a short text, without control characters; empty only where that is allowed."""
+    """A name or a short text, without control characters; empty only if that is allowed."""
 
     most: int = MAX_TEXT
     least: int = 1
@@ -36,7 +36,7 @@ class Text:
         if not isinstance(value, str) or not self.least <= len(value) <= self.most:
             raise ValueError(f"give a text of {self.least} to {self.most} characters")
         if not value.isprintable():
-            raise ValueError("leave out control characters, line ends and other characters that cannot be seen")
+            raise ValueError("remove control characters, line breaks and other invisible characters")
         return value
 
     @property
@@ -46,7 +46,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Name(Text):
-    """A name that can stand in addresses and file names."""
+    """A name that can be part of URLs and file names."""
 
     most: int = 100
 
@@ -72,7 +72,7 @@ class Prose:
             raise ValueError(f"give a text of at most {self.most:,} characters")
         lines = value.replace("\r\n", "\n").split("\n")
         if not all(line.replace("\t", " ").isprintable() for line in lines):
-            raise ValueError("leave out control characters and other characters that cannot be seen")
+            raise ValueError("remove control characters and other invisible characters")
         return "\n".join(lines)
 
     @property
@@ -145,7 +145,7 @@ class Several:
 
 @dataclass(frozen=True)
 class EventWeights:
-    """Kinds of events, each with what one of them is worth."""
+    """Kinds of events, each with its weight."""
 
     most: int = 20
     weight = Number(-1e6, 1e6)
@@ -155,7 +155,7 @@ class EventWeights:
             raise ValueError(f'give 1 to {self.most} kinds of events with a weight each, such as {{"click": 1.0}}')
         found = {Text(100).check(kind): float(self.weight.check(weight)) for kind, weight in value.items()}
         if any("=" in kind or "," in kind or kind[0] == "-" for kind in found):
-            raise ValueError("leave '=', ',' and a leading '-' out of kinds: a command line could not name them")
+            raise ValueError("leave '=', ',' and a leading '-' out of kinds: they cannot be given on a command line")
         if not any(found.values()):
             raise ValueError("give at least one of them a weight other than 0")
         return found
@@ -172,7 +172,7 @@ class EventWeights:
 
 @dataclass(frozen=True)
 class Optional:
-    """Such a setting, or null."""
+    """A setting of another kind, or null."""
 
     kind: SettingKind
 
@@ -202,7 +202,7 @@ def _setting(label: str, kind: SettingKind, meaning: str, default: Any = _DEFAUL
 
 @dataclass(frozen=True)
 class Experiment:
-    """Who is compared, how lists are mixed, whose events count; frozen while it runs.
+    """The settings of an experiment: rankers, method, events and limits. They are frozen while it runs.
 
     >>> Experiment.of({"name": "shoes", "rankers": ["production", "candidate"]}).control
     'production'
@@ -212,7 +212,7 @@ class Experiment:
     rankers: tuple[str, ...] = _setting(
         "Rankers", Several(Text(100), 2, MAX_RANKERS), "names of the rankers that are compared"
     )
-    control: str = _setting("Control ranker", Text(), "the ranker that people see without the experiment", "")
+    control: str = _setting("Control ranker", Text(), "the ranker that users see without the experiment", "")
     method: str = _setting(
         "Interleaving method", Text(), "how rankings are mixed: a method with its parameters", DEFAULT
     )
@@ -225,7 +225,7 @@ class Experiment:
     offset: float | None = _setting(
         "Start within the lane",
         Optional(Number(0, 1)),
-        "where in its lane the share begins; null: the first free place, at the start",
+        "where in its lane the share begins; null: the first free place when it is started",
         None,
     )
     holdout: float = _setting(
@@ -240,51 +240,51 @@ class Experiment:
         "kinds of events that browsers may send with the token of an impression",
         ("click",),
     )
-    primary: str = _setting("Main event", Text(100), "the kind of event that the verdict rests on", "click")
+    primary: str = _setting("Main event", Text(100), "the kind of event that the verdict is based on", "click")
     attribution: str = _setting(
         "Events without an impression",
         Choice(ATTRIBUTIONS),
-        "to which impression an event belongs that names only its unit and document",
+        "which impression gets an event that names only its unit and document",
         SAME,
     )
     window_minutes: float = _setting(
         "Attribution window in minutes", Number(0.01, 43_200), "how long after an impression its events count", 30.0
     )
     planned_units: int | None = _setting(
-        "Planned units", Optional(Number(1, 10**9, True)), "how many units it is planned for; null: no plan", None
+        "Planned units", Optional(Number(1, 10**9, True)), "planned number of units; null: no plan", None
     )
-    confidence: float = _setting("Confidence level", Number(0.5, 0.9999), "how sure intervals are", 0.95)
+    confidence: float = _setting("Confidence level", Number(0.5, 0.9999), "confidence level of intervals", 0.95)
     mode: str = _setting("Purpose", Choice(MODES), "a comparison, or a check that the set-up can be trusted", COMPARE)
     by: tuple[str, ...] = _setting("Segments", Several(Text(100), 0, 10), "attributes that the report is split by", ())
     bot_agents: tuple[str, ...] = _setting(
         "User agents of bots",
         Several(Text(), 0, 100),
-        "parts of user agents whose impressions do not count, in any case",
+        "impressions do not count if the user agent contains one of these; case is ignored",
         (),
     )
     bot_units: tuple[str, ...] = _setting(
         "Units to leave out", Several(Text(), 0, 1000), "units whose impressions do not count", ()
     )
     bot_rate: int | None = _setting(
-        "Most impressions of a unit in an hour",
+        "Maximum impressions of a unit per hour",
         Optional(Number(1, 10**6, True)),
-        "above so many impressions of a unit in an hour, they do not count",
+        "further impressions of a unit within an hour do not count",
         None,
     )
     bot_clicks: int | None = _setting(
-        "Results that only a bot clicks all of",
+        "Results clicked only by bots",
         Optional(Number(2, MAX_K, True)),
-        "an impression of at least so many results does not count if all of them are clicked",
+        "an impression with at least this many results does not count if all of them are clicked",
         None,
     )
-    owner: str = _setting("Owner", Text(200, 0), "who answers questions about it: a person or a team", "")
+    owner: str = _setting("Owner", Text(200, 0), "person or team responsible for it", "")
     hypothesis: str = _setting("Hypothesis", Prose(2000), "what you expect to see, and why", "")
-    description: str = _setting("Description", Prose(5000), "what others should know of it", "")
+    description: str = _setting("Description", Prose(5000), "what others should know about it", "")
     tags: tuple[str, ...] = _setting("Tags", Several(Text(50), 0, 20), "words to find it by", ())
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Experiment:
-        """An experiment from plain data, everything checked, and what is left out filled in."""
+        """An experiment from plain data; values are checked, and defaults filled in."""
         if not isinstance(data, Mapping):
             raise ExperimentError("experiment", data, "give an object of settings")
         for name in data:
@@ -298,13 +298,13 @@ class Experiment:
                 except ValueError as remedy:
                     raise ExperimentError(name, data[name], str(remedy)) from None
             elif name in ("name", "rankers"):
-                raise ExperimentError(name, None, f"it may not be left out: {setting.metadata['meaning']}")
+                raise ExperimentError(name, None, f"it is required: {setting.metadata['meaning']}")
         return cls(**values)
 
     def __post_init__(self) -> None:
-        """What one setting says of another."""
+        """Check settings that depend on each other."""
         if self.name == NEW:
-            raise ExperimentError("name", self.name, "the page that makes experiments has that address; give another")
+            raise ExperimentError("name", self.name, "the page that creates experiments has this name; give another")
         if not self.control:
             object.__setattr__(self, "control", self.rankers[0])
         if self.control not in self.rankers:
@@ -324,7 +324,9 @@ class Experiment:
                 "scheme" if self.scheme else "method", self.scheme or self.method, str(error)
             ) from None
         if WEIGHTED in self.events:
-            raise ExperimentError("events", WEIGHTED, "that is the name of all kinds together; give this kind another")
+            raise ExperimentError(
+                "events", WEIGHTED, "this is the name of the sum of all kinds; give this kind another"
+            )
         if self.primary not in self.events:
             raise ExperimentError("primary", self.primary, f"give one of the events, {listed(self.events)}")
         if self.offset is not None and self.offset + self.share > 1 + 1e-9:
@@ -339,7 +341,7 @@ class Experiment:
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
-        """What a report has a row for, with the weights of its events: the primary kind, each other one, and all.
+        """The metrics of a report with the weights of their events: the primary kind, each other kind, and the sum.
 
         >>> weights = {"click": 1.0, "purchase": 5.0}
         >>> list(Experiment.of({"name": "shoes", "rankers": ["old", "new"], "events": weights}).metrics)
@@ -356,17 +358,17 @@ class Experiment:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """Whose rankings there must be to mix: some trials of the set-up need the control's alone."""
+        """Rankers whose rankings are required to mix: some checks of the set-up need only the control's."""
         return (self.control,) if self.mode in (AA, LOSER) else self.rankers
 
     @property
     def scored_by(self) -> str | None:
-        """The scheme of the report: of an A/A, plain ownership, since identical rankings tie under every other."""
+        """The scheme of the report. For an A/A test it is plain ownership: identical rankings tie in all others."""
         return AA_SCHEME if self.mode == AA else self.scheme
 
     @property
     def words(self) -> str:
-        """What it is found by, in lower case: its name, rankers and notes.
+        """The text that searches look in, in lower case: name, rankers and notes.
 
         >>> Experiment.of({"name": "shoes", "rankers": ["old", "new"], "tags": ["Q3"], "owner": "Ann"}).words
         'shoes old new ann q3'
@@ -375,7 +377,7 @@ class Experiment:
         return " ".join(part for part in parts if part).casefold()
 
     def differs_in_notes_only(self, other: Experiment) -> bool:
-        """Whether nothing but its notes is different, so that lists and numbers stay the same."""
+        """Whether only notes differ, so that lists and numbers stay the same."""
         return all(getattr(self, name) == getattr(other, name) for name in SETTINGS if name not in NOTES)
 
     def to_dict(self) -> dict[str, Any]:
@@ -391,4 +393,4 @@ NOTES = (
     "hypothesis",
     "description",
     "tags",
-)  # they change no list and no number, and may be edited at any time
+)  # they change no list and no number, so they can be edited at any time
