@@ -176,7 +176,7 @@ def test_a_store_keeps_the_scope_and_the_expiry_of_keys(store: SqlStore, address
     assert [key.is_valid(START), key.is_valid(START + 1)] == [True, False]
     with pytest.raises(StateError, match="0123456789abcdef was made already"):
         store.add_key("read", "mine", START, name="0123456789abcdef")
-    with pytest.raises(DataError, match="'nowhere', and there is none such; make it first"):
+    with pytest.raises(DataError, match="'nowhere', and there is no such experiment; make it first"):
         store.add_key("read", "mine", START, experiment="nowhere")
     with pytest.raises(DataError, match="expire at once"):
         store.add_key("read", "mine", START, expires=START)
@@ -229,7 +229,7 @@ def test_a_new_key_that_is_loaded_again_is_not_made_again(service: Live) -> None
         ({"days": "0"}, "from 1 to 3,650"),
         ({"days": "x"}, "from 1 to 3,650"),
         ({"days": "²"}, "from 1 to 3,650"),
-        ({"experiment": "nowhere"}, "there is none such"),
+        ({"experiment": "nowhere"}, "there is no such experiment"),
         ({"id": "../x"}, "load the page again"),
         ({"role": "king", "days": "-1"}, "Choose what the key is for. Days until it expires"),
     ],

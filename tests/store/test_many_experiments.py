@@ -151,7 +151,7 @@ def test_an_archived_experiment_is_stopped_and_hidden_until_it_is_unarchived(sto
     assert (archived.state, archived.archived, archived.stopped) == ("stopped", START + 1, START + 1)
     assert [one.what for one in archived.history] == ["created", "started", "stopped", "archived"]
     assert (names(store, Search()), names(store, Search(archived=True)), len(store.experiments())) == ([], ["shop"], 1)
-    with pytest.raises(StateError, match="cannot be archived: it is so already"):
+    with pytest.raises(StateError, match="cannot be archived: it is archived already"):
         store.archive("shop", 1, "")
     with pytest.raises(StateError, match="cannot be decided: it is archived; unarchive it first"):
         store.decide("shop", "x", 1, "")

@@ -6,7 +6,7 @@ database.py         what the SQL needs of a database; sqlite.py, postgres.py
 sql_tables.py       tables, and the migrations that made them
 experiments.py      drafts, versions, states, history, search
 impression_rows.py  writes impressions and events; exports the rows of a version
-attribution.py      to which impressions an event belongs; event_fates.py: codes of what becomes of it
+attribution.py      to which impressions an event belongs; event_fates.py: codes of the outcomes
 codec.py            the stored form of a row; rows as record batches
 fold.py             closed impressions become sums; a tally is the sums and the open impressions
 deletion.py         deletes rows by age, of a user, or of an experiment

@@ -1,4 +1,4 @@
-"""To which impressions an event belongs, and at which rank; or why it belongs to none."""
+"""Finds the impressions that an event belongs to, and its rank; or why it belongs to none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from interleaf.store.event_fates import MAX_AHEAD, MAX_EARLY, EventFate
 from interleaf.store.experiments import parse_settings
 from interleaf.store.records import Event
 
-MAX_MATCHES = 100  # impressions that get an event where all do: whoever sees a document more often is no person
+MAX_MATCHES = 100  # impressions that get an event if all do; no person sees a document more often
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Showing:
 
     @cached_property
     def row(self) -> dict[str, Any]:
-        """What was shown."""
+        """The decoded row."""
         return decode_row(self.parts)
 
 
 class Match(NamedTuple):
-    """Where an event counts: the rank is that in `documents`, and it did not happen before the list was shown."""
+    """Where an event counts: its rank in `documents`, and a time that is not before the impression."""
 
     impression: str
     rank: int
@@ -57,13 +57,13 @@ def of_impression(event: Event, showing: Showing | None) -> list[Match] | str:
 
 
 Ranked = tuple[Showing, int]
-Ways = Mapping[tuple[str, int], str]  # how each version of an experiment attributes
+Ways = Mapping[tuple[str, int], str]  # the attribution of each version of an experiment
 
 
 def of_unit(event: Event, showings: Iterable[Showing], ways: Ways) -> list[Match]:
-    """The matches of an event that names its unit and document, in every experiment whose attribution finds one."""
+    """The matches of an event that names only its unit and document, in all experiments."""
     timely = [one for one in _find_showings(event, showings, ways) if not _check_time(event, one[0])]
-    # What was shown after it is no cause of it; clocks differ, so it may be where there is nothing else.
+    # Prefer impressions before the event. Clocks differ, so later ones are used if there are no others.
     timely = [one for one in timely if one[0].time <= event.time] or timely
     timely.sort(key=lambda one: (one[0].experiment, one[0].time, one[0].id))
     found: list[Match] = []
@@ -76,7 +76,7 @@ def of_unit(event: Event, showings: Iterable[Showing], ways: Ways) -> list[Match
 
 
 def explain_unmatched(event: Event, showings: Iterable[Showing], ways: Ways) -> tuple[str, Showing | None]:
-    """Why an event of a unit has no match, and the impression that it comes nearest to, if one showed the document."""
+    """Why an event of a unit has no match, and the nearest impression that showed the document, if any."""
     shown = [(showing, _check_time(event, showing)) for showing, _ in _find_showings(event, showings, ways)]
     for reason in (EventFate.FOLDED, EventFate.LATE, EventFate.EARLY, EventFate.FUTURE):
         own = [showing for showing, why in shown if why == reason]
@@ -86,7 +86,7 @@ def explain_unmatched(event: Event, showings: Iterable[Showing], ways: Ways) -> 
 
 
 def _find_showings(event: Event, showings: Iterable[Showing], ways: Ways) -> list[Ranked]:
-    """Impressions that showed the document, of experiments that look for it; a crawler's take no part."""
+    """Impressions that showed the document, of experiments that attribute by unit; without those excluded as bots."""
     if event.document is None:
         return []
     own = [showing for showing in showings if ways[showing.experiment, showing.version] != SAME]
@@ -95,7 +95,7 @@ def _find_showings(event: Event, showings: Iterable[Showing], ways: Ways) -> lis
 
 
 def _choose(shown: Sequence[Ranked], way: str) -> Sequence[Ranked]:
-    """Which of the impressions of an experiment, last ones last, get the event."""
+    """Which of the impressions of an experiment, in order of time, get the event."""
     if way == EVERY:
         return shown[-MAX_MATCHES:]
     if way != MOST_SHOWN:
@@ -108,7 +108,7 @@ def _choose(shown: Sequence[Ranked], way: str) -> Sequence[Ranked]:
 
 
 def _owners(row: Mapping[str, Any], rank: int) -> list[str]:
-    """Who showed a document: the team that it was drawn for, else the rankers that have it highest."""
+    """The ranker that a document was drawn for, else the rankers that rank it highest."""
     rankers, teams, ranks = row["rankers"], row.get("teams"), row.get("ranks")
     if teams is not None and teams[rank - 1] >= 0:
         return [rankers[teams[rank - 1]]]
@@ -117,7 +117,7 @@ def _owners(row: Mapping[str, Any], rank: int) -> list[str]:
 
 
 def _rank(event: Event, row: Mapping[str, Any]) -> int | str:
-    """The rank of an event in `documents`, or why it has none there."""
+    """The rank of an event in `documents`, or why it has none."""
     document = event.document
     if document is None:
         shown = build_whole_list(row)
@@ -147,23 +147,23 @@ def _match(event: Event, showing: Showing, rank: int) -> Match:
     return Match(showing.id, rank, max(event.time, showing.time))
 
 
-Found = tuple[Event, list[Match] | str, Showing | None]  # where an event belongs; or why nowhere, and whose it is
-MAX_SHOWINGS = 1000  # open impressions of a unit that an event is looked for in
-MAX_FOLDED = 100  # folded ones, where no open one has it: they only say why it does not count
+Found = tuple[Event, list[Match] | str, Showing | None]  # its matches or why there is none, and the nearest impression
+MAX_SHOWINGS = 1000  # open impressions of a unit that are searched for an event
+MAX_FOLDED = 100  # folded impressions that are searched for the reason why it does not count
 _SHOWING = "id, experiment, version, unit, time, until, folded, design, numbers, body"
 _Ways = dict[tuple[str, int], str]
 _Showings = dict[str, list[Showing]]
 
 
 class Matching:
-    """Looks for the impressions of events; nobody folds or deletes them before the transaction ends."""
+    """Finds the impressions of events, and locks them against folding and deletion until the transaction ends."""
 
     def __init__(self, database: Database, transaction: Transaction) -> None:
         self._database, self._transaction = database, transaction
         self._words = database.words
 
     def match_events(self, events: Sequence[Event]) -> list[Found]:
-        """Of each event, its matches, or why there is none."""
+        """The matches of each event, or why it has none."""
         by_id = {one.id: one for one in self._showings({event.impression for event in events if event.impression})}
         of_units = [event for event in events if event.impression is None]
         matches = self._of_units(of_units) if of_units else {}
@@ -177,15 +177,15 @@ class Matching:
         return found
 
     def find_crossed(self, experiment: str, version: int, now: int, most: int, most_events: int) -> list[int]:
-        """Events kept apart, of whatever age, that may belong to impressions of their units which now are to be folded.
+        """Unmatched events of any age that may belong to impressions of their units that are about to be folded.
 
-        An event and an impression that are written at the same time do not see each other; this is the last time that
-        they can meet.
+        Concurrent transactions that write an event and its impression do not see each other; this is the last chance
+        to match them.
         """
         rows = self._transaction.rows(
             "SELECT DISTINCT a.number FROM (SELECT unit, time, until FROM impressions WHERE experiment = ? "
             "AND version = ? AND folded = 0 AND closes <= ? ORDER BY closes LIMIT ?) AS closed "
-            "CROSS JOIN apart a "  # in this order
+            "CROSS JOIN apart a "  # SQLite keeps this order
             "WHERE a.unit = closed.unit AND a.impression IS NULL "
             "AND a.time BETWEEN closed.time - ? AND closed.until LIMIT ?",
             *(experiment, version, now, most, MAX_EARLY, most_events),
@@ -193,7 +193,7 @@ class Matching:
         return [number for (number,) in rows]
 
     def _of_units(self, events: Sequence[Event]) -> dict[tuple[str, str], Found]:
-        """Of each event that names its unit, by key."""
+        """The matches of events that name only their unit, by key."""
         still_open = self._latest(events, folded=False, most=MAX_SHOWINGS)
         ways = self._ways_of(still_open)
         found: dict[tuple[str, str], Found] = {}
@@ -211,9 +211,9 @@ class Matching:
         return found
 
     def _latest(self, events: Sequence[Event], folded: bool, most: int) -> _Showings:
-        """The latest impressions of the events' units: a crawler may have more of them than can be looked at."""
+        """The latest impressions of the events' units; limited, because a crawler may have very many."""
         units = {event.unit for event in events if event.unit is not None}
-        which = "folded = 1" if folded else "folded = 0 AND sought = 1"  # each as its index has it
+        which = "folded = 1" if folded else "folded = 0 AND sought = 1"  # the conditions of the two indexes
         rows = self._transaction.rows(
             f"SELECT i.id FROM {self._words['each']} JOIN impressions i ON i.unit = each.value AND {which} "
             "AND i.number >= COALESCE((SELECT last.number FROM impressions last WHERE last.unit = each.value "
@@ -242,7 +242,7 @@ class Matching:
         return self.ways({one.experiment for own in showings.values() for one in own})
 
     def ways(self, names: Collection[str]) -> _Ways:
-        """How each version of these experiments attributes events that name only their unit."""
+        """The attribution setting of each version of these experiments."""
         if not names:
             return {}
         rows = self._transaction.rows(
@@ -253,7 +253,7 @@ class Matching:
 
 
 def _in_scope(event: Event, showing: Showing | None) -> Showing | None:
-    """The impression, unless it is of an experiment that the event may not belong to."""
+    """The impression, unless the event may not belong to its experiment."""
     return showing if showing is not None and event.scope in (None, showing.experiment) else None
 
 

@@ -1,8 +1,8 @@
-"""The stored form of a row: what scoring reads in a form that many rows are read from at once, the rest as JSON.
+"""The stored form of a row: binary numbers for scoring, which many rows are decoded from at once, and JSON.
 
-`design` is JSON of what few rows differ in, so that each different one is parsed once. `body` is JSON of everything
-else. `numbers` are 32-bit integers: the union, whether the list was relaxed, of how many rankers there are ranks, the
-sizes of five lists (-1: null), and the lists one after the other; the last one, latencies, as 32-bit floats.
+`design` is JSON of columns that are equal in many rows, so that each distinct value is parsed once. `body` is JSON of
+everything else. `numbers` are 32-bit integers: the union, whether the list was relaxed, the number of rankers with
+ranks, the sizes of five lists (-1: null), and these lists in sequence; the last one, latencies, as 32-bit floats.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ELSEWHERE = (
     "time",
     "open",
     "events",
-)  # columns and tables of their own
+)  # stored in other columns and tables
 _IN_BODY = {column.name for column in schema.COLUMNS} - {*DESIGN, *LISTS, "union", "relaxed", *_ELSEWHERE}
 _NOTHING = dict.fromkeys((*DESIGN, *sorted(_IN_BODY)))
 _NEEDED = ("arm", "method", "rankers", "documents")
@@ -57,7 +57,7 @@ class EncodedRow(NamedTuple):
 
 
 def encode_row(row: Mapping[str, Any]) -> EncodedRow:
-    """A row's parts, everything checked: what is kept can be read back and exported."""
+    """The parts of a row, after checks that it can be read back and exported."""
     try:
         values = {
             name: RULES[name].check(value) if name in RULES else value
@@ -90,7 +90,7 @@ def encode_note(
     captions: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> EncodedRow:
-    """The parts of a list that was just drawn for a request; nothing is checked, because the request was.
+    """The parts of a list that was just drawn for a request. Nothing is checked, because the request was checked.
 
     `more` replaces or extends the body.
     """
@@ -112,7 +112,7 @@ def encode_note(
 
 @lru_cache(maxsize=128)
 def _design(*values: Any) -> str:
-    """Few lists differ in these."""
+    """JSON of the columns that are equal in many rows."""
     return _quick({name: value for name, value in zip(DESIGN, values, strict=True) if value is not None}).decode()
 
 
@@ -140,7 +140,7 @@ def _pack(
 
 
 def decode_row(parts: EncodedRow) -> dict[str, Any]:
-    """The row again, without what other columns and tables hold."""
+    """The row, without what is stored in other columns and tables."""
     row: dict[str, Any] = _NOTHING | json.loads(parts.body) | json.loads(parts.design)
     row["attributes"] = dict(row["attributes"] or ())
     numbers = array("i", parts.numbers)
@@ -170,9 +170,9 @@ EVENT_COLUMNS = "impression, id, kind, rank, time, dwell, value"
 
 
 class StoredRows(NamedTuple):
-    """Impressions of one version, as columns; `bodies` where they are wanted, too. And their events, as rows.
+    """Impressions of one version as columns, with `bodies` if requested, and their events as rows.
 
-    Without bodies, `asked` has those of impressions with an event, of which the query is read.
+    Without bodies, `asked` has the bodies of impressions with an event, from which the query is read.
     """
 
     ids: Sequence[str]
@@ -187,7 +187,7 @@ class StoredRows(NamedTuple):
 
 
 def batch_of(kept: StoredRows, settings: Experiment, version: int) -> pa.RecordBatch:
-    """A record batch: all columns where there are bodies, else those that scoring reads."""
+    """A record batch: all columns if there are bodies, else those that scoring reads."""
     size = len(kept.ids)
     events, clicks = _events(kept, settings)
     columns: dict[str, pa.Array] = {
@@ -204,7 +204,7 @@ def batch_of(kept: StoredRows, settings: Experiment, version: int) -> pa.RecordB
     columns |= numbers
     if settings.bot_clicks is not None:
         is_bot = (shown >= settings.bot_clicks) & (clicks == shown)
-        known = columns["excluded"]  # another reason to leave a row out goes first
+        known = columns["excluded"]  # an earlier reason to exclude a row has priority
         columns["excluded"] = pc.if_else(pc.and_(pa.array(is_bot), known.is_null()), CLICKED_ALL, known)
     if kept.bodies is not None:
         columns |= _bodies(kept.bodies)
@@ -217,7 +217,7 @@ def batch_of(kept: StoredRows, settings: Experiment, version: int) -> pa.RecordB
 
 
 def _designs(designs: Sequence[str]) -> dict[str, pa.Array]:
-    """Columns of which each different content is parsed once."""
+    """The columns in `design`; each distinct value is parsed once."""
     different: dict[str, int] = {}
     codes = pa.array([different.setdefault(design, len(different)) for design in designs], pa.int32())
     parsed = [json.loads(design) for design in different]
@@ -228,7 +228,7 @@ def _designs(designs: Sequence[str]) -> dict[str, pa.Array]:
 
 
 def _numbers(blobs: Sequence[bytes]) -> tuple[dict[str, pa.Array], Array]:
-    """The columns of numbers, from the bytes of all rows at once; and how many documents each row shows."""
+    """The columns in `numbers`, decoded for all rows at once; and the number of documents of each row."""
     data = np.frombuffer(b"".join(blobs), np.int32)
     lengths = np.fromiter(map(len, blobs), np.int64, len(blobs)) // 4
     starts = np.cumsum(lengths) - lengths
@@ -253,7 +253,7 @@ def _numbers(blobs: Sequence[bytes]) -> tuple[dict[str, pa.Array], Array]:
 
 
 def _ragged(starts: Array, counts: Array) -> Array:
-    """The places of runs that begin at `starts` and are `counts` long, one after the other."""
+    """The indices of runs that begin at `starts` and are `counts` long."""
     ends = np.cumsum(counts)
     return np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
 
@@ -263,7 +263,7 @@ def _offsets(counts: Array) -> pa.Array:
 
 
 def _events(kept: StoredRows, settings: Experiment) -> tuple[pa.Array, Array]:
-    """The events of each row in the order of their times, and at how many of its ranks there is one that counts."""
+    """The events of each row sorted by time, and the number of ranks in each row with an event that counts."""
     place = {name: number for number, name in enumerate(kept.ids)}
     columns = list(zip(*kept.events, strict=True)) or [()] * 7
     impressions, ids, kinds, ranks, times, dwells, values = columns
@@ -287,7 +287,7 @@ def _events(kept: StoredRows, settings: Experiment) -> tuple[pa.Array, Array]:
 
 
 def _queries(ids: Sequence[str], bodies: Mapping[str, bytes]) -> pa.Array:
-    """The query of each impression whose body is there."""
+    """The query of each impression that has a body, null for others."""
     places = {name: place for place, name in enumerate(bodies)}
     found = _bodies(list(bodies.values()), ("query",))["query"]
     return found.take(pa.array([places.get(name) for name in ids], pa.int64()))

@@ -1,6 +1,6 @@
-"""What the SQL of a store is written against: transactions that read, change and insert; each database is one of these.
+"""The interface between the store's SQL and a database: transactions that read, change and insert.
 
-Statements are constants of ours, with `?` where a value goes: nothing from outside is ever part of one.
+Statements are constants with `?` for values: no statement contains input from outside.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 Row = tuple[Any, ...]
-MAX_BYTES = 1000  # of an id: two of them fit a key of every database
+MAX_BYTES = 1000  # of an id: a key of two ids fits every database
 
 
 def is_kept(text: str, most: int | None = None) -> bool:
-    """Whether every database takes a text: it is Unicode, without null characters, and not longer than that.
+    """Whether every database can store a text: valid Unicode, no null characters, at most `most` bytes.
 
     >>> is_kept("i-1"), is_kept("\\0"), is_kept("\\ud800")
     (True, False, False)
@@ -30,7 +30,7 @@ def is_kept(text: str, most: int | None = None) -> bool:
 
 @dataclass(frozen=True)
 class SqlTable:
-    """A table that many rows are put into at once: its columns with their SQL types, and those of its key."""
+    """A table for bulk inserts: its columns with their SQL types, and its key columns."""
 
     name: str
     columns: Mapping[str, str]
@@ -38,54 +38,53 @@ class SqlTable:
 
 
 class Transaction(Protocol):
-    """All or nothing; what was read stays as it was read."""
+    """An atomic transaction."""
 
     def rows(self, statement: str, *values: Any) -> list[Row]:
-        """What a query finds."""
+        """The rows of a query."""
 
     def change(self, statement: str, *values: Any) -> int:
-        """How many rows a statement changed."""
+        """Run a statement; returns how many rows it changed."""
 
     def insert(self, table: SqlTable, rows: Sequence[Row]) -> list[bool]:
-        """Put rows in whose key is not there yet; of each, whether it went in."""
+        """Insert rows whose key does not exist yet; returns for each whether it was inserted."""
 
     def alone(self) -> None:
-        """Let no other transaction that calls this run until this one has ended."""
+        """Take an exclusive lock against other transactions that call this."""
 
 
 class Database(Protocol):
-    """A connection, or many of them; every error of it that may pass is `StoreError`."""
+    """A database. Every temporary error is raised as `StoreError`."""
 
-    words: ClassVar[Mapping[str, str]]  # what the same thing is called in each dialect, for migrations and queries
+    words: ClassVar[Mapping[str, str]]  # words of the SQL dialect, for migrations and queries
 
     def writing(self) -> AbstractContextManager[Transaction]:
         """A transaction that is durable when it ends."""
 
     def upgrading(self) -> AbstractContextManager[Transaction]:
-        """The same, and it may take its time: nothing else can be done before it."""
+        """The same for migrations, with a long timeout."""
 
     def reading(self) -> AbstractContextManager[Transaction]:
-        """A transaction that sees one state, and changes nothing."""
+        """A read-only transaction with one snapshot."""
 
     def put(self, table: SqlTable, rows: Sequence[Row], unless: Callable[[Transaction], bool]) -> bool:
-        """Put rows in, as a transaction of their own, unless something is found first, or a key is there already.
-
-        Then nothing is done, and False; also where this is not quicker than `writing`.
+        """Insert rows in one fast transaction. Returns False, and inserts nothing, if `unless` is true, if a key exists
+        already, or if this is not faster than `writing`.
         """
 
     def among(self, values: Sequence[str] | Sequence[int]) -> Any:
-        """Texts or numbers as the value of `{among}`."""
+        """Texts or numbers as the value of the `among` clause."""
 
     def connections(self) -> dict[str, int]:
-        """Of a pool: `open`, `idle`, and requests `waiting` for one."""
+        """Counts of a connection pool: `open`, `idle`, and requests `waiting` for a connection."""
 
     def warnings(self) -> list[str]:
-        """What the operator should mend, each with its remedy."""
+        """Problems that the operator should fix, each with its remedy."""
 
     def back_up(self, path: Path) -> None:
         """Write a consistent copy to a new file that only its owner can read."""
 
     def scrub(self) -> bool:
-        """Remove deleted rows from the files, where a database can; False if readers are in the way: try again."""
+        """Remove deleted rows from the files, if the database can; False if readers block it: try again."""
 
     def close(self) -> None: ...

@@ -12,7 +12,7 @@ from interleaf.store.records import RUNNING
 from interleaf.store.sql_tables import OPEN_NAMES
 
 PAGE = 5000  # rows deleted at a time
-OF_UNIT = (  # of open ones, units have no index: with each list it would be written in many places
+OF_UNIT = (  # open impressions have no index by unit, which would make each write slower
     f"{OPEN_NAMES} SELECT id FROM impressions WHERE unit = ? AND folded = 1 UNION ALL "
     "SELECT i.id FROM names CROSS JOIN versions v CROSS JOIN impressions i WHERE v.experiment = names.name "
     "AND i.experiment = v.experiment AND i.version = v.version AND i.folded = 0 AND i.unit = ? LIMIT ?"
@@ -20,10 +20,10 @@ OF_UNIT = (  # of open ones, units have no index: with each list it would be wri
 
 
 def forget(database: Database, unit: str) -> int:
-    """Delete all rows of a unit; how many impressions that were."""
+    """Delete all rows of a unit; returns how many impressions it had."""
     total = 0
     while True:
-        with database.reading() as transaction:  # which keeps nobody waiting: all open rows are looked at
+        with database.reading() as transaction:  # it scans all open rows, but blocks nobody
             ids = [name for (name,) in transaction.rows(OF_UNIT, unit, unit, PAGE)]
         with database.writing() as transaction:
             total += delete_impressions(database, transaction, ids)
@@ -35,9 +35,9 @@ def forget(database: Database, unit: str) -> int:
 
 
 def expire(database: Database, before: int) -> int:
-    """Delete rows of folded impressions shown before then, and events kept apart; how many impressions that were."""
+    """Delete folded impressions shown before then, and old unmatched events; returns the number of impressions."""
     total = last = 0
-    while True:  # from the oldest row on
+    while True:  # start with the oldest row
         with database.reading() as transaction:
             rows = transaction.rows(
                 "SELECT number, id, time, folded FROM impressions WHERE number > ? ORDER BY number LIMIT ?",
@@ -59,18 +59,18 @@ def expire(database: Database, before: int) -> int:
 
 
 def delete_impressions(database: Database, transaction: Transaction, ids: Sequence[str]) -> int:
-    """Impressions go first: who puts an event to one of them meanwhile is waited for, and then that event is seen."""
+    """Delete impressions and their events. Impressions go first: this waits for concurrent writers of their events."""
     among, values = database.words["among"], database.among(ids)
     gone = transaction.change(f"DELETE FROM impressions WHERE id {among}", values)
     transaction.change(f"DELETE FROM events WHERE impression {among}", values)
     return gone
 
 
-LATE = 60 * 1_000_000  # microseconds in which another worker may still write rows of an experiment that it remembers
+LATE = 60 * 1_000_000  # microseconds in which other workers may still write rows of a deleted experiment
 
 
 def delete(database: Database, name: str, now: int) -> int:
-    """Delete an experiment that does not run, and revoke its keys; how many impressions it had."""
+    """Delete an experiment that is not running, and revoke its keys; returns how many impressions it had."""
     with database.writing() as transaction:
         transaction.alone()
         found = ExperimentTable(transaction).one(name)
@@ -91,8 +91,9 @@ def delete(database: Database, name: str, now: int) -> int:
 
 
 def finish(database: Database, now: int) -> int:
-    """Delete what is left of deleted experiments: rows of one whose deletion was cut short, or that came late; how many
-    impressions that were.
+    """Delete the remaining rows of deleted experiments: after an interrupted deletion, or rows that were written late.
+
+    Returns how many impressions were deleted.
     """
     total = 0
     with database.reading() as transaction:
@@ -108,7 +109,7 @@ def finish(database: Database, now: int) -> int:
 
 
 def _delete_rows(database: Database, name: str, version: int) -> int:
-    """Delete the rows of an experiment up to a version; how many impressions that were."""
+    """Delete the rows of an experiment up to a version; returns how many impressions were deleted."""
     total = 0
     while True:
         with database.writing() as transaction:

@@ -1,15 +1,15 @@
-"""What becomes of an event: the code that is stored and sent as JSON, and the text that people read."""
+"""The outcomes of events: the code that is stored and sent as JSON, and the text for people."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-MAX_EARLY = 60 * 1_000_000  # clocks differ: an event may seem to come so long before its impression, in microseconds
-MAX_AHEAD = 300 * 1_000_000  # and so long after it was received
+MAX_EARLY = 60 * 1_000_000  # microseconds that an event may seem to precede its impression: clocks differ
+MAX_AHEAD = 300 * 1_000_000  # microseconds that it may seem to follow its arrival
 
 
 class EventFate(StrEnum):
-    """A member is its code; all but the first two say why an event is stored without counting.
+    """Each member equals its code. All but the first two are reasons why an event is stored but not counted.
 
     >>> EventFate("late").text
     'after the window'
@@ -29,7 +29,7 @@ class EventFate(StrEnum):
 
     @property
     def text(self) -> str:
-        """The words that people read."""
+        """The text for people."""
         return _TEXTS.get(self) or self.replace("_", " ")
 
 

@@ -1,7 +1,7 @@
-"""The search for experiments, by the beginnings of words in names, rankers and notes; its cost has a limit.
+"""The table of experiments: drafts, versions, states, history; and a prefix search with limited cost.
 
-A table has every beginning with its experiment. A rare word leads to few experiments, which are all looked at. If every
-word of a search is common, the first `MAX_SCANNED` experiments of the list are looked at, and no more.
+The search looks up prefixes of words in names, rankers and notes. A rare word leads to few experiments, which are all
+checked. If every word of a search is common, only the first `MAX_SCANNED` experiments of the list are checked.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ MAX_WORDS = 10  # of a search
 MAX_LENGTH = 40  # of a word, in characters
 MAX_RARE = 1000  # rows of a word that is rare
 MAX_SCANNED = 3000
-_ORDER = f"(CASE state WHEN '{RUNNING}' THEN 0 WHEN '{DRAFT}' THEN 1 ELSE 2 END)"  # as the index of the list has it
-_LAST = "\U0010ffff"  # it comes after every other character
+_ORDER = f"(CASE state WHEN '{RUNNING}' THEN 0 WHEN '{DRAFT}' THEN 1 ELSE 2 END)"  # the expression of the index
+_LAST = "\U0010ffff"  # sorts after every other character
 _RANGE = "word >= ? AND word < ?"
 _HAS_WORD = f"EXISTS (SELECT 1 FROM experiment_words w WHERE w.experiment = name AND {_RANGE})"
 
 
 class Selection(NamedTuple):
-    """Experiments as parts of a statement: where they come from, a condition, its values, and their order.
+    """Experiments as parts of a SQL statement: source, condition, values and order.
 
     `is_whole`: no experiment that matches the search is left out.
     """
@@ -61,12 +61,12 @@ def select(transaction: Transaction, search: Search) -> Selection:
     ranges = [(word, word + _LAST) for word in words]
     if not ranges:
         return Selection("experiments", condition, values, order, True)
-    rows = f"SELECT 1 FROM experiment_words WHERE {_RANGE} LIMIT {MAX_RARE + 1}"  # counted until it is not rare
+    rows = f"SELECT 1 FROM experiment_words WHERE {_RANGE} LIMIT {MAX_RARE + 1}"  # stop counting above the limit
     counts = [_number(transaction, f"SELECT count(*) FROM ({rows}) AS counted", one) for one in ranges]
     rare = counts.index(min(counts))
     if counts[rare] <= MAX_RARE:
         first, others = ranges[rare], [one for place, one in enumerate(ranges) if place != rare]
-        # SQLite takes a cross join in the order in which it is written.
+        # SQLite does not reorder a cross join.
         source = f"(SELECT DISTINCT experiment FROM experiment_words WHERE {_RANGE}) AS found CROSS JOIN experiments"
         wanted = [condition, "name = found.experiment", *[_HAS_WORD] * len(others)]
         return Selection(source, " AND ".join(wanted), [*first, *values, *itertools.chain(*others)], order, True)
@@ -91,7 +91,7 @@ def _number(transaction: Transaction, statement: str, values: Iterable[Any]) -> 
 
 
 def index(transaction: Transaction, experiment: str, text: str) -> None:
-    """Let an experiment be found by the words of a text, and by no others."""
+    """Index the words of a text as the search terms of an experiment, and remove all others."""
     rows = transaction.rows("SELECT word FROM experiment_words WHERE experiment = ?", experiment)
     before, now = {word for (word,) in rows}, set(beginnings(text))
     for word in before - now:
@@ -101,7 +101,7 @@ def index(transaction: Transaction, experiment: str, text: str) -> None:
 
 
 def beginnings(text: str) -> Iterator[str]:
-    """The words of a text from each place on where letters, digits or other signs begin.
+    """The suffixes of words that start where letters, digits or other signs begin; searches match their prefixes.
 
     >>> sorted(set(beginnings("Shoes bm25_new")))
     ['25_new', '_new', 'bm25_new', 'new', 'shoes']
@@ -116,7 +116,7 @@ def beginnings(text: str) -> Iterator[str]:
 
 
 def _kind(sign: str) -> str:
-    """What a sign forms one word with; nothing where each is a word, as in Chinese."""
+    """The class of characters that form a word together; empty if each is a word, as in Chinese."""
     if sign.isdecimal():
         return "digit"
     return "letter" if sign.isalpha() and sign < "\u2e80" else ""
@@ -134,13 +134,13 @@ _STEP = 500  # experiments read at a time
 
 
 class ExperimentTable:
-    """The experiments that a transaction sees."""
+    """The experiments, within a transaction."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
     def find(self, search: Search = EVERYTHING, limit: int | None = None, offset: int = 0) -> list[Stored]:
-        """Experiments that a search finds: what runs first, then drafts, then the rest, each the latest first."""
+        """Experiments that match a search: running ones, then drafts, then others, each latest first."""
         source, condition, values, order, _ = select(self._transaction, search)
         rows = self._transaction.rows(
             f"SELECT {_COLUMNS} FROM {source} WHERE {condition} ORDER BY {order} LIMIT ? OFFSET ?",
@@ -149,7 +149,7 @@ class ExperimentTable:
         return [one for start in range(0, len(rows), _STEP) for one in self._whole(rows[start : start + _STEP])]
 
     def count(self, search: Search = EVERYTHING) -> ExperimentCount:
-        """How many a search finds, counted up to `MAX_COUNT`."""
+        """How many experiments match a search, counted up to `MAX_COUNT`."""
         source, condition, values, _, is_whole = select(self._transaction, search)
         ((number,),) = self._transaction.rows(
             f"SELECT count(*) FROM (SELECT 1 FROM {source} WHERE {condition} LIMIT {MAX_COUNT + 1}) AS counted", *values
@@ -189,14 +189,14 @@ class ExperimentTable:
         return found[0]
 
     def is_alone(self) -> bool:
-        """Whether one version of one experiment has ever run, and no other."""
+        """Whether only one version of one experiment has ever run."""
         rows = self._transaction.rows(
             "SELECT 1 FROM experiments e JOIN versions v ON v.experiment = e.name WHERE e.state <> ? LIMIT 2", DRAFT
         )
         return len(rows) == 1
 
     def create(self, settings: Experiment, now: int, who: str) -> None:
-        """A new draft; where one of the same name was deleted, versions go on from there, so that none means two."""
+        """Create a draft. Version numbers continue after those of a deleted experiment with the same name."""
         self._transaction.alone()
         found = self._transaction.rows("SELECT state FROM experiments WHERE name = ?", settings.name)
         if found:
@@ -215,7 +215,7 @@ class ExperimentTable:
         self._note(settings.name, version, "created", now, who)
 
     def edit(self, settings: Experiment, now: int, who: str) -> None:
-        """A draft is changed; a running experiment gets a new version, unless only its notes are different."""
+        """Change a draft, or create a new version of a running experiment, unless only its notes differ."""
         self._transaction.alone()
         found = self.one(settings.name)
         version = found.version
@@ -230,7 +230,7 @@ class ExperimentTable:
         self._note(settings.name, version, "edited", now, who, _changes(found.settings, settings))
 
     def start(self, name: str, now: int, who: str) -> None:
-        """A draft begins to run, in a free place of its lane."""
+        """Start a draft, in a free place of its lane."""
         self._transaction.alone()
         found = self._in(name, "started", DRAFT)
         self._keep(self._place_in_lane(found.settings), found.version)
@@ -238,32 +238,32 @@ class ExperimentTable:
         self._note(name, found.version, "started", now, who)
 
     def stop(self, name: str, now: int, who: str) -> None:
-        """A running experiment ends."""
+        """Stop a running experiment."""
         self._transaction.alone()
         found = self._in(name, "stopped", RUNNING)
         self._transaction.change("UPDATE experiments SET state = ?, stopped = ? WHERE name = ?", STOPPED, now, name)
         self._note(name, found.version, "stopped", now, who)
 
     def decide(self, name: str, decision: str, now: int, who: str) -> None:
-        """What was decided is written down."""
+        """Record the decision."""
         self._transaction.alone()
         found = self._in(name, "decided", STOPPED)
         self._transaction.change("UPDATE experiments SET state = ? WHERE name = ?", DECIDED, name)
         self._note(name, found.version, "decided", now, who, decision)
 
     def archive(self, name: str, now: int, who: str) -> None:
-        """Hide an experiment from lists; one that runs is stopped."""
+        """Hide an experiment from lists, and stop it if it is running."""
         self._transaction.alone()
         found = self.one(name)
         if found.archived is not None:
-            raise StateError(f"experiment {name!r} cannot be archived: it is so already")
+            raise StateError(f"experiment {name!r} cannot be archived: it is archived already")
         if found.state == RUNNING:
             self.stop(name, now, who)
         self._transaction.change("UPDATE experiments SET archived = ? WHERE name = ?", now, name)
         self._note(name, found.version, "archived", now, who)
 
     def unarchive(self, name: str, now: int, who: str) -> None:
-        """Show it in lists again; what was stopped stays so."""
+        """Show an experiment in lists again; it stays stopped."""
         self._transaction.alone()
         found = self.one(name)
         if found.archived is None:
@@ -275,7 +275,7 @@ class ExperimentTable:
         return self._check(self.one(name), what, *states)
 
     def _check(self, found: Stored, what: str, *states: str) -> Stored:
-        """Refuse what cannot be done to an experiment in its state."""
+        """Raise StateError if the state of an experiment does not allow an action."""
         name = found.settings.name
         if found.archived is not None:
             raise StateError(f"experiment {name!r} cannot be {what}: it is archived; unarchive it first")
@@ -287,7 +287,7 @@ class ExperimentTable:
         return found
 
     def _place_in_lane(self, settings: Experiment, before: Experiment | None = None) -> Experiment:
-        """With its place in the lane: the one it had, where its share is as it was, so that units stay who they are."""
+        """The settings with an offset in the lane. If the share is unchanged, the offset is, too, so the units stay."""
         running = self._running_in(settings.lane, settings.name) if settings.lane is not None else []
         if before and (before.lane, before.share) == (settings.lane, settings.share) and settings.offset is None:
             settings = replace(settings, offset=before.offset)
@@ -295,14 +295,14 @@ class ExperimentTable:
 
     def _running_in(self, lane: str, but: str) -> list[Experiment]:
         """The settings of other experiments that run in a lane."""
-        literal = lane.replace("!", "!!").replace("%", "!%").replace("_", "!_")  # nothing has a meaning for LIKE
+        literal = lane.replace("!", "!!").replace("%", "!%").replace("_", "!_")  # escape the wildcards of LIKE
         rows = self._transaction.rows(
             "SELECT v.settings FROM experiments e JOIN versions v ON v.experiment = e.name AND v.version = e.version "
             "WHERE e.state = ? AND e.name <> ? AND v.settings LIKE ? ESCAPE '!'",
             *(RUNNING, but, f'%"lane": "{literal}"%'),
         )
         found = [parse_settings(settings) for (settings,) in rows]
-        return [one for one in found if one.lane == lane]  # a note may have the same words
+        return [one for one in found if one.lane == lane]  # LIKE also finds the words in notes
 
     def _keep(self, settings: Experiment, version: int) -> None:
         index(self._transaction, settings.name, settings.words)
@@ -321,12 +321,12 @@ class ExperimentTable:
 
 @lru_cache(256)
 def parse_settings(settings: str) -> Experiment:
-    """Settings as they are kept."""
+    """Settings from their stored form."""
     return Experiment.of(json.loads(settings))
 
 
 def index_experiments(transaction: Transaction) -> None:
-    """Let all experiments of a store be found by their words: the step that makes the table of words."""
+    """Index all experiments of a store: the migration that fills the table of words."""
     last = ""
     while rows := transaction.rows(
         "SELECT e.name, v.settings FROM experiments e JOIN versions v ON v.experiment = e.name "
@@ -336,7 +336,7 @@ def index_experiments(transaction: Transaction) -> None:
         for name, settings in rows:
             try:
                 text = parse_settings(settings).words
-            except InterleafError:  # settings that were possible once
+            except InterleafError:  # settings that an older release allowed
                 text = name
             index(transaction, name, text)
         last = rows[-1][0]

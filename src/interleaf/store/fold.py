@@ -32,7 +32,7 @@ from interleaf.tally.units import Sample
 
 
 def task_of(settings: Experiment, version: int, metric: str) -> Task:
-    """What to make of the impressions of a version, for one of its metrics.
+    """The analysis task of a version, for one of its metrics.
 
     >>> shoes = Experiment.of({"name": "shoes", "rankers": ["a", "b"], "events": {"click": 1, "purchase": 5}})
     >>> print(task_of(shoes, 1, "weighted").scoring.counting)
@@ -44,7 +44,7 @@ def task_of(settings: Experiment, version: int, metric: str) -> Task:
 
 
 def report_settings_of(settings: Experiment) -> ReportSettings:
-    """How its tally is read.
+    """The report settings of an experiment.
 
     >>> report_settings_of(Experiment.of({"name": "shoes", "rankers": ["a", "b"], "holdout": 0.1})).holdout
     0.1
@@ -59,9 +59,9 @@ def report_settings_of(settings: Experiment) -> ReportSettings:
 
 
 class FoldedSums:
-    """Tallies of impressions with all that could not be used, and a sample of their ids: they add up.
+    """A tally of impressions, with counts of unusable ones and a sample of ids. Sums can be merged.
 
-    Values of attributes come from strangers: where they are too many to split by, nothing is split any more.
+    Attribute values come from outside. If there are too many to split by, the tally is not split any more.
     """
 
     def __init__(self, task: Task) -> None:
@@ -71,7 +71,7 @@ class FoldedSums:
         self.impressions = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count impressions in."""
+        """Add impressions."""
         self.impressions += batch.num_rows
         find_repeats(batch, self._sample)
         try:
@@ -84,18 +84,18 @@ class FoldedSums:
         self._take(book)
 
     def merge(self, other: FoldedSums) -> None:
-        """Count others in, which are not kept as they were."""
+        """Add other sums, which must not be used afterwards."""
         self.impressions += other.impressions
         self._sample.merge(other._sample)
         self._is_split &= other._is_split
         self._take(other._book)
 
     def copy(self) -> FoldedSums:
-        """The same, to be merged."""
+        """A copy that can be merged."""
         return deepcopy(self)
 
     def close(self) -> Tally | None:
-        """The tally of all; None where nothing could be used."""
+        """The tally; None if no impression could be used."""
         if not any(tally.impressions for tally in self._book.tallies):
             return None
         tally = self._book.close()
@@ -105,7 +105,7 @@ class FoldedSums:
         return tally
 
     def to_bytes(self) -> bytes:
-        """The stored form: a line of JSON, the sample, and the tallies one after the other."""
+        """The stored form: a line of JSON, the sample, and the tallies."""
         tallies = [tally_file.to_bytes(tally) for tally in self._book.tallies]
         sample = self._sample.hashes.tobytes()
         head = {
@@ -125,7 +125,7 @@ class FoldedSums:
         head = json.loads(line)
         ends = np.cumsum(head["sizes"]).tolist()
         if len(rest) != ends[-1]:
-            raise DataError(f"kept sums hold {len(rest)} bytes where {ends[-1]} should be; the store is damaged")
+            raise DataError(f"stored sums have {len(rest)} bytes, but should have {ends[-1]}; the store is damaged")
         sums = cls(task)
         sums.impressions, sums._is_split = head["impressions"], head["is_split"]
         sums._book.dropped, sums._book.events = Counter(head["dropped"]), Counter(head["events"])
@@ -152,11 +152,11 @@ class FoldedSums:
         self._book.merge(book)
 
 
-MAX_HELD = 32  # metrics of versions whose sums are held in memory, for the next report
-PAGE = 5000  # impressions that are in memory at a time
-SMALL = 1 / 8  # of all impressions: a part below that is quickly added
+MAX_HELD = 32  # metrics of versions whose sums are cached for the next report
+PAGE = 5000  # impressions read at a time
+SMALL = 1 / 8  # share of all impressions: a smaller part is added quickly
 _OF_METRIC = "WHERE experiment = ? AND version = ? AND metric = ?"
-# Versions with impressions that closed.
+# Versions with closed impressions that are not folded yet.
 _CLOSED = (
     f"{OPEN_NAMES} SELECT v.experiment, v.version, v.settings FROM names JOIN versions v ON v.experiment = names.name "
     "WHERE EXISTS (SELECT 1 FROM impressions i WHERE i.experiment = v.experiment AND i.version = v.version "
@@ -166,24 +166,23 @@ Place = tuple[str, int, str]
 
 
 def closed_versions(transaction: Transaction, time: StoreTime) -> list[tuple[Experiment, int, int]]:
-    """Versions with impressions to be folded, each with the time until which they closed."""
+    """Versions with impressions to fold, each with the time before which they closed."""
     found = [(parse_settings(settings), version) for _, version, settings in transaction.rows(_CLOSED, time.now)]
     return [(settings, version, time.fold_time(settings.window)) for settings, version in found]
 
 
 class Folding:
-    """Folds impressions of a database, and sums up what is there."""
+    """Folds impressions of a database, and computes tallies."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._words = database.words
-        # What each of the latest reports was made of, by the numbers of the parts that it is the sum of; a number
-        # never stands for another part.
+        # Sums of the latest reports, by the numbers of the parts that they add up; numbers are never reused.
         self._held: dict[Place, dict[tuple[int, ...], FoldedSums]] = {}
         self._lock = Lock()
 
     def fold(self, settings: Experiment, version: int, now: int, most: int) -> int:
-        """Fold at most so many impressions of a version that closed until now; none if another worker is at it."""
+        """Fold at most `most` impressions of a version that have closed; none if another worker is folding it."""
         with self._database.writing() as transaction:
             free = transaction.rows(
                 f"SELECT 1 FROM versions WHERE experiment = ? AND version = ? {self._words['take_free']}",
@@ -206,7 +205,7 @@ class Folding:
             return len(rows)
 
     def tallies(self, settings: Experiment, version: int) -> dict[str, Tally]:
-        """All impressions of a version, by metric."""
+        """The tally of all impressions of a version, by metric."""
         with self._database.reading() as transaction:
             totals: dict[str, FoldedSums | None] = {
                 metric: self._folded(transaction, settings, version, metric) for metric in settings.metrics
@@ -219,7 +218,7 @@ class Folding:
     def _keep(
         self, transaction: Transaction, settings: Experiment, version: int, metric: str, sums: FoldedSums
     ) -> None:
-        """Add a part, together with those before it that are not larger."""
+        """Store a part, merged with the parts before it that are not larger."""
         parts = transaction.rows(
             f"SELECT number, impressions FROM sums {_OF_METRIC} ORDER BY number DESC", settings.name, version, metric
         )
@@ -236,7 +235,7 @@ class Folding:
         )
 
     def _folded(self, transaction: Transaction, settings: Experiment, version: int, metric: str) -> FoldedSums:
-        """All parts together."""
+        """The sum of all parts."""
         place = settings.name, version, metric
         parts = transaction.rows(f"SELECT number, impressions FROM sums {_OF_METRIC} ORDER BY number", *place)
         least = SMALL * sum(impressions for _, impressions in parts)
@@ -256,7 +255,7 @@ class Folding:
     def _add_up(
         self, transaction: Transaction, settings: Experiment, version: int, metric: str, numbers: tuple[int, ...]
     ) -> FoldedSums:
-        """The sum of parts, not to be changed: the one that is held, or that of the stored ones."""
+        """The sum of parts, cached or from the store; it must not be changed."""
         with self._lock:
             found = self._held.get((settings.name, version, metric), {}).get(numbers)
         if found is not None:
@@ -268,7 +267,7 @@ class Folding:
         return total
 
     def _open(self, transaction: Transaction, settings: Experiment, version: int) -> Iterator[pa.RecordBatch]:
-        """Impressions whose window is not over, page by page: under load there are millions."""
+        """Impressions that are not folded, page by page: there may be millions."""
         closes, number = -(2**63), -1
         while rows := transaction.rows(
             f"SELECT {COLUMNS}, closes, number FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
@@ -280,7 +279,7 @@ class Folding:
 
 
 def _try_add(sums: FoldedSums, batch: pa.RecordBatch) -> FoldedSums | None:
-    """The sums with a batch; None where the method cannot score this metric, whatever is clicked."""
+    """The sums with a batch added; None if the method cannot score this metric at all."""
     try:
         sums.add(batch)
     except (MethodError, SchemeError):
@@ -291,7 +290,7 @@ def _try_add(sums: FoldedSums, batch: pa.RecordBatch) -> FoldedSums | None:
 def batch_with_events(
     database: Database, transaction: Transaction, rows: Sequence[Row], settings: Experiment, version: int
 ) -> pa.RecordBatch:
-    """Rows of `COLUMNS`, and a body where there is one, with their events."""
+    """A record batch of rows of `COLUMNS` (and a body, if selected) with their events."""
     events = transaction.rows(
         f"SELECT {EVENT_COLUMNS} FROM events WHERE impression {database.words['among']}",
         database.among([row[0] for row in rows]),

@@ -19,12 +19,12 @@ from interleaf.store.records import Event, Impression
 from interleaf.store.sql_tables import APART, EVENTS, IMPRESSIONS
 
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_800_000_000  # the years 1 to 9999
-ROW = "id, experiment, version, unit, time, design, numbers, body"  # what `row_of` takes
-REMATCHED = 600 * 1_000_000  # events so young are matched again with impressions that they name, in microseconds
-REMATCHED_OF_UNIT = 60 * 1_000_000  # and so young with those of their units: of these, most never find one
-WAITS = "SELECT 1 FROM apart LIMIT 1"  # whether any event waits
+ROW = "id, experiment, version, unit, time, design, numbers, body"  # the columns that `row_of` takes
+REMATCHED = 600 * 1_000_000  # microseconds; younger events are matched again with the impressions that they name
+REMATCHED_OF_UNIT = 60 * 1_000_000  # the same for impressions of their units; most of these never match
+WAITS = "SELECT 1 FROM apart LIMIT 1"  # whether there are unmatched events
 UNKNOWN = EventFate.UNKNOWN_IMPRESSION
-MAX_WAITING = 500  # events that are matched again at once, the latest ones
+MAX_WAITING = 500  # events that are matched again at a time, the latest first
 _COMPLETED = (
     "SET dwell = CASE WHEN dwell >= ? THEN dwell ELSE coalesce(?, dwell) END, value = coalesce(value, ?) "
     "WHERE id = ? AND target = ?"
@@ -34,7 +34,7 @@ Key = tuple[str, str]  # `Event.key`
 
 
 def rows_of(impressions: Iterable[Impression], sought: Mapping[tuple[str, int], int]) -> list[Row]:
-    """Impressions as rows of their table; those that come with their parts were checked before."""
+    """Impressions as rows of their table; those with encoded parts were checked before."""
     return [
         (one.id, one.experiment, one.version, one.unit, one.time, one.closes if one.until is None else one.until,
          one.closes, sought[one.experiment, one.version], *(one.parts or _check_and_encode(one)))
@@ -43,7 +43,7 @@ def rows_of(impressions: Iterable[Impression], sought: Mapping[tuple[str, int], 
 
 
 def _check_and_encode(one: Impression) -> EncodedRow:
-    """The row of an impression of which nothing is known to be right."""
+    """Check and encode the row of an impression."""
     for name in ("id", "unit"):
         _text(name, getattr(one, name))
     for name in ("time", "until", "closes"):
@@ -53,7 +53,7 @@ def _check_and_encode(one: Impression) -> EncodedRow:
 
 
 def check_event(event: Event) -> None:
-    """Whether an event can be kept at all."""
+    """Raise DataError if an event cannot be stored."""
     for name in ("id", "impression", "unit"):
         _text(name, getattr(event, name))
     for name in ("kind", "document"):
@@ -82,7 +82,7 @@ def _time(name: str, time: int) -> int:
 
 
 class Writing:
-    """A transaction that impressions and events are put in by."""
+    """Writes impressions and events within a transaction."""
 
     def __init__(self, database: Database, transaction: Transaction) -> None:
         self._database, self._transaction = database, transaction
@@ -90,7 +90,7 @@ class Writing:
         self._among, self._hold, self._take = (database.words[word] for word in ("among", "hold", "take"))
 
     def impressions(self, rows: Sequence[Row]) -> list[Mapping[str, Any] | None]:
-        """Put impressions in, and events that waited for them; of each one that was there, its row."""
+        """Write impressions, and match events that waited for them; returns the existing row of each, or None."""
         went_in = self._transaction.insert(IMPRESSIONS, rows) if rows else []
         there = [row[0] for row, new in zip(rows, went_in, strict=True) if not new]
         kept = self.read_rows(there)
@@ -109,7 +109,7 @@ class Writing:
         return {row[0]: row_of(row) for row in found}
 
     def events(self, events: Sequence[Event]) -> list[str]:
-        """Put events in; of each, what became of it."""
+        """Write events; returns the code of the `EventFate` of each."""
         if not events:
             return []
         known = self._read_stored_keys([event.id for event in events])
@@ -127,7 +127,7 @@ class Writing:
         return [fates.pop(event.key, EventFate.REPEATED) for event in events]
 
     def extend(self, impression: str, row: Mapping[str, Any]) -> bool:
-        """Put the row with a further page in the place of the one without; False if there is no such one, or folded."""
+        """Replace a row by the one with a further page; False if there is none, or if it is folded."""
         parts = encode_row(row)
         kept = self._transaction.rows(
             f"SELECT {ROW} FROM impressions WHERE id = ? AND folded = 0 {self._take}", impression
@@ -140,10 +140,10 @@ class Writing:
         return True
 
     def _complete(self, events: Sequence[Event], scope: str | None) -> None:
-        """Merge copies of events into those that are there: the largest dwell, and a value where there was none.
+        """Merge repeated events into the stored ones: the largest dwell, and a value if there was none.
 
-        How long people stayed is known when they come back: the click comes again with its dwell. With a scope, events
-        of that experiment only.
+        The dwell is known when the user comes back: the click is sent again with its dwell. With a scope, only events
+        of that experiment are changed.
         """
         more = [event for event in events if event.dwell is not None or event.value is not None]
         if not more:
@@ -154,7 +154,7 @@ class Writing:
             *(self._database.among(list({event.id for event in more})), scope),
         )
         ids = self._database.among([name for (name,) in still_open])
-        for event in sorted(more, key=lambda event: event.key):  # in this order, so that nobody waits in a circle
+        for event in sorted(more, key=lambda event: event.key):  # sorted, to avoid deadlocks
             new = event.dwell, event.dwell, event.value, *event.key
             self._transaction.change(f"UPDATE events {_COMPLETED} AND impression {self._among}", *new, ids)
             self._transaction.change(
@@ -164,7 +164,7 @@ class Writing:
             )
 
     def waiting(self, now: int) -> list[int]:
-        """Numbers of events kept apart whose impressions came in another transaction at the same time, or may have."""
+        """Numbers of unmatched events whose impressions may have been written by a concurrent transaction."""
         rows = self._transaction.rows(
             "SELECT number FROM (SELECT a.number FROM apart a JOIN impressions i ON i.id = a.impression "
             f"WHERE a.reason = '{UNKNOWN}' AND a.received >= ? ORDER BY a.received DESC LIMIT ?) AS named "
@@ -177,18 +177,18 @@ class Writing:
         return [number for (number,) in rows]
 
     def waiting_for_closed(self, experiment: str, version: int, now: int, most: int) -> list[int]:
-        """Numbers of events of whatever age that are kept apart because impressions to be folded now were not known."""
+        """Numbers of unmatched events, of any age, that name impressions which are about to be folded."""
         rows = self._transaction.rows(
             "SELECT a.number FROM (SELECT id FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
-            "AND closes <= ? ORDER BY closes LIMIT ?) AS closed CROSS JOIN apart a "  # which SQLite takes in this order
+            "AND closes <= ? ORDER BY closes LIMIT ?) AS closed CROSS JOIN apart a "  # SQLite keeps this order
             f"WHERE a.impression = closed.id AND a.reason = '{UNKNOWN}' LIMIT ?",
             *(experiment, version, now, most, MAX_WAITING),
         )
         return [number for (number,) in rows] + self._matching.find_crossed(experiment, version, now, most, MAX_WAITING)
 
     def match(self, numbers: Sequence[int]) -> None:
-        """Put waiting events where they belong, but those that still wait for the same reason."""
-        rows = self._transaction.rows(  # those that no other transaction has matched meanwhile
+        """Match unmatched events again, and move those with a better result."""
+        rows = self._transaction.rows(  # without those that another transaction has matched meanwhile
             f"SELECT {_WAITING} FROM apart WHERE number {self._among} ORDER BY id, target {self._take}",
             self._database.among(numbers),
         )
@@ -209,9 +209,9 @@ class Writing:
         return {(name, target) for name, target in found}
 
     def _put(self, found: Sequence[Found]) -> dict[Key, str]:
-        """Put events where they belong; of each, what became of it.
+        """Store events with their matches or as unmatched; returns the code of the `EventFate` of each.
 
-        The same event may be on its way in another transaction: the first of its rows is there once.
+        A concurrent transaction may write the same event: the unique index allows its first row once.
         """
         matched = {event.key: _event_rows(event, matches) for event, matches, _ in found if isinstance(matches, list)}
         apart = {one[0].key: one for one in found if isinstance(one[1], str)}
@@ -230,7 +230,7 @@ class Writing:
         return fates
 
     def is_awaited(self, rows: Sequence[Row]) -> bool:
-        """Whether events came before these impressions, and may belong to them."""
+        """Whether there are unmatched events that may belong to these impressions."""
         return bool(self._awaiting(rows))
 
     def _awaiting(self, rows: Sequence[Row]) -> list[int]:
@@ -256,8 +256,8 @@ def row_of(found: Row) -> dict[str, Any]:
 
 
 def _is_better(found: Found, reason: str) -> bool:
-    """Whether an event belongs elsewhere than it was kept apart for; what was shown later is no cause of it, except
-    where nothing is known to have been shown before.
+    """Whether the new result of an unmatched event is better than its reason. A later impression does not cause an
+    event, so it counts only if no earlier one is known.
     """
     event, matches, _ = found
     if isinstance(matches, str) or reason in (UNKNOWN, EventFate.NOT_SHOWN_TO_UNIT):
@@ -283,7 +283,7 @@ def _apart_row(found: Found) -> Row:
 
 
 def export(database: Database, settings: Experiment, version: int) -> Iterator[pa.RecordBatch]:
-    """Page by page, each in a transaction of its own: a slow reader holds nobody up."""
+    """All rows of a version, page by page, each in its own transaction, so that a slow reader blocks nobody."""
     last = -1
     while True:
         with database.reading() as transaction:

@@ -30,9 +30,9 @@ class KeyStore:
         expires: int | None = None,
         name: str | None = None,
     ) -> tuple[AccessKey, str]:
-        """A new key and its secret, which is shown this once and stored as a hash; of one experiment, or of all.
+        """Create a key for one experiment or for all; returns it with its secret, which is stored only as a hash.
 
-        The secret is `il_`, the role, and 32 random bytes. With a `name`, that is the key's id: StateError if there is
+        The secret is `il_`, the role, and 32 random bytes. `name` is the key's id, if given: StateError if there is
         such a key already.
         """
         key = AccessKey(name or secrets.token_hex(8), role, label, now, None, experiment, expires)
@@ -45,7 +45,7 @@ class KeyStore:
             if experiment is not None and not (
                 is_kept(experiment) and transaction.rows("SELECT 1 FROM experiments WHERE name = ?", experiment)
             ):
-                raise DataError(f"experiment is {experiment[:100]!r}, and there is none such; make it first")
+                raise DataError(f"experiment is {experiment[:100]!r}, and there is no such experiment; create it first")
             is_new = transaction.change(
                 "INSERT INTO access_keys (id, hash, role, label, created, experiment, expires) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
@@ -64,7 +64,7 @@ class KeyStore:
     def key_of(self, secret: str) -> AccessKey | None:
         """The key with this secret, if there is one that is not revoked; it may have expired.
 
-        It is found by a hash that nobody can steer, so the time of the search tells nothing of the secret.
+        It is looked up by a hash, so the duration reveals nothing about the secret.
         """
         wanted = hash_of(secret)
         with self._database.reading() as transaction:
@@ -74,12 +74,12 @@ class KeyStore:
         return next((AccessKey(*rest) for found, *rest in rows if hmac.compare_digest(bytes(found), wanted)), None)
 
     def note_key_use(self, key: str, now: int) -> None:
-        """Write when a key was used."""
+        """Record when a key was used."""
         with self._database.writing() as transaction:
             _note_key_use(transaction, key, now)
 
     def revoke(self, key: str, now: int) -> bool:
-        """End a key and its sessions; False if there is no valid key with this id."""
+        """Revoke a key and end its sessions; False if there is no valid key with this id."""
         if not is_kept(key):
             return False
         with self._database.writing() as transaction:
@@ -138,7 +138,7 @@ class KeyStore:
             if now - used >= USE_STEP:
                 with self._database.writing() as transaction:
                     transaction.change("UPDATE sessions SET used = ? WHERE hash = ?", now, hash_of(session))
-                    _note_key_use(transaction, key.id, now)  # in this order, as everywhere: nobody waits in a circle
+                    _note_key_use(transaction, key.id, now)  # same order everywhere, to avoid deadlocks
             return key
         return None
 
@@ -166,12 +166,12 @@ def _note_key_use(transaction: Transaction, key: str, now: int) -> None:
 
 
 def revoke_key(transaction: Transaction, key: str, now: int) -> bool:
-    """End a key and its sessions; False if there is none such, or it has ended."""
+    """Revoke a key and end its sessions; False if there is no such key, or if it is revoked already."""
     transaction.change("DELETE FROM sessions WHERE access_key = ?", key)
     changed = transaction.change("UPDATE access_keys SET revoked = ? WHERE id = ? AND revoked IS NULL", now, key)
     return changed > 0
 
 
 def hash_of(secret: str) -> bytes:
-    """What is stored of a secret."""
+    """The hash of a secret."""
     return sha256(secret.encode(errors="replace")).digest()

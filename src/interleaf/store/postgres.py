@@ -1,7 +1,7 @@
 """PostgreSQL by psycopg: a connection pool, a thread that watches whether the server answers, and error messages.
 
-libpq gives no code for a connection that failed, only a text. The text may quote parts of a mistyped address, and so
-parts of the password: the text is searched, and never shown.
+libpq gives only a text, not a code, for a failed connection. The text may quote parts of a mistyped address, and so
+parts of the password. So it is matched against patterns, and never shown.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def cause_of(error: BaseException) -> str:
 
 
 def describe_address(address: str) -> str:
-    """Where a PostgreSQL is, and for whom, without the password; an address that cannot be read is a DataError."""
+    """Host, database and user of an address, without the password; DataError if it cannot be parsed."""
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(address).items()}
     except psycopg.Error:
@@ -94,13 +94,13 @@ def _unreadable() -> DataError:
     )
 
 
-INTERVAL = 0.1  # seconds between two questions to the server
-PATIENCE = 3.0  # seconds that a connection waits for a word, unless it is told otherwise
-SILENCE = 0.5  # seconds without an answer after which the server is away
+INTERVAL = 0.1  # seconds between two health checks of the server
+PATIENCE = 3.0  # seconds that a connection waits for an answer by default
+SILENCE = 0.5  # seconds without an answer until the server counts as away
 
 
 class WatchedConnection(psycopg.Connection[Row]):
-    """One that is closed when the server says nothing for too long: a server that hangs heeds no timeout."""
+    """A connection that is closed if the server does not answer in time: a server that hangs ignores its timeouts."""
 
     patience = PATIENCE
     watch: Watch | None = None
@@ -109,9 +109,9 @@ class WatchedConnection(psycopg.Connection[Row]):
         return super().wait(self._heard(gen), *given, **named)
 
     def _heard(self, gen: PQGen[RV]) -> PQGen[RV]:
-        """What psycopg waits for, with an end; psycopg looks every tenth of a second whether something came.
+        """Add a deadline to psycopg's waiting; psycopg checks for an answer every tenth of a second.
 
-        An answer may have come while this process itself stood still, so the connection is looked at once more.
+        An answer may have arrived while this process was paused, so the connection is checked once more.
         """
         end, overdue = monotonic() + self.patience, False
         try:
@@ -132,7 +132,7 @@ class WatchedConnection(psycopg.Connection[Row]):
 
 
 class Watch:
-    """A thread that asks the server again and again; `cause` says why it is away, and is None while it answers."""
+    """A thread that checks the server regularly; `cause` says why it is away, and is None while it answers."""
 
     def __init__(self, connect: Callable[[], WatchedConnection]) -> None:
         self.cause: str | None = None
@@ -144,7 +144,7 @@ class Watch:
     def close(self) -> None:
         """Stop watching."""
         self._closing.set()
-        self._thread.join(PATIENCE)  # it may be looking up a name, which has no limit
+        self._thread.join(PATIENCE)  # it may be in a DNS lookup, which has no timeout
         self._connection.close()
 
     def _run(self) -> None:
@@ -162,24 +162,24 @@ class Watch:
 
 CONNECT = 3  # seconds to connect at the start
 WAIT = 0.7  # seconds for a connection of the pool
-LOCK = 5.0  # for what another transaction holds
-WRITING, READING = 7.0, 30.0  # for a statement: many wait for one that writes, and one that reads may read much
-UPGRADING = 86_400.0  # and one that makes an index of a large table
-IDLE = 60.0  # between two statements: then the worker is taken for dead, and what it holds is free
-LONGER = 1.0  # that we wait longer than the server, which tells what it was
-MAX_CONNECTIONS = 8  # connections of a process
-_NETWORK: dict[str, Any] = {  # a host that is gone says nothing; these have no effect on a local socket
+LOCK = 5.0  # seconds to wait for a lock
+WRITING, READING = 7.0, 30.0  # seconds for a statement: others wait for writes, and reads may be long
+UPGRADING = 86_400.0  # seconds for a migration, such as an index of a large table
+IDLE = 60.0  # seconds between two statements: after that, the worker counts as dead and its locks are released
+LONGER = 1.0  # seconds that we wait longer than the server, to get its error message
+MAX_CONNECTIONS = 8  # per process
+_NETWORK: dict[str, Any] = {  # to detect a host that is gone; no effect on a local socket
     "keepalives": 1,
     "keepalives_idle": 10,
     "keepalives_interval": 3,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,  # milliseconds
 }
-_ALONE = 0x696E7465726C6561  # the lock of this program among all advisory locks
+_ALONE = 0x696E7465726C6561  # the advisory lock of this program
 
 
 class Postgres:
-    """A server as a `Database`."""
+    """A PostgreSQL server as a `Database`."""
 
     words: ClassVar[Mapping[str, str]] = {
         "number": "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
@@ -206,7 +206,7 @@ class Postgres:
             min_size=1,
             max_size=MAX_CONNECTIONS,
             timeout=WAIT,
-            reconnect_timeout=WAIT,  # and again for the next one who asks: no long pauses when the server is back
+            reconnect_timeout=WAIT,  # retried by the next request: no long pauses when the server is back
             open=False,
             connection_class=WatchedConnection,
             configure=self._configure,
@@ -228,7 +228,7 @@ class Postgres:
 
     @contextmanager
     def _connected(self) -> Iterator[WatchedConnection]:
-        """A connection of the pool, unless the server is known to be away: then nobody waits for one."""
+        """A connection of the pool; fails at once if the server is known to be away."""
         with self._translate_errors():
             if self._watch.cause is not None:
                 raise psycopg.OperationalError
@@ -237,7 +237,7 @@ class Postgres:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """What PostgreSQL refuses for now, in our words; never with the address, which holds a password."""
+        """Translate errors of PostgreSQL; never with the address, which contains a password."""
         try:
             yield
         except (psycopg.DataError, psycopg.IntegrityError, UnicodeError) as error:
@@ -254,7 +254,7 @@ class Postgres:
     @contextmanager
     def upgrading(self) -> Iterator[_PostgresTransaction]:
         with self._connected() as connection, _run_transaction(connection, "BEGIN", UPGRADING) as transaction:
-            connection.execute("SET LOCAL lock_timeout = 0")  # another worker may be at it
+            connection.execute("SET LOCAL lock_timeout = 0")  # another worker may be migrating
             yield transaction
 
     @contextmanager
@@ -264,7 +264,7 @@ class Postgres:
             yield transaction
 
     def put(self, table: SqlTable, rows: Sequence[Row], unless: Callable[[_PostgresTransaction], bool]) -> bool:
-        """Not quicker here, where others write meanwhile."""
+        """Not faster here, because others write concurrently."""
         return False
 
     def among(self, values: Sequence[str] | Sequence[int]) -> list[Any]:
@@ -282,7 +282,7 @@ class Postgres:
         raise DataError("this store is in PostgreSQL; back it up with pg_dump --format=custom")
 
     def scrub(self) -> bool:
-        """Nothing to do: autovacuum frees deleted rows, and the server's own log is recycled, in its own time."""
+        """Nothing to do: autovacuum frees deleted rows, and the server recycles its write-ahead log."""
         return True
 
     def close(self) -> None:
@@ -319,7 +319,7 @@ class _PostgresTransaction:
         return self._connection.execute(_marked(statement), values).rowcount
 
     def insert(self, table: SqlTable, rows: Sequence[Row]) -> list[bool]:
-        """In the order of their keys, so that two workers with the same rows never wait for each other in a circle."""
+        """Insert in the order of the keys, so that two workers with the same rows do not deadlock."""
         places = [list(table.columns).index(name) for name in table.key]
         keys = [tuple(row[place] for place in places) for row in rows]
         order = sorted(range(len(rows)), key=lambda number: keys[number])
@@ -338,7 +338,7 @@ class _PostgresTransaction:
 
 @lru_cache(256)
 def _marked(statement: str) -> str:
-    """Our mark of a value as psycopg's."""
+    """Replace our placeholder `?` by psycopg's."""
     return statement.replace("?", "%s")
 
 

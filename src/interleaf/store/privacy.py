@@ -1,8 +1,8 @@
 """How user ids and query texts are stored: as they come, hashed with a secret, or not at all.
 
-The store has a fingerprint of the secret, a salted scrypt hash, and so notices another one. The fingerprint is slow to
-compute, so that guessing a secret from it takes long. A store does not mix query texts and hashes: the same query would
-have two names in it, and whoever asks for hashes would still have texts in older rows.
+The store holds a salted scrypt hash of the secret, and so detects a different one. scrypt is slow, so guessing the
+secret takes long. A store does not mix query texts and hashes: the same query would have two names, and older rows
+would still hold texts although hashes were requested.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _HELD = (
 
 
 def hash_unit(unit: str, secret: bytes | None) -> str:
-    """A unit as it is stored: itself, or a hash that only who has the secret can make."""
+    """The stored form of a user id: the id itself, or a hash of it if there is a secret."""
     return unit if secret is None else blake2b(unit.encode(), digest_size=16, key=secret).hexdigest()
 
 
 def use_unit_secret(transaction: Transaction, secret: bytes | None, now: int) -> int:
-    """Check that this is the secret of the store, and return its number; a store without units takes any secret."""
+    """Check that this is the secret of the store, and return its number; a store without units accepts any secret."""
     transaction.alone()
     for number, since, salt, fingerprint in transaction.rows(f"{_LATEST} LIMIT 1"):
         if _matches(secret, salt, fingerprint):
@@ -41,7 +41,7 @@ def use_unit_secret(transaction: Transaction, secret: bytes | None, now: int) ->
 
 
 def rotate_unit_secret(transaction: Transaction, secret: bytes | None, now: int) -> list[str]:
-    """From now on this is the secret of the store; the names of experiments that are running meanwhile."""
+    """Replace the secret of the store; returns the names of running experiments."""
     transaction.alone()
     for _, since, salt, fingerprint in transaction.rows(f"{_LATEST} LIMIT 1"):
         if _matches(secret, salt, fingerprint):
@@ -52,7 +52,7 @@ def rotate_unit_secret(transaction: Transaction, secret: bytes | None, now: int)
 
 
 def check_known_secret(transaction: Transaction, secret: bytes | None) -> None:
-    """Check that the store has, or had, units under this secret."""
+    """Raise DataError if the store never had units under this secret."""
     known = transaction.rows(_LATEST)
     if known and not any(_matches(secret, salt, fingerprint) for _, _, salt, fingerprint in known):
         given = "this secret" if secret is not None else "no secret"
@@ -99,7 +99,7 @@ def _mismatch(since: int, is_hashed: bool, is_given: bool) -> str:
 
 
 def day_of(time: int) -> str:
-    """The day of a time of the store."""
+    """The date of a time of the store."""
     return f"{datetime.fromtimestamp(time / 1e6, UTC):%Y-%m-%d}"
 
 
@@ -108,7 +108,7 @@ _STORED = {KEEP: "as they come", HASH: "as hashes"}
 
 
 def use_queries(transaction: Transaction, queries: str, now: int) -> None:
-    """Store queries like this; DataError if the rows of the store have texts and hashes are wanted, or vice versa."""
+    """Set how queries are stored; DataError if texts and hashes would be mixed."""
     transaction.alone()
     for before, since in transaction.rows("SELECT queries, since FROM query_storage"):
         if queries in (before, DROP):

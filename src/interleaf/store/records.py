@@ -17,7 +17,7 @@ ROLES = (INGEST, READ, ADMIN)
 
 @dataclass(frozen=True)
 class Recorded:
-    """A remark in an experiment's history: created, edited, started, stopped, decided, with who and what."""
+    """An entry in an experiment's history: created, edited, started, stopped or decided, by whom, and a note."""
 
     time: int
     version: int
@@ -28,7 +28,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Stored:
-    """An experiment as it is kept: its latest version, its state, and its history, first remark first."""
+    """A stored experiment: its latest version, its state, and its history, oldest entry first."""
 
     settings: Experiment
     version: int
@@ -43,9 +43,9 @@ class Stored:
 
 @dataclass(frozen=True)
 class Search:
-    """Which experiments are wanted: all words of `text` begin words of their names, rankers or notes.
+    """A search for experiments: all words of `text` are prefixes of words in their names, rankers or notes.
 
-    `archived` is whether they are; None: both. `only` is the name of the one that may be seen at all.
+    `archived`: whether they are archived; None: both. `only`: the one experiment that the key may see.
     """
 
     text: str = ""
@@ -58,7 +58,7 @@ EVERYTHING = Search(archived=None)
 
 
 class ExperimentCount(NamedTuple):
-    """How many experiments a search finds: at least so many where that is not exact."""
+    """How many experiments match a search; a lower bound if it is not exact."""
 
     number: int
     is_exact: bool
@@ -66,11 +66,11 @@ class ExperimentCount(NamedTuple):
 
 @dataclass(slots=True)
 class Impression:
-    """A list that was shown: `row` is that of the log without its events, with `k` and `fixed` besides.
+    """A list that was shown: `row` is the row of the log without events, with `k` and `fixed`.
 
-    `until` is when its attribution window is over: later events do not count; None: `closes`. `closes` is when it may
-    be folded, which is later if the impression itself was told late. With `parts`, the row is not looked at: it is
-    encoded already, and all values of the impression are known to be right, as those of a decoded request are.
+    `until` is the end of its attribution window: later events do not count (None: `closes`). `closes` is when it may be
+    folded, which is later if the impression was reported late. With `parts`, the row is ignored: it is encoded already,
+    and all values were checked, as in a decoded request.
     """
 
     id: str
@@ -86,9 +86,9 @@ class Impression:
 
 @dataclass(frozen=True)
 class Event:
-    """What somebody did: on an impression, or, where only the unit is known, on one that attribution finds.
+    """An event on an impression; or, if only the unit is given, on the impression that attribution finds.
 
-    `rank` is of the list as people saw it, fixed documents counted; or the `document` is named.
+    It has the `rank` in the list that users saw, with fixed documents, or the `document`.
     """
 
     id: str
@@ -105,13 +105,13 @@ class Event:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes two events the same: the id, and the impression or else the unit that they name."""
+        """Two events with the same key are copies: the id, and the impression, or else the unit."""
         return self.id, self.unit or "" if self.impression is None else self.impression
 
 
 @dataclass(frozen=True)
 class AccessKey:
-    """A key without its secret: for one experiment or for all; `used` is its last use, to some minutes."""
+    """A key without its secret, for one experiment or for all; `used` is its approximate last use."""
 
     id: str
     role: str
@@ -123,17 +123,16 @@ class AccessKey:
     used: int | None = None
 
     def is_valid(self, now: int) -> bool:
-        """Whether it opens anything now."""
+        """Whether the key is neither revoked nor expired."""
         return self.revoked is None and not self.is_expired(now)
 
     def is_expired(self, now: int) -> bool:
-        """Whether its time is over."""
         return self.expires is not None and self.expires <= now
 
 
 @dataclass(frozen=True)
 class VersionCounts:
-    """What a version holds: impressions by state, and events kept apart by reason."""
+    """Counts of a version: impressions by state, and events that are not counted, by reason."""
 
     open: int
     folded: int

@@ -1,4 +1,4 @@
-"""The store in SQL, over any database; `opened` opens it by its address."""
+"""The store in SQL, over any database; `open_store` opens it by its address."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from interleaf.store.time_check import StoreTime, TimeCheck
 from interleaf.tally import Tally
 
 PAGE = 5000  # rows exported at a time
-MAX_VERSIONS = 10_000  # of experiments that are remembered to look for events of units, or not
+MAX_VERSIONS = 10_000  # versions whose attribution setting is cached
 
 
 class SqlStore(KeyStore):
-    """Where a service stores everything, in a database. All methods block.
+    """The data of a service in a database. All methods block.
 
     An impression or event is acknowledged only when it is durable. Writes are idempotent by id. Impressions whose
     attribution window is over are folded into the tally of their experiment's version in the transaction that marks
-    them folded; a report is that tally plus the open impressions, scored when it is read.
+    them folded. A report is that tally plus the open impressions, which are scored when it is read.
     """
 
     def __init__(self, database: Database) -> None:
@@ -66,11 +66,11 @@ class SqlStore(KeyStore):
         return self._database.connections()
 
     def warnings(self) -> list[str]:
-        """What the operator should mend, each with its remedy, such as a file that other users can open."""
+        """Problems that the operator should fix, each with its remedy, such as a file that other users can open."""
         return self._database.warnings()
 
     def back_up(self, path: Path) -> None:
-        """Write a consistent copy to a new file that only its owner can read; others may write meanwhile."""
+        """Write a consistent copy to a new file that only its owner can read; writes continue meanwhile."""
         self._database.back_up(path)
 
     def check(self) -> None:
@@ -99,7 +99,7 @@ class SqlStore(KeyStore):
             raise StoreError("the unit secret was rotated while this service ran; start it again with the new one")
 
     def rotate_unit_secret(self, secret: bytes | None, now: int) -> list[str]:
-        """From now on this is the secret of the store; the names of experiments that are running meanwhile."""
+        """Replace the secret of the store; returns the names of running experiments."""
         with self._database.writing() as transaction:
             return privacy.rotate_unit_secret(transaction, secret, now)
 
@@ -109,32 +109,32 @@ class SqlStore(KeyStore):
             privacy.check_known_secret(transaction, secret)
 
     def read_time(self, now: int, monotonic: int) -> StoreTime:
-        """The time to fold and to delete by, which a clock that jumps ahead does not change at once.
+        """The time by which rows are folded and deleted; it does not follow a clock that jumps ahead at once.
 
-        `now` is what the clock says, `monotonic` microseconds of one that nobody can set.
+        `now` is the time of the clock, `monotonic` that of a monotonic clock, both in microseconds.
         """
         with self._database.writing() as transaction:
             return self._time_check.read(transaction, now, monotonic)
 
     def trust_clock(self, now: int) -> str | None:
-        """Take the clock as right; what the store said against it, if anything."""
+        """Accept the time of the clock; returns the problem that the store had with it, or None."""
         with self._database.writing() as transaction:
             return time_check.trust_clock(transaction, now)
 
     # Experiments. Unknown names raise KeyError, a wrong state StateError, a wrong setting ExperimentError.
 
     def experiments(self, search: Search = EVERYTHING, limit: int | None = None, offset: int = 0) -> list[Stored]:
-        """Experiments that a search finds: what runs first, then drafts, then the rest, each the latest first."""
+        """Experiments that match a search: running ones, then drafts, then others, each latest first."""
         with self._database.reading() as transaction:
             return ExperimentTable(transaction).find(search, limit, offset)
 
     def count_experiments(self, search: Search = EVERYTHING) -> ExperimentCount:
-        """How many a search finds; a thousand at most are counted."""
+        """How many experiments match a search; at most a thousand are counted."""
         with self._database.reading() as transaction:
             return ExperimentTable(transaction).count(search)
 
     def is_alone(self) -> bool:
-        """Whether one version of one experiment has ever run, and no other."""
+        """Whether only one version of one experiment has ever run."""
         with self._database.reading() as transaction:
             return ExperimentTable(transaction).is_alone()
 
@@ -146,9 +146,9 @@ class SqlStore(KeyStore):
         return self._change(settings.name, lambda experiments: experiments.create(settings, now, who))
 
     def edit(self, settings: Experiment, now: int, who: str) -> Stored:
-        """A draft is changed; a running experiment gets a new version, with a fresh analysis.
+        """Change a draft, or create a new version of a running experiment, with a fresh analysis.
 
-        Where only notes are different (owner, hypothesis, description, tags), the version stays, in any state.
+        If only notes differ (owner, hypothesis, description, tags), the version stays the same, in any state.
         """
         return self._change(settings.name, lambda experiments: experiments.edit(settings, now, who))
 
@@ -162,7 +162,7 @@ class SqlStore(KeyStore):
         return self._change(name, lambda experiments: experiments.decide(name, decision, now, who))
 
     def archive(self, name: str, now: int, who: str) -> Stored:
-        """Hide it from lists; one that runs is stopped."""
+        """Hide it from lists, and stop it if it is running."""
         return self._change(name, lambda experiments: experiments.archive(name, now, who))
 
     def unarchive(self, name: str, now: int, who: str) -> Stored:
@@ -175,9 +175,9 @@ class SqlStore(KeyStore):
             return experiments.one(name)
 
     def delete(self, name: str, now: int) -> int:
-        """Delete an experiment with all its rows, and revoke its keys; how many impressions that were.
+        """Delete an experiment with all its rows, and revoke its keys; returns how many impressions it had.
 
-        One that runs raises StateError.
+        StateError if it is running.
         """
         deleted = deletion.delete(self._database, name, now)
         self._is_unscrubbed = not self._database.scrub()
@@ -188,9 +188,11 @@ class SqlStore(KeyStore):
     def write(
         self, impressions: Sequence[Impression], events: Sequence[Event]
     ) -> tuple[list[Mapping[str, Any] | None], list[str]]:
-        """All in one durable transaction. Of each impression, the row that was stored before under its id, or None;
-        of each event, the code of its `EventFate`. One that cannot be stored (an id of
-        more than 1,000 bytes, a null character, half a letter, a number out of range) is a DataError for all.
+        """Write impressions and events in one durable transaction.
+
+        Returns for each impression the row that was already stored under its id, or None; and for each event the code
+        of its `EventFate`. If one cannot be stored (an id of more than 1,000 bytes, a null character, a lone
+        surrogate, a number out of range), DataError is raised and nothing is written.
         """
         self._check_unit_secret()
         sought = self._versions({(one.experiment, one.version) for one in impressions})
@@ -206,9 +208,9 @@ class SqlStore(KeyStore):
             return writing.impressions(rows), writing.events(events)
 
     def _versions(self, used: set[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
-        """Of these versions, and maybe others, whether events that name a unit alone are looked for.
+        """For these versions, and maybe others, whether events that name only their unit are matched.
 
-        What is not a draft any more stays as it is, and is remembered.
+        Settings of a version that is not a draft never change, so they are cached.
         """
         sought = self._sought
         if not used <= sought.keys():
@@ -234,9 +236,9 @@ class SqlStore(KeyStore):
             return Writing(self._database, transaction).read_rows([impression]).get(impression)
 
     def extend(self, impression: str, row: Mapping[str, Any]) -> bool:
-        """A further page was shown: the row with all pages.
+        """Replace the row of an impression by one with a further page.
 
-        False if it is folded already, or has that page already, and stays as it was.
+        Returns False, and changes nothing, if it is folded or has that page already.
         """
         with self._database.writing() as transaction:
             return Writing(self._database, transaction).extend(impression, row)
@@ -244,9 +246,9 @@ class SqlStore(KeyStore):
     # Sums and rows.
 
     def fold(self, now: int | StoreTime, most: int = 1000) -> int:
-        """Fold impressions that closed until now, at most so many of each version; how many that were.
+        """Fold closed impressions, at most `most` of each version; returns how many.
 
-        Who writes may wait for the transaction: it is short if it folds few.
+        Writers may wait for the transaction, so it should be short: fold few at a time.
         """
         time = now if isinstance(now, StoreTime) else StoreTime(now, now, 0, None)
         now = time.now
@@ -266,15 +268,16 @@ class SqlStore(KeyStore):
         for one, version, end in closed:
             try:
                 folded += self._folding.fold(one, version, end, most)
-            except InterleafError as problem:  # one that cannot be folded does not hold up the others
+            except InterleafError as problem:  # a version that cannot be folded must not block the others
                 problems.append(problem)
         if problems:
             raise problems[0]
         return folded
 
     def tallies(self, name: str, version: int | None = None) -> dict[str, Tally]:
-        """The folded sums and the open impressions together, one tally for each of `Experiment.metrics`, in its order
-        (a tally a metric is folded and kept); empty if there are no impressions. Latest version by default.
+        """The tally of folded and open impressions for each of `Experiment.metrics`, in its order.
+
+        Empty if there are no impressions. Latest version by default.
         """
         return self._folding.tallies(*self._version(name, version))
 
@@ -290,7 +293,7 @@ class SqlStore(KeyStore):
         return VersionCounts(still_open, max((int(count) for (count,) in folded), default=0), dict(sorted(apart)))
 
     def unplaced(self) -> dict[str, int]:
-        """Events kept apart that belong to no experiment, by reason: their impression or unit is not known."""
+        """Unmatched events of no known experiment, by reason: their impression or unit is unknown."""
         with self._database.reading() as transaction:
             rows = transaction.rows("SELECT reason, count(*) FROM apart WHERE experiment IS NULL GROUP BY reason")
             return dict(sorted(rows))
@@ -301,7 +304,7 @@ class SqlStore(KeyStore):
         return latest_rows(self._database, *name_version, most)
 
     def export(self, name: str, version: int | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows in the native log's schema, those still open marked."""
+        """All rows in the schema of the native log; open impressions are marked."""
         settings, version = self._version(name, version)
         return export(self._database, settings, version)
 
@@ -314,19 +317,19 @@ class SqlStore(KeyStore):
     # Privacy.
 
     def forget(self, unit: str) -> int:
-        """Delete all rows of a unit, from the files of a SQLite store too; how many impressions that were.
+        """Delete all rows of a unit, also from the files of a SQLite store; returns how many impressions it had.
 
-        What is folded of them stays in the sums. StoreError if the unit secret was rotated since `use_unit_secret`.
+        Folded impressions stay in the sums. StoreError if the unit secret was rotated since `use_unit_secret`.
         """
         if not is_kept(unit):
             return 0
-        self.check()  # rows under another secret would be missed
+        self.check()  # otherwise rows under another secret would be missed
         deleted = deletion.forget(self._database, unit)
         self._is_unscrubbed = not self._database.scrub()
         return deleted
 
     def expire(self, before: int) -> int:
-        """Delete rows of folded impressions shown before then; their sums stay."""
+        """Delete rows of folded impressions shown before this time; their sums stay."""
         return deletion.expire(self._database, before)
 
 
@@ -334,7 +337,7 @@ _FILE, _POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
 
 
 def open_store(address: str | Path) -> SqlStore:
-    """The store at a path (or `sqlite:///path`), made if it is not there; or in PostgreSQL, at `postgresql://...`."""
+    """Open the store at a path (or `sqlite:///path`), created if it does not exist; or at `postgresql://...`."""
     database = _database(str(address))
     try:
         return SqlStore(database)
@@ -351,7 +354,7 @@ def _database(address: str) -> Database:
         return Postgres(address)
     path = address.removeprefix(_FILE)
     if "://" in path:
-        scheme = path.partition("://")[0]  # and no more of it: it may hold a password
+        scheme = path.partition("://")[0]  # only the scheme: the rest may contain a password
         raise DataError(f"the store's address begins with {scheme}://; give a path, sqlite:///path or postgresql://...")
     from interleaf.store.sqlite import SQLite
 

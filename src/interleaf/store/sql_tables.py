@@ -1,4 +1,4 @@
-"""The tables that impressions and events go to, and how a store came to have them: numbered steps, done once each."""
+"""The tables of impressions and events, and the migrations: numbered steps that run once each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMPRESSIONS = SqlTable(
         "time": "bigint",
         "until": "bigint",
         "closes": "bigint",
-        "sought": "integer",  # 1: events are looked for that name its unit alone
+        "sought": "integer",  # 1: events that name only their unit may match it
         "design": "text",
         "numbers": "bytea",
         "body": "bytea",
@@ -31,14 +31,14 @@ EVENTS = SqlTable(
     {
         "id": "text",
         "impression": "text",
-        "place": "integer",  # among the impressions that got the event: the first is there once, whoever writes it
+        "place": "integer",  # index among the impressions of the event; unique with id and target
         "kind": "text",
         "rank": "integer",
         "time": "bigint",
         "received": "bigint",
         "dwell": "double precision",
         "value": "double precision",
-        "target": "text",  # the impression or unit that the event names: ids of events are unique for each of these
+        "target": "text",  # the impression or unit that the event names; event ids are unique within it
     },
     ("id", "impression"),
 )
@@ -58,20 +58,20 @@ APART = SqlTable(
         "document": "text",
         "dwell": "double precision",
         "value": "double precision",
-        "scope": "text",  # the only experiment that it may belong to
+        "scope": "text",  # the only experiment that the event may belong to
         "target": "text",
     },
     ("id", "target"),
 )
 
-# The names of experiments with open impressions: from one of them to the next, and not through all experiments.
+# The names of experiments with open impressions; a loose index scan instead of a scan of all experiments.
 OPEN_NAMES = (
     "WITH RECURSIVE names(name) AS (SELECT min(experiment) FROM impressions WHERE folded = 0 UNION ALL "
     "SELECT (SELECT min(i.experiment) FROM impressions i WHERE i.folded = 0 AND i.experiment > names.name) FROM names "
     "WHERE names.name IS NOT NULL)"
 )
 
-# Steps from an empty database on; a released step is never changed, a new one is put at the end.
+# Migrations from an empty database on. A released step is never changed; new steps are added at the end.
 STEPS: tuple[str | Callable[[Transaction], None], ...] = (
     """
     CREATE TABLE experiments (
@@ -200,7 +200,7 @@ STEPS: tuple[str | Callable[[Transaction], None], ...] = (
     CREATE INDEX experiments_archived_of_state ON experiments (state, created DESC, name) WHERE archived IS NOT NULL
     """,
     index_experiments,
-    # Fates of events were sentences, and are codes from here on.
+    # Before this step, outcomes of events were texts; from here on they are codes.
     """
     UPDATE apart SET reason = CASE reason
         WHEN 'unknown impression' THEN 'unknown_impression' WHEN 'rank not shown' THEN 'rank_not_shown'
@@ -213,7 +213,7 @@ STEPS: tuple[str | Callable[[Transaction], None], ...] = (
 
 
 def upgrade(database: Database) -> None:
-    """Do the steps that this database has not seen; one that has seen more than are known here is refused."""
+    """Run the migrations that this database lacks; refuse a database of a newer release."""
     with database.upgrading() as transaction:
         transaction.alone()
         transaction.change("CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL)")

@@ -1,4 +1,4 @@
-"""SQLite as a database of the store; files that only their owner can read."""
+"""A SQLite file as a database of the store, readable only by its owner."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def create_private(path: Path, content: bytes = b"") -> None:
     except OSError as error:
         raise DataError(f"cannot create {path}: {error.strerror}; give another path") from None
     with os.fdopen(descriptor, "wb") as file:
-        os.chmod(path, OWNER_ONLY)  # a umask may have taken the owner's own permissions away
+        os.chmod(path, OWNER_ONLY)  # the umask may have removed the owner's permissions
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -48,9 +48,9 @@ def exposure(*paths: Path) -> str | None:
 
 
 MAX_ROWS = 500  # rows of a statement; SQLite takes 32,766 values
-WAIT = 5.0  # seconds for another process that writes
-SCRUB = 2.0  # seconds for readers that need the write-ahead log
-WRITER_CACHE, READER_CACHE = 32_768, 4_096  # KiB of memory that a connection fills sooner or later
+WAIT = 5.0  # seconds to wait for another process that writes
+SCRUB = 2.0  # seconds to wait for readers of the write-ahead log
+WRITER_CACHE, READER_CACHE = 32_768, 4_096  # KiB of page cache per connection
 MAX_IDLE_READERS = 4
 _SETTINGS = (
     "PRAGMA journal_mode = WAL",
@@ -61,7 +61,7 @@ _SETTINGS = (
 
 
 class SQLite:
-    """A file as a `Database`."""
+    """A SQLite file as a `Database`."""
 
     words: ClassVar[Mapping[str, str]] = {
         "number": "INTEGER PRIMARY KEY AUTOINCREMENT",
@@ -81,7 +81,7 @@ class SQLite:
         if not path.parent.is_dir():
             raise DataError(f"there is no folder {path.parent} for the store; make it first")
         with suppress(FileExistsError):
-            create_private(path)  # the files that SQLite puts beside it get the same mode
+            create_private(path)  # SQLite gives its other files the same mode
         self._writing = Lock()
         self._readers: list[sqlite3.Connection] = []
         self._is_closed = False
@@ -90,7 +90,7 @@ class SQLite:
 
     def _connection(self, cache: int) -> sqlite3.Connection:
         with _translate_errors():
-            address = f"{self._path.absolute().as_uri()}?mode=rw"  # never make a file anew, with the umask's mode
+            address = f"{self._path.absolute().as_uri()}?mode=rw"  # never create it with the umask's mode
             connection = sqlite3.connect(address, WAIT, isolation_level=None, check_same_thread=False, uri=True)
             try:
                 for setting in (*_SETTINGS, f"PRAGMA cache_size = -{cache}"):
@@ -118,7 +118,7 @@ class SQLite:
 
     @contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:
-        """A connection that nobody else uses meanwhile."""
+        """A connection for exclusive use."""
         try:
             reader = self._readers.pop()
         except IndexError:
@@ -136,9 +136,9 @@ class SQLite:
                 self._close_readers()
 
     def put(self, table: SqlTable, rows: Sequence[Row], unless: Callable[[_SQLiteTransaction], bool]) -> bool:
-        """A statement is a transaction. Each more gives up the interpreter's lock, and must wait to have it back.
+        """Insert with a single statement: each further one, such as BEGIN, releases the GIL and waits to get it back.
 
-        Nobody else writes between what `unless` finds and the rows.
+        Nothing is written between `unless` and the insert.
         """
         if not 0 < len(rows) <= MAX_ROWS:
             return False
@@ -162,12 +162,12 @@ class SQLite:
         return [] if warning is None else [warning]
 
     def _beside(self) -> list[Path]:
-        """The files that SQLite keeps beside the store while it is open."""
+        """The other files of SQLite while the store is open."""
         return [self._path.with_name(self._path.name + ending) for ending in ("-wal", "-shm")]
 
     def _check_files(self) -> None:
-        """Whether what is written goes to the files that the next start will read."""
-        identities = self._identities  # never changed in place: other threads may go through it
+        """Raise StoreError if a file of the store was moved or replaced, so that writes would be lost."""
+        identities = self._identities  # replaced, never changed in place, because other threads may iterate over it
         if len(identities) < 3:
             identities = {path: _identity(path) for path in self._beside() if path.exists()} | identities
             self._identities = identities
@@ -181,11 +181,11 @@ class SQLite:
                 )
 
     def scrub(self) -> bool:
-        """Empty the write-ahead log, which holds rows as they were before they were deleted."""
+        """Empty the write-ahead log, which may still contain deleted rows."""
         end = monotonic() + SCRUB
         while True:
             with self._writing, _translate_errors():
-                self._writer.execute("PRAGMA busy_timeout = 0")  # nobody who writes waits for those who read
+                self._writer.execute("PRAGMA busy_timeout = 0")  # writers must not wait for readers
                 ((is_busy, _, _),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 self._writer.execute(f"PRAGMA busy_timeout = {WAIT * 1000:.0f}")
             if not is_busy or monotonic() > end:
@@ -193,7 +193,7 @@ class SQLite:
             sleep(0.02)
 
     def back_up(self, path: Path) -> None:
-        """Without free pages, so that a backup holds no rows that were deleted before."""
+        """Copy without free pages, so that the backup contains no deleted rows."""
         try:
             create_private(path)
         except FileExistsError:
@@ -214,14 +214,14 @@ class SQLite:
             self._writer.close()
 
     def _close_readers(self) -> None:
-        """Each by who took it out of the list: nobody else has it then."""
+        """Close idle readers; each is removed from the list first, so no other thread has it."""
         with suppress(IndexError):
             while True:
                 self._readers.pop().close()
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file a path leads to; None if there is none."""
+    """Device and inode of a file; None if there is none."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -231,7 +231,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """What SQLite refuses for now, in our words."""
+    """Translate errors of SQLite."""
     try:
         yield
     except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.DataError, OverflowError, UnicodeError) as error:
@@ -249,7 +249,7 @@ def _run_transaction(connection: sqlite3.Connection, begin: str) -> Iterator[_SQ
         yield _SQLiteTransaction(connection)
         connection.execute("COMMIT")
     except BaseException:
-        with suppress(sqlite3.Error):  # a full disk ends the transaction by itself
+        with suppress(sqlite3.Error):  # on a full disk, SQLite rolls back by itself
             connection.execute("ROLLBACK")
         raise
 
@@ -265,7 +265,7 @@ class _SQLiteTransaction:
         return self._connection.execute(statement, values).rowcount
 
     def insert(self, table: SqlTable, rows: Sequence[Row]) -> list[bool]:
-        """Many rows by one statement; if the key of one is there already, it is undone, and rows go in one by one."""
+        """Insert many rows by one statement; if a key exists already, undo that, and insert rows one by one."""
         found: list[bool] = []
         for start in range(0, len(rows), MAX_ROWS):
             some = rows[start : start + MAX_ROWS]
@@ -282,7 +282,7 @@ class _SQLiteTransaction:
 
 
 def _insert(connection: sqlite3.Connection, table: SqlTable, rows: Sequence[Row], otherwise: str = "") -> int:
-    """How many went in."""
+    """Returns how many rows were inserted."""
     marks = ", ".join([f"({', '.join('?' * len(table.columns))})"] * len(rows))
     statement = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES {marks} {otherwise}"
     return connection.execute(statement, tuple(chain.from_iterable(rows))).rowcount

@@ -1,9 +1,9 @@
-"""The time that a store trusts: rows are deleted by age, and a clock that jumps ahead would make all of them old.
+"""The time that a store trusts. Rows are deleted by age, so a clock that jumps ahead could delete everything.
 
-The store keeps a time of its own, which follows the clock of the machine. It runs at most twice as fast as the
-monotonic clock, which nobody can set. If the clock is more than `MAX_JUMP` ahead of it, the clock jumped, or the
-service was off: nobody can tell the two apart. Then the clock is in doubt. The store's time goes on by the monotonic
-clock, until the service has run for `DELAY`, or the clock is set right, or the operator confirms it.
+The store has its own time, which follows the clock of the machine, but runs at most twice as fast as the monotonic
+clock. If the machine's clock is more than `MAX_JUMP` ahead of it, either the clock jumped or the service was off; the
+two cannot be distinguished. Then the clock is in doubt: the store's time follows the monotonic clock until the service
+has run for `DELAY`, or the clock is corrected, or the operator confirms it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ HOUR = 3600 * 1_000_000  # microseconds
 DAY = 24 * HOUR
 MAX_JUMP = HOUR
 DELAY = 7 * DAY  # of service, by the monotonic clock
-MAX_PAUSE = 3 * DAY  # a service that is off so long while the clock is in doubt does not start the delay again
+MAX_PAUSE = 3 * DAY  # if the service is off this long while the clock is in doubt, the delay does not start again
 CONFIRM = "interleaf store trust-clock"
-_STEP = 60 * 1_000_000  # the time is written once a minute at most
+_STEP = 60 * 1_000_000  # the time is written at most once a minute
 
 
 class StoreTime(NamedTuple):
-    """What time it is, in microseconds since 1970.
+    """The current time, in microseconds since 1970.
 
-    `now` is what the clock says, `trusted` the time of the store. `steady` is how long this process has seen no jump,
-    and `problem` what the operator should know.
+    `now` is the time of the clock, `trusted` the time of the store, `steady` for how long this process has seen no
+    jump, and `problem` a message for the operator, or None.
     """
 
     now: int
@@ -35,17 +35,15 @@ class StoreTime(NamedTuple):
     problem: str | None
 
     def fold_time(self, window: int) -> int:
-        """Impressions that close before this time had a whole window, by one clock or the other.
+        """Impressions that close before this time had a whole window, by the machine's clock or by the store's time.
 
-        What was shown before a jump closes by the store's time; a window after the jump, nothing of it is open.
+        Impressions from before a jump close by the store's time; one window after the jump, none of them is open.
         """
         return self.now if self.problem is not None and self.steady >= window else self.trusted
 
 
 class _Kept(NamedTuple):
-    """The row of the store: its time, and where the clock is in doubt, when that began by the clock and by the store's
-    time.
-    """
+    """The stored row: the store's time, and since when the clock is in doubt, by the clock and by the store's time."""
 
     time: int
     doubted: int | None
@@ -53,7 +51,7 @@ class _Kept(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """What a process remembers of its last look at the clock, and since when there was no jump; monotonic times."""
+    """The last reading of the clock in this process, and since when there was no jump; monotonic times."""
 
     kept: _Kept
     at: int
@@ -61,13 +59,13 @@ class _Look(NamedTuple):
 
 
 class TimeCheck:
-    """The looks of one process at the clock."""
+    """Compares the clock with the store's time, for one process."""
 
     def __init__(self) -> None:
         self._last: _Look | None = None
 
     def read(self, transaction: Transaction, now: int, monotonic: int) -> StoreTime:
-        """The time of the store; `monotonic` are microseconds of a clock that nobody can set."""
+        """The time of the store; `monotonic` is the time of a monotonic clock in microseconds."""
         transaction.alone()
         kept, last = _read_row(transaction, now), self._last
         elapsed = 0 if last is None else max(0, monotonic - last.at)
@@ -82,7 +80,7 @@ class TimeCheck:
 
 
 def trust_clock(transaction: Transaction, now: int) -> str | None:
-    """Take the clock as right; what the store said against it, if anything."""
+    """Accept the time of the clock; returns the problem that the store had with it, or None."""
     transaction.alone()
     kept = _read_row(transaction, now)
     transaction.change("UPDATE clock SET time = ?, doubted = NULL, since = NULL", now)
@@ -99,13 +97,13 @@ def _read_row(transaction: Transaction, now: int) -> _Kept:
 
 
 def _next(kept: _Kept, now: int, known: int, elapsed: int, is_first: bool) -> _Kept:
-    """What the store keeps after a look: `known` is the time by the monotonic clock, `elapsed` since the last look."""
+    """The next stored row: `known` is the time by the monotonic clock, `elapsed` the time since the last reading."""
     ahead = now - known
     if ahead <= MAX_JUMP:
         return _Kept(min(now, known + elapsed), None, None)
     if kept.doubted is None or kept.since is None:
         return _Kept(known, now, known)
-    jump = ahead - (kept.doubted - kept.since)  # what the clock has gained since the doubt began
+    jump = ahead - (kept.doubted - kept.since)  # how much the clock gained since the doubt began
     if abs(jump) > MAX_JUMP:
         was_off = is_first and 0 < jump <= MAX_PAUSE
         return _Kept(known, kept.doubted + jump, kept.since) if was_off else _Kept(known, now, known)
