@@ -176,7 +176,7 @@ def test_a_store_keeps_the_scope_and_the_expiry_of_keys(store: SqlStore, address
     assert [key.is_valid(START), key.is_valid(START + 1)] == [True, False]
     with pytest.raises(StateError, match="0123456789abcdef was made already"):
         store.add_key("read", "mine", START, name="0123456789abcdef")
-    with pytest.raises(DataError, match="'nowhere', and there is no such experiment; make it first"):
+    with pytest.raises(DataError, match="'nowhere', and there is no such experiment; create it first"):
         store.add_key("read", "mine", START, experiment="nowhere")
     with pytest.raises(DataError, match="expire at once"):
         store.add_key("read", "mine", START, expires=START)

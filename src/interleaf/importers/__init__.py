@@ -1,8 +1,8 @@
-"""Imports logs of other systems, and exports to their formats.
+"""Importers of logs of other systems, and exporters to their formats.
 
 protocol.py         what an importer is, what it takes and returns; the table of importers
 ubi.py              UBI queries and events; ubi_records.py decodes records, ubi_export.py writes them
-solr_opensearch.py  responses of engines that interleave by themselves
+solr_opensearch.py  responses of engines with built-in interleaving
 yandex.py           the text format of the Yandex challenge and of PyClick
 trec.py             TREC runs and qrels; lists composed from runs
 trec_session.py     logs of the TREC Session track

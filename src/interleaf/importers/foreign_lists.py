@@ -1,6 +1,6 @@
-"""Columns of lists that other systems made: experiment, unit, rankers and owners, as far as the log tells.
+"""Columns of lists that other systems made: experiment, unit, rankers and owners, as far as the log shows them.
 
-`Evidence` looks at the whole log first: whether ids join, whether ordinals start at 0 or 1, what identifies a unit.
+`LogEvidence` reads the whole log first: whether ids join, whether ordinals start at 0 or 1, what identifies a unit.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from interleaf.kernels.arrays import Array
 from interleaf.log import schema
 from interleaf.methods.registry import unchanged
 
-KNOWN = 0.95  # the share of queries of which a unit must be known, to be the unit of all
-JOINING = 0.05  # below this share, ids of hits and of events are of two worlds, and joins are accidents
-UNMIXED = 7  # so many lists of one owner each, and none of two: by chance, that is 1 of 128 logs of mixed lists at most
+KNOWN = 0.95  # share of queries that must have an id to use it as the unit
+JOINING = 0.05  # below this share, hits and events use different ids, and matches are accidental
+UNMIXED = 7  # lists with one owner each, and none with two; in a log of mixed lists the chance is at most 1/128
 
 
 @dataclass
 class LogEvidence:
-    """Counts over the whole log, and what follows from them."""
+    """Counts over the whole log, and conclusions from them."""
 
     queries: int = 0
     ours: int = 0
-    objects: int = 0  # events with an object, on shown lists
-    joined: int = 0  # of them, those whose object is in the list
-    internal: int = 0  # of the others, those whose internal id is
+    objects: int = 0  # events on shown lists that have an object
+    joined: int = 0  # those of them whose object is in the list
+    internal: int = 0  # those of the others whose internal id is in the list
     mixed: int = 0  # lists of several owners
     unmixed: int = 0  # lists of several documents, all of one owner
     owners: set[str] = field(default_factory=set)
@@ -42,7 +42,7 @@ class LogEvidence:
     bases: defaultdict[str | None, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
     def add(self, part: Partition) -> None:
-        """Look at a part."""
+        """Count a partition."""
         self.queries += len(part.queries)
         self.ours += int(part.is_ours.sum())
         for owners in (pc.list_flatten(part.queries["owners"]), part.events["owner"]):
@@ -61,7 +61,7 @@ class LogEvidence:
         self.unmixed += int(((alike == part.sizes) & (part.sizes > 1)).sum())
 
     def _look(self, part: Partition) -> None:
-        """Reactions to shown lists, but those whose rank we wrote ourselves."""
+        """Count events on shown lists, except those whose rank our export wrote."""
         events = part.events
         some = ~part.is_shown & np.asarray(pc.is_null(events["rank"]))
         some &= part.sizes[part.query] > 0
@@ -87,16 +87,16 @@ class LogEvidence:
 
     @property
     def join_rate(self) -> float | None:
-        """Of the events with an object, the share whose object id is among the hits; None if there are none."""
+        """The share of events with an object whose object id is among the hits; None without such events."""
         return self.joined / self.objects if self.objects else None
 
     @property
     def ids_join(self) -> bool:
-        """Whether objects tell ranks; else, only ordinals do."""
+        """Whether object ids can be used to find ranks; otherwise only ordinals can."""
         return not self.objects or self.joined + self.internal >= JOINING * self.objects
 
     def start_of(self, application: str | None) -> int | None:
-        """Where the ordinals of an application start: as most joined events say, else by what 0 or 1 would rule out."""
+        """Where the ordinals of an application start: by most joined events, else by ordinals that exclude 0 or 1."""
         found = self.bases.get(application, Counter())
         if found["start 0"] != found["start 1"] and self.ids_join:
             return int(found["start 1"] > found["start 0"])
@@ -106,7 +106,7 @@ class LogEvidence:
 
     @property
     def unit(self) -> str | None:
-        """The first of user, client and session that is known of nearly all queries, else the one known of most."""
+        """The first of user, client and session that nearly all queries have, else the most frequent one."""
         if not self.units.total():
             return None
         enough = [unit for unit in UNITS if self.units[unit] >= KNOWN * self.queries]
@@ -114,17 +114,17 @@ class LogEvidence:
 
     @property
     def may_be_unmixed(self) -> bool:
-        """Whether rankers own documents, but no list is known to have two owners."""
+        """Whether documents have owners, but no list is known to have two."""
         return bool(self.owners) and not self.mixed
 
     @property
     def is_one_by_one(self) -> bool:
-        """Whether rankers own lists, and none was mixed: an A/B test, or a log of one configuration."""
+        """Whether each list has one owner: an A/B test, or a log of one configuration."""
         return len(self.owners) == 1 or (self.may_be_unmixed and self.unmixed >= UNMIXED)
 
     @property
     def rankers(self) -> list[str]:
-        """The names of rankers that own something, sorted."""
+        """The sorted names of rankers that own documents."""
         if len(self.owners) > MAX_RANKERS:
             raise DataError(
                 f"{len(self.owners)} different rankers own hits, such as {sorted(self.owners)[:3]}; the log of one "
@@ -138,7 +138,7 @@ _TYPES = {column.name: column.type for column in schema.COLUMNS}
 
 
 class Foreign:
-    """The columns of lists of other systems, by the evidence of all parts; counts as it goes."""
+    """Computes the columns of lists of other systems from the evidence of the whole log, and counts problems."""
 
     def __init__(self, evidence: LogEvidence, options: ImportOptions, counts: Counter[str]) -> None:
         self._options, self._counts = options, counts
@@ -147,7 +147,7 @@ class Foreign:
         self._rankers, self._is_one_by_one = evidence.rankers, evidence.is_one_by_one
 
     def columns(self, part: Partition, usable: Array) -> dict[str, pa.Array]:
-        """All that is known of usable lists, but what every list has: its time, query, documents and events."""
+        """The columns of usable lists, except time, query, documents and events, which every list has."""
         options, size, some = self._options, int(usable.sum()), pa.array(usable)
         known = {unit: part.identity(unit).filter(some) for unit in UNITS}
         zeros = pa.array(np.zeros(size, np.int64))
@@ -169,21 +169,21 @@ class Foreign:
         }
 
     def _unit(self, known: dict[str, pa.Array]) -> pa.Array:
-        """The chosen unit, else the next one that is known."""
+        """The chosen kind of unit, else the next kind that is known."""
         found = pc.coalesce(*(known[unit] for unit in self._units))
         self._counts["unit of another kind"] += known[self._units[0]].null_count - found.null_count
         self._counts["unit that is not known"] += found.null_count
         return found
 
     def _arm_columns(self, part: Partition, usable: Array) -> dict[str, pa.Array]:
-        """Lists of one configuration each, as an A/B bucket has them."""
+        """The columns of lists with one configuration each, as in an A/B test."""
         self._counts["list of one configuration"] += int(usable.sum())
         place = pa.array(_numbers(self.configurations(part), self._rankers)[usable])
         methods = [str(unchanged(ranker)) for ranker in self._rankers]
         return {name: pa.array(found).take(place) for name, found in (("arm", self._rankers), ("method", methods))}
 
     def configurations(self, part: Partition) -> pa.Array:
-        """Whose each list is, where none is mixed; if there is only one, it is of all lists."""
+        """The configuration of each list, if none is mixed; if there is only one, all lists have it."""
         return part.configurations.fill_null(self._rankers[0]) if len(self._rankers) == 1 else part.configurations
 
     def _teams(self, part: Partition, usable: Array) -> pa.ListArray:
@@ -198,7 +198,7 @@ class Foreign:
 
 
 def _attributes(part: Partition, usable: Array) -> pa.Array:
-    """The attributes of each query, its application first; those that are alike are made once."""
+    """The attributes of each query, its application first; equal attributes are decoded once."""
     applications = part.queries["application"].dictionary_encode()
     names = [*applications.dictionary.to_pylist(), None]
     application = np.asarray(pc.fill_null(applications.indices, len(names) - 1)).astype(np.int64)
@@ -211,7 +211,7 @@ def _attributes(part: Partition, usable: Array) -> pa.Array:
 
 
 def attribute_maps(different: list[dict[str, str]], places: Array) -> pa.Array:
-    """The column of attributes, of the different ones and of the place of each row among them."""
+    """The column of attributes, from the distinct values and the index of each row's value."""
     return pa.array([list(one.items()) for one in different], _TYPES["attributes"]).take(pa.array(places))
 
 

@@ -41,7 +41,7 @@ def each_once(queries: pa.RecordBatch, counts: Counter[str]) -> pa.RecordBatch:
 
 
 def _merge_rows(known: Row, query: Row, counts: Counter[str]) -> Row:
-    """Each fills what the other left open; the first that tells most of the list counts."""
+    """Merge two records of a query: missing fields are filled in, and the list comes from the more complete record."""
     first, other = (query, known) if _list_detail(query) > _list_detail(known) else (known, query)
     whole = {name: other[name] if value is None else value for name, value in first.items()}
     whole["attributes"] = other["attributes"] | first["attributes"]
@@ -55,15 +55,15 @@ def _merge_rows(known: Row, query: Row, counts: Counter[str]) -> Row:
 
 
 def _list_detail(query: Row) -> tuple[bool, bool]:
-    """How much a record says of the list: owners belong to the hits that they came with."""
+    """How much of the list a record has. Owners belong to the hits of the same record."""
     return query["owners"] is not None, query["hits"] is not None
 
 
 class Partition:
-    """Queries, each once; `events`, sorted by query and time, with `query[event]` the place of its query.
+    """Queries, each once; `events`, sorted by query and time; and `query[event]`, the index of its query.
 
-    `attributes[codes[query]]` are what else is known of a query. Of the shown lists, all in a row: `hits`, and the
-    `sizes` of the lists; from impression events where a query lacks its own.
+    `attributes[codes[query]]` are the other attributes of a query. `hits` are all shown lists, concatenated, and
+    `sizes` their lengths. Lists come from impression events if a query has no hits.
     """
 
     def __init__(self, queries: pa.RecordBatch, events: pa.RecordBatch) -> None:
@@ -87,16 +87,16 @@ class Partition:
         self.hits = pc.list_flatten(lists)
 
     def _with_ranks_of_ours(self, events: pa.RecordBatch) -> pa.RecordBatch:
-        """A `rank` counts only as our export writes it: on a list of ours, the same as the ordinal.
+        """Keep a `rank` only if our export wrote it: on a list of ours, equal to the ordinal.
 
-        Others log under that name what they like, such as places that start at 0.
+        Other systems use this name for other things, such as positions that start at 0.
         """
         is_written = pc.and_(pa.array(self.is_ours[self.query]), pc.equal(events["rank"], events["ordinal"]))
         ranks = pc.if_else(is_written, events["rank"], None)
         return events.set_column(events.schema.get_field_index("rank"), "rank", ranks)
 
     def _with_rebuilt(self, lists: pa.ListArray) -> pa.ListArray:
-        """Lists that only impression events tell: a place each, from 0 or 1, without gaps."""
+        """Add lists that only impression events show: one position each, from 0 or 1, without gaps."""
         lacking = np.asarray(pc.is_null(lists)) & ~self.is_ours
         some = np.flatnonzero(self.is_shown & lacking[self.query])
         columns = [self.events[name].take(pa.array(some)).to_pylist() for name in ("ordinal", "document")]
@@ -116,7 +116,7 @@ class Partition:
         return pc.coalesce(lists, pa.array(rebuilt, lists.type)) if places else lists
 
     def identity(self, name: str) -> pa.Array:
-        """Who it was, by the query, else by the first event that knows: `user`, `client` or `session`."""
+        """The `user`, `client` or `session` id of each query: from the query, else from its first event with one."""
         first = np.full(len(self.codes), -1, np.int64)
         some = np.flatnonzero(np.asarray(pc.is_valid(self.events[name])))
         first[self.query[some][::-1]] = some[::-1]
@@ -137,23 +137,23 @@ class Partition:
 
     @cached_property
     def by_object(self) -> Array:
-        """The place of each event's object in its list, from 0; -1 where it is not there."""
+        """The position of each event's object in its list, from 0; -1 if it is not there."""
         return self._find("document")
 
     @cached_property
     def by_internal(self) -> Array:
-        """The same by the internal id, of events that the object does not place."""
+        """The same by the internal id, for events whose object is not in the list."""
         return np.where(self.by_object < 0, self._find("internal"), -1)
 
     @cached_property
     def naming(self) -> tuple[Array, Array]:
-        """The events that name the owner of a shown document, and which hit that is."""
+        """The events that name the owner of a shown document, and the index of that hit."""
         some = np.flatnonzero(np.asarray(pc.is_valid(self.events["owner"])) & (self.by_object >= 0))
         return some, self.starts[self.query[some]] + self.by_object[some]
 
     @cached_property
     def owners(self) -> pa.Array:
-        """The name of the ranker that owns each hit: by the list, else by the first event that names one."""
+        """The name of the ranker that owns each hit: from the query, else from the first event that names one."""
         is_said = np.repeat(np.asarray(pc.is_valid(self.queries["owners"])), self.sizes)
         said = pc.list_flatten(self.queries["owners"]).take(pa.array(np.cumsum(is_said) - 1, mask=~is_said))
         some, places = self.naming
@@ -178,7 +178,7 @@ class Partition:
         return np.bincount(lists[1:][is_again], minlength=len(self.sizes)) > 0
 
     def _find(self, name: str) -> Array:
-        """The first place in its list of each event's document, from 0; -1 where it has none."""
+        """The first position of each event's document in its list, from 0; -1 if there is none."""
         documents, count = self.events[name], len(self.hits)
         if documents.null_count == len(documents) or not count:
             return np.full(len(self.query), -1, np.int64)
@@ -190,14 +190,14 @@ class Partition:
 
     @cached_property
     def _places_by_document(self) -> tuple[Array, pa.Array]:
-        """All hits as numbers, document * len(hits) + place, sorted; and the different documents."""
+        """All hits as sorted numbers, document * len(hits) + position; and the distinct documents."""
         encoded = self.hits.dictionary_encode()
         keys = _integers(encoded.indices) * len(self.hits) + np.arange(len(self.hits))
         return np.sort(keys), encoded.dictionary
 
 
 def lists_of(sizes: Array, values: pa.Array) -> pa.ListArray:
-    """Lists of these sizes, of values in a row.
+    """Split values into lists of these sizes.
 
     >>> lists_of(np.array([2, 0, 1]), pa.array(["a", "b", "c"])).to_pylist()
     [['a', 'b'], [], ['c']]

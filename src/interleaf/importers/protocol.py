@@ -16,7 +16,7 @@ from interleaf.errors import DataError, listed
 if TYPE_CHECKING:
     from interleaf.log.files import Paths
 
-# By format: where its function stands, so that only that module is loaded; and what it reads.
+# By format: its function, as a path so that only that module is loaded; and what it reads.
 IMPORTERS = {
     "ubi": ("interleaf.importers.ubi:import_ubi", "User Behavior Insights 1.3, queries and events"),
     "solr": ("interleaf.importers.solr_opensearch:import_solr", "responses with [interleaving], and clicks"),
@@ -27,74 +27,74 @@ IMPORTERS = {
     "yandex": ("interleaf.importers.yandex:import_yandex", "text format of the Yandex challenge and of PyClick"),
 }
 UNITS = ("user", "client", "session")
-ENGINE = "engine"  # the one ranker of a log that compares nothing
-UNDATED = datetime(2000, 1, 1, tzinfo=UTC)  # where times of formats without dates start: an analysis drops 1970
-LOW_JOIN_RATE = 0.5  # below this share, a person should look
+ENGINE = "engine"  # the only ranker of a log without comparison
+UNDATED = datetime(2000, 1, 1, tzinfo=UTC)  # start of times in formats without dates; not 1970, which an analysis drops
+LOW_JOIN_RATE = 0.5  # below this share, warn
 
 NO_TEAMS_SCHEMES = "lists with teams and without ranks: schemes of team draft work on them, except the deduped ones"
 MAY_BE_UNMIXED = (
     "no list is known to have documents of two configurations: if this was an A/B test, do not compare clicks inside "
-    "lists; log search_config with impression events, which tell"
+    "lists; log search_config with impression events to make sure"
 )
 
 REMEDIES = {
     # queries
-    "query without a query_id": "log the id that the engine gives back; without it no event can find its query",
+    "query without a query_id": "log the id that the engine returns; without it, events cannot be joined to the query",
     "query without a time that can be read": "write timestamps as ISO 8601 or epoch milliseconds",
     "query with nothing shown": "log query_response_hit_ids, or an impression event for each shown document",
     "query with impression events that leave gaps": "log one for every shown document, with its ordinal",
     "query with a hit that is no id": "give hits as texts",
     "query that came again": "it counts once",
     "query that came again and filled in what was missing": "it counts once, with what all its records say",
-    "query that came again with other hits": "one counts, the first with owners; give every page a query_id of its own",
-    "query of another system": "only our lists are imported; import the others from a file of their own",
-    "answer without owners": "it was not interleaved, and is left out",
+    "query that came again with other hits": "the first one with owners counts; give every page its own query_id",
+    "query of another system": "only lists of interleaf are imported; import the others from a separate file",
+    "answer without owners": "it was not interleaved, so it is left out",
     "answer without a list of documents": "give the engine's whole answer as `response`",
-    "answer with a document that has no id": "ask the engine for the unique key, and name it with --id-field",
+    "answer with a document that has no id": "request the unique key from the engine, and name it with --id-field",
     "query whose columns cannot be read": "keep the query_attributes as the export wrote them",
-    "list that shows a document twice": "events count for its first place",
-    "shown list made from impression events": "nothing to do; hits would be surer",
+    "list that shows a document twice": "events count for its first position",
+    "shown list made from impression events": "nothing to do, but logged hits are more reliable",
     # events
-    "event without a query_id": "hand the query's id to the page, and log it with each event",
+    "event without a query_id": "pass the query's id to the page, and log it with each event",
     "event without a time that can be read": "write timestamps as ISO 8601 or epoch milliseconds",
-    "event of a query that is not there": "export queries and events of the same days, with some hours more of events",
+    "event of a query that is not there": "export queries and events of the same days, and events of some more hours",
     "event of a query that is left out": "see the queries",
-    "click on an earlier page of its session": "it counts there",
+    "click on an earlier page of its session": "it counts on that page",
     "event on nothing shown": "fine for ads and other boxes; else log the object_id that the hits have",
     "event about no document": "fine for searches, filters and the like",
     "event whose ordinal cannot be read as a rank": "say with --ordinals whether they start at 0 or 1",
-    "event placed by its ordinal": "log object_id: an ordinal may count ads, or from another page",
-    "event placed by internal_id": "log queries with object_id_field, so that hits are ids that last",
+    "event placed by its ordinal": "log object_id: an ordinal may include ads, or be of another page",
+    "event placed by internal_id": "log queries with object_id_field, so that hits are stable ids",
     "event that came again": "it counts once, with the largest dwell of its copies",
     "event with a dwell_time": (
         "taken as seconds on the document; UBI's own script fills in seconds on the page that logs the event: if yours "
         "does, leave --dwell out"
     ),
-    "impression event": "it says what was shown, and is no reaction to it",
+    "impression event": "it says what was shown, and is not a reaction of the user",
     # anything
     "record that is neither query nor event": "a query has user_query, an event has action_name",
-    "line is not JSON": "give JSON lines, a record a line",
-    "line is not an object": "give JSON lines, a record a line",
+    "line is not JSON": "give JSON lines, one record per line",
+    "line is not an object": "give JSON lines, one record per line",
     "line is cut off": "fetch the end of the file again",
-    "line is too long": "give a record a line",
-    "text is not Unicode": "escape halves of characters, or leave them out",
+    "line is too long": "give one record per line",
+    "text is not Unicode": "escape or remove lone surrogates",
     "time without a zone": "taken as UTC; write the zone",
     "time as a number": "taken as epoch milliseconds, below 10^11 as seconds",
     "id as a number": "taken as its digits; the schema asks for text",
     "ordinal that is no whole number": "taken as the number that it says; the schema asks for an integer",
     "attribute that is no text": "left out; the plugin keeps texts only",
-    "unit of another kind": "the chosen unit was not known; the next one was taken",
+    "unit of another kind": "the chosen unit was not known, so the next one was used",
     "unit that is not known": "the impression is its own unit; log client_id",
-    "list with a document of no known owner": "log search_config with impression events; fair lists cannot be checked",
-    "list of one configuration": "no list mixes two: an arm each, as in an A/B test, and not interleaved",
-    "list of an unknown configuration": "left out, as no event tells its arm; log search_config with impression events",
-    "hit with two owners": "the first that was met counts",
+    "list with a document of no known owner": "log search_config with impression events; fairness cannot be checked",
+    "list of one configuration": "no list mixes two: each is an arm, as in an A/B test, and not interleaved",
+    "list of an unknown configuration": "left out: no event names its arm; log search_config with impression events",
+    "hit with two owners": "the first one counts",
 }
 
 
 @dataclass
 class ImportResult:
-    """How an import went; `notes` says it in sentences, the join of object ids first."""
+    """The result of an import; `notes` describes it in sentences, the join rate of object ids first."""
 
     impressions: int = 0
     events: int = 0
@@ -108,16 +108,16 @@ class ImportResult:
     may_be_unmixed: bool = False
 
     def drop(self, reason: str, where: str, count: int = 1) -> None:
-        """Count what is left out, and keep the first example."""
+        """Count a dropped record, and keep the first example."""
         self.counts[reason] += count
         self.examples.setdefault(reason, where)
 
     def notes(self) -> list[str]:
-        """One sentence each: what was met, how often, and the remedy."""
+        """Sentences: what was found, how often, and the remedy."""
         found = [_join_note(self.join_rate)] if self.join_rate is not None else []
         for application, start in self.ordinals.items():
             of = f" of {application}" if application else ""
-            guess = "cannot be told: give --ordinals 0 or 1" if start is None else f"start at {start}"
+            guess = "cannot be determined: give --ordinals 0 or 1" if start is None else f"start at {start}"
             found.append(f"ordinals{of} {guess}")
         if self.unit is not None:
             found.append(f"the unit is the {self.unit}")
@@ -128,7 +128,7 @@ class ImportResult:
         return found + self.count_notes()
 
     def count_notes(self) -> list[str]:
-        """Every reason that was met: how often, the first example, and the remedy."""
+        """Every reason that occurred: how often, the first example, and the remedy."""
         found = []
         for reason, count in (+self.counts).most_common():
             example = f" (first: {self.examples[reason]})" if reason in self.examples else ""
@@ -137,7 +137,7 @@ class ImportResult:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The result as plain data."""
         return {
             "impressions": self.impressions,
             "events": self.events,
@@ -167,13 +167,13 @@ def _join_note(rate: float) -> str:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What a caller may set, because files do not say it; an importer uses what concerns its format."""
+    """Options for what files do not contain; an importer uses those that concern its format."""
 
     experiment: str = "imported"
-    method: str = field(default="team_draft")  # of lists whose hits have owners
-    single: str = field(default="single")  # of lists that one ranker made
+    method: str = field(default="team_draft")  # method of lists whose hits have owners
+    single: str = field(default="single")  # method of lists that one ranker made
     ordinals: int | None = None  # the number of the first position; None: guess from the log
-    unit: str | None = None  # what identifies a unit; None: the first that nearly all queries have
+    unit: str | None = None  # kind of id that identifies a unit; None: the first that nearly all queries have
     id_field: str = "id"  # the unique key of documents
     time_unit: float = 1e-3  # seconds
     only_interleaved: bool = False  # leave out lists without owners
@@ -186,6 +186,6 @@ class ImportOptions:
 
 
 class Importer(Protocol):
-    """Writes the log that files hold to `out`, by its ending, and says what became of each record."""
+    """Converts files to a log at `out`, in the format of its file extension, and counts the outcome of each record."""
 
     def __call__(self, source: Paths, out: str | Path, options: ImportOptions = ...) -> ImportResult: ...

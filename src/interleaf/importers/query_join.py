@@ -18,7 +18,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.log import schema
 from interleaf.log.event_join import MergedCopies, merge_copies
 
-LEFT_OUT = -(2**31)  # a rank that no event has
+LEFT_OUT = -(2**31)  # the rank of an event that does not count
 OBJECT, RANK, INTERNAL, ORDINAL, SHOWN, NOT_SHOWN, NO_DOCUMENT, NO_ORDINAL = range(8)
 REASONS = {
     INTERNAL: "event placed by internal_id",
@@ -31,7 +31,7 @@ REASONS = {
 
 
 class Placed(NamedTuple):
-    """By event: its rank, `LEFT_OUT` where it does not count; and its dwell and value, nan where they are not known."""
+    """For each event its rank (`LEFT_OUT` if it does not count), dwell and value (nan if unknown)."""
 
     rank: Array
     dwell: Array
@@ -41,7 +41,7 @@ class Placed(NamedTuple):
 def place_events(
     part: Partition, evidence: LogEvidence, ordinals: int | None, usable: Array, counts: Counter[str]
 ) -> Placed:
-    """Place the events on usable lists; how each got its rank is counted."""
+    """Find the ranks of events on usable lists; count how each got its rank."""
     events = part.events
     size = part.sizes[part.query]
     ordinal = np.asarray(pc.fill_null(events["ordinal"], -1)) - _starts(events["application"], evidence, ordinals)
@@ -71,7 +71,7 @@ def place_events(
 
 
 def _starts(applications: pa.Array, evidence: LogEvidence, ordinals: int | None) -> Array:
-    """Where the ordinals of each event's application start; far away where that is not known, so that none fits."""
+    """Where the ordinals of each event's application start; if unknown, a number so large that no ordinal fits."""
     if ordinals is not None:
         return np.full(len(applications), ordinals, np.int64)
     found = np.full(len(applications), 2**40, np.int64)
@@ -84,9 +84,9 @@ def _starts(applications: pa.Array, evidence: LogEvidence, ordinals: int | None)
 
 
 def _merge_event_copies(part: Partition, rank: Array, is_foreign: Array) -> MergedCopies:
-    """Merge copies of one event: those with the same id; or, where foreign events have none, of the same moment.
+    """Merge copies of one event: those with the same id; or, for foreign events without ids, with the same time.
 
-    Events of ours without an id may well be alike: there, each is one.
+    Events of our export without an id are never merged.
     """
     events, is_used = part.events, rank != LEFT_OUT
     has_id = np.asarray(pc.is_valid(events["event"]))
@@ -109,7 +109,7 @@ def _merge_event_copies(part: Partition, rank: Array, is_foreign: Array) -> Merg
 
 
 def _numbered(*columns: Array) -> Array:
-    """A number for each row of columns, the same for rows that are alike."""
+    """A number for each row, the same for equal rows."""
     order = np.lexsort(columns[::-1])
     is_new = np.zeros(len(order), np.bool_)
     for column in columns:
@@ -120,21 +120,21 @@ def _numbered(*columns: Array) -> Array:
 
 
 def _codes_by_name(texts: pa.Array) -> Array:
-    """A number for each text, in the order of the texts."""
+    """A number for each text, in the sort order of the texts."""
     encoded = texts.dictionary_encode()
     places = np.argsort(np.asarray(pc.array_sort_indices(encoded.dictionary)))
     return np.asarray(places[np.asarray(encoded.indices)])
 
 
 class Joiner:
-    """Turns parts of a log into record batches, by the evidence of all parts; counts as it goes."""
+    """Turns partitions of a log into record batches, with the evidence of the whole log; counts problems."""
 
     def __init__(self, evidence: LogEvidence, options: ImportOptions, imported: ImportResult) -> None:
         self._evidence, self._options, self._imported = evidence, options, imported
         self._foreign = Foreign(evidence, options, imported.counts)
 
     def batch(self, part: Partition) -> pa.RecordBatch:
-        """The impressions of a part. If a log has lists of ours, it is their log, and the others stay out."""
+        """The impressions of a partition. If a log has lists of interleaf, only these are imported."""
         counts = self._imported.counts
         counts.update(part.counts)
         usable = self._usable(part)
@@ -155,7 +155,7 @@ class Joiner:
         return pa.RecordBatch.from_arrays(arrays, schema=schema.SCHEMA)
 
     def _usable(self, part: Partition) -> Array:
-        """Which queries become impressions; the first reason against one is counted."""
+        """Which queries become impressions; for the others, the first reason is counted."""
         left = np.ones(len(part.is_ours), np.bool_)
         for reason, holds in self._reasons(part):
             out = np.flatnonzero(left & holds)
@@ -179,7 +179,7 @@ class Joiner:
             yield "list of an unknown configuration", np.asarray(pc.is_null(self._foreign.configurations(part)))
 
     def _own(self, part: Partition, usable: Array) -> dict[str, pa.Array]:
-        """The columns of lists that we wrote; those that cannot be read are taken out of the usable ones."""
+        """The columns of lists that our export wrote; lists that cannot be decoded are marked as not usable."""
         places = np.flatnonzero(usable)
         own = part.queries["own"].take(pa.array(places))
         columns, problems = {}, dict[int, str]()
@@ -203,7 +203,7 @@ class Joiner:
 
 
 def _events(part: Partition, placed: Placed, usable: Array) -> pa.ListArray:
-    """The events of usable lists, as the schema has them: they are sorted by query and time already."""
+    """The events of usable lists in the log's schema; they are sorted by query and time already."""
     some = np.flatnonzero(placed.rank != LEFT_OUT)
     taken = part.events.take(pa.array(some))
     values = {name: taken[name] for name in taken.schema.names}

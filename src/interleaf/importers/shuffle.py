@@ -1,4 +1,4 @@
-"""Queries and events that wait for each other: on disk, in parts by a hash of the query's id, each small enough."""
+"""Queries and events on disk, partitioned by a hash of the query id, so that each partition fits into memory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from interleaf.importers.ubi_records import EVENTS, QUERIES, concat
 
-PART = 32 * 2**20  # bytes of text whose records are held at once
-ROOM = 32 * 2**20  # bytes of records that wait in memory, of all parts
+PART = 32 * 2**20  # bytes of input text per partition
+ROOM = 32 * 2**20  # bytes of records that are buffered in memory
 
 
 class ShuffleFile:
-    """A temporary file without a name, of which every part knows its pieces; memory does not grow with what it holds.
+    """A temporary file, with the positions of the pieces of each partition; memory does not grow with its size.
 
-    Records are batches of `QUERIES` or of `EVENTS`. A part gives them back in their order.
+    Records are batches of `QUERIES` or of `EVENTS`. Each partition keeps their order.
 
     >>> with ShuffleFile(size=0) as shuffle:
     ...     shuffle.add(pa.RecordBatch.from_pylist([{"query_id": "q-1"}, {"query_id": "q-2"}], QUERIES))
@@ -35,7 +35,7 @@ class ShuffleFile:
         self._held = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Let records wait."""
+        """Add records."""
         self._waiting[batch.schema].append(batch)
         self._held += batch.nbytes
         if self._held >= ROOM and len(self._pieces) > 1:
@@ -51,7 +51,7 @@ class ShuffleFile:
         self._held = 0
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The records of each part, in their order."""
+        """The records of each partition, in order."""
         encoded = batch.column("query_id").dictionary_encode()
         hashes = np.array([crc32(name) for name in encoded.dictionary.cast(pa.binary()).to_pylist()], np.int64)
         part_of = hashes[np.asarray(encoded.indices)] % len(self._pieces)
@@ -62,7 +62,7 @@ class ShuffleFile:
             yield part, sorted_batch.slice(start, int(ends[part]) - start)
 
     def parts(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """The queries and the events of each part, as often as asked for."""
+        """The queries and events of each partition; can be called repeatedly."""
         if len(self._pieces) == 1:
             yield tuple(concat(batches, schema) for schema, batches in self._waiting.items())
             return

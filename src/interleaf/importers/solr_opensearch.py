@@ -1,8 +1,8 @@
-"""Answers of engines that interleave by themselves: Solr's learning to rank, OpenSearch's search relevance.
+"""Imports responses of engines with built-in interleaving: Solr's learning to rank, OpenSearch's search relevance.
 
-Both say for each document which of two rankers it came from, and neither gives the rankings: such lists have teams and
-no ranks. An answer says nothing of who asked or when, so a line is an object around it, `{"query_id", "timestamp",
-"client_id", "response"}`, or the answer with those names beside its own.
+Both name the ranker of each document, but do not return the rankings: such lists have teams and no ranks. A response
+does not contain the user or the time. So each line is an object around it, `{"query_id", "timestamp", "client_id",
+"response"}`, or the response with these fields added.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ OPENSEARCH_OWNER = "_search_configuration_id"
 
 
 def import_solr(source: Paths, out: str | Path, options: ImportOptions = _DEFAULTS) -> ImportResult:
-    """Answers of Solr with `[interleaving]`, and clicks as UBI events or lines of `query_id, document, time`."""
+    """Import responses of Solr with `[interleaving]`, and clicks: UBI events or lines of `query_id, document, time`."""
     read_answer = partial(solr_query, field=options.id_field)
     return import_records(source, out, replace(options, only_interleaved=True), read_answer)
 
 
 def import_opensearch(source: Paths, out: str | Path, options: ImportOptions = _DEFAULTS) -> ImportResult:
-    """Answers of OpenSearch whose hits have `_search_configuration_id`, and UBI events."""
+    """Import responses of OpenSearch whose hits have `_search_configuration_id`, and UBI events."""
     return import_records(source, out, replace(options, only_interleaved=True), opensearch_query)
 
 
 def solr_query(value: dict[str, Any], counts: Counter[str], field: str = "id") -> tuple[Record, Any]:
-    """A query and the owners of its hits, from an answer of Solr; `field` is the unique key of its documents.
+    """A query and the owners of its hits, from a response of Solr; `field` is the unique key of its documents.
 
     >>> answer = {"response": {"docs": [{"id": "a", "[interleaving]": "m1"}, {"id": "b", "[interleaving]": "m2"}]}}
     >>> query, owners = solr_query(answer | {"query_id": "q"}, Counter())
@@ -55,7 +55,7 @@ def solr_query(value: dict[str, Any], counts: Counter[str], field: str = "id") -
 
 
 def opensearch_query(value: dict[str, Any], counts: Counter[str]) -> tuple[Record, Any]:
-    """A query and the owners of its hits, from an answer of OpenSearch.
+    """A query and the owners of its hits, from a response of OpenSearch.
 
     >>> hits = [{"_id": "a", "_search_configuration_id": "c1"}, {"_id": "b", "_search_configuration_id": "c2"}]
     >>> answer = {"hits": {"hits": hits}, "ext": {"ubi": {"query_id": "q"}}}
@@ -83,7 +83,7 @@ def _with_owners(
 
 
 def _within(value: Any, name: str, otherwise: dict[str, Any]) -> dict[str, Any]:
-    """The object that has a name: the value, if it does."""
+    """The value if it is an object with this field, else `otherwise`."""
     return value if type(value) is dict and (name in value or "responseHeader" in value) else otherwise
 
 

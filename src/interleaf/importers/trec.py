@@ -1,7 +1,7 @@
-"""TREC runs: the rankings of a log as runs, judgments as qrels; rankings from anywhere as lists composed of them.
+"""TREC runs: exports the rankings of a log as runs and judgments as qrels; composes lists from runs.
 
-Tools sort a run by its score, so scores strictly decrease. A name with white space, which a run cannot hold, is written
-with %20 and the like.
+Tools sort a run by its score, so scores strictly decrease. White space in names, which a run cannot contain, is
+percent-encoded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNFIT = re.compile(r"[\s%]")
 
 
 def export_trec(source: Any, folder: str | Path) -> Counter[str]:
-    """A run a ranker, `RANKER.run`, and `qrels.txt` where judgments are known; returns counts of what was met.
+    """Write a run for each ranker, `RANKER.run`, and `qrels.txt` if there are judgments; returns counts of problems.
 
     A query's rankings are those of its first impression that logged them.
     """
@@ -101,9 +101,9 @@ def compose(
     experiment: str = "composed",
     seed: int = 0,
 ) -> Counter[str]:
-    """A list a query from rankings by ranker and query, such as runs: a log without people, with the rankings in it.
+    """Compose a list for each query from rankings by ranker and query, such as runs; the log has no events.
 
-    Queries that a ranker lacks are left out, and counted.
+    Queries that a ranker lacks are left out and counted.
     """
     counts: Counter[str] = Counter()
     queries = dict.fromkeys(query for by_query in rankings.values() for query in by_query)

@@ -1,7 +1,7 @@
-"""Logs of the TREC Session track (2011 to 2014): real people, captions, clicks and judgments, as a native log.
+"""Imports logs of the TREC Session track (2011 to 2014): real users, captions, clicks and judgments.
 
-The logs know no dates, so times count from the first of January 2000. Nothing says what was set in bold; with
-`highlight`, it is what a search engine would have: the words of the query, those next to each other as one section.
+The logs have no dates, so times count from 1 January 2000. They do not say what was shown in bold; with `highlight`, it
+is what search engines usually highlight: the words of the query, with adjacent words as one section.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def read_trec_session(
 ) -> list[dict[str, Any]]:
     """The pages of a track's XML file, plain or gzip, as `log.rows_to_batch` takes them.
 
-    `judgments` are the track's qrels, where spam (-2) is not relevant. `method` is what the log is to say of its lists.
+    `judgments` are the track's qrels, where spam (-2) is not relevant. `method` is the method written to the log.
     """
     try:
         data = Path(path).read_bytes()
@@ -102,7 +102,7 @@ def _caption(result: ElementTree.Element, query: str) -> dict[str, Any]:
 
 
 def query_sections(text: str, query: str) -> list[tuple[int, int]]:
-    """Where words of the query stand in a text, neighbours together.
+    """The sections of a text that are words of the query; adjacent words form one section.
 
     >>> query_sections("The civil war: causes of the Civil War", "us civil war")
     [(4, 13), (29, 38)]

@@ -36,8 +36,9 @@ from interleaf.log.files import LogFile, Paths, files_of
 from interleaf.log.jsonl import LineError, blocks_of
 from interleaf.log.record_batches import write_batches
 
-AnswerReader = Callable[[dict[str, Any], Counter[str]], tuple[Record, Any]]  # an engine's answer: a query, its owners
-MAX_ENTRIES = 4096  # records that are Python objects at a time
+# Turns a response of an engine into its query and the owners of its hits.
+AnswerReader = Callable[[dict[str, Any], Counter[str]], tuple[Record, Any]]
+MAX_ENTRIES = 4096  # records held as Python objects at a time
 _decode_answer = msgspec.json.Decoder(dict[str, Any], float_hook=float).decode
 
 
@@ -102,14 +103,14 @@ class UbiReader:
 
 
 _DEFAULTS = ImportOptions()
-UNPACKED = 8  # a gzip file is about that much smaller than its text
+UNPACKED = 8  # a guess: a gzip file is this many times smaller than its text
 
 
 def import_ubi(source: Paths, out: str | Path, options: ImportOptions = _DEFAULTS) -> ImportResult:
-    """UBI queries and events as a native log.
+    """Import UBI queries and events.
 
-    Queries that `export_ubi` wrote come back as they were. Others are lists of one ranker, or of those that
-    `event_attributes.search_config` names.
+    Queries that `export_ubi` wrote are restored exactly. Others are lists of one ranker, or of the rankers in
+    `event_attributes.search_config`.
     """
     return import_records(source, out, options)
 
@@ -117,7 +118,7 @@ def import_ubi(source: Paths, out: str | Path, options: ImportOptions = _DEFAULT
 def import_records(
     source: Paths, out: str | Path, options: ImportOptions, answer_of: AnswerReader | None = None
 ) -> ImportResult:
-    """Queries and events as a native log; with `answer_of`, queries are answers of an engine."""
+    """Import queries and events; with `answer_of`, queries are responses of an engine."""
     files = files_of(source)
     if wrong := [str(file.path) for file in files if file.is_parquet or file.is_csv]:
         raise DataError(f"{wrong[0]} is no file of JSON lines; give JSON lines, plain or gzip")
@@ -135,7 +136,7 @@ def import_records(
         def batches() -> Iterator[pa.RecordBatch]:
             for queries, events in shuffle.parts():
                 yield joiner.batch(Partition(queries, events))
-            _ask_for_some(imported.impressions, imported, files)  # here, so that no empty log is left behind
+            _ask_for_some(imported.impressions, imported, files)  # here, so that no empty log is written
 
         write_batches(out, batches())
     _conclude(imported, evidence, options)
@@ -143,7 +144,7 @@ def import_records(
 
 
 def _ask_for_some(count: int, imported: ImportResult, files: Sequence[LogFile]) -> None:
-    """A log without an impression helps nobody."""
+    """Raise DataError if there are no impressions."""
     if not count:
         named = str(files[0].path) if len(files) == 1 else f"{files[0].path} and {len(files) - 1} more"
         reasons = "; ".join(imported.count_notes())

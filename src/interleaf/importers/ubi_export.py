@@ -1,4 +1,4 @@
-"""Exports a log as UBI 1.3 records; `import_ubi` gives the same log back.
+"""Exports a log as UBI 1.3 records; `import_ubi` restores the same log.
 
 What UBI has no field for goes into `query_attributes` as text, because the plugin keeps only text. A text column is
 written as it is, any other as JSON. Attributes of the impression keep their names; one that is named like a column is
@@ -26,14 +26,14 @@ from interleaf.log import schema
 from interleaf.log.reader import LogReading, read
 from interleaf.log.validation import GAPS, RULES, of_field
 
-OUTSIDE = {"time", "query", "documents", "events", "attributes"}  # these have places of their own in UBI
+OUTSIDE = {"time", "query", "documents", "events", "attributes"}  # these have their own fields in UBI
 CARRIED = {column.name: column for column in schema.COLUMNS if column.name not in OUTSIDE}
 PREFIX = "attribute:"
 NOTHING = Annotated[int, msgspec.Meta(ge=1, le=0)]  # a type without values
 
 
 def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
-    """The attributes of a UBI query that say all that UBI has no field for.
+    """The attributes of a UBI query for columns that UBI has no field for.
 
     >>> texts_of({"experiment": "shop", "version": 2, "teams": [0, 1], "attributes": {"device": "phone"}})
     {'experiment': 'shop', 'version': '2', 'teams': '[0,1]', 'device': 'phone'}
@@ -48,7 +48,7 @@ def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _json_type(kind: pa.DataType, gaps: bool = False) -> Any:
-    """The type of values that are surely right; others are checked one by one."""
+    """The type of values that msgspec decodes safely; other values are checked one by one."""
     if pa.types.is_list(kind):
         inner = _json_type(kind.value_type)
         return list[inner | None] if gaps else list[inner]  # type: ignore[valid-type]
@@ -67,7 +67,7 @@ _DECODERS = {
 
 
 def decode_column(name: str, texts: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """The values of a column that a query carries as text; and by its place what is wrong with a text.
+    """The values of a column that queries hold as text, and the error of each invalid text by index.
 
     >>> column, problems = decode_column("teams", pa.array(["[0,1]", None, "[0"]))
     >>> column.to_pylist(), problems
@@ -82,7 +82,7 @@ def decode_column(name: str, texts: pa.Array) -> tuple[pa.Array, dict[int, str]]
         try:
             values.append(decode(text))
         except msgspec.DecodeError:
-            try:  # not by msgspec, as a log may hold a NaN
+            try:  # not by msgspec, because a log may contain NaN
                 values.append(of_field(name, lambda one: RULES[name].check(json.loads(one)), text))
             except ValueError as problem:
                 values.append(None)
@@ -95,13 +95,13 @@ def decode_column(name: str, texts: pa.Array) -> tuple[pa.Array, dict[int, str]]
 
 
 def iso(moment: datetime) -> str:
-    """A time as UBI writes it, in UTC, with all that we know of it."""
+    """A time in UBI's format, in UTC, with full precision."""
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file under a temporary name in the same folder: renamed at the end, removed if anything goes wrong."""
+    """Write a file under a temporary name in the same folder; rename it at the end, or remove it on an error."""
     path = Path(path)
     if not path.parent.is_dir():
         raise DataError(f"cannot write {path}: there is no folder {path.parent}; make it first")
@@ -127,9 +127,9 @@ QUERIES, EVENTS = "ubi_queries", "ubi_events"
 def export_ubi(
     source: Any, path: str | Path, *, application: str = "interleaf", object_id_field: str = "id"
 ) -> LogReading:
-    """Write a log as a bulk file of queries and events, `.ndjson` or `.ndjson.gz`; what is returned says what was read.
+    """Write a log as a bulk file of queries and events, `.ndjson` or `.ndjson.gz`; returns what was read.
 
-    `object_id_field` is the field of the index whose values the documents' ids are.
+    `object_id_field` is the field of the index that holds the document ids.
     """
     reading = read(source, schema.SCHEMA.names)
     with whole_file(path) as file:

@@ -23,20 +23,21 @@ from interleaf.importers.ubi_export import CARRIED
 from interleaf.log.drop_reasons import DropReason
 from interleaf.log.jsonl import LineError, parse_line
 
-SECONDS_BELOW = 10**11  # as milliseconds, that was in 1973: a smaller number counts seconds
+SECONDS_BELOW = 10**11  # smaller numbers are seconds: as milliseconds, this is in 1973
 START = datetime(1970, 1, 1, tzinfo=UTC)
-FIRST_YEAR = (datetime(1, 1, 1, tzinfo=UTC) - START) // timedelta(microseconds=1)  # Arrow reads the year 0, Python not
+# Arrow accepts the year 0, Python does not.
+FIRST_YEAR = (datetime(1, 1, 1, tzinfo=UTC) - START) // timedelta(microseconds=1)
 MAX_TIME = 253_402_300_800 * 10**6  # the end of the year 9999
-MAX_NUMBER = 3e38  # of a dwell or a value
-MAX_RANK = 2**31 - 1  # that a log can hold
+MAX_NUMBER = 3e38  # maximum of a dwell or a value
+MAX_RANK = 2**31 - 1  # maximum rank in a log
 MAX_WHOLE = 2**63 - 1
-SHOWN = "impression"  # the action that says that a document was shown, and is no reaction to it
+SHOWN = "impression"  # the action for a document that was shown; not a reaction of the user
 
-NotObject = str | int | float | bool | list[Any] | None  # what may stand where the schema asks for an object
+NotObject = str | int | float | bool | list[Any] | None  # other JSON values that may occur in place of an object
 
 
 class Action(Struct, gc=False):
-    """What an action line of a bulk file says of the next line."""
+    """An action line of a bulk file, which describes the next line."""
 
     id: Any = field(name="_id", default=None)
 
@@ -55,7 +56,7 @@ class Position(Struct, gc=False):
 
 
 class EventAttributes(Struct, gc=False):
-    """What else is known of an event; `rank` and `dwell` are ours, `search_config` is of the Chorus shop."""
+    """Further fields of an event; `rank` and `dwell` are from our export, `search_config` from the Chorus shop."""
 
     position: Position | NotObject = None
     rank: Any = None
@@ -69,11 +70,11 @@ class EventAttributes(Struct, gc=False):
 
 
 class EngineAnswer(Struct, gc=False):
-    """The answer of an engine, not decoded."""
+    """The response of an engine, not decoded."""
 
 
 class Record(Struct, gc=False):
-    """The object of a line: an event, a query, an action line, a search hit around a record, an answer or a click."""
+    """The object of a line: an event, a query, an action line, a search hit around a record, a response or a click."""
 
     index: Action | NotObject | msgspec.UnsetType = UNSET
     create: Action | NotObject | msgspec.UnsetType = UNSET
@@ -100,12 +101,12 @@ class Record(Struct, gc=False):
     event: Any = None
 
 
-# The number of its line, a record, and what the record itself does not say: the id of an event, which stands in the
-# line before or in a search hit, or the names of the rankers that own the hits of a query.
+# A line number, a record, and what the record itself does not contain: the id of an event, which is in the line
+# before or in a search hit, or the names of the rankers that own the hits of a query.
 Entry = tuple[int, Record, Any]
 
-# A search that was answered. `owners` are names of rankers, one for each hit, where an engine interleaved itself;
-# `own` are the columns of a query that we wrote, as text; `attributes` is the JSON of an object of all other texts.
+# Queries. `owners` are names of rankers, one for each hit, if an engine interleaved; `own` are the columns of a query
+# that our export wrote, as text; `attributes` is a JSON object of all other texts.
 QUERIES = pa.schema(
     [
         *(("query_id", pa.string()), ("time", pa.int64())),
@@ -115,7 +116,7 @@ QUERIES = pa.schema(
         ("attributes", pa.string()),
     ]
 )
-# What somebody did. `rank` is known where we wrote the event; else it follows from the object or from the ordinal.
+# Events. `rank` is known if our export wrote the event; else it is found by the object or the ordinal.
 EVENTS = pa.schema(
     [
         *((name, pa.string()) for name in ("query_id", "kind", "application", "user", "client", "session")),
@@ -132,7 +133,7 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def decode_records(lines: Sequence[bytes]) -> list[Any]:
-    """The record of each line, None for a blank line, and a `LineError` for one that cannot be read."""
+    """The record of each line; None for a blank line, and a `LineError` for an invalid one."""
     try:
         # As text, because msgspec does not check the encoding of fields that it skips.
         records = _decoder.decode_lines(b"".join(lines).decode())
@@ -236,7 +237,7 @@ class ColumnBuilder:
         return pa.RecordBatch.from_pydict(columns, QUERIES)
 
     def _drop_nulls(self, reason: str, entries: list[Entry], column: pa.Array, *others: pa.Array) -> Any:
-        """Entries and columns without the places where the first column is null, which are counted."""
+        """Drop entries where the first column is null, and count them."""
         if not column.null_count:
             return entries, column, *others
         is_valid = column.is_valid()
@@ -254,17 +255,17 @@ class ColumnBuilder:
         return pc.if_else(pc.equal(texts, ""), None, texts) if "" in values else texts
 
     def _times(self, values: list[Any]) -> pa.Array:
-        """Microseconds since 1970, null for what is no time."""
+        """Microseconds since 1970, null for invalid times."""
         try:
             times = pa.array(values, pa.string()).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
             if (pc.min(times).as_py() or 0) >= FIRST_YEAR:
                 return times
         except (pa.ArrowTypeError, pa.ArrowInvalid):
-            pass  # Arrow reads fewer forms of times, all or none
+            pass  # Arrow accepts fewer formats, and fails if one time is invalid
         return pa.array([since_1970(value, self._counts) for value in values], pa.duration("us")).cast(pa.int64())
 
     def _hits(self, values: list[Any]) -> pa.ListArray:
-        """Ids of documents, in shown order; an empty list where none are given, null where one is no id."""
+        """Document ids in shown order; an empty list if there are none, null if one is not an id."""
         lists = [hits if type(hits) is list else [] for hits in values]
         try:
             column = pa.array(lists, pa.list_(pa.string()))
@@ -276,11 +277,11 @@ class ColumnBuilder:
         return pa.array([None if None in hits else hits for hits in texts], pa.list_(pa.string()))
 
     def _texts_in(self, attributes: Any) -> dict[str, str]:
-        """Attributes that are texts, as the plugin keeps them; numbers and flags as JSON; others are counted."""
+        """Attributes that are texts, as the plugin stores them; numbers and booleans as JSON; others are counted."""
         if type(attributes) is not dict:
             return {}
         try:
-            "".join(attributes.values())  # the quickest way to see that all are texts
+            "".join(attributes.values())  # the fastest way to check that all are texts
             return attributes
         except TypeError:
             pass
@@ -315,7 +316,7 @@ def _numbers(values: list[Any]) -> pa.Array:
 
 
 def split_own(attributes: Sequence[dict[str, str]]) -> tuple[pa.StructArray, pa.Array]:
-    """The columns of queries that we wrote, null for other queries; and the JSON of the attributes that remain.
+    """The columns of queries that our export wrote, null for other queries; and the other attributes as JSON.
 
     >>> own, attributes = split_own(
     ...     [{"experiment": "e", "method": "m", "rankers": "[]", "device": "phone"}, {"arm": "x"}]
@@ -339,7 +340,7 @@ def split_own(attributes: Sequence[dict[str, str]]) -> tuple[pa.StructArray, pa.
 
 
 def id_text(value: Any, counts: Counter[str]) -> str | None:
-    """An id as text; numbers break the schema, and are taken as their digits."""
+    """An id as text; numbers, which violate the schema, are converted to their digits."""
     if type(value) is int:
         counts["id as a number"] += 1
         return str(value)
@@ -347,7 +348,7 @@ def id_text(value: Any, counts: Counter[str]) -> str | None:
 
 
 def since_1970(value: Any, counts: Counter[str]) -> timedelta | None:
-    """The time since 1970, or None if the value is no time; guesses are counted.
+    """The time since 1970, or None if the value is not a time; guesses are counted.
 
     >>> counts = Counter()
     >>> {since_1970(time, counts) for time in ("2024-06-04T19:02:42.025Z", "2024-06-04T21:02:42.025+0200")}
@@ -368,7 +369,7 @@ def since_1970(value: Any, counts: Counter[str]) -> timedelta | None:
             return None
     if type(value) is str:
         value = int(value) if len(value) < 20 else None
-    if type(value) not in (int, float) or not 0 <= value < MAX_TIME // 1000:  # a NaN is not, either
+    if type(value) not in (int, float) or not 0 <= value < MAX_TIME // 1000:  # NaN fails this, too
         return None
     counts["time as a number"] += 1
     return timedelta(microseconds=round(value * (1_000_000 if value < SECONDS_BELOW else 1000)))

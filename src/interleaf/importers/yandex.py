@@ -23,7 +23,7 @@ AT_ONCE = 1024
 
 
 def read_yandex(path: str | PathLike[str]) -> ResultPages:
-    """The pages of such a log, plain or gzip; `pages.reading` says where its clicks went."""
+    """The pages of a log, plain or gzip; `pages.reading` counts how its clicks were assigned."""
     data = Path(path).read_bytes()
     try:
         text = (gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data).decode()
@@ -33,10 +33,10 @@ def read_yandex(path: str | PathLike[str]) -> ResultPages:
 
 
 def import_yandex(source: Paths, out: str | Path, options: ImportOptions = _DEFAULTS) -> ImportResult:
-    """Such a log as a native one: a page is an impression, a session its unit; clicks go where `read_yandex` puts them.
+    """Import a log: a page is an impression, a session is a unit; clicks are assigned as by `read_yandex`.
 
-    The format does not say in which unit times are: `options.time_unit` is in seconds. They have no date, and count
-    from the year 2000.
+    The format does not define the unit of times: `options.time_unit` is that unit in seconds. Times have no date, and
+    count from the year 2000.
     """
     paths = [source] if isinstance(source, str | PathLike) else list(source)
     if len(paths) != 1:
@@ -87,7 +87,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _add(sessions: dict[str, list[_Page]], fields: list[str], unit: float, imported: ImportResult) -> None:
-    """A page, or a click on the latest page of the session that shows the document."""
+    """Add a page, or a click to the latest page of the session that shows the document."""
     session, passed, kind = fields[:3] if len(fields) > 3 else ("", "", "")
     if "" in fields or (not (kind == "C" and len(fields) == 4) and not (kind == "Q" and len(fields) > 5)):
         raise DataError("it is neither session, time, Q, query, region and urls, nor session, time, C and one url")
