@@ -117,7 +117,7 @@ def test_a_store_with_keys_is_not_the_demo_s(tmp_path: Path) -> None:
 
 
 def test_nobody_cannot_decide() -> None:
-    with pytest.raises(InterleafError, match="nobody decides anything with --people 0"):
+    with pytest.raises(InterleafError, match="--until-decided needs people, and --people is 0"):
         Demo(people=0, until_decided=True)
 
 

@@ -176,7 +176,7 @@ def test_experiments_of_a_lane_run_beside_each_other_and_stay_in_their_places(st
         store.create(Experiment.of(SHOP | {"name": name, "lane": "lane", "share": share}), 1, "ann")
     assert store.start("one", 2, "ann").settings.offset == 0
     assert store.start("two", 2, "ann").settings.offset == 0.5
-    with pytest.raises(ExperimentError, match="no such place beside one, two"):
+    with pytest.raises(ExperimentError, match="no free share of this size next to one, two"):
         store.start("three", 2, "ann")
     assert store.experiment("three").state == "draft"
     store.stop("one", 3, "ann")

@@ -75,7 +75,7 @@ class Visitors:
             if name and is_fit and isinstance(caption, Mapping):
                 cleaned[name] = self._caption(caption)
             else:
-                self.note("captions", "are of no document, are no mapping, or are too many")
+                self.note("captions", "name no document, are not a mapping, or are too many")
         return cleaned
 
     def _caption(self, given: Mapping[str, Any]) -> dict[str, Any]:

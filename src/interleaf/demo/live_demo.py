@@ -148,7 +148,7 @@ class Demo:
         if self.people < 0:
             raise InterleafError(f"the number of people is {self.people}; give --people 0 or more")
         if self.until_decided and not self.people:
-            raise InterleafError("nobody decides anything with --people 0; give more, or leave out --until-decided")
+            raise InterleafError("--until-decided needs people, and --people is 0; give more, or leave it out")
         for ranker in self.rankers:
             ranker_of(ranker)
 

@@ -48,7 +48,9 @@ def free_place(experiment: Experiment, running: Iterable[Experiment]) -> float:
         start = max(start, begin + share)
     if start + experiment.share > 1 + 1e-9:
         names = ", ".join(name for _, _, name in taken)
-        raise ExperimentError("share", experiment.share, f"lane {experiment.lane!r} has no such place beside {names}")
+        raise ExperimentError(
+            "share", experiment.share, f"lane {experiment.lane!r} has no free share of this size next to {names}"
+        )
     return min(start, 1 - experiment.share)
 
 

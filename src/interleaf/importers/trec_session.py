@@ -118,7 +118,7 @@ def _events(page: ElementTree.Element, ranks: list[str | None]) -> Iterator[dict
     for click in page.iter("click"):
         rank = (click.findtext("rank") or "").strip()
         if rank not in ranks:
-            raise DataError(f"a click at rank {rank!r} of interaction {page.get('num')!r}, where no result stands")
+            raise DataError(f"a click at rank {rank!r} of interaction {page.get('num')!r}, where there is no result")
         begin, end = (click.get(name, UNKNOWN) for name in ("starttime", "endtime"))
         time = _time(page.get("starttime", "0") if begin == UNKNOWN else begin)
         dwell = None if UNKNOWN in (begin, end) else max(0.0, (_time(end) - time).total_seconds())

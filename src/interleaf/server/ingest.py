@@ -254,7 +254,7 @@ os.register_at_fork(after_in_child=_ids.clear)
 
 
 def to_microseconds(time: datetime) -> int:
-    """Since 1970."""
+    """Microseconds since 1970."""
     return round(time.timestamp() * 1e6)
 
 

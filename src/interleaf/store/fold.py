@@ -120,7 +120,7 @@ class FoldedSums:
 
     @classmethod
     def of_bytes(cls, data: bytes, task: Task) -> FoldedSums:
-        """What `to_bytes` made."""
+        """Decode the result of `to_bytes`."""
         line, _, rest = bytes(data).partition(b"\n")
         head = json.loads(line)
         ends = np.cumsum(head["sizes"]).tolist()

@@ -28,18 +28,24 @@ _BY_TEXT = (
         r"authentication failed|no password supplied|pg_hba\.conf|role .* does not exist|\bSCRAM\b",
         "it refused the user name or password (authentication); check both in the store's address, and pg_hba.conf",
     ),
-    (r"database .* does not exist", "it has no such database; make it with createdb, or mend the name in the address"),
+    (
+        r"database .* does not exist",
+        "it has no such database; create it with createdb, or correct the name in the address",
+    ),
     (
         r"translate host name|resolve host|[Nn]ame or service not known|name resolution|nodename nor servname",
-        "the host name is unknown; mend it in the store's address",
+        "the host name is unknown; correct it in the store's address",
     ),
     (r"\bSSL\b|\bTLS\b|certificate", "the encrypted connection failed (TLS); check sslmode and the certificates"),
     (
         r"[Cc]onnection refused|No such file or directory|is the server running",
-        "the connection was refused: nothing listens at this host and port; start PostgreSQL, or mend the address",
+        "the connection was refused: nothing listens at this host and port; start PostgreSQL, or correct the address",
     ),
     (r"starting up|shutting down|recovery mode", "it is starting or stopping; try again in a moment"),
-    (r"too many clients|connection slots|too many connections", "it takes no more connections; raise max_connections"),
+    (
+        r"too many clients|connection slots|too many connections",
+        "it accepts no more connections; raise max_connections",
+    ),
     (r"terminating connection|closed the connection|connection is lost|[Cc]onnection reset", "the connection was lost"),
     (r"couldn't get a connection", "it does not answer, or all connections of this process are busy"),
     (r"time[d]?[ -]?out|no answer|[Nn]o route to host|unreachable", "it does not answer; check the host and network"),
@@ -57,7 +63,7 @@ _BY_CODE = {
     "57P01": "it is stopping; try again in a moment",
     "57P03": "it is starting or stopping; try again in a moment",
 }
-_UNKNOWN = "its own log says why"
+_UNKNOWN = "see the log of the server"
 
 
 def cause_of(error: BaseException) -> str:

@@ -63,7 +63,7 @@ def test_an_experiment_is_made_watched_stopped_decided_and_exported(address: str
     page.get_by_role("link", name="New experiment").click()
     page.get_by_label("name", exact=False).first.fill("shoes")
     page.get_by_label("rankers").first.fill("production\ncandidate")
-    page.get_by_text("How it is read").click()
+    page.get_by_text("Analysis settings").click()
     page.get_by_label("planned units").fill("200")
     page.get_by_role("button", name="Create it").click()
     expect(page.locator("#verdict")).to_contain_text("This is a draft")

@@ -103,7 +103,7 @@ class KeyLine:
 
 
 async def show_keys(visit: Visit) -> Response:
-    """The page."""
+    """The page with all keys."""
     made = visit.request.query_params.get("made", "")
     problem = f"The key {made[:40]} was made already, and its secret was shown then. To have another, fill in the form."
     return await _page(visit, problem=problem if made else "")

@@ -80,7 +80,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a text th
 
 
 async def export(visit: Visit) -> Response:
-    """The log."""
+    """The log as Parquet."""
     return await endpoints.export(visit.service, visit.request, b"", visit.who or OPEN)
 
 

@@ -49,7 +49,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def live(visit: Visit) -> Response:
-    """What changes."""
+    """The part of the page that is refreshed."""
     return part(visit, "lines.html", **await _values(visit))
 
 

@@ -57,7 +57,7 @@ class ShownDocument:
 
 @dataclass(frozen=True)
 class ExampleImpression:
-    """One impression."""
+    """An impression as shown on the page."""
 
     time: Any
     facts: tuple[tuple[str, str], ...]
@@ -161,7 +161,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def live(visit: Visit) -> Response:
-    """What changes."""
+    """The part of the page that is refreshed."""
     return part(visit, "live.html", **await _values(visit))
 
 

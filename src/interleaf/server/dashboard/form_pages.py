@@ -31,12 +31,12 @@ from interleaf.server.dashboard.visit import HEADERS, Visit, page
 from interleaf.store.records import DECIDED, DRAFT, RUNNING, STOPPED
 
 GROUPS = {
-    "Who is compared": ("name", "rankers", "control", "method", "scheme", "k"),
+    "Rankers and method": ("name", "rankers", "control", "method", "scheme", "k"),
     "Notes": NOTES,
-    "Who takes part": ("share", "lane", "offset", "holdout"),
-    "What counts": ("events", "browser_events", "primary", "attribution", "window_minutes"),
-    "How it is read": ("planned_units", "confidence", "mode", "by"),
-    "What does not count": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
+    "Traffic": ("share", "lane", "offset", "holdout"),
+    "Events": ("events", "browser_events", "primary", "attribution", "window_minutes"),
+    "Analysis settings": ("planned_units", "confidence", "mode", "by"),
+    "Bots to exclude": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
 }
 OPEN_GROUPS = 2  # the other groups are collapsed: their defaults usually fit
 PARAMETERS = "method_parameters"
