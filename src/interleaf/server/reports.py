@@ -94,7 +94,7 @@ class Reports:
         return CurrentReports(version, made, None if made else _NOTHING[bool(counts.open or counts.folded)], counts)
 
     def _lost(self, is_running: bool, counts: VersionCounts) -> tuple[Mapping[str, int], int]:
-        """Events that are not counted, by reason; and the number of events that may belong to any experiment.
+        """Unmatched events by reason; and the number of events that may belong to any experiment.
 
         The experiment of an event with an unknown impression is not known, unless only one experiment has ever run.
         """
@@ -112,7 +112,7 @@ def _ttl(entry: CacheEntry[CurrentReports]) -> float:
 
 
 def with_lost(tally: Tally, apart: Mapping[str, int], elsewhere: int, idle: int) -> Tally:
-    """The tally with the events that the store does not count, for the health checks."""
+    """The tally with unmatched events and events of kinds that do not count, for the health checks."""
     events, facts = Counter(tally.events), Counter(tally.facts)
     for fate, number in apart.items():
         status = _STATUS.get(fate, EventStatus.UNMATCHED)

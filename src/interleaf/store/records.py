@@ -132,7 +132,7 @@ class AccessKey:
 
 @dataclass(frozen=True)
 class VersionCounts:
-    """Counts of a version: impressions by state, and events that are not counted, by reason."""
+    """Counts of a version: impressions by state, and unmatched events by reason."""
 
     open: int
     folded: int

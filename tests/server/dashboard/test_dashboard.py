@@ -62,7 +62,7 @@ def test_an_experiment_goes_from_form_to_decision(visitor: Visitor) -> None:
     assert "It is over" not in started.text
     assert "<details" in started.text[: started.text.index("Stop it for good")]  # in two steps, without a script
     stopped = visitor.send("/experiments/shoes", "/experiments/shoes/stop")
-    assert "It is over, and its settings cannot be changed." in stopped.text
+    assert "It is over: only its notes can be edited." in stopped.text
     assert "What was decided" in stopped.text
     decided = visitor.send("/experiments/shoes", "/experiments/shoes/decide", decision="keep production\nfor now")
     assert "keep production for now" in decided.text

@@ -227,9 +227,9 @@ def _numbers(visit: Visit, settings: Experiment, version: int, current: CurrentR
 
 
 def _apart(current: CurrentReports) -> Table | None:
-    """Events that are stored but not counted, by reason."""
+    """Unmatched events, which are stored but not counted, by reason."""
     rows = tuple((EventFate(fate).text, f"{number:,}") for fate, number in current.counts.apart.items() if number)
-    return Table("apart", "Events that are not counted", ("reason", "how many"), rows, ("how many",)) if rows else None
+    return Table("apart", "Unmatched events", ("reason", "how many"), rows, ("how many",)) if rows else None
 
 
 def _settings_table(settings: Experiment) -> Table:
