@@ -1,16 +1,16 @@
-"""Logs: each row is one impression with its events; Parquet, or JSON lines or CSV with the same names.
+"""Logs in Parquet, JSON lines or CSV; each row is one impression with its events.
 
 schema.py          the columns, their Arrow types, and the check of a file's schema
 validation.py      checks of single values
 writer.py          LogWriter: a log that grows while people search
 record_batches.py  rows_to_batch, write_batches, convert
-reader.py          read: any log as record batches, with counts of what was not used
-files.py           paths, globs, folders and addresses to files
+reader.py          read: any log as record batches, with counts of rows that were not used
+files.py           finds the files of paths, globs, folders and addresses
 projection.py      which columns are read
 parquet.py, jsonl.py, csv_rows.py, arrow.py  the formats
-drop_reasons.py    codes of why rows are dropped and of what became of events
-event_join.py      events that are lines of their own, joined; copies of an event, merged
-page_join.py       rows of an impression that has several pages, joined
+drop_reasons.py    codes for why rows are dropped and for what became of events
+event_join.py      joins events that are lines of their own, and merges copies of an event
+page_join.py       joins the rows of an impression that has several pages
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Reads Arrow tables, streams and data frames, checks their columns, and brings their types to those of a log.
+"""Reads Arrow tables, streams and data frames, checks their columns, and converts their types to those of a log.
 
 Attributes become a map, ids become text, and times become UTC.
 """
@@ -19,13 +19,13 @@ from interleaf.log import schema
 from interleaf.log.projection import Projection, is_wanted
 
 _PAIR = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
-# In the metadata of a batch: the first text of a column that should be a time, and is none.
+# In the metadata of a batch: the first text of a column that should be a time but is not.
 NOT_ISO = {"time": b"interleaf.not_iso.time", "events": b"interleaf.not_iso.events"}
 _ZONE = r"(Z|z|[+-]\d\d(:?\d\d)?)$"
 
 
 def normalise(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch as a log has it; nothing is copied where types are right."""
+    """The batch with the types of a log; columns that have the right type are not copied."""
     batch = _with_maps(batch)
     for name in schema.IDS:
         batch = _changed(batch, name, _with_text_ids)
@@ -48,7 +48,7 @@ def _not_iso(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> bytes 
 
 
 def _times_in(column: pa.Array) -> pa.Array:
-    """The times of a column, or of the events in it; a dictionary is written out."""
+    """The times of a column, or of the events in it; a dictionary is decoded."""
     times = pc.list_flatten(column).field("time") if pa.types.is_nested(column.type) else column
     return times.dictionary_decode() if pa.types.is_dictionary(times.type) else times
 
@@ -79,7 +79,7 @@ def _in_utc(times: pa.Array) -> pa.Array:
 
 
 def _of_texts(texts: pa.Array) -> pa.Array:
-    """ISO 8601: the usual forms by Arrow, which knows few; others one by one."""
+    """Times from ISO 8601 text. Arrow parses the usual forms; the others are parsed one by one."""
     has_zone = pc.fill_null(pc.match_substring_regex(texts, _ZONE), True)
     try:
         return pc.if_else(has_zone, texts, pc.binary_join_element_wise(texts, "Z", "")).cast(schema.TIME)
@@ -111,9 +111,9 @@ def _with_times(events: pa.Array) -> pa.Array:
 
 
 def _with_maps(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Attributes as a map, also from libraries without maps.
+    """Attributes as a map.
 
-    To them it is a list of objects with a key and a value, or one object with a field for every key.
+    Libraries without maps write a list of objects with a key and a value, or one object with a field for every key.
     """
     place = batch.schema.get_field_index("attributes")
     if place < 0 or not pa.types.is_nested(kind := batch.schema.field(place).type) or pa.types.is_map(kind):
@@ -122,7 +122,7 @@ def _with_maps(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.set_column(place, "attributes", _map_of(batch.column(place)))
     pairs = batch.column(place).cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
     inner = pa.StructArray.from_arrays([pairs.values.field("key"), pairs.values.field("value")], fields=_PAIR)
-    # A map is laid out like a list of pairs, so its parts are the list's.
+    # Arrow stores a map like a list of pairs, so the buffers of the list can be used.
     parts = pa.map_(pa.string(), pa.string()), len(pairs), pairs.buffers()[:2], pairs.null_count, pairs.offset
     return batch.set_column(place, "attributes", pa.Array.from_buffers(*parts, [inner]))
 
@@ -144,8 +144,9 @@ DEFAULTS = {name: pa.scalar(value, schema.SCHEMA.field(name).type) for name, val
 
 
 class OpenedTable(NamedTuple):
-    """A table or a stream: its columns, its number of rows if known, what is assumed to read it, and its batches, which
-    are a list if they can be read more than once.
+    """A table or a stream: its columns, its number of rows if known, the assumptions made to read it, and its batches.
+
+    The batches are a list if they can be read more than once.
     """
 
     columns: list[str]
@@ -155,7 +156,7 @@ class OpenedTable(NamedTuple):
 
 
 def open_table(source: Any) -> OpenedTable:
-    """A log that is in memory, or streams from another library, checked."""
+    """Open a log in memory, or a stream from another library, and check its schema."""
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     room = type(source).__module__.partition(".")[0]
@@ -189,7 +190,7 @@ def open_table(source: Any) -> OpenedTable:
 
 
 def _of_pandas(frame: Any) -> pa.Table:
-    """Where pandas holds lists and maps as Python's objects, their types are as they look, else as a log has them."""
+    """A table from pandas. Lists and maps that are Python objects get inferred types, or else the types of a log."""
     columns: dict[str, Any] = {}
     problems: list[str] = []
     for field in schema.SCHEMA:
@@ -220,7 +221,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 def check_batches(source: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-    """Record batches that others made, each if it has the schema of a log."""
+    """Check that each record batch has the schema of a log."""
     known = None
     for number, batch in enumerate(source):
         if not isinstance(batch, pa.RecordBatch):
@@ -239,7 +240,7 @@ def _stream(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def check_schema(found: pa.Schema, where: str) -> pa.Schema:
-    """The schema of a log, checked, with the columns that have a default; an error begins with `where`."""
+    """Check the schema of a log, and add the columns that have a default; errors begin with `where`."""
     whole = _whole(found)
     try:
         problems = schema.problems_of(whole)
@@ -255,7 +256,7 @@ def _whole(found: pa.Schema) -> pa.Schema:
 
 
 def cut_batches(batches: Iterable[pa.RecordBatch], projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
-    """The wanted columns, in batches of at most so many rows; nothing is copied."""
+    """The wanted columns, in batches of at most `batch_size` rows; nothing is copied."""
     for batch in batches:
         names = projection.wanted([name for name in batch.schema.names if not batch.column(name).null_count])
         places = [place for place, name in enumerate(batch.schema.names) if is_wanted(name, names)]
@@ -268,7 +269,7 @@ def cut_batches(batches: Iterable[pa.RecordBatch], projection: Projection, batch
 
 
 def gather_batches(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Small batches as larger ones, of at most so many rows."""
+    """Combine small batches into larger ones, of at most `most` rows."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         if waiting and sum(map(len, waiting)) + len(batch) > most:
@@ -285,7 +286,7 @@ def _as_one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def with_columns(batch: pa.RecordBatch, added: dict[str, pa.Scalar]) -> pa.RecordBatch:
-    """The batch with columns that are the same in every row."""
+    """The batch with added columns, each with one value for all rows."""
     for name, value in added.items():
         batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
     return batch

@@ -1,7 +1,7 @@
-"""CSV files: a row to the same object that a line of JSON is.
+"""Reads CSV files: each row becomes the same object as a line of JSON.
 
 The first row names the columns. Lists and objects, such as `documents` and `events`, are JSON in their cells. An empty
-cell is null. A file with `kind` and without `documents` holds events, a row each, with the id of their impression.
+cell is null. A file with `kind` and without `documents` holds one event per row, with the id of its impression.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def _header_problems(names: list[str], folder_columns: set[str]) -> list[str]:
 
 
 def is_of_events(names: list[str]) -> bool:
-    """Whether a file with these columns holds events, a row each."""
+    """Whether a file with these columns holds one event per row."""
     return "kind" in names and "documents" not in names
 
 
 def csv_objects(file: LogFile) -> Iterator[tuple[int, dict[str, Any] | LineError]]:
-    """The rows of a file with the numbers of their lines, each an object, or why it is none."""
+    """The rows of a file with their line numbers: each is an object, or the error that explains why it is not."""
     cells = _cells(file)
     names = next(cells, (0, []))[1]
     types = {column.name: column.type for column in (schema.EVENT if is_of_events(names) else schema.COLUMNS)}
@@ -84,7 +84,7 @@ def _object(names: list[str], readers: list[Cell], row: list[str]) -> dict[str, 
             found[name] = read(text)
             text.encode()
         except UnicodeEncodeError:
-            return LineError(DropReason.NOT_UNICODE, f"{name!r} is no UTF-8: {short(text)}")
+            return LineError(DropReason.NOT_UNICODE, f"{name!r} is not UTF-8: {short(text)}")
         except ValueError as problem:
             return LineError(DropReason.WRONG_VALUE.of(name), f"{name!r}: {problem}")
     return found
@@ -104,11 +104,11 @@ def _nested(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise ValueError(f'{short(text)} is no JSON; write lists such as ["d1", "d2"]') from None
+        raise ValueError(f'{short(text)} is not JSON; write lists such as ["d1", "d2"]') from None
 
 
 def _whole(text: str) -> int:
-    number = float(text)  # libraries write whole numbers with gaps as 2.0
+    number = float(text)  # libraries write integer columns that have nulls as 2.0
     if not number.is_integer():
         raise ValueError(f"{short(text)} is not a whole number")
     return int(number) if "." in text or "e" in text.lower() else int(text)

@@ -1,6 +1,6 @@
 """Codes for why a row of a log is dropped and for what became of each event, with their texts.
 
-Counts have a code as their key, or `code:detail` where the text has a place for a detail: `wrong_value:teams`.
+Counts have a code as their key, or `code:detail` if the text has a placeholder for a detail: `wrong_value:teams`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Self
 
 from interleaf.log import schema
 
-MAX_EVENTS = 1000  # of one impression
+MAX_EVENTS = 1000  # per impression
 
 
 class Code(StrEnum):
-    """A stable code and its text, in which `{}` stands for the detail of a count."""
+    """A stable code and its text, in which `{}` is the placeholder for the detail."""
 
     text: str
 
@@ -42,7 +42,7 @@ class Code(StrEnum):
 
 
 class DropReason(Code):
-    """Why a row, or a line of a file, is dropped. Kernels mark rows by `mark`, which follows the order."""
+    """Why a row, or a line of a file, is dropped. Kernels mark rows with `mark`, the position of the reason here."""
 
     NO_ID = "no_id", "no impression id"
     NO_TIME = "no_time", f"no time, or a text that is not in ISO 8601, such as {schema.TIME_EXAMPLE}"
@@ -96,7 +96,7 @@ REASON_OF_MARK = {number: reason for reason, number in _MARKS.items()}
 
 
 class EventStatus(Code):
-    """What became of an event. Kernels count fates by their place in the order."""
+    """What became of an event. Kernels count events by the position of the status here."""
 
     COUNTED = "counted", "counted"
     REPEATED = "repeated", "repeated"
@@ -115,6 +115,6 @@ _TEXTS = {str(code): code.text for codes in (DropReason, EventStatus) for code i
 
 
 def text_of(key: str) -> str:
-    """The text of a count's key; a key without a known code is its own text."""
+    """The text of a count's key; a key with an unknown code is returned unchanged."""
     code, _, detail = key.partition(":")
     return _TEXTS[code].format(detail) if code in _TEXTS else key

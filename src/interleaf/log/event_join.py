@@ -45,7 +45,7 @@ from interleaf.log.validation import ASSUMED_UTC
 
 
 class MergedCopies(NamedTuple):
-    """By event: whether another copy of it counts, and its dwell and value, for events that count."""
+    """For each event: whether another copy of it counts, and, if it counts itself, its merged dwell and value."""
 
     is_repeated: Array
     dwell: Array
@@ -53,7 +53,7 @@ class MergedCopies(NamedTuple):
 
 
 def merge_copies(event: Array, time: Array, rank: Array, kind: Array, dwell: Array, value: Array) -> MergedCopies:
-    """Merge the copies of events, which share the number `event`; kinds are numbered by name, nan is a missing number.
+    """Merge copies, which share the number `event`; kinds are numbered in the order of their names, nan is missing.
 
     >>> nan = np.nan
     >>> merge_copies(*map(np.array, ([7, 7, 8], [5, 3, 4], [1, 1, 2], [0, 0, 0], [2.5, nan, nan], [nan, nan, nan])))
@@ -73,7 +73,7 @@ def merge_copies(event: Array, time: Array, rank: Array, kind: Array, dwell: Arr
 
 
 def merge_events(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The events of an impression as dictionaries, copies merged, in the order given."""
+    """The events of an impression with copies merged, in the order given."""
     names = Counter(event["event"] for event in events if event.get("event") is not None)
     if len(names) == names.total():
         return list(events)
@@ -95,7 +95,7 @@ def merge_events(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def event_order(event: dict[str, Any]) -> tuple[Any, ...]:
-    """What events of an impression are sorted by."""
+    """The key by which the events of an impression are sorted."""
     return event["time"], event["rank"], event["kind"], event.get("event") or ""
 
 
@@ -103,7 +103,7 @@ FIELDS = ("event", "kind", "rank", "time", "dwell", "value")
 
 
 class EventLines:
-    """A temporary database without a name: the system removes it when it is closed, and when the process dies.
+    """Events from lines of their own, in a temporary database that the system removes even if the process is killed.
 
     >>> from datetime import UTC
     >>> kept = EventLines()
@@ -114,7 +114,7 @@ class EventLines:
     """
 
     def __init__(self) -> None:
-        # One transaction that is never committed: nothing here is to survive.
+        # One transaction that is never committed, because the database is temporary.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("PRAGMA cache_size = -65536")  # KiB
@@ -124,7 +124,7 @@ class EventLines:
         self.count = 0
 
     def add(self, events: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """Keep events, checked ones, each with the id of its impression; all of them before the first is looked up."""
+        """Store checked events, each with the id of its impression. Add all events before the first call of `of`."""
         rows = [
             (
                 impression,
@@ -139,7 +139,7 @@ class EventLines:
         self._database.executemany(f"INSERT INTO events ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def of(self, impression: str) -> list[dict[str, Any]]:
-        """The events of an impression, in an order that does not depend on that of the lines."""
+        """The events of an impression, in an order that does not depend on the order of the lines."""
         if not self.count:
             return []
         if not self._is_indexed:
@@ -163,13 +163,13 @@ class EventLines:
         self._database.close()
 
 
-AT_ONCE = 512  # rows that are Python objects at a time: as many as the caches hold
-PROMISED = [column.name for column in schema.COLUMNS if not column.nullable]  # any other may be null in every line
+AT_ONCE = 512  # rows that are Python objects at a time, so that they fit into the CPU's cache
+PROMISED = [column.name for column in schema.COLUMNS if not column.nullable]  # others may be null in every line
 
 
 @dataclass(eq=False)
 class ReadCounts:
-    """What was not used, by reason, with a first example of each; what became of events; and what was assumed."""
+    """Counts of dropped rows by reason, with the first example of each; counts of events; and assumptions."""
 
     dropped: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
@@ -177,7 +177,7 @@ class ReadCounts:
     assumptions: dict[str, None] = field(default_factory=dict)
 
     def assume(self, sentence: str) -> None:
-        """Note what was assumed to read the log, once."""
+        """Add a sentence about what was assumed to read the log, unless it was added before."""
         self.assumptions[sentence] = None
 
     def drop(self, file: LogFile, number: int, problem: LineError) -> None:
@@ -186,16 +186,16 @@ class ReadCounts:
 
 
 class JoinedLines:
-    """JSON-lines files with their events joined: collect events, read the batches of every file, finish."""
+    """JSON-lines files with their events joined. Call `collect`, then `batches` for every file, then `finish`."""
 
     def __init__(self, files: Sequence[LogFile], counts: ReadCounts, kept: EventLines) -> None:
         self._files, self._counts, self._kept = files, counts, kept
         self._impressions = 0
-        self._have_events = False  # whether some impression has events inside, or an empty list of them
+        self._have_events = False  # whether some impression has a list of events, perhaps an empty one
         self.continued: set[str] = set()  # impressions with a further page
 
     def collect(self) -> None:
-        """Read all files for events that are lines of their own, and for impressions that go on over pages."""
+        """Read all files to find events that are lines of their own and impressions with several pages."""
         events = self._events()
         while some := list(islice(events, AT_ONCE)):
             self._kept.add(some)
@@ -226,7 +226,7 @@ class JoinedLines:
             self._counts.assume(schema.NAIVE_TIMES)
 
     def batches(self, file: LogFile, projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
-        """The impressions of a file, the wanted columns of them, with all their events."""
+        """The wanted columns of the impressions of a file, with all their events."""
         names = projection.wanted(PROMISED)
         wanted = [column for column in schema.COLUMNS if is_wanted(column.name, names)]
         folder_columns = {name: value.as_py() for name, value in file.folder_columns.items()}
@@ -241,7 +241,7 @@ class JoinedLines:
         return gather_batches(small(), batch_size)
 
     def _objects(self, file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
-        """What could be impressions, with the numbers of their lines."""
+        """The objects that may be impressions, with their line numbers."""
         for number, value, holds_event in _records(file):
             try:
                 if isinstance(value, LineError):
@@ -272,9 +272,9 @@ class JoinedLines:
         return columns
 
     def _merged(self, impression: str, inside: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """All events of an impression, copies of one event merged; by time where some are lines of their own.
+        """All events of an impression with copies merged; sorted by time if some are lines of their own.
 
-        Those of an impression that goes on over pages are merged when all its rows are there.
+        The events of an impression with several pages are merged later, when all its rows have been read.
         """
         lines = self._kept.of(impression)
         if impression in self.continued or (not lines and len(inside) < 2):
@@ -285,11 +285,11 @@ class JoinedLines:
         return sorted(events, key=event_order) if lines else events
 
     def lines_of(self, impression: str) -> list[dict[str, Any]]:
-        """The events of an impression over pages that are lines of their own."""
+        """The events of an impression with several pages that are lines of their own."""
         return self._kept.of(impression) if impression in self.continued else []
 
     def finish(self) -> None:
-        """Count the events without an impression; note a log without events; refuse one without a usable line."""
+        """Count events without an impression, note if there are no events, and raise an error if no line is usable."""
         if self._impressions and not self._have_events and not self._kept.count:
             self._counts.assume(schema.NO_EVENT_LINES)
         if unmatched := self._kept.unmatched:
@@ -319,7 +319,7 @@ def _records(file: LogFile) -> Iterator[Record]:
 
 @contextmanager
 def join_event_lines(files: Sequence[LogFile], counts: ReadCounts) -> Iterator[JoinedLines]:
-    """JSON-lines files, ready to be read."""
+    """Collect the events of JSON-lines files, so that their impressions can be read."""
     try:
         with closing(EventLines()) as kept:
             lines = JoinedLines(files, counts, kept)
@@ -333,7 +333,7 @@ def join_event_lines(files: Sequence[LogFile], counts: ReadCounts) -> Iterator[J
 
 
 def _batch(wanted: list[schema.Column], columns: dict[str, list[Any]]) -> pa.RecordBatch:
-    if not wanted:  # rows without columns can still be counted
+    if not wanted:  # without columns, rows can still be counted
         return pa.RecordBatch.from_struct_array(pa.array([{} for _ in columns["impression"]], pa.struct([])))
     arrays = [pa.array(columns[column.name], column.type) for column in wanted]
     return pa.RecordBatch.from_arrays(

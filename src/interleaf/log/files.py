@@ -1,8 +1,8 @@
-"""Finds the files of a log: from paths, globs, folders and addresses such as s3://bucket/logs to a sorted list.
+"""Lists the files of a log, given paths, globs, folders or addresses such as s3://bucket/logs.
 
 A folder name such as `experiment=shop` gives its files a column, as in Hive and Spark. It is used where a file lacks
-that column. Folder names that are no column of a log, such as `date=2026-11-01`, are ignored. Remote files are opened
-by Arrow's file systems, which find keys and regions where the tools of each store keep them.
+that column. Folder names that are not a column of a log, such as `date=2026-11-01`, are ignored. Arrow's file systems
+open remote files, and find credentials and regions where the tools of each cloud store them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HADOOP = {"s3a": "s3", "s3n": "s3"}
 
 @dataclass(frozen=True)
 class RemotePath:
-    """A file in such a place; like a path, it has a name and parts."""
+    """A remote file; like a path, it has a name and parts."""
 
     scheme: str
     path: str
@@ -46,13 +46,13 @@ class RemotePath:
         return tuple(self.path.split("/"))
 
     def open(self) -> pa.NativeFile:
-        """The file, to be read from any place in it."""
+        """Open the file for random access."""
         system, path = _system(str(self))
         return system.open_input_file(path)
 
 
 def is_remote(given: str) -> bool:
-    """Whether this is an address.
+    """Whether this is an address of a remote file.
 
     >>> is_remote("s3a://bucket/log.parquet"), is_remote("logs/log.parquet")
     (True, False)
@@ -61,7 +61,7 @@ def is_remote(given: str) -> bool:
 
 
 def find_remote(given: str) -> Iterator[tuple[RemotePath, int]]:
-    """The files at an address, in a folder there or by a pattern, sorted, with their sizes."""
+    """The files at an address, which may be a folder or a pattern, sorted, with their sizes."""
     from pyarrow import fs
 
     scheme = given.partition("://")[0]
@@ -85,7 +85,7 @@ def find_remote(given: str) -> Iterator[tuple[RemotePath, int]]:
 
 
 def _system(address: str) -> tuple[Any, str]:
-    """Arrow's file system of an address, and the path in it."""
+    """Arrow's file system for an address, and the path in it."""
     from pyarrow import fs
 
     given, _, rest = address.partition("://")
@@ -109,7 +109,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 class LogFile(NamedTuple):
-    """A file of a log, its size when it was listed, and the columns that the names of its folders give."""
+    """A file of a log, its size when it was listed, and the columns given by the names of its folders."""
 
     path: Path | RemotePath
     size: int
@@ -122,12 +122,12 @@ class LogFile(NamedTuple):
 
     @property
     def here(self) -> Path:
-        """Its path on this machine, where files of lines always are."""
+        """Its path on this machine; JSON lines and CSV are always local."""
         return Path(str(self.path))
 
 
 def files_of(paths: Paths) -> list[LogFile]:
-    """All files, each once: in the order given, those of a folder or a glob sorted."""
+    """All files, each once, in the order given; the files of a folder or a glob are sorted."""
     given = [paths] if isinstance(paths, (str, PathLike)) else paths
     if not given:
         raise DataError("there is no log to read; give a path, a glob, a folder, or several")
@@ -186,7 +186,7 @@ def _matches(pattern: str) -> Iterator[Path]:
 
 
 def _is_scratch(name: str) -> bool:
-    """Files on their way, markers, what a failed job left behind."""
+    """Whether a file is unfinished, a marker, or left behind by a failed job."""
     return name.startswith((".", "_"))
 
 

@@ -25,24 +25,24 @@ from interleaf.log import schema
 from interleaf.log.drop_reasons import DropReason, text_of
 from interleaf.log.validation import READ_EVENT_CHECK, READ_RULES, FieldError, of_field
 
-MAX_LINE_BYTES = 64 * 2**20  # bytes of a line; of a longer one only the beginning is given
+MAX_LINE_BYTES = 64 * 2**20  # bytes of a line; a longer line is cut off
 BLOCK = 2**18  # bytes read at a time
 _GZIP = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16, and of UTF-32, which may begin with the same
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-16; UTF-32 may begin with the same bytes
 
 
 def lines_of(path: Path, size: int = sys.maxsize) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers from 1, up to a size: lines that are appended to a plain file meanwhile are not read.
+    """Lines with their numbers from 1, up to `size` bytes: lines appended to a plain file meanwhile are not read.
 
-    Every line ends in a newline, except one longer than `MAX_LINE_BYTES`, and the last one if it has none.
+    Every line ends in a newline, except lines longer than `MAX_LINE_BYTES`, and the last line if it has none.
     """
     for first, lines in blocks_of(path, size):
         yield from enumerate(lines, first)
 
 
 def blocks_of(path: Path, size: int = sys.maxsize) -> Iterator[tuple[int, list[bytes]]]:
-    """The same lines, some at a time: the number of the first, and the lines."""
+    """The same lines in blocks: the number of the first line, and the lines."""
     with open_text(path) as (raw, source):
         number = 1
         for block in _whole_lines(path, source, size if source is raw else sys.maxsize):
@@ -53,7 +53,7 @@ def blocks_of(path: Path, size: int = sys.maxsize) -> Iterator[tuple[int, list[b
 
 @contextmanager
 def open_text(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """A file as it is, and its text, which is the same or unpacked from gzip; a file that cannot be read is named."""
+    """Open a file twice: raw, and as text (the same, or unpacked from gzip). Errors name the file."""
     with ExitStack() as stack:
         try:
             raw = stack.enter_context(path.open("rb"))
@@ -66,7 +66,7 @@ def open_text(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
 
 
 def _whole_lines(path: Path, source: BinaryIO, left: int) -> Iterator[bytes]:
-    """Blocks that end where a line does; of a line that is too long, the end is left out."""
+    """Blocks that end at the end of a line; lines that are too long are cut off."""
     head = source.read(min(left, 4))
     if head.startswith(_WIDE_MARKS) or b"\0" in head:
         raise DataError(
@@ -87,7 +87,7 @@ def _whole_lines(path: Path, source: BinaryIO, left: int) -> Iterator[bytes]:
 
 
 class LineError(Exception):
-    """A line that is dropped: the key of the count that it goes to, and what exactly is wrong."""
+    """A line that is dropped: the key of its count, and what exactly is wrong."""
 
     def __init__(self, reason: str, message: str = "") -> None:
         super().__init__(message or text_of(reason))
@@ -132,7 +132,7 @@ def is_further_page(value: dict[str, Any]) -> bool:
 
 
 def is_event(value: dict[str, Any]) -> bool:
-    """Whether an object is an event, right or wrong."""
+    """Whether an object is meant as an event, valid or not."""
     return value.get("kind") is not None and value.get("documents") is None
 
 
@@ -150,7 +150,7 @@ def event_of(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def split_rankings(value: dict[str, Any]) -> dict[str, Any]:
-    """Rankings that come as an object, apart: the names are the rankers, and the rankings stand in their order."""
+    """Split rankings that are an object into `rankers`, its names, and `rankings`, in the same order."""
     rankings = value.get("rankings")
     if type(rankings) is not dict:
         return value
@@ -166,9 +166,9 @@ def split_rankings(value: dict[str, Any]) -> dict[str, Any]:
 def columns_of(
     values: Sequence[dict[str, Any]], folder_columns: Mapping[str, Any]
 ) -> tuple[dict[str, list[Any]], dict[int, LineError]]:
-    """The columns of impressions, and by their places those that cannot be used.
+    """The columns of impressions, and the errors of those that cannot be used, by position.
 
-    If an impression lacks a column, the names of the folders give it, or the default.
+    If an impression lacks a column, it gets the value from the folder names, or the default.
     """
     columns: dict[str, list[Any]] = {}
     faults: dict[int, LineError] = {}
@@ -210,7 +210,7 @@ def _checked(column: schema.Column, value: Any) -> Any:
 
 
 def _texts(attributes: Any) -> dict[str, Any]:
-    """Numbers, true and false as the text that they are in JSON."""
+    """Attributes with numbers and booleans as text, written as in JSON."""
     if type(attributes) is not dict:
         raise ValueError(f"{short(attributes)} is not an object of names and texts")
     return {name: json.dumps(value) if isinstance(value, (int, float)) else value for name, value in attributes.items()}

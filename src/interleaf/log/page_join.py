@@ -1,8 +1,9 @@
-"""Impressions that go on: page one is a row, and each further page is another row of the same impression.
+"""Joins impressions with several pages: page one is a row, and each further page is another row of the impression.
 
 A further page has `page` 2 or more, and the whole list so far: its `documents` begin with those of the page before. The
-rows become one: who, when and what for are those of page one, the list is the longest, events are those of all rows. A
-row whose list does not go on from the page before, or of another version, method or rankers, is dropped and counted.
+rows become one row: unit, time and query are those of page one, the list is the longest one, and the events are those
+of all rows. A row is dropped and counted if its list does not begin with the page before, or if it has another version,
+method or rankers.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _OF_LONGEST = (*_OF_LIST, "log_probability", "relaxed", "open")
 def find_continued(paged: Iterable[pa.Array], rows_of: Callable[[pa.Array], Iterable[pa.Array]]) -> pa.Array:
     """The ids of impressions with a further page, and with more than one row.
 
-    `paged` are the ids of rows that are further pages; `rows_of` gives an id for every row of some impressions.
+    `paged` are the ids of rows that are further pages; `rows_of` returns the id of every row of the given impressions.
     """
     wanted = pa.chunked_array(paged, pa.string()).unique()
     if not len(wanted):
@@ -36,7 +37,7 @@ def find_continued(paged: Iterable[pa.Array], rows_of: Callable[[pa.Array], Iter
 
 
 def paged_ids(batch: pa.RecordBatch) -> pa.Array:
-    """The ids of impressions of which a batch has a further page."""
+    """The ids of impressions that have a further page in this batch."""
     if "page" not in batch.schema.names:
         return pa.array([], pa.string())
     is_further = pc.greater_equal(batch.column("page").cast(pa.int64()), 2)
@@ -44,7 +45,7 @@ def paged_ids(batch: pa.RecordBatch) -> pa.Array:
 
 
 def rows_among(batch: pa.RecordBatch, ids: pa.Array, among: bool = True) -> pa.RecordBatch:
-    """The rows of these impressions; or all other rows."""
+    """The rows of these impressions; or, if `among` is false, all other rows."""
     is_there = pc.fill_null(pc.is_in(batch.column("impression").cast(pa.string()), ids), False)
     return batch.filter(is_there if among else pc.invert(is_there))
 
@@ -55,9 +56,9 @@ def ids_among(batch: pa.RecordBatch, ids: pa.Array) -> pa.Array:
 
 
 class PageJoiner:
-    """Rows of continued impressions, held in memory until all are there; other rows pass.
+    """Holds the rows of impressions with several pages in memory until all are read; other rows pass.
 
-    `lines_of` gives the events of an impression that are lines of their own.
+    `lines_of` returns the events of an impression that are lines of their own.
     """
 
     def __init__(self, continued: pa.Array, lines_of: Callable[[str], list[Row]] | None = None) -> None:
@@ -70,7 +71,7 @@ class PageJoiner:
         return len(self.continued) > 0
 
     def hold(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Hold rows of continued impressions back; returns the others."""
+        """Hold back the rows of impressions with several pages; returns the other rows."""
         held = rows_among(batch, self.continued)
         if not held.num_rows:
             return batch
@@ -78,7 +79,7 @@ class PageJoiner:
         return rows_among(batch, self.continued, among=False)
 
     def joined(self) -> Iterator[pa.RecordBatch]:
-        """The impressions that were held, a row each; and rows that came twice, to be found as such."""
+        """The impressions that were held back, one row each; and repeated rows, which the caller finds and drops."""
         groups: dict[tuple[Any, Any], list[Row]] = {}
         for batch in self._held:
             for row in batch.to_pylist():
@@ -100,8 +101,8 @@ class PageJoiner:
 
 
 class JoinedRow(NamedTuple):
-    """The one row of an impression; rows that came twice; how many rows contradict, how many events they take, and how
-    many copies of events were merged.
+    """The joined row of an impression; repeated rows; the number of rows that do not fit and of their events; and the
+    number of copies of events that were merged.
     """
 
     row: Row
@@ -112,7 +113,7 @@ class JoinedRow(NamedTuple):
 
 
 def join_pages(rows: Iterable[Row], lines: Sequence[Row] = ()) -> JoinedRow:
-    """All pages of an impression as one row, with events from separate lines; the order of rows does not matter.
+    """Join all pages of an impression, and events from separate lines, to one row; the order of rows does not matter.
 
     >>> one = {"page": None, "unit": "u", "time": 1, "documents": ["a"], "events": [], **dict.fromkeys(_DESIGN, 1)}
     >>> join_pages([one | {"page": 2, "unit": None, "documents": ["a", "b"]}, one]).row["documents"]
@@ -148,7 +149,7 @@ def _order(row: Row) -> tuple[int, Any, list[str]]:
 
 
 def _continues(one: Row, other: Row) -> bool:
-    """Whether two rows may be of one list: of the same design, the shorter list the beginning of the longer."""
+    """Whether two rows may be pages of one list: same design, and the longer list begins with the shorter one."""
     if any(one[name] != other[name] for name in _DESIGN):
         return False
     for name in ("documents", "teams"):
@@ -160,7 +161,7 @@ def _continues(one: Row, other: Row) -> bool:
 
 
 def _different(lists: Iterable[list[Row] | None]) -> list[Row]:
-    """The events of several rows: one without an id that another row has, too, is the same."""
+    """The events of several rows; equal events without an id in different rows are one event."""
     found: list[Row] = []
     for events in lists:
         before = list(found)

@@ -31,7 +31,7 @@ _END = 8  # bytes behind the footer: its length, and b"PAR1"
 
 
 def parquet_pieces(columns: pa.Schema, tables: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[bytes]:
-    """A Parquet file of tables, a row group each, piece by piece; in memory is one table at a time."""
+    """The bytes of a Parquet file, piece by piece: one row group per table, and only one table in memory at a time."""
     pieces = _Pieces()
     with pq.ParquetWriter(pa.PythonFile(pieces, "w"), columns, compression="zstd", write_page_checksum=True) as writer:
         for table in tables:
@@ -49,7 +49,7 @@ def check_footer(file: IO[bytes] | Any) -> None:
     end = file.read(_END)
     length = int.from_bytes(end[:4], "little") + _END
     if size < length + _CHECKSUM_BYTES:
-        return  # an empty or a short file, for which Arrow raises an error
+        return  # the file is too short; Arrow raises an error for it
     file.seek(size - length - _CHECKSUM_BYTES)
     found = file.read(_CHECKSUM_BYTES)
     if found.startswith(MARK) and found != _checksum_of(file.read(length)):
@@ -61,7 +61,7 @@ def _checksum_of(footer: bytes) -> bytes:
 
 
 class _Pieces:
-    """A file that is only written to; `take` reads what was written, and removes it."""
+    """A write-only file in memory; `take` returns and removes what was written."""
 
     closed = False
 
@@ -84,14 +84,14 @@ class _Pieces:
         self.closed = True
 
 
-BUFFER = 2**18  # bytes of a column that are read at a time: a row group of any size is never held whole
-REPEATED = ("experiment", "arm", "method", "rankers", "events.kind")  # few values, over and over: read as dictionaries
+BUFFER = 2**18  # bytes of a column that are read at a time, so that a whole row group is never in memory
+REPEATED = ("experiment", "arm", "method", "rankers", "events.kind")  # few different values: read as dictionaries
 DICTIONARY_COLUMNS = {path.split(".")[0] for path in REPEATED}
 
 
 class ParquetInfo(NamedTuple):
-    """The columns of a file, with those of its folders; how many rows each of its row groups has; which row groups may
-    hold a further page of an impression; and what is assumed to read it.
+    """The columns of a file and of its folders; the number of rows of each row group; which row groups may hold a
+    further page of an impression; and the assumptions made to read it.
     """
 
     columns: list[str]
@@ -101,7 +101,7 @@ class ParquetInfo(NamedTuple):
 
 
 def inspect(file: LogFile) -> ParquetInfo:
-    """What is in a file, checked."""
+    """Check a file and describe what it contains."""
     with _opened(file) as parquet:
         found = parquet.schema_arrow
         folder_columns = [
@@ -121,7 +121,7 @@ def inspect(file: LogFile) -> ParquetInfo:
 def batches(
     file: LogFile, projection: Projection, batch_size: int, only: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted columns of a file, those of its folders last; of some of its row groups only, if they are named."""
+    """The wanted columns of a file, then those of its folders; `only` restricts them to some row groups."""
     with _opened(file) as seen:
         columns, metadata = seen.schema_arrow.names, seen.metadata
         paths = [seen.schema.column(number).path for number in range(len(seen.schema))]
@@ -135,20 +135,20 @@ def batches(
                 name: value for name, value in (DEFAULTS | file.folder_columns).items() if is_wanted(name, names)
             }
             read = None if names is None else leaves(paths, names)
-            for group in groups:  # one by one: Arrow cannot put nested dictionaries of two row groups together
+            for group in groups:  # one by one, because Arrow cannot merge nested dictionaries of two row groups
                 missing = metadata.row_group(group).num_rows
                 for batch in parquet.iter_batches(batch_size, row_groups=[group], columns=read):
                     missing -= batch.num_rows
                     _check_dictionaries(batch)
-                    # A column without any value, such as events that are all empty, has none of the wanted leaves.
+                    # A column without any value, such as events that are all empty, lacks the wanted leaves.
                     lacking = {name: value for name, value in defaults.items() if name not in batch.schema.names}
                     yield normalise(with_columns(batch, lacking))
-                if missing:  # a page has a checksum, its header has none: if that is damaged, Arrow may skip the page
+                if missing:  # the header of a page has no checksum: if it is damaged, Arrow may skip the page
                     raise OSError(f"row group {group + 1} lacks {missing:,} rows")
 
 
 def _check_dictionaries(batch: pa.RecordBatch) -> None:
-    """Raise an error if a column names places that its dictionary lacks: Arrow does not check that when it reads."""
+    """Raise an error if an index is outside of its dictionary: Arrow does not check that when it reads."""
     for name in DICTIONARY_COLUMNS & {*batch.schema.names}:
         batch.column(name).validate(full=True)
 
@@ -176,7 +176,7 @@ def _may_have_pages(group: pq.RowGroupMetaData, column: int) -> bool:
 
 
 def _whole(group: pq.RowGroupMetaData, paths: list[str]) -> set[str]:
-    """The columns of a row group that are never null, nor empty, as far as its statistics tell."""
+    """The columns of a row group that are never null or empty according to its statistics."""
     found = {path.split(".")[0] for path in paths}
     for number, path in enumerate(paths):
         statistics = group.column(number).statistics
@@ -186,19 +186,19 @@ def _whole(group: pq.RowGroupMetaData, paths: list[str]) -> set[str]:
 
 
 def _added(file: LogFile, columns: list[str]) -> dict[str, pa.Scalar]:
-    """The columns that a file lacks, and that its folders give, or that have a default."""
+    """Columns that the file lacks: values from its folders, or defaults."""
     return {name: value for name, value in (DEFAULTS | file.folder_columns).items() if name not in columns}
 
 
 @contextmanager
 def _opened(file: LogFile, **options: Any) -> Iterator[pq.ParquetFile]:
-    """A Parquet file; errors while it is read name the file."""
+    """Open a Parquet file; errors while it is read name the file."""
     path = file.path
     try:
         if file.size == 0:
             raise DataError(f"{path} is empty; its writer was interrupted: write it again, or leave it out")
         with path.open("rb") if isinstance(path, Path) else path.open() as raw:
-            if "metadata" not in options:  # else the footer was read and checked before
+            if "metadata" not in options:  # otherwise the footer was checked before
                 check_footer(raw)
             source = path if isinstance(path, Path) else raw
             with pq.ParquetFile(

@@ -1,7 +1,7 @@
 """Which columns are read: names of columns, and of fields inside them, such as `events.kind`.
 
-A field inside a column is a wish: from Parquet only such fields are read, which is faster; elsewhere it stands for the
-whole column.
+If only some fields of a column are wanted, Parquet reads only these, which is faster. Other formats read the whole
+column.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import pyarrow as pa
 from interleaf.errors import DataError
 from interleaf.log import schema
 
-# What it takes to join the pages of an impression.
+# Columns that are needed to join the pages of an impression.
 _PAGED = ("experiment", "version", "impression", "time", "page", "method", "rankers", "documents", "teams")
 _EVENT = ("events.event", "events.kind", "events.rank", "events.time")
 
-Wanted = tuple[str, ...] | None  # None: all there are
+Wanted = tuple[str, ...] | None  # None: all columns
 
 
 class Projection(NamedTuple):
-    """The columns that are always read, and those that are read where a column that they stand in for is missing."""
+    """The columns that are always read, and `spare` columns, each read only if one of its named columns is missing."""
 
     names: Wanted
     spare: dict[str, tuple[str, ...]]
@@ -30,7 +30,7 @@ class Projection(NamedTuple):
     def wanted(self, present: Collection[str]) -> Wanted:
         """What to read of a file with these columns.
 
-        >>> of(["time", "ranks"], {"rankings": ["ranks"]}).wanted(["time", "rankings"])
+        >>> projection_of(["time", "ranks"], {"rankings": ["ranks"]}).wanted(["time", "rankings"])
         ('time', 'ranks', 'rankings')
         """
         if self.names is None:
@@ -38,7 +38,7 @@ class Projection(NamedTuple):
         return self.names + tuple(name for name, others in self.spare.items() if not set(others) <= set(present))
 
     def with_pages(self) -> Projection:
-        """The same, with what it takes to join the pages of an impression."""
+        """The same, with the columns that are needed to join the pages of an impression."""
         if self.names is None:
             return self
         is_inside = any(name.startswith("events.") for name in self.names)
@@ -46,13 +46,13 @@ class Projection(NamedTuple):
         return Projection(tuple(dict.fromkeys((*self.names, *_PAGED, *events))), self.spare)
 
     def only(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch without columns that only pages needed."""
+        """The batch without columns that were read only to join pages."""
         names = None if self.names is None else (*self.names, *self.spare)
         return batch.select([name for name in batch.schema.names if is_wanted(name, names)])
 
 
 def projection_of(columns: Iterable[str] | None, spare: Mapping[str, Sequence[str]]) -> Projection:
-    """The columns that a reader asks for, checked: a name that no log has is a mistake."""
+    """The columns that a reader asks for; an unknown name is an error."""
     if isinstance(columns, str):
         raise DataError(f"columns is {columns!r}, one text; give a list of names")
     names = None if columns is None else tuple(columns)
@@ -78,8 +78,8 @@ def is_wanted(name: str, names: Wanted) -> bool:
 def leaves(paths: Sequence[str], names: Iterable[str]) -> list[str]:
     """The Parquet columns, by their full paths, that hold these columns and fields.
 
-    Between a list and its items, each writer has names of its own: `events.list.element.kind`, `events.array.kind`,
-    `events.bag.array_element.kind`. So a path fits if it has the names in their order, with others between them.
+    Writers name the levels between a list and its items differently: `events.list.element.kind`, `events.array.kind`,
+    `events.bag.array_element.kind`. So a path matches if it has the names in their order, with others between them.
 
     >>> leaves(["time", "events.list.element.kind", "events.list.element.time"], ["time", "events.kind"])
     ['time', 'events.list.element.kind']

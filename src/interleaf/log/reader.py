@@ -1,4 +1,4 @@
-"""Read logs: files of any number and format, tables, streams; as record batches, a few at a time."""
+"""Reads logs (files of any number and format, tables, streams) as record batches."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from interleaf.log.files import LogFile, files_of
 from interleaf.log.page_join import PageJoiner, find_continued, ids_among, paged_ids
 from interleaf.log.projection import Projection
 
-Progress = Callable[[int, int | None], None]  # impressions read, and how many there are, where that is known
+Progress = Callable[[int, int | None], None]  # impressions read so far, and their total number if known
 
 
 class LogReading(ReadCounts):
-    """A log on its way: iterate over its record batches, once.
+    """A log that is being read: iterate over its record batches, once.
 
-    `columns` are the columns that some file has; JSON lines may have all of them. `rows` is the number of impressions,
-    None while it is not known. While the log is read, `dropped` counts the lines that cannot be used, by reason,
-    `examples` has the first of each, and `events` counts events that came twice (`repeated`) or without an impression
-    (`unmatched`). `assumptions` are sentences about what the log does not say, such as the zone of its times.
+    `columns` are the columns that at least one file has; JSON lines may have all of them. `rows` is the number of
+    impressions, None while it is not known. While the log is read, `dropped` counts the lines that cannot be used, by
+    reason, `examples` has the first of each, and `events` counts events that came twice (`repeated`) or without an
+    impression (`unmatched`). `assumptions` are sentences about what the log does not say, such as its time zone.
     """
 
     def __init__(
@@ -65,15 +65,15 @@ def read(
     batch_size: int = 65_536,
     progress: Progress | None = None,
 ) -> LogReading:
-    """A log as record batches of at most `batch_size` rows, in memory that does not grow with the log.
+    """Read a log as record batches of at most `batch_size` rows, in memory that does not grow with the log.
 
     `source` is a path, a glob or a folder (with folders like `experiment=shop/` in it), or several of them: Parquet and
-    JSON lines, also mixed (events that are lines of their own find impressions of JSON lines only). Or it is an Arrow
-    table, a stream, a data frame of another library, or record batches.
+    JSON lines, also mixed (events that are lines of their own are joined to impressions of JSON lines only). Or it is
+    an Arrow table, a stream, a data frame of another library, or record batches.
 
-    `columns` are the columns to read, where they exist; `events.kind` is a field inside one. `spare` are columns to
-    read only where one that they stand in for is missing: `{"rankings": ["ranks"]}`. Types are those of the source:
-    another width of the same kind may come, and Parquet's texts with few values come as dictionaries.
+    `columns` are the columns to read, if they exist; `events.kind` is a field inside one. `spare` are columns to read
+    only if another column is missing: `{"rankings": ["ranks"]}` reads `rankings` if there are no `ranks`. Types are
+    those of the source: integers may have another width, and texts with few values come as dictionaries from Parquet.
 
     >>> from interleaf import interleave
     >>> from interleaf.log import rows_to_batch
@@ -108,7 +108,7 @@ def is_paths(source: Any) -> bool:
 
 
 def _of_files(files: Sequence[LogFile], asked: Projection, batch_size: int, progress: Progress | None) -> LogReading:
-    """Every file is looked at before the first is read: a mistake in the last one is not found after hours."""
+    """Inspect all files before the first is read, so that an error in the last one is found at once."""
     columns: dict[str, None] = {}
     rows: int | None = 0 if all(file.is_parquet for file in files) else None
     looked: list[tuple[LogFile, parquet.ParquetInfo]] = []
@@ -143,7 +143,7 @@ def _with_pages(
     counts: ReadCounts,
     read_with: Callable[[Projection], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
-    """Batches with the pages of every impression joined; impressions of several pages come last."""
+    """Batches with the pages of every impression joined; impressions with several pages come last."""
     if not pages:
         yield from read_with(asked)
         return

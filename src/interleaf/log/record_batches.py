@@ -1,7 +1,6 @@
 """Makes record batches from dictionaries, writes them to one file, and converts any log to one file.
 
-A file is written under a temporary name and renamed when it is complete: an interrupted run leaves nothing that could
-be taken for a log.
+A file is written under a temporary name and renamed when it is complete, so an interrupted run leaves no partial log.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from interleaf.log.reader import LogReading, read
 from interleaf.log.schema import TIME_EXAMPLE
 from interleaf.log.validation import RULES
 
-# The only defaults: nothing happened, nothing is known.
+# The only defaults: no events, no attributes.
 EMPTY: dict[str, Any] = {name: schema.DEFAULTS[name] for name in ("events", "attributes")}
 
 
 def rows_to_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
-    """A record batch from impressions as dictionaries: `Interleaving.to_dict()` and the fields of the impression.
+    """Make a record batch from impressions as dictionaries: `Interleaving.to_dict()` and the impression's fields.
 
     Times are `datetime`s with a time zone, or ISO 8601 text; document ids become text. Nullable columns may be left
     out, and so may `events` and `attributes` if there are none. Unknown names become columns of their own, except
-    the `fixed` of `to_dict`: a log holds no fixed documents, and `Interleaving.rank_in_log` gives its ranks.
+    the `fixed` of `to_dict`: a log holds no fixed documents. `Interleaving.rank_in_log` gives the ranks to log.
 
     >>> from interleaf import interleave
     >>> shown = interleave([["a", "b"], ["b", "c"]], key=("example", "user-7"))
@@ -85,13 +84,13 @@ def _refusal(name: str, kind: pa.DataType | None, problem: Exception) -> DataErr
     return DataError(f"column {name!r} cannot be written as {kind or 'one type'}: {problem}")
 
 
-ROW_GROUP = 65_536  # rows: small enough to hold with captions and rankings, large enough to compress and to skip
+ROW_GROUP = 65_536  # rows: few enough to fit into memory with captions and rankings, enough to compress well
 
 
 def write_batches(
     path: str | Path, batches: Iterable[pa.RecordBatch], metadata: Mapping[str, str] | None = None
 ) -> int:
-    """Write a log by its ending, `.parquet`, `.jsonl` or `.jsonl.gz`; returns how many impressions it holds.
+    """Write a log in the format of its ending, `.parquet`, `.jsonl` or `.jsonl.gz`; returns the number of impressions.
 
     An existing file is replaced. `metadata` goes into the metadata of a Parquet file; JSON lines have no place for it.
     """
@@ -106,7 +105,7 @@ def write_batches(
 def _of_one_schema(
     batches: Iterable[pa.RecordBatch], metadata: Mapping[str, str]
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema of the first batch, checked, with the file's metadata; and all batches, held to it."""
+    """The schema of the first batch with the file's metadata, and all batches, which must have this schema."""
     given = map(normalise, check_batches(batches))
     first = next(given, None)
     found = schema.SCHEMA if first is None else first.schema
@@ -127,7 +126,7 @@ def _of_one_schema(
 
 
 def _write_parquet(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
-    """Batches are gathered into row groups of one size, whatever theirs is."""
+    """Write row groups of one size, whatever the size of the batches."""
     count = 0
 
     def row_groups() -> Iterator[pa.Table]:
@@ -148,11 +147,11 @@ def _write_parquet(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.Rec
 
 
 def _write_lines(file: IO[bytes] | gzip.GzipFile, columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
-    """An impression a line; what is null is left out, and a map is an object."""
+    """Write one impression per line; nulls are left out, and a map is an object."""
     maps = [field.name for field in columns if pa.types.is_map(field.type)]
     count = 0
     for batch in batches:
-        for start in range(0, batch.num_rows, 1024):  # few rows are Python objects at a time
+        for start in range(0, batch.num_rows, 1024):  # only so many rows are Python objects at a time
             for row in batch.slice(start, 1024).to_pylist():
                 file.write(line_of(row | {name: dict(row[name]) for name in maps if row[name] is not None}))
         count += batch.num_rows
@@ -171,13 +170,13 @@ def line_of(row: Mapping[str, Any]) -> bytes:
 
 
 def _write_zipped_lines(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
-    # No name and no time in the header: the same rows make the same file.
+    # No name and no time in the header, so that the same rows always make the same file.
     with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as zipped:
         return _write_lines(zipped, columns, batches)
 
 
 def _stripped(value: Any) -> Any:
-    """JSON's form of a value: objects without nulls, times as ISO 8601 in UTC."""
+    """A value as JSON takes it: objects without nulls, times as ISO 8601 in UTC."""
     if isinstance(value, dict):
         return {name: _stripped(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, list):
@@ -197,7 +196,7 @@ WRITERS: dict[str, Writer] = {
 
 @contextmanager
 def _whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
-    """A file under a temporary name in the same folder: renamed at the end, removed if anything goes wrong."""
+    """Open a file under a temporary name in the same folder; it is renamed at the end, or removed after an error."""
     if not path.parent.is_dir():
         raise DataError(f"cannot write {path}: there is no folder {path.parent}; make it first")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
@@ -214,7 +213,7 @@ def _whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
 def convert(source: Any, path: str | Path) -> LogReading:
     """Write a log, such as the folder of a `LogWriter`, as one file; the result has counts of what was left out.
 
-    `source` as for `read`, `path` as for `write_batches`. Columns that the schema does not know are left behind.
+    `source` is as for `read`, `path` as for `write_batches`. Columns that are not in the schema are left out.
     """
     reading = read(source, schema.SCHEMA.names)
     write_batches(path, _native(reading, f"{source}: " if isinstance(source, (str, PathLike)) else ""))
@@ -230,7 +229,7 @@ def _native(batches: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.Record
 
 
 def _column(batch: pa.RecordBatch, column: schema.Column, before: int, where: str) -> pa.Array:
-    """A column in the type of the schema; an error names the row, which `before` others precede."""
+    """A column in the type of the schema; an error names the row, counted from `before`."""
     place = batch.schema.get_field_index(column.name)
     if place < 0:
         return pa.nulls(batch.num_rows, column.type)

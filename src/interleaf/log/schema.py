@@ -1,10 +1,10 @@
-"""The native log: one row an impression, its events inside; the columns as data, the Arrow schema, and its check.
+"""The columns of a log, its Arrow schema, and the check of a file's schema.
 
-`COLUMNS` is the one list of columns: the schema, the checks, the writers and the documentation follow from it. A file
-carries `interleaf.schema = 1` in its metadata. Files written by other tools are welcome: a missing nullable column, a
-column that is not known here, or another width of the same kind (int64 ranks, large strings, milliseconds) is no error.
-Times may have any zone, or none, or be text. A map may be a list of structs of a key and a value, or a struct of texts,
-as libraries without maps write it.
+Each row is one impression; its events are a nested list. The schema, the checks, the writers and the documentation are
+derived from `COLUMNS`. A file has `interleaf.schema = 1` in its metadata. Files written by other tools can be read: a
+missing nullable column, an unknown column, or another width of the same type (int64 ranks, large strings, milliseconds)
+is no error. Times may have any zone, or none, or be text. A map may be a list of structs of a key and a value, or a
+struct of texts, as libraries without maps write it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def _struct(fields: Iterable[Column]) -> pa.DataType:
 TIME = pa.timestamp("us", "UTC")
 
 EVENT = (
-    Column("event", pa.string(), True, "unique id; where given, copies of an event are merged to one"),
+    Column("event", pa.string(), True, "unique id; copies of an event with the same id are merged"),
     Column("kind", pa.string(), False, "`click`, `purchase`, or any other name"),
-    Column("rank", pa.int32(), False, "of the document in `documents`, 1 = top"),
+    Column("rank", pa.int32(), False, "rank of the document in `documents`, 1 = top"),
     Column("time", TIME, False, "when it happened"),
     Column("dwell", pa.float32(), True, "seconds spent on the document"),
     Column("value", pa.float64(), True, "what it was worth, such as a price"),
@@ -62,7 +62,7 @@ CAPTION = (
     Column("url", pa.string(), True, "as it was shown"),
     Column("snippet", pa.string(), True, "the text without markup; null where none was shown"),
     Column("highlights", pa.list_(_struct(HIGHLIGHT)), True, "what was set in bold, section by section"),
-    Column("deep_links", pa.int16(), True, "how many links into the site stood below"),
+    Column("deep_links", pa.int16(), True, "number of links into the site that were shown below"),
 )
 
 COLUMNS = (
@@ -74,10 +74,10 @@ COLUMNS = (
         "unit",
         pa.string(),
         True,
-        "who is randomised and repeats: user, else client, else session; null: the impression is its own unit",
+        "id of the user, else of the client, else of the session; null: the impression is its own unit",
     ),
     Column("session", pa.string(), True, "visit that the impression belongs to"),
-    Column("query", pa.string(), True, "what was asked"),
+    Column("query", pa.string(), True, "text of the query"),
     Column(
         "arm",
         pa.string(),
@@ -89,13 +89,13 @@ COLUMNS = (
         "key",
         pa.string(),
         True,
-        "`k1:` and digest of the chance key; with `rankings`, it composes the list again; null: not ours",
+        "`k1:` and digest of the random key; with `rankings`, it composes the list again; null: not by interleaf",
     ),
-    Column("page", pa.int16(), True, "how many pages were asked for; ranks go on over pages"),
+    Column("page", pa.int16(), True, "how many pages were requested; ranks continue over pages"),
     Column("log_probability", pa.float64(), True, "log of the list's probability under its method, where it has one"),
     Column("relaxed", pa.bool_(), True, "whether `optimized` could not satisfy its constraints"),
-    Column("open", pa.bool_(), True, "whether events may still have come when the log was written"),
-    Column("excluded", pa.string(), True, "why it does not count, such as a crawler; the report counts such rows"),
+    Column("open", pa.bool_(), True, "whether more events could still arrive when the log was written"),
+    Column("excluded", pa.string(), True, "why the row is excluded, such as a crawler; the report counts such rows"),
     Column("latency", pa.list_(pa.float32()), True, "milliseconds of each ranker"),
     Column("fallback_reason", pa.string(), True, "why the control was served"),
     Column("rankers", pa.list_(pa.string()), False, "names of the rankers"),
@@ -117,7 +117,7 @@ COLUMNS = (
     ),
 )
 
-# What is read where a log has no such column.
+# Values of columns that a log may lack.
 DEFAULTS: dict[str, Any] = {
     "experiment": "experiment",
     "version": 1,
@@ -125,8 +125,8 @@ DEFAULTS: dict[str, Any] = {
     "attributes": {},
     "events": [],
 }
-MAX_SHOWN = 1000  # documents of one list
-IDS = ("documents", "rankings", "impression", "unit", "session", "query")  # whole numbers are ids, too
+MAX_SHOWN = 1000  # documents per list
+IDS = ("documents", "rankings", "impression", "unit", "session", "query")  # may be integers, which become text
 NO_EXPERIMENT = "there is no column 'experiment': all rows are taken for one experiment"
 NO_EVENTS = "there is no column 'events': no list has a click"
 NO_EVENT_LINES = "no line has 'events', and no line is an event: no list has a click"
@@ -137,7 +137,7 @@ SCHEMA = pa.schema([column.field for column in COLUMNS], metadata={VERSION_KEY: 
 
 
 def validate(schema: pa.Schema) -> None:
-    """Whether a log with this schema can be read: everything that is wrong is named, with what would be right.
+    """Raise an error that lists all problems if a log with this schema cannot be read.
 
     >>> validate(SCHEMA)
     """
@@ -172,7 +172,7 @@ def problems_of(schema: pa.Schema) -> list[str]:
 
 
 def assumptions_of(schema: pa.Schema) -> list[str]:
-    """What has to be assumed to read a log with this schema, a sentence each."""
+    """The assumptions needed to read a log with this schema, one sentence each."""
     types = {field.name: field.type for field in schema}
     found = [sentence for name, sentence in (("experiment", NO_EXPERIMENT), ("events", NO_EVENTS)) if name not in types]
     events = types.get("events")
@@ -185,7 +185,7 @@ def assumptions_of(schema: pa.Schema) -> list[str]:
 
 
 def _check_version(schema: pa.Schema) -> None:
-    """A file that does not say its version is taken for the present one."""
+    """Raise an error if the file has a newer schema version; a file without a version has the current one."""
     text = (schema.metadata or {}).get(VERSION_KEY, str(VERSION).encode()).decode(errors="replace")
     if not text.isdecimal() or int(text) < 1:
         raise DataError(f"the log's metadata say interleaf.schema = {text!r}; it is a whole number, now {VERSION}")
@@ -197,7 +197,7 @@ def _check_version(schema: pa.Schema) -> None:
 
 
 def _type_problems(found: pa.DataType, wanted: pa.DataType, where: str, column: str) -> Iterator[str]:
-    """The kind must agree, all the way down; widths need not. All null is a column of any kind."""
+    """Types must agree at every level, but may have another width. A column of nulls fits any type."""
     found = found.value_type if pa.types.is_dictionary(found) else found
     if pa.types.is_null(found) or (column in IDS and pa.types.is_string(wanted) and pa.types.is_integer(found)):
         return
@@ -229,7 +229,7 @@ def _field_problems(found: pa.DataType, wanted: pa.DataType, where: str, column:
 
 
 def _as_map(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    """A list of structs of `key` and `value` is a map, and so is one that is always empty; else it stays what it is."""
+    """The map that a list of `key` and `value` structs, or a list that is always empty, stands for; else `kind`."""
     if _is_list(kind) and pa.types.is_null(kind.value_type):
         return wanted
     if not _is_list(kind) or not pa.types.is_struct(kind.value_type):
@@ -239,12 +239,12 @@ def _as_map(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
 
 
 def is_string(kind: pa.DataType) -> bool:
-    """Whether values of this type are texts, of whatever width."""
+    """Whether values of this type are texts."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _is_time(kind: pa.DataType) -> bool:
-    """Whether values of this type are times. Text is one of those, but no kind that is wanted is tested after it."""
+    """Whether values of this type are times, or texts, which may be times."""
     return bool(pa.types.is_timestamp(kind) or is_string(kind))
 
 

@@ -1,8 +1,8 @@
-"""What a column may hold: a value is checked, and given the form that Arrow takes.
+"""Checks values of columns, and converts them to the form that Arrow takes.
 
-Rows made in Python, lines read from JSON and impressions that are written pass the same checks, which
-follow from the types in `schema.COLUMNS`. Document ids may be integers, and become text; times have a zone, and become
-UTC. Values that are read pass `READ_RULES`, which take times without a zone for UTC.
+Rows made in Python, lines read from JSON and impressions that are written pass the same checks, which follow from the
+types in `schema.COLUMNS`. Document ids may be integers, and become text. Times must have a zone, and become UTC; only
+`READ_RULES`, for values that are read, accept times without a zone, as UTC.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import pyarrow as pa
 from interleaf.interleaving.rankings import text_id
 from interleaf.log import schema
 
-Check = Callable[[Any], Any]  # gives a value in its prepared form, or raises a ValueError
+Check = Callable[[Any], Any]  # returns the converted value, or raises a ValueError
 
-ASSUMED_UTC = timezone(timedelta(0), "assumed UTC")  # of times that were read without a zone
-GAPS = ("latency", "captions", "grades")  # known of some, and null for the others
+ASSUMED_UTC = timezone(timedelta(0), "assumed UTC")  # for times that were read without a zone
+GAPS = ("latency", "captions", "grades")  # lists that may hold nulls
 _MOST = {pa.float32(): float(np.finfo(np.float32).max), pa.float64(): float(np.finfo(np.float64).max)}
 
 
 class ColumnRule(NamedTuple):
-    """The check of one value of a type, and a fast test that many values need no check and no change.
+    """The check of one value of a type, and a fast test whether many values are valid and need no conversion.
 
-    The test may fail for values that the check lets pass: it spares most of them the look that takes time.
+    The fast test may fail for valid values; then each value is checked.
     """
 
     check: Check
@@ -53,7 +53,7 @@ def _rule_for(kind: pa.DataType, ids: bool = False, gaps: bool = False, times: C
 
 
 def _none(values: list[Any]) -> bool:
-    """Each value must be checked."""
+    """A fast test that always fails, so that each value is checked."""
     return not values
 
 
@@ -99,7 +99,7 @@ def _object_of(kind: pa.DataType, times: Check | None = None) -> Check:
 
 
 class FieldError(ValueError):
-    """What is wrong with the value of a field."""
+    """The value of a field is wrong."""
 
     def __init__(self, field: str, problem: ValueError) -> None:
         super().__init__(f"{field!r}: {problem}")
@@ -107,7 +107,7 @@ class FieldError(ValueError):
 
 
 def of_field(name: str, check: Check, value: Any) -> Any:
-    """The prepared value of a field; an error names the field."""
+    """Check and convert the value of a field; an error names the field."""
     try:
         return check(value)
     except ValueError as problem:
@@ -187,7 +187,7 @@ def _time_or_naive(value: Any) -> datetime:
 
 
 def _pairs(value: Any) -> list[tuple[str, str]]:
-    """Names and texts, as Arrow takes a map; a name without a text is left out."""
+    """Pairs of names and texts, as Arrow takes a map; a name without a text is left out."""
     if isinstance(value, (str, bytes)) or not isinstance(value, (Mapping, Sequence)):
         raise ValueError(f"{short(value)} is not an object of names and texts")
     try:

@@ -1,8 +1,8 @@
 """`LogWriter`: appends impressions and events to a log as JSON lines, while people search.
 
 Every line is handed to the operating system, so a killed process loses none. `flush` waits until the disk has all
-lines, so a power cut loses none either. A crash can leave only the last line of a file half-written. The next process
-and a fork begin a file of their own.
+lines, so a power cut loses none either. A crash can leave only the last line of a file half-written. Each process, also
+after a fork, writes files of its own.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from interleaf.log.validation import EVENT_CHECK, RULES, of_field
 
 
 class AppendedFiles:
-    """Lines in files of a folder, named so that many processes can share it; a new file after so many lines or so long.
+    """Appends lines to files in a folder that many processes can share; files rotate after some lines or seconds.
 
-    The names begin with the time, so that they sort by it.
+    File names begin with the time, so that they sort by it.
     """
 
     def __init__(self, folder: Path, rows: int, seconds: float, clock: Callable[[], datetime]) -> None:
@@ -60,8 +60,8 @@ class AppendedFiles:
             self._end()
 
     def forget(self) -> None:
-        """Close the present file without flushing it: after a fork, it belongs to the parent."""
-        self._lock = Lock()  # the parent's may be held by a thread that the child does not have
+        """Close the current file without flushing it: after a fork, it belongs to the parent."""
+        self._lock = Lock()  # the parent's lock may be held by a thread that the child does not have
         file, self._file, self._count = self._file, None, 0
         if file is not None:
             with suppress(OSError):
@@ -77,7 +77,7 @@ class AppendedFiles:
         return self._file
 
     def _write(self, file: FileIO, line: bytes) -> None:
-        """A line that cannot be written whole ends its file: the next one must not be glued to it."""
+        """Write a line. After an error, the file is closed, so that the next line does not follow half a line."""
         left = memoryview(line)
         try:
             while left:
@@ -100,7 +100,7 @@ class AppendedFiles:
         if self._file is None:
             return
         os.fsync(self._file.fileno())
-        if os.name == "posix":  # the name of a new file is in the folder
+        if os.name == "posix":  # the folder holds the name of a new file
             folder = os.open(self._folder, os.O_RDONLY)
             try:
                 os.fsync(folder)
@@ -123,8 +123,8 @@ if hasattr(os, "register_at_fork"):
 class LogWriter:
     """Appends to the log in a folder, which any number of threads and processes may share; `log.read` reads it.
 
-    A file ends after `rotate_rows` lines or `rotate_seconds`, and a new one begins. A line that was appended survives
-    the end of the process, however it comes; after `flush`, also that of the machine.
+    A new file begins after `rotate_rows` lines or `rotate_seconds`. Appended lines survive a crash of the process;
+    after `flush`, they also survive a crash of the machine.
 
     >>> from tempfile import TemporaryDirectory
     >>> from interleaf import interleave, log
@@ -169,7 +169,7 @@ class LogWriter:
         fallback_reason: str | None = None,
         rankings: bool = False,
     ) -> str:
-        """Append a list that was shown, now unless a time is given; returns the impression's id, fresh or as given.
+        """Append a list that was shown; returns the impression's id, new unless it is given. The default time is now.
 
         With `rankings`, the input rankings are logged too, for reuse and replay. Fixed documents are not logged:
         `captions` and `grades` are of `shown.documents`.
@@ -219,10 +219,10 @@ class LogWriter:
         grades: Sequence[int | None] | None = None,
         rankings: bool = False,
     ) -> None:
-        """Append a further page of an impression: its whole list so far, which begins with that of the page before.
+        """Append a further page of an impression: the whole list so far, which begins with the page before.
 
-        Make the longer list with the same key and rankings. Who asked for what stays as it was logged with page one.
-        Ranks of events go on over pages.
+        Make the longer list with the same key and rankings. Unit, query and attributes are those of page one. Ranks of
+        events continue over pages.
         """
         if page < 2:
             raise DataError(f"page is {page!r}; page 1 is logged by `impression`, give 2 or more")
@@ -240,10 +240,10 @@ class LogWriter:
         value: float | None = None,
         event: str | None = None,
     ) -> str:
-        """Append what was done on a shown list, at a rank from 1; returns the event's id, fresh or as given.
+        """Append an event, such as a click, at a rank from 1; returns the event's id, new unless it is given.
 
-        Where documents are fixed, `shown.rank_in_log` gives the rank to log; log no event of a fixed document.
-        An event that is appended again with the same id completes the first one, such as a click with its dwell.
+        If the list has fixed documents, `shown.rank_in_log` gives the rank to log; do not log events of fixed
+        documents. An event appended again with the same id completes the first one, such as a click with its dwell.
         """
         fields = {"kind": _name("kind", kind), "rank": rank, "dwell": dwell, "value": value}
         fields["event"] = secrets.token_hex(16) if event is None else _name("event", event)
@@ -257,11 +257,11 @@ class LogWriter:
         return str(row["event"])
 
     def flush(self) -> None:
-        """Wait until the disk has all that was appended."""
+        """Wait until all appended lines are on disk."""
         self._files.flush()
 
     def close(self) -> None:
-        """Flush, and append no more."""
+        """Flush and close the log."""
         self._files.close()
 
     def __enter__(self) -> Self:
