@@ -282,7 +282,7 @@ def test_single_lists_that_say_they_are_interleaved_are_dropped() -> None:
 def test_a_log_without_a_row_says_why() -> None:
     with pytest.raises(DataError, match="it is empty"):
         analyze(table_of([]))
-    with pytest.raises(DataError, match=rf"dropped were {DropReason.NO_DESIGN.text}: 3"):
+    with pytest.raises(DataError, match=rf"dropped rows: {DropReason.NO_DESIGN.text}: 3"):
         analyze(table_of([row | {"rankers": ["A", "A"]} for row in made_rows(3)]))
 
 

@@ -205,7 +205,7 @@ def test_metrics_of_sessions_count_the_gap_from_the_last_interaction(timeout: in
 
 
 def test_the_expected_sign_of_sessions_is_refused() -> None:
-    with pytest.raises(ValueError, match="cannot be put together to sessions"):
+    with pytest.raises(ValueError, match="cannot score sessions by the expected sign"):
         analyze(table_of(made_rows(10, "probabilistic")), "binary", sessions=60)
 
 

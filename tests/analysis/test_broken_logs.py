@@ -147,7 +147,7 @@ def test_a_missing_column_is_named_or_done_without(name: str) -> None:
             analyze(source)
         return
     if name in resolve("team_draft").method.needs:
-        with pytest.raises(DataError, match=f"by team_draft; dropped were no {name}: 20"):
+        with pytest.raises(DataError, match=f"by team_draft; dropped rows: no {name}: 20"):
             analyze(source)
         return
     report = analyze(source)

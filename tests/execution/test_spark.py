@@ -81,7 +81,7 @@ def test_a_data_frame_gives_the_tally_of_its_rows(session: Any, tmp_path: Path) 
     path = written(tmp_path / "log", rows)
     frame = session.read.parquet(str(path))
     check_same(tally_log(frame, by=["device"]), tally_log(path, by=["device"]))
-    with pytest.raises(DataError, match="counted where it is"):
+    with pytest.raises(DataError, match="always read on Spark"):
         tally_log(frame, engine="local")
 
 

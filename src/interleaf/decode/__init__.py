@@ -1,10 +1,10 @@
 """Turns record batches into padded integer arrays; every dropped row has a counted reason.
 
 columns.py      Arrow columns as flat arrays
-designs.py      which rows belong together
+designs.py      which rows have the same experiment, version, arm, method and rankers
 impressions.py  ranks, teams, lengths and choices of each row
 events.py       which events count, clicks, and what became of every event
-attributes.py   what a report is split by, what is excluded, the query of a row
+attributes.py   segments of a report, excluded rows, the query of a row
 scoring.py      a score for each impression
 """
 
@@ -29,7 +29,7 @@ from interleaf.kernels.arrays import Array, Impression
 from interleaf.log.arrow import NOT_ISO
 from interleaf.log.drop_reasons import REASON_OF_MARK, DropReason, EventStatus
 
-CELLS = 2**18  # ranks held at a time: rows x rankers x positions; small enough for the caches
+CELLS = 2**18  # ranks held at a time (rows x rankers x positions), few enough for the CPU's caches
 
 COLUMNS = (
     *("experiment", "version", "impression", "time", "unit", "query", "arm", "method", "rankers"),
@@ -37,14 +37,14 @@ COLUMNS = (
     *("events.event", "events.kind", "events.rank", "events.time"),
 )
 FIRST, LAST = 631_152_000_000_000, 7_258_118_400_000_000  # the years 1990 to 2199, in microseconds from 1970
-LARGE = ("documents", "rankings")  # read only where something else is missing
+LARGE = ("documents", "rankings")  # read only if another column is missing
 
 
 class Decoded(NamedTuple):
     """Rows of one design as arrays.
 
-    `has` says by row which of ranks, teams, lengths, sizes (lengths and union) and choices are known; `unit` is a hash,
-    and `alone` says where the impression is its own unit.
+    `has` says for each row which of ranks, teams, lengths, sizes (lengths and union) and choices are known. `unit` is a
+    hash. `alone` marks rows whose impression is its own unit.
     """
 
     design: Design
@@ -71,7 +71,7 @@ class Decoded(NamedTuple):
         return np.asarray(self.clicks.first >= 0)
 
     def only(self, keep: Array) -> Decoded:
-        """The rows that a mask keeps; what was counted stays."""
+        """The rows that the mask selects; the counts of dropped rows and events stay the same."""
         if keep.all():
             return self
         return self._replace(
@@ -87,11 +87,11 @@ class Decoded(NamedTuple):
 
 
 class Decoding:
-    """A record batch on its way to arrays: iterate over its parts; `dropped` counts rows that belong to no design,
-    `others` counts the rows of experiments and versions that were not wanted, `examples` are values behind reasons, and
-    `kinds` are those of all events.
+    """Decodes a record batch; iterate over its parts.
 
-    `detailed`: with when each position was clicked, and for how long people stayed.
+    `dropped` counts rows without a design, and `others` the rows of experiments and versions that are not wanted.
+    `examples` has an example value for a reason to drop rows, and `kinds` are the kinds of all events. With `detailed`,
+    clicks have their time and dwell by position.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Decoding:
         self.kinds = event_kinds(batch.column("events"))
 
     def leave_out(self, rule: str, rows: Array) -> None:
-        """Drop rows that a rule excludes, and count them under its name."""
+        """Drop the rows that a rule excludes, and count them under the name of the rule."""
         self._rules.append(rule)
         self._marks[rows & (self._marks == 0)] = len(DropReason) + len(self._rules)
 
@@ -151,14 +151,14 @@ class Decoding:
         return decoded.only(marks == 0)
 
     def _dropped_by(self, marks: Array) -> Counter[str]:
-        """How many rows each reason marks; marks above those of the reasons are rules that exclude rows."""
+        """The number of rows by reason; marks above those of the reasons stand for rules that exclude rows."""
         names = REASON_OF_MARK | dict(enumerate(self._rules, len(DropReason) + 1))
         amounts = np.bincount(marks[marks > 0])
         return Counter({names[mark]: int(amounts[mark]) for mark in np.flatnonzero(amounts).tolist()})
 
 
 def identities(batch: pa.RecordBatch) -> tuple[Array, Array]:
-    """The rows that have an id, and a hash of each: of the impression's id, within its experiment."""
+    """The rows that have an impression id, and a hash of the experiment and the id of each."""
     ids = text_column(batch.column("impression"))
     places, names = codes(batch.column("experiment"))
     salts = [buckets.hash_of(buckets.IMPRESSION, name or "") for name in names]

@@ -1,4 +1,4 @@
-"""What a report can be split by, what leaves rows out, and the query of each row as a number."""
+"""Attributes that split a report, rules that exclude rows, and the query of each row as a number."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ABSENT = "(none)"
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Rows to leave out, and count: by attribute values, by unit, or of units that come more often than people do.
+    """Rows to exclude: by attribute values, by unit, or because their unit has too many impressions.
 
-    `max_impressions` is how many a unit may have in the whole log, of all experiments; one with more is a crawler.
+    `max_impressions` is the limit for a unit in the whole log, over all experiments; above it, the unit is a crawler.
     """
 
     attributes: Mapping[str, Collection[str]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Exclusion:
 
 
 def attribute(batch: pa.RecordBatch, name: str) -> tuple[Array, list[str]]:
-    """A number for each row's value of an attribute, and the values; rows without it have one of their own."""
+    """A number for each row's value of an attribute, and the values; rows without the attribute share a number."""
     array = column(batch, "attributes")
     if array is None:
         return np.zeros(batch.num_rows, np.int32), [ABSENT]
@@ -56,13 +56,13 @@ def attribute(batch: pa.RecordBatch, name: str) -> tuple[Array, list[str]]:
 
 
 def attribute_names(batch: pa.RecordBatch) -> frozenset[str]:
-    """The names of all attributes that a row of the batch has."""
+    """The names of all attributes that some row of the batch has."""
     array = column(batch, "attributes")
     return frozenset() if array is None else frozenset(codes(array.keys)[1])
 
 
 def check_attributes(asked: Iterable[str], there: Collection[str]) -> None:
-    """Refuse to split or exclude by an attribute that no row of a log has."""
+    """Raise an error for attributes that no row of a log has."""
     unknown = [name for name in dict.fromkeys(asked) if name not in there]
     if unknown:
         known = f"the log has {listed(sorted(there)[:20])}" if there else "the log has none"
@@ -79,7 +79,7 @@ def _find(offsets: Array, keys: Array, numbers: Array, wanted: int, found: Array
 
 
 def excluded_rows(batch: pa.RecordBatch, unit: Array, exclusion: Exclusion, crawlers: Array) -> dict[str, Array]:
-    """Which rows each rule leaves out; `crawlers` are the hashes of units that come too often, in order."""
+    """Which rows each rule excludes; `crawlers` are the sorted hashes of units with too many impressions."""
     found: dict[str, Array] = {}
     marked = column(batch, "excluded")
     if marked is not None and marked.null_count < len(marked):
@@ -105,7 +105,7 @@ _SHIFT = np.uint64(44)
 
 
 def query_numbers(batch: pa.RecordBatch) -> Array:
-    """The number of each row's query, -1 where it has none. One in a million pairs of queries share a number."""
+    """The number of each row's query, -1 if it has none. One in a million pairs of queries share a number."""
     found = column(batch, "query")
     if found is None:
         return np.full(batch.num_rows, NO_QUERY, np.int64)

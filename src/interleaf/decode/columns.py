@@ -1,4 +1,4 @@
-"""Arrow columns as flat arrays: offsets, values, and which rows are there, without copying where types allow."""
+"""Arrow columns as flat arrays: offsets, values, and which rows are not null, without copying if types allow it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interleaf.kernels.arrays import Array
 
 
 class ListColumn(NamedTuple):
-    """A column of lists: row i holds values[offsets[i]:offsets[i + 1]], if it is there."""
+    """A column of lists: row i holds values[offsets[i]:offsets[i + 1]], unless it is null."""
 
     offsets: Array
     values: pa.Array
@@ -21,7 +21,7 @@ class ListColumn(NamedTuple):
 
 
 class TextColumn(NamedTuple):
-    """A column of texts: text i is data[offsets[i]:offsets[i + 1]] in UTF-8, if it is there."""
+    """A column of texts: text i is data[offsets[i]:offsets[i + 1]] in UTF-8, unless it is null."""
 
     offsets: Array
     data: Array
@@ -29,7 +29,7 @@ class TextColumn(NamedTuple):
 
 
 def column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
-    """The column, or None where the log has none, or nothing in it."""
+    """The column, or None if it is missing or holds only nulls."""
     place = batch.schema.get_field_index(name)
     if place < 0 or batch.column(place).null_count == batch.num_rows:
         return None
@@ -44,20 +44,20 @@ def is_there(array: pa.Array) -> Array:
 
 
 def list_column(array: pa.Array) -> ListColumn:
-    """A list column of whatever width; a null row holds nothing."""
+    """A list column of any width; null rows become empty lists."""
     kind = array.type
     if pa.types.is_null(kind):
         return ListColumn(np.zeros(len(array) + 1, np.int32), pa.nulls(0), np.zeros(len(array), np.bool_))
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         array = _cast(array, pa.large_list(kind.value_type))
     found = ListColumn(_numbers(array.offsets), array.values, is_there(array))
-    if np.diff(found.offsets)[~found.there].any():  # allowed by Arrow, and made by slicing tricks: write it out
+    if np.diff(found.offsets)[~found.there].any():  # Arrow allows null rows with values; copy without them
         return list_column(array.take(pa.array(np.arange(len(array)))))
     return found
 
 
 def text_column(array: pa.Array) -> TextColumn:
-    """A string column; a dictionary is written out."""
+    """A string column; a dictionary is decoded."""
     array = _cast(array, pa.string()) if not pa.types.is_string(array.type) else array
     _, offsets, data = array.buffers()
     size = len(array)
@@ -68,7 +68,7 @@ def text_column(array: pa.Array) -> TextColumn:
 
 
 def numbers(array: pa.Array, missing: Any, kind: pa.DataType | None = None) -> Array:
-    """Numbers with a stand-in for null; in the type asked for, or as they are, but signed."""
+    """Numbers with `missing` for null, in the given type, or else in their own type, but signed."""
     if pa.types.is_unsigned_integer(array.type):
         kind = kind or pa.int64()
     if kind is not None and array.type != kind:
@@ -77,7 +77,7 @@ def numbers(array: pa.Array, missing: Any, kind: pa.DataType | None = None) -> A
 
 
 def microseconds(array: pa.Array) -> Array:
-    """Times as microseconds since 1970; null rows as 0. What is finer than that is cut off."""
+    """Times as microseconds since 1970, rounded down; null rows are 0."""
     kind = pa.timestamp("us", "UTC")
     if array.type != kind:
         array = pc.cast(array, kind, safe=array.type != pa.timestamp("ns", "UTC"))
@@ -85,7 +85,7 @@ def microseconds(array: pa.Array) -> Array:
 
 
 def milliseconds(array: pa.Array | None, rows: Array, rankers: int) -> Array:
-    """Latencies `[row, ranker]`, nan where a row has none, or not one for each ranker."""
+    """Latencies `[row, ranker]`, nan if a row does not have one for each ranker."""
     found = np.full((len(rows), rankers), np.nan, np.float32)
     if array is not None:
         offsets, values, _ = list_column(array)

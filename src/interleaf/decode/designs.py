@@ -1,4 +1,4 @@
-"""Which rows of a batch belong together: the same experiment, version, arm, method and rankers."""
+"""Groups the rows of a batch by experiment, version, arm, method and rankers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PRIME = np.uint64(0x100000001B3)
 
 
 class Design(NamedTuple):
-    """What rows must share to be tallied together; rankers in the order that the log names them."""
+    """What rows must share to be tallied together; rankers are in the order of the log."""
 
     experiment: str
     version: int
@@ -28,7 +28,7 @@ class Design(NamedTuple):
 
 
 def designs(batch: pa.RecordBatch) -> Iterator[tuple[Design | None, Array]]:
-    """The designs of a batch with their rows; None: one of the five is missing there."""
+    """The designs of a batch with their rows; the design is None for rows in which one of its fields is missing."""
     experiment, arm, method = (codes(batch.column(name)) for name in ("experiment", "arm", "method"))
     version, rankers = _alike(batch.column("version")), _rankers(list_column(batch.column("rankers")))
     columns = (experiment, version, arm, method, rankers)

@@ -1,4 +1,4 @@
-"""Turns the events of each row into a matrix of clicks, and counts what became of every event."""
+"""Turns the events of each row into a matrix of clicks, and counts why other events do not count."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from interleaf.log.event_join import merge_copies
 
 @dataclass(frozen=True)
 class Counting:
-    """Kinds of events with their weights, and what an event must be to count.
+    """Which events count: kinds with their weights, and further conditions.
 
-    `dwell`: at least so many seconds (an event that does not say does not count). `first`: only the earliest counted
-    event of an impression. `window`: not later than so many seconds after the list was shown.
+    `dwell`: at least this many seconds (an event without a dwell time does not count). `first`: only the earliest
+    counted event of an impression. `window`: at most this many seconds after the list was shown.
 
     >>> print(Counting({"click": 1, "purchase": 5}, dwell=30))
     click + 5 purchase, dwell at least 30 s
@@ -65,14 +65,14 @@ class Counting:
 
 
 _EVENT_NOT_SHOWN, _TOO_MANY_EVENTS = DropReason.EVENT_NOT_SHOWN.mark, DropReason.TOO_MANY_EVENTS.mark
-_FATES = list(EventStatus)[:8]  # those that are decided here
+_FATES = list(EventStatus)[:8]  # the ones that are decided here
 _COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT, _TIMELESS = range(8)
-_NEVER = 2**62  # the time of an event that has none: of two copies, the other one is kept
+_NEVER = 2**62  # the time of an event without one, so that a copy with a time is preferred
 
 
 class FlatEvents(NamedTuple):
-    """All events of a batch: `kind` is a place in the counted kinds, or -1; of copies of one event, all but one are
-    `is_repeated`.
+    """All events of a batch: `kind` is an index into the counted kinds, or -1; `is_repeated` marks all copies of an
+    event but one.
     """
 
     offsets: Array
@@ -84,9 +84,9 @@ class FlatEvents(NamedTuple):
 
 
 class Clicks(NamedTuple):
-    """By row: which positions were clicked, by kind; seconds to the first and last counted event, -1 for none; when
-    the row's last interaction was. In detail, where asked for (else without a column): `seconds[row, position]` to the
-    first counted event of each position, and the longest `dwells[row, position]`; nan where there is none.
+    """For each row: which positions were clicked, by kind; seconds to the first and last counted event, -1 if there is
+    none; the time of the last interaction. With details (else without a column): `seconds[row, position]` to the first
+    counted event of each position, and the longest `dwells[row, position]`; nan if there is none.
     """
 
     clicks: Array
@@ -98,7 +98,7 @@ class Clicks(NamedTuple):
 
 
 def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> FlatEvents:
-    """The events of a batch as flat arrays; with dwell times where they matter."""
+    """The events of a batch as flat arrays; with dwell times if they are needed."""
     found = list_column(array)
     if pa.types.is_null(found.values.type):
         found = found._replace(values=pa.array([], pa.struct([column.field for column in schema.EVENT])))
@@ -128,14 +128,14 @@ def event_kinds(array: pa.Array) -> frozenset[str]:
 
 
 def _ranks(array: pa.Array) -> Array:
-    """Ranks of events; one that 32 bits cannot hold was not shown, whatever it is."""
+    """Ranks of events; a rank that does not fit 32 bits was not shown."""
     if array.type in (pa.int8(), pa.int16(), pa.int32()):
         return numbers(array, -1, pa.int32())
     return np.clip(numbers(array, -1, pa.int64()), -1, 2**31 - 1).astype(np.int32)
 
 
 def _merged(flat: FlatEvents, ids: pa.Array, kind: Array, names: list[Any]) -> FlatEvents:
-    """The events with copies merged; most logs have none, which a kernel finds out."""
+    """The events with copies merged. Most logs have no copies, so a fast kernel looks for them first."""
     named = text_column(ids)
     first = np.full(len(flat.rank), -1, np.int64)
     if not _find_copies(flat.offsets, *named, first):
@@ -163,7 +163,7 @@ def read_events(
     marks: Array,
     detailed: bool = False,
 ) -> tuple[Clicks, Counter[str]]:
-    """The clicks of these rows, of which `counts` documents were shown at `times`."""
+    """The clicks of these rows, which showed `counts` documents at `times`, and the number of events by status."""
     size, fates = len(rows), np.zeros(len(_FATES), np.int64)
     details = np.full((2, size, width if detailed else 0), np.nan, np.float32)
     found = Clicks(
@@ -174,7 +174,7 @@ def read_events(
         *details,
     )
     window = np.iinfo(np.int64).max if counting.window is None else round(counting.window * 1e6)
-    # As finely as dwell times are logged.
+    # In the precision of logged dwell times.
     least: Any = np.float32(-1.0 if counting.dwell is None else counting.dwell)
     _check_events(rows, flat.offsets, flat.rank, counts, marks)
     _read_events(flat, rows, times, window, least, counting.first, found, marks, fates)
@@ -205,7 +205,7 @@ def _read_events(
     marks: Array,
     fates: Array,
 ) -> None:
-    """All in one loop, because to hand records of arrays on costs more than what is done with an event."""
+    """One loop, because passing records of arrays to another function costs more than the work on an event."""
     offsets, kinds, ranks, moments = flat.offsets, flat.kind, flat.rank, flat.time
     clicks, ends, seconds, dwells = found.clicks, found.end, found.seconds, found.dwells
     detailed = seconds.shape[1] > 0
@@ -254,7 +254,7 @@ def _read_events(
 
 @inline_kernel
 def _is_before(flat: FlatEvents, event: int, other: int) -> bool:
-    """By time; of events of the same time, by rank and kind, so that the order of a log does not matter."""
+    """Compare by time, then by rank and kind, so that the order in the log does not matter."""
     if flat.time[event] != flat.time[other]:
         return bool(flat.time[event] < flat.time[other])
     if flat.rank[event] != flat.rank[other]:
@@ -264,8 +264,9 @@ def _is_before(flat: FlatEvents, event: int, other: int) -> bool:
 
 @kernel
 def _find_copies(offsets: Array, id_offsets: Array, data: Array, named: Array, first: Array) -> int:
-    """Find events with the same id within a row, and count them, except the first of each; for every copy, `first`
-    becomes the place of the first one. Rows with too many events are not used, and not searched.
+    """Count copies of events (the same id within a row), and set `first` to the index of the first copy.
+
+    Rows with too many events are dropped, so they are not searched.
     """
     copies = 0
     for row in range(len(offsets) - 1):
@@ -282,7 +283,7 @@ def _find_copies(offsets: Array, id_offsets: Array, data: Array, named: Array, f
 
 @inline_kernel
 def _copied(offsets: Array, data: Array, named: Array, start: int, event: int) -> int:
-    """The first event of the row with the same id as this one, or -1; ids mostly differ at their ends."""
+    """The first event of the row with the same id, or -1. Compares from the end, where ids usually differ."""
     size = offsets[event + 1] - offsets[event]
     for before in range(start, event if named[event] else start):
         if named[before] and offsets[before + 1] - offsets[before] == size:

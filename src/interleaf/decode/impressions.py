@@ -1,4 +1,4 @@
-"""Ranks, teams, lengths and choices of each row as padded arrays: as logged, or computed from the rankings."""
+"""Ranks, teams, lengths and choices of each row as padded arrays, as logged or computed from the rankings."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def logged_ranks(
 def derived_ranks(
     rows: Array, documents: Array, outer: Array, hashed: Any, found: Impression, marks: Array, table: Array
 ) -> None:
-    """Find the shown documents in the input rankings; and how many there are to choose from.
+    """Compute ranks, lengths, union and choices from the shown documents and the input rankings.
 
-    `table` is room for a set of hashes: twice as large as the rankings of any row hold together, a power of two.
+    `table` is a buffer for a set of hashes: a power of two, at least twice the total length of any row's rankings.
     """
     rankers, size = found.ranks.shape[1], found.ranks.shape[2]
     for place in range(len(rows)):
@@ -83,7 +83,7 @@ def derived_ranks(
 
 @inline_kernel
 def _is_new(table: Array, item: Any) -> bool:
-    """Put an item into an open-addressed set; whether it was not there. Zero stands for an empty place."""
+    """Add an item to an open-addressed set; returns whether it is new. Zero marks an empty place."""
     item = max(item, _ONE)
     places = np.uint64(len(table) - 1)
     place = item & places
@@ -99,7 +99,7 @@ def _is_new(table: Array, item: Any) -> bool:
 def logged_rows(
     some: Array, rows: Array, offsets: Array, values: Array, counts: Array, into: Array, bounds: Any, marks: Array
 ) -> None:
-    """Copy lists with one number per position: teams, choices; `bounds` are minimum, maximum and the mark of others."""
+    """Copy lists with one number per position; `bounds` are the minimum, the maximum, and the mark for other values."""
     least, most, reason = bounds
     for place in some:
         start, count = offsets[rows[place]], counts[place]
@@ -139,13 +139,13 @@ def check(
     has_choices: Array,
     marks: Array,
 ) -> None:
-    """Mark rows that no rankings can have led to.
+    """Mark rows that no input rankings can produce.
 
-    Ranks are bits of a word: as many as there are ranks, or one came twice. All is in one loop, and the inner one is
-    such that it is vectorised: every rank of every log comes by.
+    Ranks are collected as bits of a word; if fewer bits are set than there are ranks, a rank is repeated. The inner
+    loop is written so that it is vectorised, because it visits every rank of a log.
     """
     for place in range(len(counts)):
-        # A row that is marked as too long has more documents than there are columns.
+        # A row that was marked as too long has more documents than the array has columns.
         count, total, longest, mark = min(counts[place], ranks.shape[2]), 0, 0, marks[place]
         for ranker in range(ranks.shape[1]):
             lowest = deepest = low = 0
@@ -176,7 +176,7 @@ def check(
 
 @inline_kernel
 def _has_stranger(ranks: Array, place: int, count: int) -> bool:
-    """Whether a document is shown that no ranker has."""
+    """Whether a shown document is in no ranking."""
     for position in range(count):
         best = 0
         for ranker in range(ranks.shape[1]):
@@ -188,7 +188,7 @@ def _has_stranger(ranks: Array, place: int, count: int) -> bool:
 
 @inline_kernel
 def _is_rising(choices: Array, place: int, count: int, most: int) -> bool:
-    """Whether there are never fewer to choose from than above, than are shown by then, nor more than there are."""
+    """Whether choices never fall, are at least the number of documents shown so far, and at most `most`."""
     for position in range(count):
         above = choices[place, position - 1] if position > 0 else 1
         if not max(above, position + 1) <= choices[place, position] <= most:
@@ -198,7 +198,7 @@ def _is_rising(choices: Array, place: int, count: int, most: int) -> bool:
 
 @inline_kernel
 def _ones(word: Any) -> int:
-    """How many bits are set: added up in pairs, fours and bytes."""
+    """The number of bits that are set, added up in pairs, fours and bytes."""
     word = word - ((word >> _ONE) & _PAIRS)
     word = (word & _FOURS) + ((word >> _TWO) & _FOURS)
     word = (word + (word >> _FOUR)) & _BYTES
@@ -207,7 +207,7 @@ def _ones(word: Any) -> int:
 
 @inline_kernel
 def _is_repeated(ranks: Array, place: int, ranker: int, count: int) -> bool:
-    """Whether a rank beyond those that fit a word of bits comes twice."""
+    """Whether a rank above 64, which does not fit into a word of bits, is repeated."""
     for position in range(count):
         rank = ranks[place, ranker, position]
         for above in range(position):
@@ -220,7 +220,7 @@ KNOWN = ("ranks", "teams", "lengths", "sizes", "choices")
 
 
 class Hashed(NamedTuple):
-    """Lists of documents, as hashes: of the shown lists, and of rankings within rows."""
+    """Hashes of the documents in shown lists and in input rankings."""
 
     shown: Array
     inner: Array
@@ -228,7 +228,7 @@ class Hashed(NamedTuple):
 
 
 class ShownColumns:
-    """The columns of a batch that say what was shown, and where it came from."""
+    """The columns of a batch about shown lists and input rankings."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         names = ("ranks", "teams", "lengths", "choices", "documents", "rankings")
@@ -240,7 +240,7 @@ class ShownColumns:
                 self._lists[f"{name} inside"] = list_column(self._lists[name].values)
 
     def width(self, rows: Array) -> int:
-        """Room for the longest list of these rows, as far as lists may be long."""
+        """The length of the longest list of these rows, at most `MAX_SHOWN`."""
         longest = 1
         for name in ("documents", "teams", "ranks"):
             if name in self._lists:
@@ -248,7 +248,7 @@ class ShownColumns:
         return min(longest, MAX_SHOWN)
 
     def find(self, rankers: int, rows: Array, width: int, marks: Array) -> tuple[Impression, Array, dict[str, Array]]:
-        """The impressions of these rows, how many documents each shows, and by row which of `KNOWN` it knows.
+        """The impressions of these rows, the number of documents of each, and which of `KNOWN` each row has.
 
         A row that cannot be used is marked with the reason.
         """
@@ -260,7 +260,7 @@ class ShownColumns:
             np.zeros(size, np.int32),
             np.zeros((size, width), np.int32),
         )
-        counts = np.full(size, -1, np.int64)  # -1 where no column can tell
+        counts = np.full(size, -1, np.int64)  # -1: not known from any column
         for name in ("documents", "ranks", "teams"):
             if name in self._lists:
                 counts = np.where((counts < 0) & self._there(name, rows), self._sizes[name][rows], counts)
@@ -275,7 +275,7 @@ class ShownColumns:
 
     @cached_property
     def _sizes(self) -> dict[str, Array]:
-        """The length of each row's list; of ranks, that of its first ranker."""
+        """The length of each row's list; for ranks, the length of the first ranker's list."""
         sizes = {name: np.diff(found.offsets) for name, found in self._lists.items()}
         if "ranks" in sizes:
             inside = np.append(sizes["ranks inside"], 0)
@@ -318,7 +318,7 @@ class ShownColumns:
                 logged_rows(some, rows, logged.offsets, values, counts, into, bounds, marks)
 
     def _derive(self, rows: Array, found: Impression, has: dict[str, Array], marks: Array) -> None:
-        """What the input rankings can tell of what is not logged."""
+        """Compute values that are not logged from the input rankings."""
         lacking = ~(has["ranks"] & has["sizes"] & has["choices"])
         some = np.flatnonzero((marks == 0) & lacking & self._there("rankings", rows) & self._there("documents", rows))
         if not len(some):

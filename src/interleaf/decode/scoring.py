@@ -1,4 +1,4 @@
-"""Decoded impressions, a method and a scheme in; a score for each impression out."""
+"""Scores decoded impressions with a method and a scheme."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from interleaf.methods.schemes import Scheme, scheme_of
 _NEEDS = {"teams": ("teams", DropReason.NO_TEAMS), "choices": ("choices", DropReason.NO_CHOICES)} | dict.fromkeys(
     ("lengths", "union"), ("sizes", DropReason.NO_SIZES)
 )
-MAX_CREDIT = 4096.0  # of one impression; beyond it, sums of squares of a large log would not fit 64 bits
+MAX_CREDIT = 4096.0  # per impression; with more, sums of squares of a large log would not fit 64 bits
 
 
 class Credit(Protocol):
-    """Credit that a click earns by what it was like, in place of one credit for every click (C12, section 10).
+    """Credit that depends on features of the click, instead of the same credit for every click (C12, section 10).
 
-    `needs` are columns of the log that it reads besides; `on` makes it ready for the rows of a batch.
+    `needs` are additional columns of the log that it reads; `on` prepares it for the rows of a batch.
     """
 
     @property
@@ -36,19 +36,19 @@ class Credit(Protocol):
     def on(self, batch: pa.RecordBatch) -> Credit: ...
 
     def label(self, experiment: str, scheme: str) -> str:
-        """What a report calls it, where it scores this experiment in place of a scheme."""
+        """The name of the scheme in a report, if this credit scores the experiment."""
 
     def columns(self, decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Array:
-        """The score of each row, `[row, column]`, where the scheme decides which ranker a click is for."""
+        """The score of each row, `[row, column]`; the scheme decides which ranker gets a click."""
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """How impressions are scored: by the method that composed them, or by another; None: each default.
+    """How impressions are scored; None stands for defaults, such as the method that composed the list.
 
-    `sessions`: impressions of a unit less than so many seconds apart are scored as one (C12, section 9). `rankless`:
-    the log has no ranks, so a method's default gives way to a scheme that needs none, if it has one. `credit`: what
-    each click is worth, where they are not all alike; it takes a normalized scheme.
+    `sessions`: impressions of a unit less than this many seconds apart are scored as one (C12, section 9). `rankless`:
+    the log has no ranks, so the default is a scheme that needs none, if the method has one. `credit`: what each click
+    is worth, if not all clicks are worth the same; it needs a normalized scheme.
     """
 
     scheme: str | None = None
@@ -59,11 +59,11 @@ class Scoring:
     credit: Credit | None = None
 
     def chosen(self, composed: str) -> ResolvedMethod:
-        """The method that gives credit for lists which `composed` names."""
+        """The method that scores lists composed by the method `composed`."""
         return resolve(self.method or composed)
 
     def scheme_of(self, composed: str, rankers: int) -> Scheme:
-        """The scheme for lists of so many rankers that `composed` names."""
+        """The scheme for lists of this many rankers, composed by the method `composed`."""
         chosen = self.chosen(composed)
         stand_ins = chosen.method.rankless_schemes if self.rankless else ()
         if self.credit is None:
@@ -76,7 +76,7 @@ class Scoring:
         return chosen.scheme(self.scheme or normalized[0], rankers)
 
     def label(self, experiment: str, composed: str, rankers: int) -> str:
-        """What a report says of how this experiment was scored."""
+        """The name of the scheme of this experiment in a report."""
         name = self.scheme_of(composed, rankers).name
         return name if self.credit is None else self.credit.label(experiment, name)
 
@@ -84,7 +84,7 @@ class Scoring:
 class Scored(NamedTuple):
     """Impressions with their scores: one column per ranker if the scheme is linear in credit, else one per pair.
 
-    Where sessions will be put together, the columns are credit, and `credited` is how many clicks it was given for.
+    If impressions are joined to sessions later, columns are credit, and `credited` is the number of credited clicks.
     """
 
     decoded: Decoded
@@ -94,7 +94,7 @@ class Scored(NamedTuple):
 
 
 def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
-    """Score the impressions; those that lack what the method needs are dropped, and counted."""
+    """Score the impressions; impressions that lack what the method needs are dropped and counted."""
     chosen = scoring.chosen(decoded.design.method)
     rankers = len(decoded.design.rankers)
     scheme = scoring.scheme_of(decoded.design.method, rankers)
@@ -105,7 +105,7 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
         return Scored(decoded, np.zeros((0, width)), linear, np.zeros(0))
     if scheme.form.takes_expected_sign and chosen.method.kernels.expected_sign_batch is not None:
         if scoring.sessions is not None:
-            raise SchemeError(f"the expected sign of {chosen} cannot be put together to sessions; use scheme 'click'")
+            raise SchemeError(f"{chosen} cannot score sessions by the expected sign; use scheme 'click'")
         columns = _expected_signs(decoded, chosen, scheme, scoring.counting.weights, threads)
         return Scored(decoded, columns, linear, np.zeros(len(decoded.rows)))
     if scoring.credit is not None:
@@ -122,7 +122,7 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
 
 
 def drop_rows(decoded: Decoded, marked: Array, reason: DropReason) -> Decoded:
-    """Without the marked rows, and their number under its reason."""
+    """Drop the marked rows, and count them under the reason."""
     if not marked.any():
         return decoded
     kept = decoded.only(~marked)
@@ -131,7 +131,7 @@ def drop_rows(decoded: Decoded, marked: Array, reason: DropReason) -> Decoded:
 
 
 def drop_unscorable(decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Decoded:
-    """The impressions that have what the method needs to score them; the others are counted by reason."""
+    """Drop impressions that lack what the method needs to score them, and count them by reason."""
     fewest, most = chosen.rankers
     rankers = len(decoded.design.rankers)
     if rankers < fewest or (most is not None and rankers > most):
@@ -145,7 +145,7 @@ def drop_unscorable(decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) ->
 def _credit(
     decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme, weights: Mapping[str, float], threads: int
 ) -> tuple[Array, Array]:
-    """Credit of each kind of event as a click pattern of its own, added up by weight."""
+    """The weighted sum of the credit of each kind of event, and the number of credited clicks."""
     credits: Array = np.zeros((len(decoded.rows), len(decoded.design.rankers)))
     credited: Array = np.zeros(len(decoded.rows))
     for clicks, weight in zip(decoded.clicks.clicks, weights.values(), strict=True):

@@ -1,1 +1,1 @@
-"""Where the flow from log to tally runs: on this machine or on Spark, with the same kernels and equal tallies."""
+"""Tallies a log on this machine or on Spark, with the same kernels and equal results."""

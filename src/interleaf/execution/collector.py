@@ -1,4 +1,4 @@
-"""A log's tallies while it is read, one for each experiment, version, set of rankers and method."""
+"""Collects the tallies of a log while it is read: one per experiment, version, set of rankers and method."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from interleaf.tally.tally import absorb, as_if
 
 MAX_TALLIES = 1000
 MAX_EXAMPLES = 10  # in a report
-MAX_KINDS = 100  # of events that are noted, besides those that count
-MAX_OTHERS = 10  # causes that are counted one by one
+MAX_KINDS = 100  # kinds of events that are noted, besides those that count
+MAX_OTHERS = 10  # causes that are counted separately
 LEFT_OUT = Fact.OTHER_EXPERIMENT, Fact.OTHER_METHOD, Fact.OTHER_RANKERS, Fact.OTHER_VERSION
 UNUSED = Fact.OTHER_VERSION.of("that cannot be used")
 
@@ -32,7 +32,7 @@ Group = tuple[str, int, frozenset[str]]
 
 
 class TallyKey(NamedTuple):
-    """Which tally of a collector; `composed` is '' for the arms beside the interleaved one."""
+    """The key of a tally; `composed` is the method of interleaved lists, and '' for other arms."""
 
     experiment: str
     version: int
@@ -41,20 +41,20 @@ class TallyKey(NamedTuple):
 
     @property
     def group(self) -> Group:
-        """What a tally and those of other arms and other orders of the rankers share."""
+        """What tallies of different arms, methods and orders of rankers share."""
         return self.experiment, self.version, frozenset(self.rankers)
 
 
 def tally_key(design: Design) -> TallyKey:
-    """Where rows of a design go."""
+    """The key of the tally that rows of a design are added to."""
     composed = resolve(design.method).text if design.arm == INTERLEAVED else ""
     return TallyKey(design.experiment, design.version, design.rankers, composed)
 
 
 class TallyCollector:
-    """Tallies by design: `add` processed batches; `close` gives the tally of the experiment that the task names.
+    """Collects tallies by design: `add` takes processed batches; `close` returns the tally of the task's experiment.
 
-    `joins_sessions`: whether it joins impressions to sessions, if the task asks for sessions.
+    `joins_sessions`: whether it joins impressions to sessions if the task asks for sessions.
     """
 
     def __init__(self, task: Task, joins_sessions: bool = True) -> None:
@@ -101,17 +101,17 @@ class TallyCollector:
 
     @property
     def tallies(self) -> tuple[Tally, ...]:
-        """All tallies so far; `take` counts one in again."""
+        """All tallies so far; `take` adds one to another collector."""
         return tuple(self._tallies.values())
 
     def take(self, tally: Tally) -> None:
-        """Count a tally in, which may change."""
+        """Add a tally, which may be changed."""
         about = tally.about
         key = TallyKey(about.experiment, about.version, about.rankers, about.composed)
         self._tallies[key] = absorb(self._tallies[key], tally) if key in self._tallies else tally
 
     def merge(self, other: TallyCollector) -> None:
-        """Count another collector in, and empty it."""
+        """Add the tallies and counts of another collector, and empty it."""
         while other._tallies:
             self.take(other._tallies.popitem()[1])
         self.dropped += other.dropped
@@ -122,7 +122,7 @@ class TallyCollector:
         self._kinds |= other._kinds
 
     def finish(self) -> Tally:
-        """The tally of a log that was read to its end, with notes on what the task names and the log lacks."""
+        """The tally of a log that was read completely, with notes on event kinds and exclusions that match no row."""
         if self._tallies:
             check_attributes((*self._task.by, *self._task.exclusion.attributes), self._attributes)
         total = self.close()
@@ -143,7 +143,7 @@ class TallyCollector:
 
     @property
     def lacks_ranks(self) -> bool:
-        """Whether lists were interleaved, and none could be scored because ranks are missing."""
+        """Whether interleaved lists were dropped for lack of ranks, and none could be scored."""
         is_scored = any(key.composed and tally.impressions for key, tally in self._tallies.items())
         return not is_scored and self._all_dropped[DropReason.NO_RANKS] > 0
 
@@ -152,7 +152,7 @@ class TallyCollector:
         return sum((tally.dropped for tally in self._tallies.values()), start=self.dropped)
 
     def close(self) -> Tally:
-        """The tally of the experiment and version that the task names; without a version, of the latest."""
+        """The tally of the task's experiment and version (default: the latest)."""
         keys = self._keys_of_one_experiment()
         latest = max(key.version for key in keys)
         main = self._main([key for key in keys if key.version == latest])
@@ -174,13 +174,13 @@ class TallyCollector:
         return f"{text}, for example {self.examples[reason]}" if reason in self.examples else text
 
     def _leave_out(self, total: Tally, main: TallyKey, chosen: list[TallyKey]) -> None:
-        """Count the rows that the report leaves out, by cause, and what could not be used of them."""
+        """Count the rows that the report leaves out, by cause, and those of them that could not be used."""
         left_out: Counter[tuple[Fact, str]] = Counter()
         for key, tally in self._tallies.items():
             if key in chosen:
                 continue
             if key.version != main.version:
-                # Slices of time count impressions with an event; the others are taken to be spread alike.
+                # Slices count only impressions with an event; we assume that the others have the same times.
                 slices = tally.slices
                 after = int(slices.clicked[slices.ends - slices.width >= (total.since or 0)].sum())
                 concurrent = round(tally.impressions * after / max(int(slices.clicked.sum()), 1))
@@ -200,7 +200,7 @@ class TallyCollector:
             total.facts += Counter({fact.of(which) if rank < MAX_OTHERS else fact: number})
 
     def _keys_of_one_experiment(self) -> list[TallyKey]:
-        """The keys of the tallies that hold an impression, if all are of one experiment."""
+        """The keys of the tallies that hold an impression; an error if there are none, or several experiments."""
         keys = sorted(key for key, tally in self._tallies.items() if tally.impressions)
         names = sorted({key.experiment for key in keys})
         if len(names) > 1:
@@ -217,8 +217,8 @@ class TallyCollector:
             methods = {self._task.scoring.chosen(key.composed).text for key in self._tallies if key.composed}
             asked += f" by {', '.join(sorted(methods))}" if methods else ""
             worst = "; ".join(f"{self._with_example(why)}: {number:,}" for why, number in dropped.most_common(3))
-            hint = ". A scheme such as 'binary' needs no ranks of team_draft" if self.lacks_ranks else ""
-            return f"{asked}; dropped were {worst}{hint}"
+            hint = ". With team_draft, a scheme such as 'binary' needs no ranks" if self.lacks_ranks else ""
+            return f"{asked}; dropped rows: {worst}{hint}"
         if self.others:
             there = listed(f"{name}, version {version}" for name, version in sorted(self.others)[:20])
             return f"{asked}; there are {there}"
@@ -227,7 +227,7 @@ class TallyCollector:
         return f"{asked}; it is empty"
 
     def _main(self, keys: list[TallyKey]) -> TallyKey:
-        """The interleaved lists with most impressions; arms alone where there are none."""
+        """The key of the interleaved lists with most impressions; if there are none, of other arms."""
         sizes: Counter[TallyKey] = Counter()
         for key in keys:
             alike = next((one for one in sizes if (one.group, one.composed) == (key.group, key.composed)), key)

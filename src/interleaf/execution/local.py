@@ -24,13 +24,13 @@ from interleaf.kernels.arrays import Array
 from interleaf.tally import Tally
 from interleaf.tally.units import Sample, Seen
 
-BATCH = 32_768  # rows read at a time: of forty rankers, they hold thirteen million ranks
+BATCH = 32_768  # rows read at a time; with forty rankers, they hold thirteen million ranks
 T = TypeVar("T", bound=Task)
 Batch = tuple[pa.RecordBatch, Array]  # with a mark for each row that came before
 
 
 def tally_log(source: Any, task: Task, *, threads: int = 0, progress: log.Progress | None = None) -> Tally:
-    """The tally of one experiment of a log, in memory that does not grow with it."""
+    """The tally of one experiment of a log, in memory that does not grow with the log."""
     collector, sample = _read(source, task, threads, progress)
     is_stream = isinstance(source, Iterator | pa.RecordBatchReader)
     if collector.lacks_ranks and task.scoring.scheme is None and not is_stream:
@@ -42,7 +42,7 @@ def tally_log(source: Any, task: Task, *, threads: int = 0, progress: log.Progre
 
 
 def _read(source: Any, task: Task, threads: int, progress: log.Progress | None) -> tuple[TallyCollector, Sample]:
-    """The whole log in a collector, and a sample of its impressions."""
+    """A collector with the tallies of the whole log, and a sample of its impressions."""
     sample = Sample()
     task, reading, batches = open_log(source, task, sample, progress)
     workers = 1 if task.scoring.sessions is not None else threads or os.cpu_count() or 1
@@ -57,7 +57,7 @@ def _read(source: Any, task: Task, threads: int, progress: log.Progress | None) 
 def open_log(
     source: Any, task: T, sample: Sample, progress: log.Progress | None = None
 ) -> tuple[T, log.LogReading, Iterator[Batch]]:
-    """The task with the crawlers of the log, the reading, and its batches; the sample counts their impressions."""
+    """The task with the crawlers of the log, the reading, and its batches, whose impressions `sample` collects."""
     max_impressions = task.exclusion.max_impressions
     if max_impressions is not None:
         if isinstance(source, Iterator | pa.RecordBatchReader):
@@ -68,7 +68,7 @@ def open_log(
 
 
 def _mark_repeats(reading: log.LogReading, sample: Sample, excluded: Collection[str]) -> Iterator[Batch]:
-    """Batches with their repeats marked; at the end, the log must have had all attributes to exclude by."""
+    """Batches with a mark for repeated impressions; at the end, an error if no row had an attribute to exclude by."""
     seen = Seen(expected=reading.rows or 0)
     names: set[str] = set()
     for batch in reading:
@@ -79,7 +79,7 @@ def _mark_repeats(reading: log.LogReading, sample: Sample, excluded: Collection[
 
 
 def _count_all(batches: Iterator[Batch], task: Task, workers: int) -> TallyCollector:
-    """All batches in one collector."""
+    """Add all batches to one collector."""
     collectors = [TallyCollector(task) for _ in range(workers)]
     if workers == 1:
         _count(collectors[0], task, batches)
@@ -108,7 +108,7 @@ def _count(collector: TallyCollector, task: Task, batches: Iterator[Batch]) -> N
 
 
 def _put(queue: Queue[Batch | None], item: Batch | None, running: list[Future[None]]) -> None:
-    """Hand a batch over; if a thread has failed, raise its error instead of waiting for it for ever."""
+    """Put a batch into the queue; if a thread has failed, raise its error instead of waiting forever."""
     while True:
         for future in running:
             if future.done() and item is not None:

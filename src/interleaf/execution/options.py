@@ -166,11 +166,11 @@ class LogOptions:
         from interleaf.execution.task import is_frame
 
         if self.engine == LOCAL and is_frame(log):
-            raise DataError("a data frame of Spark is counted where it is; leave engine out, or give toArrow() of it")
+            raise DataError("a data frame of Spark is always read on Spark; leave engine out, or give its toArrow()")
         return self.engine == SPARK or is_frame(log)
 
     def task(self, kind: type[T], **more: Any) -> T:
-        """What to read of a log and how to score it, as a task of this kind; `more` are fields that `Task` lacks."""
+        """What to read from a log and how to score it, as a task of this type; `more` are fields that `Task` lacks."""
         from interleaf.decode.scoring import Scoring
 
         scoring = Scoring(self.scheme, self.method, self.counting, self.sessions, credit=self.credit)

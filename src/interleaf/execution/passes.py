@@ -1,4 +1,4 @@
-"""Reads a log several times, each time for other sums, on this machine or on Spark; groups rows by key."""
+"""Reads a log several times, each time for different sums, on this machine or on Spark; groups rows by key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from interleaf.tally.units import Sample, Seen
 
 
 class Groups:
-    """Rows by their keys while a log is read, each value by its rule; alike rows become one whenever rows doubled."""
+    """Groups rows by their keys while a log is read, and combines each value by its rule.
+
+    To save memory, rows are grouped whenever their number has doubled.
+    """
 
     def __init__(self, keys: int, rules: Sequence[str]) -> None:
         self._keys, self._rules = keys, tuple(rules)
@@ -29,7 +32,7 @@ class Groups:
         self._least, self._waiting = 0, 0
 
     def add(self, columns: list[Array]) -> None:
-        """Count rows in: keys first, then values."""
+        """Add rows: columns of keys first, then of values."""
         self._parts.append(self._grouped(columns))
         self._waiting += len(columns[0])
         if self._waiting > 2 * self._least:
@@ -42,7 +45,7 @@ class Groups:
 
     @property
     def columns(self) -> list[Array]:
-        """All rows, in the order of their keys: those, then the values."""
+        """The columns of keys, then of values, sorted by key."""
         found = self._grouped([np.concatenate(parts) for parts in zip(*self._parts, strict=True)])
         order = np.lexsort(found[: self._keys])
         return [column[order] for column in found]
@@ -52,7 +55,7 @@ class Groups:
 
 
 def group_rows(keys: Sequence[Array], values: Sequence[tuple[Array, str]]) -> list[Array]:
-    """Rows with the same keys as one: the keys, and each value by its rule (`sum`, `min`, `max`); in no order."""
+    """Combine rows with the same keys, each value by its rule (`sum`, `min`, `max`); the result is not sorted."""
     names = [f"key {place}" for place in range(len(keys))]
     columns = dict(zip(names, keys, strict=True)) | {f"{place}": array for place, (array, _) in enumerate(values)}
     rules = [(f"{place}", rule) for place, (_, rule) in enumerate(values)]
@@ -61,17 +64,17 @@ def group_rows(keys: Sequence[Array], values: Sequence[tuple[Array, str]]) -> li
 
 
 class PassSums(Protocol):
-    """What a pass adds up, and how many rows could not be used, by reason."""
+    """The sums of a pass, and the number of rows that could not be used, by reason."""
 
     dropped: Counter[str]
 
     def merge(self, other: Self) -> None:
-        """Count those of the next part of the log in."""
+        """Add the sums of the next part of the log."""
         ...
 
 
 class MergeableSums:
-    """Sums whose attributes, those that `merged` names, add up: arrays, numbers, lists, counters, and other such sums.
+    """Sums whose attributes named in `merged` can be added: arrays, numbers, lists, counters, and other such sums.
 
     >>> class Pages(MergeableSums):
     ...     merged = ("count",)
@@ -87,7 +90,7 @@ class MergeableSums:
     merged: ClassVar[tuple[str, ...]]
 
     def merge(self, other: Self) -> None:
-        """Add those of the next part of the log."""
+        """Add the sums of the next part of the log."""
         for name in self.merged:
             mine, theirs = getattr(self, name), getattr(other, name)
             for one, another in [(mine[key], theirs[key]) for key in mine] if type(mine) is dict else [(mine, theirs)]:
@@ -104,7 +107,7 @@ T = TypeVar("T", bound=Task)
 
 
 class Passes(Generic[T]):
-    """A log and what to read of it. A stream can be read only once, so it is held in memory, unless `once` is set."""
+    """A log and what to read from it. A stream can be read only once, so it is held in memory, unless `once` is set."""
 
     def __init__(self, source: Any, task: T, options: LogOptions, once: bool = False) -> None:
         self._task, self._progress = task, options.progress
@@ -116,7 +119,7 @@ class Passes(Generic[T]):
             self._source = source if reads_source else pa.Table.from_batches(list(log.read(source, task.columns)))
 
     def summed(self, empty: S, count: Callable[[S, pa.RecordBatch, T, Array], None]) -> S:
-        """The sums of the whole log: `count` adds a batch, without the rows that are marked as repeated."""
+        """The sums of the whole log: `count` adds a batch, except rows that are marked as repeated."""
         if self.on_spark:
             sums: S = spark.sum_parts(self._source, self._task, partial(_count_part, empty, count), _merge)
             sums.dropped += self._source.pages.dropped

@@ -1,7 +1,7 @@
-"""Impressions put together into sessions: rows wait, by unit and on disk where they are many, until all are there.
+"""Joins impressions to sessions. Rows are held until the whole log is read, on disk if there are many.
 
-C12, section 9: queries of a unit whose gap to the one before is below the timeout are scored as one, their counts added
-up first. C12's metrics of sessions count a gap from the last interaction, a query or a click.
+C12, section 9: queries of a unit are scored as one session if the gap to the query before is below the timeout; their
+clicks are added up first. C12's metrics of sessions measure a gap from the last interaction, a query or a click.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARTS = 64
 
 
 class SessionRows:
-    """The rows of all arms of an experiment, until all are there; rankers in the order of their names."""
+    """Holds the rows of all arms of an experiment until the log is read; rankers are sorted by name."""
 
     def __init__(self, rankers: Sequence[str]) -> None:
         self._rankers = list(rankers)
@@ -63,7 +63,7 @@ class SessionRows:
             self._spill()
 
     def take(self, names: Sequence[str], rows: Array) -> None:
-        """Let rows wait that waited elsewhere, with the names of their arms and methods."""
+        """Add rows that another object held, with the names of their arms and methods."""
         numbers = np.array([self._number(name) for name in names], np.int16)
         rows = rows.copy()
         for column in ("arm", "composed"):
@@ -71,7 +71,7 @@ class SessionRows:
         self._keep(rows)
 
     def parts(self) -> Iterator[tuple[list[str], Array]]:
-        """All rows, with the names of their arms and methods, in parts that share no unit; then nothing waits."""
+        """All rows, with the names of their arms and methods, in parts that share no unit. Afterwards none is held."""
         try:
             for rows in self._parts():
                 yield self._names, rows
@@ -85,7 +85,7 @@ class SessionRows:
         return self._names.index(name)
 
     def count(self, tally: Tally, timeout: float) -> None:
-        """Count all sessions into the tally: scores of the lists that its method composed, visits of every arm."""
+        """Add all sessions to the tally: scores of the lists that its method composed, and sessions of every arm."""
         for _, rows in self.parts():
             rows = rows[np.lexsort((rows["time"], rows["unit"]))]
             for name in tally.arms:
@@ -96,7 +96,7 @@ class SessionRows:
                 _count_visits(of_arm, tally.arms[name], round(timeout * 1e6))
 
     def _spill(self) -> None:
-        """Rows to the file of their units; a unit is never in two of them."""
+        """Append rows to files; all rows of a unit go to the same file."""
         self._folder = self._folder or TemporaryDirectory(prefix="interleaf-")
         for number, rows in enumerate(self._split()):
             with open(Path(self._folder.name) / str(number), "ab") as file:
@@ -129,7 +129,7 @@ class SessionRows:
 
 
 def _count_visits(rows: Array, arm: ArmSums, timeout: int) -> None:
-    """Sessions of an arm, and queries that another one of the session follows."""
+    """Count the sessions of an arm, and queries that are followed by another query of the session."""
     opens = _opens(rows["unit"], rows["time"][1:] - rows["end"][:-1], timeout)
     followed = np.append(~opens[1:], False) if len(rows) else opens
     found = buckets.buckets(rows["unit"])
@@ -138,7 +138,7 @@ def _count_visits(rows: Array, arm: ArmSums, timeout: int) -> None:
 
 
 def _opens(unit: Array, gaps: Array, timeout: int) -> Array:
-    """Which rows, in the order of unit and time, begin a session."""
+    """Which rows, sorted by unit and time, begin a session."""
     opens = np.ones(len(unit), np.bool_)
     opens[1:] = (unit[1:] != unit[:-1]) | (gaps >= timeout)
     return opens

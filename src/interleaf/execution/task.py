@@ -26,15 +26,15 @@ from interleaf.tally.units import Seen
 
 
 def is_frame(log: Any) -> bool:
-    """Whether this is a data frame of Spark; nothing of Spark is imported to tell."""
+    """Whether this is a data frame of Spark, without importing Spark."""
     return any(kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(log).__mro__)
 
 
-Visits = tuple[Array, Array]  # units by hash, in order, and how many impressions each has
+Visits = tuple[Array, Array]  # sorted hashes of units, and the number of impressions of each
 
 
 def count_visits(batches: Iterable[pa.RecordBatch]) -> Visits:
-    """The impressions of every unit."""
+    """The number of impressions of every unit."""
     held: list[Visits] = []
     waiting = 0
     for batch in batches:
@@ -45,13 +45,13 @@ def count_visits(batches: Iterable[pa.RecordBatch]) -> Visits:
         found = buckets.hashes(buckets.UNIT, names.offsets, names.data)[names.there]
         held.append(np.unique(found, return_counts=True))
         waiting += len(held[-1][0])
-        if waiting > 2 * len(held[0][0]):  # as rarely as units double: each is sorted a few times, however many
+        if waiting > 2 * len(held[0][0]):  # only when rows have doubled, so that each row is sorted a few times
             held, waiting = [merge_visits(held)], 0
     return merge_visits(held)
 
 
 def merge_visits(held: Iterable[Visits]) -> Visits:
-    """Counts by unit, of all parts together."""
+    """Add up the counts of all parts by unit."""
     none = np.zeros(0, np.uint64), np.zeros(0, np.int64)
     names, amounts = (np.concatenate(values) for values in zip(none, *held, strict=True))
     units, places = np.unique(names, return_inverse=True)
@@ -59,13 +59,13 @@ def merge_visits(held: Iterable[Visits]) -> Visits:
 
 
 def frequent_units(visits: Visits, max_impressions: int) -> Array:
-    """The units with more impressions than that, in order."""
+    """The units with more impressions, sorted."""
     return visits[0][visits[1] > max_impressions]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to make of a log: how to score, what to split by, what to leave out; None: all experiments and versions."""
+    """How to tally a log: scoring, attributes to split by, exclusions; None: all experiments and versions."""
 
     scoring: Scoring = field(default_factory=Scoring)
     by: tuple[str, ...] = ()
@@ -86,13 +86,13 @@ class Task:
 
     @property
     def spare_columns(self) -> dict[str, tuple[str, ...]]:
-        """Large columns, read only where one of these is missing."""
+        """Large columns, each with the columns that make it unnecessary."""
         needs = resolve(self.scoring.method).method.needs if self.scoring.method else ()
         return dict.fromkeys(LARGE, ("ranks", *needs))
 
 
 def find_repeats(batch: pa.RecordBatch, *seen: Seen) -> Array:
-    """Which rows hold an impression that the first of these has seen before; all of them see these, too."""
+    """Which rows hold an impression that is in the first of these sets; all sets get the impressions of the batch."""
     rows, found = identities(batch)
     marks = np.zeros(batch.num_rows, np.bool_)
     first, *_ = [one.repeats(found) for one in seen]
@@ -101,7 +101,7 @@ def find_repeats(batch: pa.RecordBatch, *seen: Seen) -> Array:
 
 
 class ScoredPart(NamedTuple):
-    """Rows of one design: scored if they were interleaved; their segments by attribute; what is remarkable of them."""
+    """Rows of one design: scored if they were interleaved; their segments by attribute; facts that a report counts."""
 
     decoded: Decoded
     scored: Scored | None
@@ -112,11 +112,11 @@ class ScoredPart(NamedTuple):
 
 
 class BatchPart(NamedTuple):
-    """A part of a batch; or what belongs to no part: rows `dropped` by reason, and rows of `others`, which are
-    experiments and versions that the task does not want.
+    """A part of a batch; or counts that belong to no part: rows `dropped` by reason, and rows of `others`, which are
+    experiments and versions that the task does not ask for.
 
-    `attributes`: the names of the batch's attributes, if the task uses any. `examples`: a value for a reason to drop
-    rows. `kinds`: the kinds of the batch's events.
+    `attributes`: the names of the batch's attributes, if the task uses any. `examples`: an example value by reason.
+    `kinds`: the kinds of the batch's events.
     """
 
     part: ScoredPart | None
@@ -128,7 +128,7 @@ class BatchPart(NamedTuple):
 
 
 def process_batch(batch: pa.RecordBatch, task: Task, repeated: Array | None = None) -> Iterator[BatchPart]:
-    """Decode and score a batch, part by part, without the rows that are marked as repeated."""
+    """Decode and score a batch in parts, without the rows that are marked as repeated."""
     if task.scoring.credit is not None:
         task = replace(task, scoring=replace(task.scoring, credit=task.scoring.credit.on(batch)))
     decoding = Decoding(batch, task.scoring.counting, task.wants, repeated, task.scoring.credit is not None)
@@ -156,7 +156,7 @@ def process_batch(batch: pa.RecordBatch, task: Task, repeated: Array | None = No
 
 
 def _remarks(batch: pa.RecordBatch) -> Iterator[Coded]:
-    """What a report counts besides: lists that were relaxed, and why the control was served."""
+    """Facts that a report counts: relaxed lists, and why the control was served."""
     relaxed = column(batch, "relaxed")
     if relaxed is not None:
         yield numbers(relaxed.cast(pa.int8()), 0).astype(np.int32) - 1, [Fact.RELAXED]

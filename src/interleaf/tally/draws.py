@@ -1,4 +1,4 @@
-"""What lists and clicks say about the draw itself: clicks by owner, clicks by rank, and lists that cannot be drawn."""
+"""Sums that test whether lists were drawn correctly: clicks by owner, clicks by rank, and impossible lists."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from interleaf.tally.page_sums import POSITIONS
 SLOTS, CLICKS, COIN_SLOTS, COIN_CLICKS = range(4)
 SHOWN, CLICKED = range(2)
 DECIDED, IMPOSSIBLE = range(2)
-# Which lists a method can draw: every one; those with no document above its best rank; those where each document is
-# the best unshown one of some ranker; those where it is that of its owner, and each ranker picks once a round.
+# Which lists a method can draw. ANY: all lists. CONSIDERATE: no document is above its best rank. NEXT: each document is
+# the best remaining one of some ranker. DRAFT: it is the best remaining one of its owner, and each ranker picks once per
+# round.
 ANY, CONSIDERATE, NEXT, DRAFT = range(4)
 _POSITIONS = POSITIONS
 _WORD = 64
-MAX_DRAFTERS = 62  # rankers that fit a word of bits
+MAX_DRAFTERS = 62  # rankers that fit into a word of bits
 _ONE = np.uint64(1)
 
 
 class Draws(NamedTuple):
-    """`owners[bucket, ranker]`: owned slots, clicks on them, and both again for slots that fell to it by a coin.
-    `ranks[position]`: documents shown there, and clicked. `lists`: how many could be checked, and cannot be drawn.
+    """`owners[bucket, ranker]`: owned slots, clicks on them, and both again for slots that a coin flip assigned.
+    `ranks[position]`: documents shown there, and clicked. `lists`: number of lists that were checked, and of impossible
+    ones.
 
-    A slot falls by a coin where its document is the best unshown one of every ranker. Neither the document nor what is
-    shown above it depends on the coin.
+    A coin flip assigns a slot if its document is the best remaining one of every ranker. Then neither the document nor
+    the documents above depend on the coin.
     """
 
     owners: Array
@@ -58,7 +60,7 @@ class Draws(NamedTuple):
 
 
 def rule_of(chosen: ResolvedMethod) -> int:
-    """Which lists a method can draw, as far as ranks and owners tell."""
+    """Which lists a method can draw, judged by ranks and owners."""
     method = METHODS[chosen.method.same_lists_as] if chosen.method.same_lists_as else chosen.method
     if method.owners_given_list == DRAFTED:
         return DRAFT
@@ -86,7 +88,7 @@ def _add_lists(
         bucket, count = buckets[row], counts[row]
         has_ranks, has_teams = known[0, row], known[1, row]
         is_told = has_ranks or has_teams
-        if not has_ranks:  # owners may be known of clicked documents only
+        if not has_ranks:  # the owners may be known for clicked documents only
             for position in range(count):
                 is_told &= teams[row, position] >= 0
         for position in range(count if is_told else 0):
@@ -106,7 +108,7 @@ def _add_lists(
 
 @inline_kernel
 def _better(ranks: Array, row: int, position: int) -> int:
-    """The ranker with the best rank of a document, -1 where two have it."""
+    """The ranker with the best rank of a document, -1 for a tie."""
     best, owner = 0, -1
     for ranker in range(ranks.shape[1]):
         rank = ranks[row, ranker, position]
@@ -119,7 +121,7 @@ def _better(ranks: Array, row: int, position: int) -> int:
 
 @inline_kernel
 def _is_best(rank: int, shown: Any) -> bool:
-    """Whether all better documents of a ranker are shown above, where `shown` has a bit for each rank shown."""
+    """Whether all better documents of a ranker are shown above; `shown` has a bit for each rank shown above."""
     if rank < 1 or rank > _WORD:
         return False
     better = (_ONE << np.uint64(rank - 1)) - _ONE
@@ -128,13 +130,13 @@ def _is_best(rank: int, shown: Any) -> bool:
 
 @inline_kernel
 def _bit(rank: int) -> Any:
-    """The bit of a rank in a word; none for a rank below a word's end, which no best document has."""
+    """The bit of a rank in a word; 0 for a rank that does not fit, which no best document has."""
     return _ONE << np.uint64(rank - 1) if 0 < rank <= _WORD else np.uint64(0)
 
 
 @inline_kernel
 def _can_be(row: int, ranks: Array, count: int, rule: int, shown: Array) -> bool:
-    """Whether each document is the next one of some ranker, or at least not above its best rank."""
+    """Whether the rule allows the list: each document is the next one of some ranker, or not above its best rank."""
     shown[:] = 0
     for position in range(min(count, _WORD)):
         is_some = False
@@ -160,7 +162,7 @@ def _walk(
     depths: Array,
     owners: Array,
 ) -> bool:
-    """Whether a draft can lead to this list and these owners; count the slots that fell by a coin."""
+    """Whether a draft can produce this list with these owners; counts the slots that a coin flip assigned."""
     ranks, teams, lengths = impressions.ranks, impressions.teams, impressions.lengths
     rankers = ranks.shape[1]
     everyone = (1 << rankers) - 1
@@ -177,7 +179,7 @@ def _walk(
         if best == 0 or (owner >= 0 and best >> owner & 1 == 0):
             return False
         if owner < 0:
-            has_rounds &= in_prefix  # a shared prefix that nobody owns; else who picked is not known
+            has_rounds &= in_prefix  # in a shared prefix, nobody owns the slot; elsewhere it is unknown who picked
         elif has_rounds:
             if able & ~picked == 0:
                 picked = 0

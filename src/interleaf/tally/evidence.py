@@ -1,7 +1,7 @@
-"""Sums that health checks need and no estimate does, in a size that does not grow with the log.
+"""Sums that only health checks need, in a size that does not grow with the log.
 
-Impressions over time, with and without an event; samples of units with their days, and of impressions with an event by
-their content; who owns the first position, by segment. `draws.py` has clicks by owner and by rank.
+They are: impressions over time, with and without an event; a sample of units by day; a sample of impressions with an
+event by content; owners of the first position by segment. `draws.py` has clicks by owner and by rank.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from interleaf.tally.units import UnitSums, pack
 
 HOUR = 3_600_000_000  # in microseconds
 MAX_STRETCHES = 512
-GROUPS = 64  # of units
+GROUPS = 64  # groups of units
 SHOWN, CLICKED = range(2)
 
 
 class Timeline:
-    """`places[stretch]`, in order, and `counts[stretch, group]`: impressions, and those with an event.
+    """Counts over time: sorted `places[stretch]`; `counts[stretch, group]` of impressions and of those with an event.
 
-    A stretch is an hour, or two to the power of `step` hours: the shortest with which MAX_STRETCHES suffice.
+    A stretch of time is 2^`step` hours: the smallest `step` for which there are at most MAX_STRETCHES.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Timeline:
 
     @property
     def width(self) -> int:
-        """Of a stretch, in microseconds."""
+        """The length of a stretch, in microseconds."""
         return HOUR << self.step
 
     def add(self, times: Array, buckets: Array, has_event: Array) -> None:
@@ -87,9 +87,9 @@ _PRIME = np.uint64(0x100000001B3)
 
 
 class Evidence:
-    """`visits` has a row for each day of each unit of a sample: impressions, those with an event, clicks. `contents`
-    counts impressions with an event that agree in unit, time, list and clicks. `firsts[segment][bucket, ranker]` says
-    who owns the first position.
+    """Sums for health checks. `visits` has a row for each day of each sampled unit: impressions, impressions with an
+    event, clicks. `contents` counts impressions with an event that have the same unit, time, list and clicks.
+    `firsts[segment][bucket, ranker]` counts how often a ranker owns the first position.
     """
 
     def __init__(self, rankers: int) -> None:
@@ -112,7 +112,7 @@ class Evidence:
         self.contents.add(contents, 0, decoded.time[rows], every[rows], np.zeros((len(rows), 0)))
 
     def add_lists(self, buckets: Array, decoded: Decoded, segments: Mapping[str, tuple[Array, list[str]]]) -> None:
-        """Count interleaved rows in, besides; `segments` are a number for each row and what the numbers stand for."""
+        """Add sums of interleaved rows; `segments` are a number for each row, and the values of the numbers."""
         self.draws.add_lists(buckets, decoded)
         if not decoded.impressions.teams.shape[1]:
             return
@@ -142,7 +142,7 @@ class Evidence:
         self.firsts = {segment: counted[:, order] for segment, counted in self.firsts.items()}
 
     def arrays(self) -> Iterator[tuple[str, Array]]:
-        """Everything except `rest`, as arrays by name."""
+        """All arrays by name; `rest` has everything else."""
         yield from self.draws._asdict().items()
         yield "places", self.timeline.places
         yield "counts", self.timeline.counts
@@ -161,7 +161,7 @@ class Evidence:
         }
 
     def take(self, arrays: Mapping[str, Array], rest: Mapping[str, Any]) -> None:
-        """Count in what `arrays` and `rest` gave of another one."""
+        """Add the `arrays` and the `rest` of another object."""
         other = Evidence(self._rankers)
         other.draws = Draws(*(check_shape(values, arrays[name]) for name, values in other.draws._asdict().items()))
         places = check_shape(other.timeline.places, arrays["places"], 1)
@@ -183,7 +183,7 @@ class Evidence:
 
 
 def _contents_of(decoded: Decoded, rows: Array) -> Array:
-    """A hash of what these rows hold; its lowest bits are the unit's, so that a sample takes all rows of a unit."""
+    """A hash of the content of each row. Its lowest bits are the unit's, so that a sample takes all rows of a unit."""
     found = np.zeros(len(rows), np.uint64)
     first, last = ((1000 * seconds[rows]).astype(np.int64) for seconds in (decoded.clicks.first, decoded.clicks.last))
     moments = np.stack([decoded.time[rows], first, last], axis=1).view(np.uint64)
@@ -203,7 +203,7 @@ def _hash(
             word = mix(word ^ moments[place, moment]) * _PRIME
         for position in range(counts[row]):
             document = np.uint64(clicked[row, position])
-            for ranker in range(ranks.shape[1]):  # a sum: rankers may be named in any order
+            for ranker in range(ranks.shape[1]):  # a sum, because rankers may be in any order
                 is_owner = teams[row, position] == ranker
                 document += mix(np.uint64(2 * ranks[row, ranker, position] + is_owner + 2))
             word = (word ^ document) * _PRIME

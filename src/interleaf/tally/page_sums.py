@@ -1,4 +1,4 @@
-"""What pages looked like, before any credit: clicks by arm, who owned which slot, how visible each ranker was."""
+"""Sums that need no credit: clicks by arm, who owned which slot, how visible each ranker was."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from interleaf.tally.score_sums import ONE, fixed
 MEASURES = ("queries", "clicked", "clicks", "clicks_at_1", "skipped", "max_reciprocal_rank", "mean_reciprocal_rank")
 QUERIES, CLICKED, CLICKS, AT_1, SKIPPED, MAX_RR, MEAN_RR = range(len(MEASURES))
 SESSIONS, FOLLOWED = range(2)
-BINS = 128  # of a histogram of times: eight a doubling of 1 + time
+BINS = 128  # bins of a histogram of times: eight per doubling of 1 + time
 RECIPROCALS = np.rint(ONE / np.arange(1, MAX_SHOWN + 1)).astype(np.int64)
 POSITIONS = 20  # slots further down are not tested
 
 
 class ArmSums(NamedTuple):
-    """`measures[bucket, measure]`, shares in units of 2^-24; `delays[first or last, bin]`, of seconds to clicks;
-    `sessions[bucket]`: how many, and queries that another one follows; all 0 where sessions were not asked for."""
+    """`measures[bucket, measure]`, with fractions in units of 2^-24; `delays[first or last, bin]`: seconds to clicks;
+    `sessions[bucket]`: sessions, and queries followed by another query of the session; 0 if sessions are not joined.
+    """
 
     measures: Array
     delays: Array
@@ -43,9 +44,11 @@ class ArmSums(NamedTuple):
 
 
 class ListSums(NamedTuple):
-    """`owned[bucket, position, ranker]`; `seen[bucket, ranker]`: documents of its own top that are shown, whether its
-    top one is shown first, sum of 1/rank shown; `differ[0]`: lists whose rankings differ; `tops[bucket]`: lists whose
-    first documents do, and of those by ranker, where its own is shown first; `latency[ranker, bin]`, in ms."""
+    """`owned[bucket, position, ranker]`: slots that the ranker owns. `seen[bucket, ranker]`: shown documents from its
+    top k (k is the length of the list), lists that show its top document first, and the sum of 1 / shown position of
+    these documents. `differ[0]`: lists whose rankings differ. `tops[bucket]`: lists whose first document is the top of
+    some but not all rankers, then these lists by ranker whose top document it is. `latency[ranker, bin]`, in ms.
+    """
 
     owned: Array
     seen: Array
@@ -100,12 +103,12 @@ def _add_clicks(buckets: Array, counts: Array, clicked: Array, delays: Array, in
 
 @inline_kernel
 def _bin(time: float) -> int:
-    """Eight bins a doubling of 1 + time; the last one takes the rest."""
+    """The bin of a time: eight bins per doubling of 1 + time; the last bin takes the rest."""
     return int(min(8 * np.log2(1 + time), BINS - 1))
 
 
 def quantile(bins: Array, share: float) -> float:
-    """The time below which a share of a histogram lies, its bins evenly filled."""
+    """A quantile of a histogram of times, interpolated within its bin."""
     below, wanted = np.cumsum(bins), bins.sum() * share
     place = int(np.searchsorted(below, wanted))
     within = (wanted - (below[place] - bins[place])) / bins[place]
@@ -122,10 +125,10 @@ def _add_latency(latency: Array, bins: Array) -> None:
 
 @kernel
 def _add_lists(buckets: Array, impressions: Impression, counts: Array, has_ranks: Array, into: ListSums) -> None:
-    """Arrays are indexed in full, row by row: to cut a row out of one costs as much as all that is done with it.
+    """Add lists. Elements are indexed in full, because slicing a row costs as much as all the work on it.
 
-    Of a list without ranks, owners may be known by clicks only, and would be those of whom people like: it counts for
-    slots only if all of them are known.
+    Without ranks, the owners may be known for clicked documents only, which would favour the preferred ranker. So such
+    a list counts for slots only if all owners are known.
     """
     ranks, teams = impressions.ranks, impressions.teams
     owned, seen, tops_of = into.owned, into.seen, into.tops
@@ -155,7 +158,7 @@ def _add_lists(buckets: Array, impressions: Impression, counts: Array, has_ranks
             seen[bucket, ranker, 1] += is_top
             seen[bucket, ranker, 2] += reciprocal
         into.differ[0] += differ
-        if 0 < tops < ranks.shape[1]:  # the first document is the top of some rankers, and not of all
+        if 0 < tops < ranks.shape[1]:  # the first document is the top of some rankers, but not of all
             tops_of[bucket, 0] += 1
             for ranker in range(ranks.shape[1]):
                 tops_of[bucket, 1 + ranker] += ranks[row, ranker, 0] == 1

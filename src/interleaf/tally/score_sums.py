@@ -1,8 +1,8 @@
-"""What a tally is about, and sums of scores by bucket, with wins and losses: every estimate follows from them.
+"""What a tally is about, and sums of scores, wins and losses by bucket, from which all estimates are computed.
 
-All sums are whole numbers of 2^-24: a score is rounded once, and addition is exact in any order. Signs and whole clicks
-are exact from the start. Where a scheme is linear in credit there is a column per ranker, and pairs follow by
-subtraction; where it is a sign there is a column per pair.
+All sums are integers in units of 2^-24: a score is rounded once, and addition is exact in any order. Signs and whole
+clicks are not rounded. If a scheme is linear in credit, there is a column per ranker, and pairs are differences of two
+columns; if it is a sign, there is a column per pair.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from interleaf.methods.schemes import TOLERANCE
 
 @dataclass(frozen=True)
 class About:
-    """What a tally is of. Two tallies can be added if they agree in it, apart from the order of rankers.
+    """What a tally is about. Two tallies can be added if these fields are equal, except for the order of rankers.
 
-    `composed` is the method of the interleaved lists ('' while there are none), `method` the one that scored them.
+    `composed` is the method of the interleaved lists ('' if there are none), `method` is the method that scored them.
     """
 
     experiment: str
@@ -42,7 +42,9 @@ _TOLERANCE = TOLERANCE
 
 
 class ScoreSums(NamedTuple):
-    """`impressions[bucket]`, those `clicked[bucket]`; `sums[bucket, column]`; by pair: `squares`, `wins`, `losses`."""
+    """`impressions[bucket]`, and with an event `clicked[bucket]`; `sums[bucket, column]`; by pair: `squares`, `wins`,
+    `losses`.
+    """
 
     impressions: Array
     clicked: Array
@@ -59,11 +61,11 @@ class ScoreSums(NamedTuple):
         return cls(one[0], one[1], np.zeros((BUCKETS, rankers if linear else pairs), np.int64), *by_pair)
 
     def add(self, buckets: Array, clicked: Array, columns: Array, linear: bool) -> None:
-        """Count rows in: columns are credit by ranker, or scores by pair."""
+        """Add rows: columns are credit by ranker, or scores by pair."""
         _add(buckets, clicked, columns, linear, self)
 
     def reordered(self, order: Sequence[int], linear: bool) -> ScoreSums:
-        """The same with ranker order[i] in place i: pairs that are turned around change sides."""
+        """The same with ranker order[i] at index i; a pair whose order is reversed changes its sign."""
         places, signs = pair_order(order)
         wins, losses = self.wins[places], self.losses[places]
         return self._replace(
@@ -75,7 +77,7 @@ class ScoreSums(NamedTuple):
 
 
 def pair_order(order: Sequence[int]) -> tuple[Array, Array]:
-    """Where each pair of reordered rankers was before, and -1 where it was the other way round."""
+    """The old index of each pair of reordered rankers, and its sign: -1 if the pair is reversed."""
     first, second = pairs(len(order))
     number = np.zeros((len(order), len(order)), np.int64)
     number[first, second] = number[second, first] = np.arange(len(first))
@@ -84,7 +86,7 @@ def pair_order(order: Sequence[int]) -> tuple[Array, Array]:
 
 
 def reordered_columns(sums: Array, order: Sequence[int], linear: bool) -> Array:
-    """Columns by ranker or by pair, on the last axis, with ranker order[i] in place i."""
+    """Columns by ranker or by pair, on the last axis, with ranker order[i] at index i."""
     if linear:
         return sums[..., list(order)]
     places, signs = pair_order(order)

@@ -1,8 +1,8 @@
-"""Sums over time and by segment: those of each unit in each slice of time, and in each value of an attribute.
+"""Sums of each unit in each slice of time and in each segment (value of an attribute).
 
 There are at most 64 slices of time. Each width is a multiple of the next smaller one, and slices begin at multiples of
-their width since 1970, so narrow slices can always be merged into wider ones. Above a number of units, only a sample of
-them is kept. Which units and which width depends on the units and times alone, not on their order.
+their width since 1970, so narrow slices can always be merged into wider ones. If there are too many units, only a
+sample is stored. The sample and the width depend on the units and times, not on their order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.tally.units import CLICKED, SUMS, Sample, UnitSums, pack, unpack
 
 MAX_SLICES = 64
-ROOM = 2**22  # sums held where every unit comes in every slice
+ROOM = 2**22  # maximum number of sums, if every unit is in every slice
 MIN_UNITS = 256
 SECOND = 1_000_000
 _HOUR, _DAY = 3600 * SECOND, 86_400 * SECOND
@@ -40,7 +40,7 @@ class Slices:
 
     @property
     def width(self) -> int:
-        """Of a slice, in microseconds."""
+        """The width of a slice, in microseconds."""
         return LADDER[self.step]
 
     @property
@@ -48,7 +48,7 @@ class Slices:
         return (self.first + 1 + np.arange(len(self.clicked))) * self.width
 
     def before_ends(self, times: Array) -> Array:
-        """How many of these times each slice, or one before it, holds."""
+        """How many of these times are before the end of each slice."""
         places = np.clip(times // self.width - self.first, 0, len(self.clicked))
         return np.cumsum(np.bincount(places, minlength=len(self.clicked))[: len(self.clicked)])
 
@@ -76,7 +76,7 @@ class Slices:
         self.cells.merge(other.cells.level, pack(units, self._places(other, parts)), values)
 
     def totals(self) -> Iterator[tuple[Array, Array, Array]]:
-        """At the end of each slice: units with an event so far, their impressions with an event, and their sums."""
+        """For the end of each slice: units with an event so far, their impressions with an event, and their sums."""
         keys, values = self.cells.unordered
         found, parts = unpack(keys)
         units, places = np.unique(found, return_inverse=True)
@@ -89,12 +89,12 @@ class Slices:
             yield units, clicked, sums
 
     def _places(self, other: Slices, parts: Array) -> Array:
-        """The slices here that hold slices of another."""
+        """The indices of the slices that contain slices of another object."""
         places: Array = (other.first + parts) * other.width // self.width - self.first
         return places
 
     def _cover(self, since: int, until: int) -> None:
-        """Have a slice for every time between these."""
+        """Add slices for the whole time from `since` to `until`."""
         if len(self.clicked):
             since = min(since, self.first * self.width)
             until = max(until, (self.first + len(self.clicked)) * self.width - 1)
@@ -118,7 +118,7 @@ class Slices:
 
 
 Key = tuple[str, str]  # an attribute and its value
-SEGMENT_ROOM = 2**19  # sums held, all units and segments together
+SEGMENT_ROOM = 2**19  # maximum number of sums, over all units and segments
 MAX_SEGMENTS = 256
 
 
@@ -139,7 +139,7 @@ class Segments:
     def add(
         self, attribute: str, codes: Array, values: list[str], units: Array, clicked: Array, columns: Array
     ) -> None:
-        """Count rows in: `codes` number each row's value of the attribute, -1 where it has none."""
+        """Add rows: `codes` are the index of each row's value of the attribute, -1 if it has none."""
         present = codes[codes >= 0]
         shown, used = (np.bincount(some, minlength=len(values)) for some in (present, codes[(codes >= 0) & clicked]))
         places = np.zeros(len(values), np.int64)
@@ -152,7 +152,7 @@ class Segments:
         self.cells.add(keys, 0, np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_), columns[rows])
 
     def _count(self, key: Key, impressions: int, clicked: int) -> int:
-        """Count impressions of a segment; the number of the segment."""
+        """Count impressions of a segment; returns the number of the segment."""
         self.impressions[key] = self.impressions.get(key, 0) + impressions
         self.clicked[key] = self.clicked.get(key, 0) + clicked
         return list(self.impressions).index(key)
@@ -166,7 +166,7 @@ class Segments:
             )
 
     def merge(self, other: Segments) -> None:
-        """Count another one in: a segment may have another number there."""
+        """Add the sums of another object, in which segments may have other numbers."""
         places = [self._count(key, other.impressions[key], other.clicked[key]) for key in other]
         self.check()
         keys, values = other.cells.unordered

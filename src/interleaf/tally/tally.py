@@ -1,4 +1,4 @@
-"""A tally: all that a report needs of a log, in a size that does not grow with it. Tallies can be added."""
+"""A tally: everything that a report needs from a log, in a size that does not grow with it. Tallies can be added."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from interleaf.tally.score_sums import About, ScoreSums
 from interleaf.tally.slices import Segments, Slices
 from interleaf.tally.units import ARMS, SUMS, Sample, UnitSums, pack
 
-Coded = tuple[Array, list[str]]  # a number for each row, and what the numbers stand for; -1 stands for nothing
+Coded = tuple[Array, list[str]]  # an index for each row, or -1 for no value; and the values
 MAX_ARMS = 60
-QUERY_ROOM = 2**18  # sums held, all units and queries together
+QUERY_ROOM = 2**18  # maximum number of sums, over all units and queries
 
 
 class Fact(Code):
-    """What a tally counts or notes besides sums."""
+    """Codes of what a tally counts or notes besides sums."""
 
     OWN_UNIT = "own_unit", "impressions that are their own unit"
     SHARED = "shared_impression", "impressions that two added tallies share"
@@ -52,9 +52,9 @@ class Fact(Code):
 
 @dataclass(eq=False)
 class Tally:
-    """All that a report needs of a log, in a size that does not grow with it.
+    """Everything that a report needs from a log, in a size that does not grow with it.
 
-    `queries` has the sums of each unit in each query, of a sample of units.
+    `queries` has the sums of each unit in each query, for a sample of units.
     """
 
     about: About
@@ -89,9 +89,9 @@ class Tally:
     def add(
         self, decoded: Decoded, scored: Scored | None, segments: Mapping[str, Coded], queries: Array, latency: Array
     ) -> None:
-        """Count rows of one design in: with scores where they were interleaved; `segments` by attribute.
+        """Add rows of one design, with scores if they were interleaved.
 
-        `queries` are the numbers of their queries.
+        `segments` are the rows' values by attribute, and `queries` the numbers of their queries.
         """
         if not len(decoded.rows):
             return
@@ -120,23 +120,23 @@ class Tally:
                 self.segments.add(attribute, codes, values, decoded.unit, clicked, scored.columns)
 
     def add_scores(self, unit: Array, time: Array, clicked: Array, columns: Array) -> None:
-        """Count scores in: of impressions, or of sessions."""
+        """Add scores of impressions or of sessions."""
         found = buckets.buckets(unit)
         self.scores.add(found, clicked, columns, self.about.linear)
         self.slices.add(time, unit, clicked, columns)
         self.units.add(unit, self.number_of(INTERLEAVED), time, clicked, columns)
 
     def remark(self, remarks: Iterable[Coded]) -> None:
-        """Count what is remarkable of rows, by name."""
+        """Count facts about rows, by name."""
         for codes, names in remarks:
             for code, number in zip(*np.unique(codes[codes >= 0], return_counts=True), strict=True):
                 self.facts[names[code]] += int(number)
 
     def number_of(self, name: str) -> int:
-        """The number of an arm, by which units remember it."""
+        """The number of an arm: the bit that marks it in the sums of a unit."""
         if name not in self.arms:
             if len(self.arms) >= MAX_ARMS:
-                raise DataError(f"the log has more than {MAX_ARMS} arms, {name!r} among them; arms are few and lasting")
+                raise DataError(f"the log has more than {MAX_ARMS} arms, such as {name!r}; use fewer arms")
             self.arms[name] = ArmSums.empty()
         return list(self.arms).index(name)
 
@@ -150,12 +150,12 @@ class Tally:
         return absorb(reorder(one, rankers), reorder(other, rankers))
 
     def save(self, path: str | Path) -> None:
-        """Keep it in a file (.tally): `Tally.load` reads it back, by this or a later interleaf."""
+        """Write the tally to a file (.tally), which `Tally.load` of this or a later version of interleaf reads."""
         tally_file.save(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Tally:
-        """A tally that was kept."""
+        """Read a tally from a file."""
         return tally_file.load(path, cls)
 
 
@@ -163,14 +163,14 @@ Sums = TypeVar("Sums", ScoreSums, ArmSums, ListSums)
 
 
 def absorb(total: Tally, more: Tally) -> Tally:
-    """Count a tally with the same rankers into another, which changes and is returned."""
+    """Add `more`, which has the same rankers, to `total` in place, and return `total`."""
     total.about = replace(total.about, composed=total.about.composed or more.about.composed)
     total.scores = add_sums(total.scores, more.scores)
     total.lists = add_sums(total.lists, more.lists)
     total.slices.merge(more.slices)
     total.evidence.merge(more.evidence)
     hashes, values = more.units.unordered
-    numbers = [total.number_of(name) for name in more.arms]  # arms may have other numbers there
+    numbers = [total.number_of(name) for name in more.arms]  # arms may have other numbers in `more`
     values[:, ARMS] = sum((values[:, ARMS] >> bit & 1) << number for bit, number in enumerate(numbers))
     total.units.merge(more.units.level, hashes, values)
     total.segments.merge(more.segments)
@@ -188,7 +188,7 @@ def absorb(total: Tally, more: Tally) -> Tally:
 
 
 def add_sums(one: Sums, other: Sums) -> Sums:
-    """Sums of the same shape, part by part."""
+    """Add two sums of the same shape, field by field."""
     return type(one)(*(mine + theirs for mine, theirs in zip(one, other, strict=True)))
 
 
@@ -208,7 +208,7 @@ def reorder(tally: Tally, rankers: Sequence[str]) -> Tally:
 
 
 def as_if(tally: Tally, about: About) -> Tally:
-    """A tally without scores, such as of a holdout, in the form of one with them."""
+    """Convert a tally without scores, such as of a holdout, so that it can be added to one with scores."""
     own = tally.about
     total = type(tally).empty(
         replace(about, experiment=own.experiment, version=own.version, rankers=own.rankers, composed="")

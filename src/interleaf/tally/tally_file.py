@@ -1,4 +1,4 @@
-"""A tally as a file: numpy's zipped arrays, and JSON for the rest; nothing in it is executed when it is read."""
+"""Files of tallies: numpy's zipped arrays, and JSON for the rest. Reading one executes no code from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERSION = 4
 
 
 def save(tally: Tally, path: str | Path) -> None:
-    """Write the file under another name first: an interrupted run leaves no half tally."""
+    """Write the file under a temporary name first, so that an interrupted run leaves no partial tally."""
     path = Path(path)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -38,7 +38,7 @@ def save(tally: Tally, path: str | Path) -> None:
 
 
 def load(path: str | Path, kind: type[Tally]) -> Tally:
-    """Read the file, as a tally of this kind."""
+    """Read a file as a tally of this class."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -77,15 +77,15 @@ def to_bytes(tally: Tally) -> bytes:
 
 
 def from_bytes(data: bytes, kind: type[Tally], name: str = "these bytes") -> Tally:
-    """What `to_bytes` made."""
+    """Read the result of `to_bytes`."""
     try:
         with np.load(BytesIO(data), allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         rest = json.loads(arrays["rest"].tobytes())
         version = rest["version"]
         tally = _tally(arrays, rest, kind) if version == VERSION else None
-    except Exception as error:  # zip, zlib, numpy and JSON each have errors of their own for damaged bytes
-        raise DataError(f"{name} is no tally of interleaf, or a damaged one: {error or type(error).__name__}") from None
+    except Exception as error:  # zip, zlib, numpy and JSON each raise their own errors for damaged bytes
+        raise DataError(f"{name} is not a tally, or is damaged: {error or type(error).__name__}") from None
     if tally is None:
         remedy = "upgrade it" if version > VERSION else "tally the log again"
         raise DataError(f"{name} is a tally of version {version}; this interleaf reads version {VERSION}: {remedy}")
@@ -128,7 +128,7 @@ def _samples(tally: Tally) -> dict[str, Sample]:
 
 
 def _part(empty: Any, arrays: dict[str, Any], name: str) -> Any:
-    """Sums by the names of their fields, in the shapes that they should have."""
+    """Sums from arrays with the names of their fields; checks their shapes."""
     fields = empty._asdict().items()
     return type(empty)(*(check_shape(values, arrays[f"{name}.{field}"]) for field, values in fields))
 

@@ -1,7 +1,7 @@
-"""Hash tables of a fixed size: which impressions came before, and sums by unit.
+"""Hash tables of limited size: impressions that were seen before, and sums by unit.
 
-Above its room, a table keeps only hashes that end in a zero bit, then in two, and so on: always an even sample, the
-same whatever the order, and complete as long as `level` is 0.
+A full table keeps only hashes that end in one zero bit, then in two, and so on. This is a uniform sample that does not
+depend on the order of rows, and it is complete while `level` is 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ONE = np.uint64(1)
 
 
 class Seen:
-    """A set of hashes that tells of each one whether it came before."""
+    """A set of hashes that reports which hashes were added before."""
 
     def __init__(self, room: int = 2**24, expected: int = 0) -> None:
         self.room, self.level, self.size = room, 0, 0
@@ -31,7 +31,7 @@ class Seen:
         return np.sort(self._keys[self._keys != 0])
 
     def repeats(self, hashes: Array) -> Array:
-        """Which of these came before, here or above in the same array."""
+        """Which of these hashes were added before, or are repeated in this array; adds all of them."""
         found = np.zeros(len(hashes), np.bool_)
         done = 0
         while done < len(hashes):
@@ -54,7 +54,7 @@ class Seen:
 
 
 class Sample(Seen):
-    """The sample of impressions that a tally keeps: when two tallies are added, it tells if they hold the same ones."""
+    """A sample of a tally's impressions, which shows whether two tallies hold the same impressions."""
 
     def __init__(self, room: int = 2**14) -> None:
         super().__init__(room)
@@ -63,7 +63,7 @@ class Sample(Seen):
         self.repeats(hashes)
 
     def merge(self, other: Sample) -> int:
-        """Count another one in; returns how many impressions both had, estimated where they are many."""
+        """Add another sample; returns how many impressions both had, estimated if there are many."""
         self.raise_to(other.level)
         level = self.level
         return int(self.repeats(other.hashes).sum()) << level
@@ -76,7 +76,7 @@ class Sample(Seen):
 
 @kernel
 def _repeats(keys: Array, size: int, level: int, hashes: Array, start: int, found: Array) -> tuple[int, int]:
-    """Put hashes in from `start` on, until the table is full; where it stopped, and how many it holds."""
+    """Add hashes from `start` on until the table is full; returns where it stopped and how many it holds."""
     below = (_ONE << np.uint64(level)) - _ONE
     for row in range(start, len(hashes)):
         if hashes[row] & below:
@@ -94,13 +94,13 @@ def _repeats(keys: Array, size: int, level: int, hashes: Array, start: int, foun
 
 @inline_kernel
 def is_full(size: int, keys: Array) -> bool:
-    """Whether a table has no room to spare: beyond three quarters, places are found slowly."""
+    """Whether a table is more than three quarters full, which makes it slow."""
     return 4 * size >= 3 * len(keys)
 
 
 @inline_kernel
 def place_of(keys: Array, item: Any) -> Any:
-    """Where an item is, or would be: from its middle bits, since sampling zeroes the lower ones."""
+    """The place of an item, or where to add it. It depends on the middle bits, since sampling zeroes the lower ones."""
     last = np.uint64(len(keys) - 1)
     wanted = max(item, _ONE)
     place = (item >> np.uint64(24)) & last
@@ -115,7 +115,7 @@ _SPREAD, _SPREAD_MASK = np.uint64(0x9E3B1), np.uint64(2**20 - 1)
 
 
 def pack(units: Array, parts: Array) -> Array:
-    """The key of each unit in its part.
+    """Pack each unit and part (a slice, segment or query) into one key.
 
     >>> unpack(pack(np.array([2**44 - 5], np.uint64), np.array([63])))
     (array([17592186044411], dtype=uint64), array([63]))
@@ -131,17 +131,17 @@ def unpack(keys: Array) -> tuple[Array, Array]:
 
 
 def _spread(numbers: Array) -> Array:
-    """Bits that differ from part to part, so that parts of one unit lie apart in a table."""
+    """Bits that differ between parts, so that the parts of one unit are spread over a table."""
     return (numbers * _SPREAD & _SPREAD_MASK) << _SPREAD_SHIFT
 
 
 SINCE, ARMS, CLICKED, SUMS = 0, 1, 2, 3  # columns of `values`
-ROOM = 2**21  # sums held, all units together
+ROOM = 2**21  # maximum number of sums, over all units
 _NEVER = np.iinfo(np.int64).max
 
 
 class UnitSums:
-    """A sample of units: `hashes`, and a row of `values` each; as large as the sums of a unit leave room for."""
+    """A sample of units: `hashes`, and a row of `values` for each. Its size depends on the number of sums per unit."""
 
     def __init__(self, columns: int, room: int = 0) -> None:
         self.columns, self.room = columns, room or max(1024, ROOM // (columns + SUMS - 1))
@@ -155,13 +155,13 @@ class UnitSums:
         self._values[:, SINCE] = _NEVER
 
     def _forget(self) -> None:
-        """Forget what was computed from the table, because the table changes."""
+        """Clear cached values, because the table changes."""
         for name in ("unordered", "_ordered"):
             self.__dict__.pop(name, None)
 
     @cached_property
     def unordered(self) -> tuple[Array, Array]:
-        """Hashes and rows in any order: sorting half a million takes long."""
+        """Hashes and rows in any order, because sorting half a million takes long."""
         places = np.flatnonzero(self._keys)
         return self._keys[places], self._values[places]
 
@@ -173,7 +173,7 @@ class UnitSums:
 
     @property
     def hashes(self) -> Array:
-        """The units, in the order of their hashes; `values` has their rows in the same order."""
+        """The sorted hashes of units; `values` has their rows in the same order."""
         return self._ordered[0]
 
     @property
@@ -189,11 +189,11 @@ class UnitSums:
         return self.level == 0
 
     def count(self, of: Array | None = None) -> int:
-        """How many units there are, or how many a mask over them picks; estimated where not exact."""
+        """The number of units, or of units that a mask selects; estimated if only a sample is stored."""
         return (self.size if of is None else int(of.sum())) << self.level
 
     def add(self, units: Array, arm: int, times: Array, clicked: Array, columns: Array) -> None:
-        """Count rows in; `columns` are their scores as the tally's sums hold them."""
+        """Add rows; `columns` are their scores, one column per ranker or per pair."""
         self._forget()
         done = 0
         while done < len(units):
@@ -205,7 +205,7 @@ class UnitSums:
 
     def _put(self, hashes: Array, values: Array) -> None:
         self._forget()
-        # In the order of another table, units find their places quickly only in one that is not smaller.
+        # Adding units in the order of another table is fast only if this table is not smaller.
         self._grow(min(len(hashes), self.room))
         for start in range(0, len(hashes), 1024):
             self._grow()
@@ -214,7 +214,7 @@ class UnitSums:
         self._grow()
 
     def _grow(self, expected: int = 0) -> None:
-        """Make room for a thousand more, and for so many in all: a larger table, or a smaller share of units."""
+        """Make room for a thousand more, or for `expected` in all: enlarge the table, or sample fewer units."""
         while self.size > self.room:
             self.level += 1
             self._rebuild(len(self._keys), self._keys & np.uint64((1 << self.level) - 1) == 0)
@@ -255,7 +255,7 @@ def _add(
     clicked: Array,
     columns: Array,
 ) -> tuple[int, int]:
-    """Count rows in from `start`, until the table is full; where it stopped, and how many units it holds."""
+    """Add rows from `start` on until the table is full; returns where it stopped and how many units it holds."""
     below = (_ONE << np.uint64(level)) - _ONE
     for row in range(start, len(units)):
         if units[row] & below:
