@@ -16,9 +16,9 @@ from interleaf.tally.page_sums import POSITIONS
 SLOTS, CLICKS, COIN_SLOTS, COIN_CLICKS = range(4)
 SHOWN, CLICKED = range(2)
 DECIDED, IMPOSSIBLE = range(2)
-# Which lists a method can draw. ANY: all lists. CONSIDERATE: no document is above its best rank. NEXT: each document is
-# the best remaining one of some ranker. DRAFT: it is the best remaining one of its owner, and each ranker picks once per
-# round.
+# Which lists a method can draw. ANY: all lists. CONSIDERATE: no document is above its best rank. NEXT: each document
+# is the best remaining one of some ranker. DRAFT: it is the best remaining one of its owner, and each ranker picks once
+# per round.
 ANY, CONSIDERATE, NEXT, DRAFT = range(4)
 _POSITIONS = POSITIONS
 _WORD = 64
