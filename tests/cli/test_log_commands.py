@@ -185,7 +185,7 @@ def test_a_failed_check_is_the_status_only_where_strict(tmp_path: Path, capsys: 
         ("LOG --format json --out a.json --out b.html", "--format is for one file"),
         ("LOG --dwell many --look 2", "--look: '2' is no look"),
         ("LOG --look 2 --dwell many --enginee", "invalid float value: 'many'; there is no option --enginee"),
-        ("broken.tally", "broken.tally is no tally"),
+        ("broken.tally", "broken.tally is not a tally"),
         ("", "required"),
     ],
 )

@@ -84,7 +84,7 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.tally"
     for content in (b"", b"PK", b"hello", json.dumps({"version": 1}).encode(), bytes(100)):
         path.write_bytes(content)
-        with pytest.raises(DataError, match=r"x\.tally is no tally"):
+        with pytest.raises(DataError, match=r"x\.tally is not a tally"):
             Tally.load(path)
     with pytest.raises(DataError, match="cannot read the tally"):
         Tally.load(tmp_path / "none.tally")
@@ -104,7 +104,7 @@ def test_a_file_that_lacks_a_part_or_has_one_of_another_shape_is_refused(kept: P
         names = list(file.files)
     for name in names:
         kept.write_bytes(without(data, name))
-        with pytest.raises(DataError, match=r"day\.tally is no tally"):
+        with pytest.raises(DataError, match=r"day\.tally is not a tally"):
             Tally.load(kept)
     for name in (
         "scores.sums",
@@ -116,7 +116,7 @@ def test_a_file_that_lacks_a_part_or_has_one_of_another_shape_is_refused(kept: P
         "slices",
     ):
         kept.write_bytes(without(data, "", **{name: np.zeros((3, 1), np.int64)}))
-        with pytest.raises(DataError, match=r"day\.tally is no tally"):
+        with pytest.raises(DataError, match=r"day\.tally is not a tally"):
             Tally.load(kept)
 
 
