@@ -1,1 +1,1 @@
-"""Measures of one ranker at a time: what people do with its lists, and what judges say of them."""
+"""Metrics of a single ranker: from the behaviour of users, and from relevance judgments."""

@@ -1,7 +1,7 @@
-"""The ten absolute metrics of C12 (section 6.1, Table V): what people do with the lists of one ranker.
+"""The ten absolute metrics of C12 (section 6.1, Table V): what users do with the lists of one ranker.
 
-Every metric is a value a query, nan where the query does not count, and the mean or the median of these values; or,
-as C12 did on arXiv, that of every user first, and then the mean over users, which gives all users the same vote.
+Every metric has a value per query, nan if the query does not count. The metric is the mean or the median of these
+values; or, as in C12 on arXiv, the mean over users of each user's mean or median, so that all users count the same.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MEAN, MEDIAN = "mean", "median"
 
 @dataclass(frozen=True, eq=False)
 class QueryPages:
-    """Queries of one bucket by row, and what people did with their results.
+    """The queries of one bucket, and what users did with the results.
 
-    `clicked[query, position]`, top first; seconds from the query to its `first` and its `last` click, nan without one;
-    `units` and `times` say who asked, and when, in seconds.
+    `clicked[query, position]`, top first; seconds from the query to its `first` and `last` click, nan if there is none;
+    the `units` that asked, and the `times`, in seconds.
     """
 
     clicked: Array
@@ -58,10 +58,10 @@ class QueryPages:
 
 @dataclass(frozen=True)
 class AbsoluteMetric:
-    """A row of the table: `rises` says what C12 expects when quality drops, and `why`; `over` is what it is taken over.
+    """A row of Table V: whether the metric `rises` when quality drops, and `why`; `over` is what it averages over.
 
-    The arrows of C12's Table V are lost; the directions follow from its rationale, and from its Table VI, where E over
-    B and B over A together make E over A with these directions and no others.
+    The arrows of C12's Table V are lost. The directions follow from its rationale, and from its Table VI, in which E
+    over B and B over A give E over A only with these directions.
     """
 
     name: str
@@ -74,7 +74,7 @@ class AbsoluteMetric:
 
 
 def _ends(pages: QueryPages) -> Array:
-    """When people last did something with the page."""
+    """The time of the last interaction with the page."""
     return pages.times + np.where(pages.any_click, pages.last, 0.0)
 
 
@@ -154,7 +154,7 @@ def by_user(values: Array, units: Array, statistic: str) -> tuple[Array, Array]:
 
 
 def value(metric: AbsoluteMetric, pages: QueryPages, per_user: bool = False) -> float | None:
-    """The metric of a bucket: over all that it counts, or of every user first; None where nothing counts.
+    """The metric of a bucket: over all values, or per user first; None if nothing counts.
 
     >>> clicked = np.array([[True, False], [False, True], [False, False]])
     >>> seconds = np.array([2.0, 5.0, np.nan])
@@ -175,9 +175,9 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class MetricComparison:
-    """A metric of a better and a worse ranker; differences are positive where it moved as C12 expects.
+    """A metric of a better and a worse ranker; differences are positive if they are in the direction C12 expects.
 
-    `relative` is the difference as a share of the worse ranker's value; None where there is nothing to divide by.
+    `relative` is the difference as a share of the worse ranker's value; None if that value is 0.
     """
 
     metric: AbsoluteMetric
@@ -188,15 +188,15 @@ class MetricComparison:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the difference is significant, in whichever direction."""
+        """Whether the difference is significant, in either direction."""
         return self.difference.p_value is not None and self.difference.p_value < LEVEL
 
 
 def relative_difference(one: float, other: float) -> float | None:
-    """(one - other) / other, where the other is the inferior ranking function; None where that is 0.
+    """(one - other) / other, where the other is the inferior ranking function; None if its value is 0.
 
-    C12 speaks of the inferior ranking function and prints min(a, b). If a metric rises as quality drops, these differ.
-    Its Table VI divides by the metric of the inferior function: only so do E over B and B over A make E over A.
+    C12's text names the inferior ranking function, but its formula has min(a, b). These differ if a metric rises as
+    quality drops. Its Table VI divides by the inferior function: only then E over B and B over A give E over A.
 
     >>> relative_difference(0.6, 0.5), relative_difference(0.5, 0.6)
     (0.2, -0.1666...)
@@ -205,7 +205,7 @@ def relative_difference(one: float, other: float) -> float | None:
 
 
 def compare(metric: AbsoluteMetric, better: QueryPages, worse: QueryPages, per_user: bool = False) -> MetricComparison:
-    """Two buckets, that of the better ranker first: per query, or with the metric of every user first."""
+    """Compare two buckets, that of the better ranker first: over queries, or per user first."""
     one, other = (value(metric, pages, per_user) for pages in (better, worse))
     if one is None or other is None:
         reason = f"a bucket has no {metric.over} to take {metric.title} over"
@@ -237,7 +237,7 @@ def _by_unit(
 
 
 def _linear(values: Array, numbers: Array, units: int, counted: Array) -> Array:
-    """What a median is the mean of, to first order."""
+    """Values whose mean is the median, to first order."""
     median = np.median(values[counted])
     above = (values > median) + (values == median) / 2
     error = jackknife(*_sums(above[counted], numbers[counted], units)).errors[0]

@@ -1,11 +1,11 @@
-"""What judges say of rankings: NDCG, DCG and MAP of every judged query, through ir-measures, from TREC files.
+"""NDCG, DCG and MAP of judged queries, from TREC files, computed by ir-measures.
 
-    DCG@k = sum over ranks r up to k of (2^grade - 1) / log2(r + 1),    NDCG@k = DCG@k / the largest DCG@k there can be
+    DCG@k = sum over ranks r up to k of (2^grade - 1) / log2(r + 1),    NDCG@k = DCG@k / the largest possible DCG@k
 
-The gain is 2^grade - 1: ir-measures takes the grade itself unless told, so it is told. It has no DCG; ours is its NDCG
-times the largest DCG. MAP follows C12: of five grades, 0 to 4, the upper two are relevant, and what is not in the top
-ten counts as not found. Documents without a judgement are not relevant; a judged query that a ranker does not answer
-has the value 0. Needs the extra: `judged`.
+The gain is 2^grade - 1, which we pass to ir-measures, because its default is the grade itself. It has no DCG, so we
+multiply its NDCG by the largest possible DCG. MAP follows C12: of the grades 0 to 4, the upper two are relevant, and
+documents below the top ten count as not found. Documents without a judgement are not relevant. A judged query without
+a ranking has the value 0. Needs the extra: `judged`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from interleaf.errors import DataError
 
 Qrels = Mapping[str, Mapping[str, int]]
 Rankings = Mapping[str, Sequence[str]]
-RELEVANT = 3  # of the grades 0 to 4: C12's upper two levels
-MAX_GRADE = 30  # its gain still fits trec_eval's integers
+RELEVANT = 3  # the lowest relevant grade: C12's upper two of 0 to 4
+MAX_GRADE = 30  # a larger gain would not fit trec_eval's integers
 
 
 def ndcg(qrels: Qrels, rankings: Rankings, cut: int = 5) -> dict[str, float]:
@@ -46,9 +46,9 @@ def dcg(qrels: Qrels, rankings: Rankings, cut: int = 5) -> dict[str, float]:
 
 
 def average_precision(qrels: Qrels, rankings: Rankings, cut: int = 10, relevant: int = RELEVANT) -> dict[str, float]:
-    """Average precision of each judged query, whose mean is MAP; `relevant` is the lowest grade that is.
+    """Average precision of each judged query, whose mean is MAP; `relevant` is the lowest relevant grade.
 
-    The sum of the precisions at the relevant documents down to the cut, divided by how many relevant ones there are.
+    It is the sum of the precisions at the relevant documents down to the cut, divided by the number of relevant ones.
 
     >>> average_precision({"q": {"a": 4, "b": 3, "c": 1}}, {"q": ["c", "a"]})
     {'q': 0.25}
@@ -57,7 +57,7 @@ def average_precision(qrels: Qrels, rankings: Rankings, cut: int = 10, relevant:
 
 
 def gain(grade: int) -> int:
-    """What a grade is worth: 2^grade - 1.
+    """The gain of a grade: 2^grade - 1.
 
     >>> [gain(grade) for grade in range(5)]
     [0, 1, 3, 7, 15]
@@ -68,7 +68,7 @@ def gain(grade: int) -> int:
 
 
 def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
-    """Judgements of a TREC file, `qid 0 docid grade` a line; grades below 0 (spam, broken) are as good as 0."""
+    """Read judgements from a TREC file, one `qid 0 docid grade` per line; grades below 0 (spam, broken) become 0."""
     qrels: dict[str, dict[str, int]] = {}
     for number, line in enumerate(_text(path).splitlines(), 1):
         if not line.strip():
@@ -120,7 +120,7 @@ def _by_query(measure: Any, qrels: Qrels, rankings: Rankings) -> dict[str, float
 
 
 def _run(rankings: Rankings) -> dict[str, dict[str, float]]:
-    """Rankings as scores: trec_eval sorts by score, whatever order it is given."""
+    """Rankings as scores, because trec_eval sorts by score."""
     run = {}
     for query, documents in rankings.items():
         run[query] = {document: float(-rank) for rank, document in enumerate(documents)}

@@ -1,4 +1,4 @@
-"""Sessions: what one unit does with less than a gap between one thing and the next (C12, sections 6.1 and 9.1)."""
+"""Splits the queries of a unit into sessions, at gaps of some length (C12, sections 6.1 and 9.1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GAP = 30 * 60  # seconds, C12's
 
 
 class Sessions(NamedTuple):
-    """By query: the number of its session, whether it is the first or the last query there, and how many there are."""
+    """By query: the number of its session, whether it is the first or last query of it, and how many queries it has."""
 
     number: Array
     is_first: Array
@@ -22,11 +22,11 @@ class Sessions(NamedTuple):
 
 
 def sessions(units: Array, times: Array, ends: Array | None = None, gap: float = GAP) -> Sessions:
-    """The sessions of queries that `units` asked at `times`; a query goes on until its last click, at `ends`.
+    """The sessions of queries that `units` asked at `times`; a query lasts until its last click, at `ends`.
 
-    A session goes on while less than `gap` passes between the last thing that its unit did and the next query; the
-    clicks of a query belong to it, however long they took. Without `ends`, time counts from query to query, as in
-    C12's Table XIII, where a gap of 0 makes every query a session. Times and gap are in one unit of time.
+    A session continues while less than `gap` passes between the last action of the unit and its next query; the clicks
+    of a query belong to its session, however late. Without `ends`, the gap is measured from query to query, as in
+    C12's Table XIII, where a gap of 0 makes every query a session. Times and gap have the same unit of time.
 
     >>> sessions(np.array([7, 7, 8, 7]), np.array([0, 1700, 1750, 3600]), np.array([90, 1900, 1750, 3600])).number
     array([0, 0, 1, 0])
@@ -50,10 +50,10 @@ def sessions(units: Array, times: Array, ends: Array | None = None, gap: float =
 
 
 def _starts(units: Array, times: Array, ends: Array, gap: float) -> Array:
-    """Of queries in the order of units and times: whether a session starts.
+    """Which queries, sorted by unit and time, start a session.
 
-    The last thing a unit did need not be on its last page. The running maximum of the ends starts anew with each unit
-    because it is taken over (unit, rank of the end) as one number.
+    The last action of a unit need not be on its last page, so we take the running maximum of the ends. It restarts with
+    each unit, because it is taken over (unit, rank of the end) as one number.
     """
     count = len(units)
     other = np.append(False, units[1:] != units[:-1])
@@ -68,7 +68,7 @@ def _starts(units: Array, times: Array, ends: Array, gap: float) -> Array:
 
 
 def totals(number: Array, counts: Array) -> Array:
-    """Counts of queries summed over sessions, `[session, ...]`: C12 scores a session by the sums of its clicks.
+    """Sum counts of queries over sessions, `[session, ...]`: C12 scores a session by the sums of its clicks.
 
     >>> totals(np.array([0, 0, 1]), np.array([[1, 0], [2, 1], [0, 1]]))
     array([[3, 1],

@@ -207,7 +207,7 @@ def events_unmatched(data: CheckInput) -> CheckResult:
     return found._replace(figure=found.figure + by_cause)
 
 
-@health_check(CheckCode.EVENTS_EARLY, "Events before its impression")
+@health_check(CheckCode.EVENTS_EARLY, "Events before their impression")
 def events_early(data: CheckInput) -> CheckResult:
     """Does each event come after its impression? If not, look for clocks that differ between machines."""
     remedy = "correct the clocks, or the order in which impressions and events are written"

@@ -1,23 +1,23 @@
-"""From sums by bucket to numbers: one file a question, numpy arrays in, small frozen records out.
+"""Statistics of sums by bucket: numpy arrays in, small frozen records out.
 
-    sums[bucket, pair], counts[bucket] ──▶ estimate, interval, p-value ──▶ many pairs, many looks, one standing
+    sums[bucket, pair], counts[bucket] ──▶ estimate, interval, p-value ──▶ many pairs, many looks, many rankers
 
-A unit (a person, a session) is in one bucket, so buckets are independent and impressions are not: every error here is
-one between buckets. What cannot be computed is None, and `reason` says why.
+A unit (a user or a session) is in one bucket, so buckets are independent, but impressions are not: all standard errors
+are computed between buckets. A number that cannot be computed is None, and `reason` says why.
 
-    sums.py           what all share: figures with reasons, checked columns, Student's t as a normal deviate
-    compare.py        by how much: mean, jackknife error, t interval; two arms against each other
-    signs.py          what the literature reports beside it: Delta, sign test, sign flips, z-score
+    sums.py           shared helpers: numbers with reasons, checked columns, Student's t as a normal deviate
+    compare.py        mean, jackknife error and t interval; the difference of two arms
+    signs.py          other statistics in the literature: Delta, sign test, sign flips, z-score
     bootstrap.py      resampled buckets, shared by all pairs
-    sequence.py       for a page that people watch: intervals that hold at every look
-    looks.py          for planned looks: O'Brien-Fleming; for free times: Lan-DeMets spending
-    power.py          how many units, and what so many can show
+    sequence.py       confidence sequences: intervals that are valid even if you check repeatedly
+    looks.py          planned looks: O'Brien-Fleming; looks at any time: Lan-DeMets spending
+    power.py          how many units are needed, and which effect a number of units can detect
     multiplicity.py   many pairs: Holm, max-T
-    ranking.py        many rankers: who beats whom, Condorcet, Copeland, cycles, Bradley-Terry strengths
-    shares.py         whether a share is what it should be
+    ranking.py        many rankers: pairs, Condorcet, Copeland, cycles, Bradley-Terry strengths
+    shares.py         tests whether a share has its expected value
 
-Over single observations, after C12, without buckets:
+Statistics of C12 over single observations, without buckets:
 
-    consistency.py    how sure a preference is after so many queries or days, by bootstrap samples
+    consistency.py    how often a preference is right after a number of queries or days, by bootstrap samples
     agreement.py      whether two ways to compare rankers agree
 """

@@ -1,6 +1,6 @@
-"""Do two ways to compare rankers agree: counts of right verdicts, correlation, transitivity, ratios of z-scores (C12).
+"""Agreement of two ways to compare rankers: right verdicts, correlation, transitivity, ratios of z-scores (C12).
 
-All differences are those of pairs of rankers, positive where the first, better one is preferred.
+All differences are of pairs of rankers. They are positive if the first ranker, which is better, is preferred.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REPEATS = 1_000
 
 
 class VerdictCounts(NamedTuple):
-    """How many differences have the right sign, how many the wrong one; and of these, which are significant."""
+    """How many differences have the right and the wrong sign, and how many of these are significant."""
 
     right: int
     wrong: int
@@ -36,7 +36,7 @@ class Correlation(NamedTuple):
 
 
 class Triple(NamedTuple):
-    """Three rankers, each preferred to those after it, and by how much."""
+    """Three rankers, each preferred to the later ones, and by how much."""
 
     rankers: tuple[str, str, str]
     first_third: float
@@ -50,7 +50,7 @@ class Triple(NamedTuple):
 
 
 def verdicts(differences: Sequence[float | None], significant: Sequence[bool]) -> VerdictCounts:
-    """C12's Tables VII and IX: no difference is neither right nor wrong, and so is one that could not be computed.
+    """C12's Tables VII and IX: a difference that is 0 or could not be computed counts as neither right nor wrong.
 
     >>> verdicts([0.5, 0.1, -0.2, 0.0], [True, False, True, False])
     VerdictCounts(right=2, wrong=1, significantly_right=1, significantly_wrong=1)
@@ -61,7 +61,7 @@ def verdicts(differences: Sequence[float | None], significant: Sequence[bool]) -
 
 
 def correlation(one: Sequence[float] | Array, other: Sequence[float] | Array) -> float | None:
-    """Pearson's correlation over pairs of rankers; None for fewer than two, or where one side does not vary.
+    """Pearson's correlation over pairs of rankers; None for fewer than two pairs, or if one side does not vary.
 
     >>> correlation([1, 2, 3], [2, 4, 7])
     0.99...
@@ -75,10 +75,10 @@ def correlation(one: Sequence[float] | Array, other: Sequence[float] | Array) ->
 def bootstrap_correlation(
     judged: Array, scores: Sequence[Array], generator: np.random.Generator, repeats: int = REPEATS
 ) -> Correlation | None:
-    """C12's Table III: the same over resamples, of the judged queries and of every pair's own scored impressions.
+    """C12's Table III: the correlation over resamples of the judged queries and of every pair's scored impressions.
 
-    `judged[query, pair]` are differences of a judged metric: a query is drawn for all pairs at once. Resamples in which
-    one side does not vary are left out; None if all are.
+    `judged[query, pair]` are differences of a judged metric; a resampled query counts for all pairs. Resamples in which
+    one side does not vary are left out. None if none is left.
     """
     queries, pairs = judged.shape
     if pairs != len(scores):
@@ -91,7 +91,7 @@ def bootstrap_correlation(
 
 
 def _correlations(one: Array, other: Array) -> Array:
-    """A correlation a row; nan where one side does not vary."""
+    """The correlation of each row; nan if one side does not vary."""
     one, other = (values - values.mean(axis=1, keepdims=True) for values in (one, other))
     scale = np.sqrt((one**2).sum(axis=1) * (other**2).sum(axis=1))
     found: Array = np.divide((one * other).sum(axis=1), scale, out=np.full(len(one), np.nan), where=scale > 0)
@@ -99,7 +99,7 @@ def _correlations(one: Array, other: Array) -> Array:
 
 
 def triples(preferences: Mapping[tuple[str, str], float]) -> list[Triple]:
-    """C12's Table IV: all triples of rankers, each preferred to those after it, from preferences of pairs.
+    """C12's Table IV: all triples of rankers, each preferred to the later ones, from preferences of pairs.
 
     >>> [triple.is_strong for triple in triples({("a", "b"): 0.04, ("b", "c"): 0.03, ("a", "c"): 0.05})]
     [True]
@@ -115,7 +115,7 @@ def triples(preferences: Mapping[tuple[str, str], float]) -> list[Triple]:
 
 
 def z_ratios(scores: Mapping[str, Array], baseline: str) -> dict[str, float | None]:
-    """C12's Tables XI to XIII: z-scores of several schemes as multiples of that of a baseline; None where none is.
+    """C12's Tables XI to XIII: z-scores of schemes as multiples of the baseline's; None if it cannot be computed.
 
     >>> z_ratios({"binary": np.array([1, 1, 1, -1]), "click": np.array([2, 1, 1, -1])}, "binary")
     {'binary': 1.0, 'click': 1.20...}

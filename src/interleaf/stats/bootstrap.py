@@ -1,10 +1,9 @@
 """Resampled buckets, shared by all pairs, and their percentile intervals.
 
     means = resample(sums, counts)      [resample, pair], of buckets with Poisson weights
-    intervals(means)                    each pair's percentile interval; `multiplicity.max_t` and `strengths` take the
-                                        very same resamples
+    intervals(means)                    each pair's percentile interval
 
-The cost does not grow with the log.
+`multiplicity.max_t` and `strengths` use the same resamples. The cost does not grow with the log.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from interleaf.stats.sums import Interval, columns, product, significance
 RESAMPLES = 10_000  # C12's K
 CHUNK = 1024  # resamples at a time
 _SHARES = [sum(math.exp(-1) / math.factorial(times) for times in range(most + 1)) for most in range(12)]
-# Poisson(1) in 65,536ths, to be looked up by 16 random bits: many times faster than to draw it.
+# Poisson(1) in units of 1/65,536, indexed by 16 random bits: many times faster than drawing Poisson numbers.
 POISSON = np.searchsorted(_SHARES, (np.arange(2**16) + 0.5) / 2**16).astype(np.uint8)
 
 
 @dataclass(frozen=True)
 class Percentiles:
-    """A bootstrap percentile interval; None where `reason` says why."""
+    """A bootstrap percentile interval; if it is None, `reason` says why."""
 
     interval: Interval | None
     reason: str = ""
 
 
 def poisson_weights(buckets: int, resamples: int, generator: np.random.Generator) -> Array:
-    """How often each bucket is drawn, `[resample, bucket]`: independent Poisson(1) numbers, not all of a resample 0."""
+    """How often each bucket is drawn, `[resample, bucket]`: independent Poisson(1) numbers, not all 0 in a resample."""
     weights: Array = POISSON[generator.integers(0, len(POISSON), (resamples, buckets), np.uint16)]
     while buckets and (nothing := ~weights.any(axis=1)).any():
         weights[nothing] = POISSON[generator.integers(0, len(POISSON), (int(nothing.sum()), buckets), np.uint16)]
@@ -45,9 +44,9 @@ def poisson_weights(buckets: int, resamples: int, generator: np.random.Generator
 
 
 def resample(sums: Array, counts: Array, resamples: int = RESAMPLES, seed: int = 0) -> Array:
-    """Means of all pairs, `[resample, pair]`, of buckets drawn with replacement; `counts[bucket]` hold for all pairs.
+    """Means of all pairs, `[resample, pair]`, of buckets drawn with replacement; all pairs share `counts[bucket]`.
 
-    Without any impression, there is nothing to draw: no rows.
+    Without any impression, the result has no rows.
 
     >>> resample(np.array([1.0, 1.0]), np.array([2, 2]), resamples=3)
     array([[0.5],
@@ -77,14 +76,14 @@ def _drawn(buckets: int, resamples: int, seed: int) -> Iterator[Array]:
 
 @lru_cache(maxsize=2)
 def _kept(buckets: int, resamples: int, seed: int) -> tuple[Array, ...]:
-    """The same, which a report that is made every second need not draw again: ten megabytes for 1,024 buckets."""
+    """The same, cached, so that a report made every second does not draw again: ten megabytes for 1,024 buckets."""
     return tuple(_drawn(buckets, resamples, seed))
 
 
 def intervals(means: Array, confidence: float = 0.95) -> tuple[Interval, ...]:
     """The percentile interval of each column of `means[resample, column]`, by C12's rule.
 
-    From the floor(alpha K / 2)-th smallest, the smallest if that is none, to the ceil(alpha K / 2)-th largest.
+    It is from the floor(alpha K / 2)-th smallest mean (at least the first) to the ceil(alpha K / 2)-th largest.
 
     >>> intervals(np.arange(1, 101.0)[:, None], confidence=0.9)
     ((5.0, 96.0),)

@@ -1,11 +1,11 @@
-"""By how much one ranker is preferred: mean score, jackknife error, t interval; and the difference of two arms.
+"""The mean score of a pair with its jackknife error and t interval, and the difference of two arms.
 
     D = sum S / sum N,   se^2 = sum_b ((S_b - D N_b) / (N - N_b))^2,   D +- t se with n_eff - 1 degrees of freedom,
     n_eff = (sum N_b)^2 / sum N_b^2
 
-over buckets b with sums S_b and counts N_b. Deviations are those of leaving a bucket out, and so keep the level also
-where a few people make most of the visits: false positives stay near 5 % from 30 people up, where tests that take
-impressions for independent reach 50 %.
+over buckets b with sums S_b and counts N_b. The error is computed by leaving out one bucket at a time. So the test is
+valid even if a few people make most of the visits: from 30 people up, about 5 % of results are false positives; tests
+that treat impressions as independent reach 50 %.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ FEW = "fewer than two effective units: one bucket holds nearly all impressions"
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean, its standard error between buckets, interval and two-sided p-value; None where `reason` says why.
+    """A mean, its standard error between buckets, interval and two-sided p-value; if one is None, `reason` says why.
 
-    `effective_units` is how many buckets of one size would vary as much; below 20, trust the interval little.
+    `effective_units` is the number of equally large buckets that would vary as much; below 20, the interval is rough.
     """
 
     value: float | None
@@ -42,14 +42,14 @@ class Estimate:
 
     @property
     def deviate(self) -> float | None:
-        """The estimate in normal deviates: as unlikely, if nothing is preferred, as a normal number of this size."""
+        """The normal deviate with the p-value of this estimate, with its sign."""
         if self.value is None or self.error is None or self.effective_units is None:
             return None
         return float(deviate(self.value / self.error, self.effective_units - 1))
 
 
 class Jackknife(NamedTuple):
-    """By column: means, standard errors, effective units, buckets in use; and what each bucket adds to the errors."""
+    """By column: means, standard errors, effective units, buckets with data; and each bucket's part of the error."""
 
     values: Array
     errors: Array
@@ -59,7 +59,7 @@ class Jackknife(NamedTuple):
 
 
 def jackknife(sums: Array, counts: Array) -> Jackknife:
-    """The ratio of summed columns, with errors by leaving out one bucket at a time; zeros where nothing is."""
+    """The ratio of summed columns, with errors by leaving out one bucket at a time; zeros for empty columns."""
     sums, counts = columns(sums, counts)
     total = counts.sum(axis=0)
     values = quotient(sums.sum(axis=0), total)
@@ -71,7 +71,7 @@ def jackknife(sums: Array, counts: Array) -> Jackknife:
 
 
 def estimate(sums: Array, counts: Array, confidence: float = 0.95) -> Estimate:
-    """One pair, from `sums[bucket]` and `counts[bucket]`.
+    """The estimate of one pair, from `sums[bucket]` and `counts[bucket]`.
 
     >>> found = estimate(np.array([3, 1, -1, 2]), np.array([4, 4, 4, 4]))
     >>> found.value, found.effective_units
@@ -85,7 +85,7 @@ def estimate(sums: Array, counts: Array, confidence: float = 0.95) -> Estimate:
 
 
 def estimates(sums: Array, counts: Array, confidence: float = 0.95) -> tuple[Estimate, ...]:
-    """Many pairs, or many points in time: one a column of `sums[bucket, column]`."""
+    """Estimates of many pairs, or of many points in time: one per column of `sums[bucket, column]`."""
     return _concluded(jackknife(sums, counts), confidence)
 
 
@@ -103,9 +103,9 @@ def difference(
     confidence: float = 0.95,
     names: tuple[str, str] = ("first", "second"),
 ) -> Estimate:
-    """The mean of the first arm less that of the second, where a bucket may hold people of both.
+    """The mean of the first arm minus the mean of the second; a bucket may hold people of both arms.
 
-    Deviations are those of leaving a bucket out of both arms; degrees of freedom are Welch's, from each arm's own.
+    The error is computed by leaving a bucket out of both arms; the degrees of freedom are Welch's.
 
     >>> difference(np.array([4, 0, 3]), np.array([4, 0, 4]), np.array([0, 1, 1]), np.array([0, 4, 4])).value
     0.625
@@ -123,7 +123,7 @@ def difference(
         if not arm.buckets[0]:
             return Estimate(None, None, None, None, None, int(buckets[0]), f"the {name} arm is empty")
     few = [f"the {name} arm has fewer than two effective units" for name, arm in arms.items() if arm.effective[0] < 2]
-    # A few who did alike do not show that all do.
+    # That a few units are alike does not show that all are.
     alike = [
         f"all units of the {name} arm are alike, so chance cannot be estimated"
         for name, arm in arms.items()
@@ -150,7 +150,7 @@ def _reason(buckets: int, error: float, effective: float) -> str:
 
 
 def _concluded(found: Jackknife, confidence: float) -> tuple[Estimate, ...]:
-    """Intervals and p-values for columns without a reason against them."""
+    """Estimates of all columns, with intervals and p-values, or with the reason why there are none."""
     from scipy.special import stdtr, stdtrit
 
     reasons = [_reason(*facts) for facts in zip(found.buckets, found.errors, found.effective, strict=True)]

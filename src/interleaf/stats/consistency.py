@@ -1,12 +1,12 @@
-"""How sure a preference is after n' queries, and how much data that saves: C12's Algorithm 3, its Table X and Figure 7.
+"""How often n' queries show the right preference, and how much data that saves: C12's Algorithm 3, Table X, Figure 7.
 
-A preference is that for the first of two rankers, if a mean is positive (paired scores: interleaving, or differences of
-a judged metric), or that of its bucket is larger than the other's. The listing of Algorithm 3 is lost; after the text:
-draw n' observations with replacement, decide, and do so many times. For a sample that prefers neither, a coin decides:
-it counts half. (C12 leaves such samples out for judged queries, and does not say for clicks. Left out, two throws of a
-coin would be surer than three.)
+A sample prefers the first of two rankers if the mean of paired scores is positive (interleaving, or differences of a
+judged metric), or if the mean of its bucket is larger than the other's. The listing of Algorithm 3 is lost; we follow
+the text: draw n' observations with replacement, decide, and repeat many times. A sample that prefers neither counts
+half. (C12 leaves such samples out for judged queries, and does not say what it does for clicks. If they were left out,
+two coin flips would be more reliable than three.)
 
-How often a preference is wrong after some time of data: C12's Algorithm 4, which keeps queries in their sequence.
+C12's Algorithm 4 measures how often a preference is wrong after some time, with queries in their order.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from interleaf.errors import DataError, listed
 from interleaf.kernels.arrays import Array
 
 _ROOM = 2**21  # numbers held at a time
-TOLERANCE = 1e-12  # of the largest value: means that are equal on paper may differ in their last digits
+TOLERANCE = 1e-12  # relative to the largest value: means that are equal may differ by rounding
 
 
 def resampled_means(values: Array, size: int, repeats: int, generator: np.random.Generator) -> Array:
-    """The means of `repeats` samples of so many values, drawn with replacement; nan where none of a sample counts.
+    """The means of `repeats` samples of `size` values, drawn with replacement; nan if no value of a sample counts.
 
-    Where there are few distinct values, how often each is drawn is: a multinomial.
+    If there are few distinct values, the number of times that each is drawn is sampled from a multinomial.
 
     >>> resampled_means(np.array([1.0, 1.0]), 5, 2, np.random.default_rng(1))
     array([1., 1.])
@@ -55,10 +55,10 @@ def _drawn_rows(values: Array, size: int, repeats: int, generator: np.random.Gen
 
 
 def resampled_medians(values: Array, size: int, repeats: int, generator: np.random.Generator) -> Array:
-    """The medians of such samples, without drawing them; nan where none of a sample counts.
+    """The medians of such samples, without drawing them; nan if no value of a sample counts.
 
     The m-th smallest of n uniform numbers is Beta(m, n + 1 - m), and the smallest of the r above it splits what is left
-    as Beta(1, r). Looked up among the sorted values, they are order statistics of a sample of these.
+    as Beta(1, r). As quantiles of the sorted values, they are the order statistics of a sample.
 
     >>> resampled_medians(np.array([3.0, 3.0, np.nan]), 9, 2, np.random.default_rng(1))
     array([3., 3.])
@@ -72,7 +72,7 @@ def resampled_medians(values: Array, size: int, repeats: int, generator: np.rand
         return medians
     lower = (counted[some] + 1) // 2
     low = generator.beta(lower, counted[some] + 1 - lower)
-    above = np.maximum(counted[some] - lower, 1)  # of a single value none is above, and the lower one is the median
+    above = np.maximum(counted[some] - lower, 1)  # a single value has none above it, and is the median
     high = np.where(counted[some] % 2, low, low + (1 - low) * generator.beta(1, above))
     places = np.minimum(np.stack([low, high]) * len(ordered), len(ordered) - 1).astype(np.int64)
     medians[some] = ordered[places].mean(axis=0)
@@ -86,7 +86,7 @@ STATISTICS: dict[str, Callable[[Array, int, int, np.random.Generator], Array]] =
 
 
 def check_sample(values: Array, size: int) -> None:
-    """Whether so many can be drawn from these."""
+    """Raise an error if no sample of this size can be drawn."""
     if not len(values):
         raise DataError("there is nothing to resample; give at least one score")
     if size < 1:
@@ -94,7 +94,7 @@ def check_sample(values: Array, size: int) -> None:
 
 
 def _parts(repeats: int, width: int) -> list[int]:
-    """Repeats in parts that fit into the room."""
+    """Split repeats into parts that fit into memory."""
     part = max(1, min(repeats, _ROOM // width))
     return [min(part, repeats - start) for start in range(0, repeats, part)]
 
@@ -105,11 +105,11 @@ def _divided(sums: Array, counts: Array) -> Array:
 
 
 REPEATS = 1_000
-FARTHEST = 100  # times what was observed: a sample that large says more about the bootstrap than about the data
+FARTHEST = 100  # largest sample, as a multiple of the observed data: beyond, it shows the bootstrap, not the data
 
 
 class Curve(NamedTuple):
-    """Of so many repeats at each size: how many prefer the first ranker, and how many the second."""
+    """How many of the repeats at each size prefer the first ranker, and how many the second."""
 
     sizes: tuple[int, ...]
     first: tuple[int, ...]
@@ -118,20 +118,20 @@ class Curve(NamedTuple):
 
     @property
     def probability(self) -> list[float]:
-        """P(the first is preferred | n'), ties by a coin."""
+        """P(the first is preferred | n'); ties count half."""
         pairs = zip(self.first, self.second, strict=True)
         return [0.5 + (one - other) / (2 * self.repeats) for one, other in pairs]
 
     @property
     def untied(self) -> list[float | None]:
-        """The same of the samples that prefer either; None where none does."""
+        """The same among samples that prefer one of the rankers; None if there are none."""
         pairs = zip(self.first, self.second, strict=True)
         return [one / (one + other) if one + other else None for one, other in pairs]
 
 
 class Equivalent(NamedTuple):
-    """What `size` observations of one kind are worth: they prefer the first with this probability, as do `needed` of
-    the other kind; or None, with the reason.
+    """`size` observations of one kind prefer the first ranker with this probability, and so do `needed` observations of
+    the other kind; None, with the reason, if that cannot be computed.
     """
 
     size: int
@@ -141,7 +141,7 @@ class Equivalent(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """n' / n'': how many of the one kind do the work of one of the other."""
+        """n' / n'': how many observations of the one kind are worth one of the other."""
         return None if self.needed is None else self.size / self.needed
 
 
@@ -165,7 +165,7 @@ def bucket_consistency(
 ) -> Curve:
     """Algorithm 3 for two buckets, n' from each; the larger mean or median is preferred.
 
-    Values are one a query, nan where it does not count. Give them negated, if less is better.
+    There is one value per query, nan if the query does not count. Negate the values if less is better.
     """
     if statistic not in STATISTICS:
         raise DataError(f"cannot resample by {statistic!r}; give {listed(STATISTICS)}")
@@ -213,10 +213,10 @@ def equivalents(
     generator: np.random.Generator,
     repeats: int = REPEATS,
 ) -> list[Equivalent]:
-    """For each point of a curve, how many of these paired scores are as sure: C12's data ratio and value of a click.
+    """How many paired scores have each of these probabilities: C12's data ratio and value of a click.
 
-    Nothing is as sure as what no longer errs, and nothing is needed to be no better than a coin, as far as three
-    standard errors of so many repeats can tell: take other sizes then.
+    There is no answer for a probability of 1, nor for one within three standard errors of a coin flip: use other sizes
+    then.
     """
     found = []
     for size, probability in zip(sizes, probabilities, strict=True):
@@ -247,7 +247,7 @@ class Timed(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Of all windows of so many steps, the share that prefers the second ranker, and the share that prefers neither."""
+    """The share of all windows of `steps` steps that prefer the second ranker, and the share that prefer neither."""
 
     steps: int
     wrong: float
@@ -255,7 +255,7 @@ class Window(NamedTuple):
 
 
 def windows(scores: Timed, span: tuple[float, float], step: float, lengths: Sequence[int]) -> list[Window]:
-    """Slide windows over paired scores, where the first ranker should win: [t, t + length) for every step t of a span.
+    """Slide windows [t, t + length) over paired scores, for every step t of a span; the first ranker should win.
 
     >>> windows(Timed(np.arange(4), np.array([1.0, -1, 1, 1])), span=(0, 4), step=1, lengths=[1, 2])
     [Window(steps=1, wrong=0.25, undecided=0.0), Window(steps=2, wrong=0.0, undecided=0.66...)]
@@ -274,8 +274,8 @@ def bucket_windows(
     generator: np.random.Generator,
     repeats: int = WINDOW_REPEATS,
 ) -> list[Window]:
-    """The same for two buckets, the larger mean winning, each thinned out to so many queries, those of the interleaved
-    bucket, again and again.
+    """The same for two buckets; the larger mean wins. Each bucket is repeatedly sampled down to `queries` queries, as
+    many as the interleaved bucket has.
     """
     for bucket in (first, second):
         if len(bucket.times) < queries:
@@ -298,7 +298,7 @@ def _thinned(bucket: Timed, queries: int, generator: np.random.Generator) -> Tim
 
 
 def _steps(scores: Timed, span: tuple[float, float], step: float) -> tuple[Array, Array]:
-    """The sum of the values of each step, and how many count."""
+    """The sum of the values of each step, and the number of values."""
     start, stop = span
     counts = int(np.ceil((stop - start) / step))
     number = np.floor((scores.times - start) / step).astype(np.int64)
@@ -310,7 +310,7 @@ def _steps(scores: Timed, span: tuple[float, float], step: float) -> tuple[Array
 
 
 def _sliding(values: Array, length: int) -> Array:
-    """The sums of all windows of so many steps."""
+    """The sums of all windows of `length` steps."""
     if not 1 <= length <= len(values):
         raise DataError(f"a window of {length} steps does not fit into {len(values)}; give 1 to {len(values)}")
     total = np.concatenate([[0.0], np.cumsum(values)])

@@ -12,26 +12,26 @@ from interleaf.kernels.arrays import Array
 STEPS = 60
 
 
-TOLERANCE = 1e-12  # of what a further step promises to gain in log-likelihood
+TOLERANCE = 1e-12  # stop if a further step would gain less log-likelihood
 
 
-ROUNDING = 1e-11  # of a log-likelihood, as a share of it
+ROUNDING = 1e-11  # relative rounding error of a log-likelihood
 
 
-LARGEST = 15.0  # a weight beyond it is on its way to infinity: e^15 is three million
+LARGEST = 15.0  # a larger weight is taken to diverge: e^15 is three million
 
 
-RIDGE = 0.15  # as if weights were drawn with a deviation of 2.6: no click in a hundred counts as half a one
+RIDGE = 0.15  # a prior with a standard deviation of 2.6: no click in a hundred trials counts as half a click
 
 
-HELD = 0.5  # weights that move farther with a hundredth of the penalty are on their way to infinity
+HELD = 0.5  # a weight that moves farther with a hundredth of the penalty would diverge without it
 
 
 _CHUNK = 65_536
 
 
 class Fit(NamedTuple):
-    """Weights, their covariance, the log-likelihood, and which weights are `held`: infinite but for a penalty."""
+    """Weights, their covariance, the log-likelihood, and which weights are `held`: finite only through a penalty."""
 
     weights: Array
     covariance: Array
@@ -40,12 +40,12 @@ class Fit(NamedTuple):
 
     @property
     def separated(self) -> bool:
-        """Whether clicks can be told from no clicks without a mistake, somewhere."""
+        """Whether some feature separates clicks from no clicks perfectly."""
         return bool(self.held.any())
 
 
 def fit(design: Array, rows: Array, clicks: Array, start: Array | None = None) -> Fit:
-    """The weights that make the clicks likeliest; the columns of the design must not follow from each other.
+    """The maximum likelihood weights; the columns of the design must be linearly independent.
 
     >>> found = fit(np.array([[1.0, 0], [1, 1]]), np.array([4, 4]), np.array([1, 3]))
     >>> found.weights.tolist()
@@ -55,7 +55,7 @@ def fit(design: Array, rows: Array, clicks: Array, start: Array | None = None) -
     if found is not None:
         return found
     found, loose = (_climb(design, rows, clicks, None, ridge) for ridge in (RIDGE, RIDGE / 100))
-    if found is None or loose is None:  # a penalised likelihood has one top, and Newton's steps reach it
+    if found is None or loose is None:  # a penalised likelihood has one maximum, which Newton's steps reach
         raise ArithmeticError("logistic regression did not converge")
     return found._replace(held=np.abs(loose.weights - found.weights) > HELD)
 
@@ -85,7 +85,7 @@ def _climb(design: Array, rows: Array, clicks: Array, start: Array | None, ridge
 
 
 def _height(design: Array, rows: Array, clicks: Array, weights: Array, ridge: float) -> float:
-    """The log-likelihood, less the penalty: clicks x - rows log(1 + e^x)."""
+    """The log-likelihood, clicks x - rows log(1 + e^x), minus the penalty."""
     total = 0.0
     for part, some in _chunks(design):
         scores = part @ weights
@@ -98,7 +98,7 @@ def _penalty(weights: Array, ridge: float) -> float:
 
 
 def _sums(design: Array, rows: Array, clicks: Array, weights: Array) -> tuple[Array, Array]:
-    """Gradient and information, chunk by chunk: sums that merge."""
+    """The gradient and the information matrix, summed over chunks."""
     size = design.shape[1]
     gradient, information = np.zeros(size), np.zeros((size, size))
     for part, some in _chunks(design):
@@ -117,7 +117,7 @@ def gram(design: Array, rows: Array) -> Array:
 
 
 def _chunks(design: Array) -> Iterator[tuple[Array, slice]]:
-    """Parts of the design as numbers: it may be held in bytes."""
+    """Parts of the design as floats, because it may be stored as bytes."""
     for begin in range(0, len(design), _CHUNK):
         some = slice(begin, begin + _CHUNK)
         yield design[some].astype(np.float64), some

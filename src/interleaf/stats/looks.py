@@ -1,12 +1,12 @@
-"""For planned looks: O'Brien-Fleming boundaries; for looks at free times: Lan-DeMets spending.
+"""O'Brien-Fleming boundaries for planned looks, and Lan-DeMets spending for looks at any time.
 
 After a share t of the planned information, z sqrt(t) is a Brownian motion B(t) if nothing is preferred. O'Brien and
-Fleming (1979) reject where |B(t)| >= c, with the c that is reached with probability alpha; Lan and DeMets (1983) spend
+Fleming (1979) reject if |B(t)| >= c, with the c that is reached with probability alpha; Lan and DeMets (1983) spend
 
     alpha(t) = 2 - 2 Phi(z_{alpha/2} / sqrt t)
 
-by the time t, whenever the looks are. Probabilities by recursive integration over the part that has not crossed yet
-(Armitage, McPherson and Rowe 1969).
+by the time t, whenever the looks are. Probabilities are computed by recursive integration over paths that have not
+crossed yet (Armitage, McPherson and Rowe 1969).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from interleaf.kernels.arrays import Array
 from interleaf.stats.sums import significance
 
 NEAREST = 1e-3  # of the planned information: looks nearer to each other are one look
-MAX_LOOKS = 200  # planned ones; the boundary of more takes many seconds to compute, and is hardly another one
-FAR = 9.0  # standard deviations, beyond which nothing is
-POINTS, PANEL = 12, 2.5  # Gauss-Legendre points a panel, and its width in steps of the motion: nine digits
+MAX_LOOKS = 200  # the boundary of more planned looks takes many seconds to compute, and hardly differs
+FAR = 9.0  # standard deviations beyond which the probability is negligible
+POINTS, PANEL = 12, 2.5  # Gauss-Legendre points per panel, and its width in steps of the motion: nine digits
 
 
 def even(looks: int) -> tuple[float, ...]:
-    """The fractions of looks that are evenly spaced.
+    """The fractions of evenly spaced looks.
 
     >>> even(4)
     (0.25, 0.5, 0.75, 1.0)
@@ -65,9 +65,9 @@ def obrien_fleming(fractions: Sequence[float], confidence: float = 0.95) -> tupl
 
 
 def spending(fractions: Sequence[float], confidence: float = 0.95) -> tuple[float, ...]:
-    """The boundaries of |z| at looks whenever they were, by the O'Brien-Fleming like spending of Lan and DeMets.
+    """The boundaries of |z| at looks at any time, by the spending of Lan and DeMets that resembles O'Brien-Fleming.
 
-    A boundary depends on no later look. It is infinite where nothing can be spent yet.
+    A boundary does not depend on later looks. It is infinite if nothing can be spent yet.
 
     >>> spending([0.3, 0.55, 1.0])
     (3.58, 2.65, 1.99)
@@ -78,7 +78,7 @@ def spending(fractions: Sequence[float], confidence: float = 0.95) -> tuple[floa
 
 
 def spending_p_value(deviate: float, fractions: Sequence[float]) -> float:
-    """The smallest alpha whose spending rejects at the last of these looks, between the points of a table.
+    """The smallest alpha whose spending rejects at the last of these looks, interpolated in a table.
 
     >>> round(spending_p_value(1.99, (0.3, 0.55, 1.0)), 3)
     0.05
@@ -99,7 +99,7 @@ def _spending_table(fractions: tuple[float, ...]) -> tuple[float, float, Callabl
 
 
 def spent_by(spent: Sequence[float], fractions: Sequence[float]) -> tuple[float, ...]:
-    """The boundaries of |z| that are reached, by each look, with the probability spent by then."""
+    """The boundaries of |z| that are reached by each look with the probability spent by then."""
     _check(fractions)
     walk, boundaries = _Walk(fractions), []
     for step, fraction in zip(pairwise([0.0, *spent]), fractions, strict=True):
@@ -123,7 +123,7 @@ def _constant(fractions: tuple[float, ...], alpha: float) -> float:
 
 
 class _Walk:
-    """The motion at the current look, as far as it has not crossed: its density at points, ready to integrate."""
+    """The paths that have not crossed before the current look: their density at integration points."""
 
     def __init__(self, fractions: Sequence[float]) -> None:
         self.steps = iter([(now, math.sqrt(now - before)) for before, now in pairwise((0.0, *fractions))])
@@ -131,14 +131,14 @@ class _Walk:
         self.points, self.mass = np.zeros(1), np.ones(1)  # it starts at 0
 
     def beyond(self, bound: float) -> float:
-        """The probability that this look is the first beyond the bound."""
+        """The probability that the motion is beyond the bound for the first time at this look."""
         from scipy.special import ndtr
 
         tails = ndtr((self.points - bound) / self.step) + ndtr((-self.points - bound) / self.step)
         return float(self.mass @ tails)
 
     def bound_for(self, probability: float) -> float:
-        """The bound that this look is the first beyond with this probability, by bisection; infinite for none."""
+        """The bound for which `beyond` has this probability, by bisection; infinite for 0."""
         low, high = 0.0, 40 * math.sqrt(self.fraction)
         if self.beyond(high) >= probability:
             return math.inf
@@ -148,7 +148,7 @@ class _Walk:
         return high
 
     def stop_at(self, bound: float) -> None:
-        """Leave out what is beyond the bound at this look, and go on to the next."""
+        """Remove paths beyond the bound at this look, and continue to the next look."""
         following = next(self.steps, None)
         if following is None:
             return
@@ -160,7 +160,7 @@ class _Walk:
 
 
 def _grid(bound: float, step: float) -> tuple[Array, Array]:
-    """Gauss-Legendre points and weights on [-bound, bound], in panels as fine as the motion's steps ask for."""
+    """Gauss-Legendre points and weights on [-bound, bound], in panels as fine as the steps of the motion need."""
     points, weights = np.polynomial.legendre.leggauss(POINTS)
     panels = max(1, math.ceil(2 * bound / (PANEL * step)))
     half = bound / panels

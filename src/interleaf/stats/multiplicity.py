@@ -1,7 +1,7 @@
-"""Many pairs: p-values that keep the chance of any false positive among all of them at its level.
+"""P-values for many pairs, adjusted so that the probability of any false positive stays at its level.
 
-In simulation with five equal rankers some pair is significant in 20 to 40 % of runs uncorrected, and in at most 6 %
-with either correction.
+In simulations with five equal rankers, some pair is significant in 20 to 40 % of runs without a correction, and in at
+most 6 % with either correction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from interleaf.stats.sums import quotient
 
 
 def holm(p_values: Sequence[float | None]) -> tuple[float | None, ...]:
-    """Holm's step-down adjustment (1979), whatever the dependence; a test that could not be made counts for none.
+    """Holm's step-down adjustment (1979), for any dependence; None is a test that could not be made, and not counted.
 
     The i-th smallest of m becomes the largest of (m - j + 1) p_(j) over j <= i, at most 1.
 
@@ -37,11 +37,11 @@ def holm(p_values: Sequence[float | None]) -> tuple[float | None, ...]:
 
 
 def max_t(estimates: Sequence[Estimate], means: Array) -> tuple[float | None, ...]:
-    """Step-down max-T (Westfall and Young 1993): p-values that know how pairs depend on each other.
+    """Step-down max-T (Westfall and Young 1993): p-values that account for the dependence between pairs.
 
-    `means[resample, pair]` come from `bootstrap.resample`, of the same pairs. A pair's resampled means, centred and
-    divided by their own deviation, say how large the largest of several deviates is by chance; estimates are held
-    against it by their deviates of t, which keep the level of few units. p = (1 + those as large) / (1 + resamples).
+    `means[resample, pair]` come from `bootstrap.resample`, of the same pairs. A pair's resampled means are centred and
+    divided by their standard deviation; the largest over pairs is the reference distribution. Estimates are compared
+    with it as normal deviates of t, which are valid for few units. p = (1 + those as large) / (1 + resamples).
 
     >>> from interleaf.stats import bootstrap, compare
     >>> sums, counts = np.array([[1, 1], [1, -1], [2, 1], [1, 0], [2, -1]] * 20), np.full(100, 3)
@@ -53,7 +53,7 @@ def max_t(estimates: Sequence[Estimate], means: Array) -> tuple[float | None, ..
     found = [estimate.deviate for estimate in estimates]
     places = [place for place, reached in enumerate(found) if reached is not None]
     sizes = np.abs(np.array([reached for reached in found if reached is not None], np.float64))
-    order = np.argsort(sizes, kind="stable")  # the smallest first: each is held against those that are no larger
+    order = np.argsort(sizes, kind="stable")  # the smallest first: each is compared with those that are no larger
     adjusted: list[float | None] = [None] * len(estimates)
     largest, p_values = np.zeros(len(means)), []
     for place in order:

@@ -1,10 +1,10 @@
-"""How many units a comparison needs, and what a number of units can show.
+"""How many units a comparison needs, and which effect a number of units can detect.
 
     power = P(T > t),  T noncentral t with f degrees of freedom and mean effect * sqrt(units / variance)
 
 f is units * effective - 1 and t the critical value of the test, as in `compare`; `variance` is units * se^2. A pilot
-only estimates the variance, with g degrees of freedom. So the power is the mean over variance * g / chi^2_g: this is
-the share of experiments that show the effect, over all pilots of this size and the experiments planned by them.
+only estimates the variance, with g degrees of freedom. So the power is the mean over variance * g / chi^2_g: the share
+of experiments that detect the effect, over all pilots of this size and the experiments planned from them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from interleaf.stats.compare import ALIKE, EMPTY, ONE_BUCKET, jackknife
 from interleaf.stats.sums import significance, statistic
 
 MIN_EFFECTIVE = 20  # effective units below which an interval is rough; no plan is smaller
-MIN_VARIANCE = 0.25  # of the pilot's variance, however large the effect
-LOOKS = 60  # at a page that is watched
-RANGE = (0.1, 0.9)  # of the true variance, given the pilot's
+MIN_VARIANCE = 0.25  # as a share of the pilot's variance, for large effects
+LOOKS = 60  # looks at a report that is watched
+RANGE = (0.1, 0.9)  # quantiles of the true variance, given the pilot's
 PILOTS = 64  # quantiles of the true variance
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """What a plan needs to know of units, where a unit is a person who comes, with or without an event.
+    """What a plan needs to know about units. A unit is a user who comes, with or without an event.
 
-    From a log or a simulation by `pilot`, or given; None where `reason` says why. `variance` is the number of units
-    times the squared standard error of D; `effective` how many effective units each unit adds; `with_event` the share
-    of units with an event; `degrees` the degrees of freedom of `variance`. Where `square` is above 0, scores are signs:
-    the variance is for a mean score of `mean`, and another mean changes it by `square` times the change of mean^2.
+    It is made by `pilot` from a log or a simulation, or from given numbers; if a number is None, `reason` says why.
+    `variance` is the number of units times the squared standard error of D; `effective` is how many effective units
+    each unit adds; `with_event` is the share of units with an event; `degrees` are the degrees of freedom of
+    `variance`. If `square` is above 0, scores are signs: the variance is for a mean score of `mean`, and another mean
+    changes it by `square` times the change of mean^2.
     """
 
     variance: float | None
@@ -51,7 +52,7 @@ class Pilot:
 
 
 class Boundary(NamedTuple):
-    """How many standard errors an interval is wide to each side, as a normal deviate, and degrees of freedom it lacks.
+    """The half-width of an interval in standard errors, as a normal deviate, and the degrees of freedom it lacks.
 
     With f degrees of freedom, the interval is that of a t-test with f^2 / (f + missing_degrees).
     """
@@ -62,11 +63,11 @@ class Boundary(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """A number of units, an effect, and the power to show it; what was asked for follows from the rest.
+    """A number of units, an effect, and the power to detect it; one of the three is computed from the others.
 
-    `units` are people who come, `units_with_event` those of them who are expected to have an event. `fewest` and `most`
-    are the units needed if the true variance is at either end of what the pilot allows; equal to `units` where nothing
-    is estimated. `at_minimum` says that fewer units have the power, but too few effective units for their interval.
+    `units` are users who come, `units_with_event` those of them who are expected to have an event. `fewest` and `most`
+    are the units needed if the true variance is at either end of what the pilot allows; they equal `units` without a
+    pilot. `at_minimum` says that fewer units have the power, but too few effective units for a reliable interval.
     """
 
     effect: float
@@ -91,7 +92,7 @@ class Plan:
 
 
 def pilot(sums: Array, counts: Array, units: int) -> Pilot:
-    """What `sums[bucket]` and `counts[bucket]` of so many units say; a bucket may be one unit, also without an event.
+    """A pilot from `sums[bucket]` and `counts[bucket]` of this many units; a bucket may be one unit without an event.
 
     >>> found = pilot(np.array([1, -1, 2, 0, 0]), np.array([1, 1, 2, 2, 0]), units=5)
     >>> found.variance, found.impressions_per_unit, found.with_event
@@ -104,12 +105,12 @@ def pilot(sums: Array, counts: Array, units: int) -> Pilot:
     if units < buckets:
         raise DataError(f"{units} units cannot fill {buckets} buckets; give how many units the sums are of")
     total = float(weights.sum())
-    residuals = found.deviations[:, 0] * (total - weights)  # rid of rounding
+    residuals = found.deviations[:, 0] * (total - weights)  # without rounding errors
     if not residuals.any():
         return Pilot(None, total / units, ALIKE)
     squares, effective = residuals**2, float(found.effective[0])
-    error = float(found.errors[0]) ** 2 * (1 - 1 / effective)  # a jackknife's is so much too large
-    # What each bucket adds to the logarithm of the variance.
+    error = float(found.errors[0]) ** 2 * (1 - 1 / effective)  # corrects the bias of the jackknife
+    # Each bucket's part of the logarithm of the variance.
     shares = squares / squares.sum() - 2 * weights / total + 1 / len(weights)
     return Pilot(
         units * error,
@@ -122,7 +123,7 @@ def pilot(sums: Array, counts: Array, units: int) -> Pilot:
 
 
 def units_needed(effect: float, known: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
-    """How many units show this effect with this power at one look, and at least enough for an interval to trust.
+    """How many units detect this effect with this power at one look, and at least enough for a reliable interval.
 
     >>> plan = units_needed(0.05, Pilot(variance=0.5, impressions_per_unit=2.0))
     >>> plan.units, plan.impressions
@@ -136,10 +137,10 @@ def units_needed(effect: float, known: Pilot, power: float = 0.8, confidence: fl
 
 
 def units_watched(effect: float, known: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
-    """How many units show this effect with this power if the page is watched and planned for that many.
+    """How many units detect this effect with this power if the report is watched and planned for that many.
 
-    Between looks, a Brownian motion may pass a boundary and return. With so many even looks that is as if the boundary
-    were 0.583 / sqrt(looks) higher (Siegmund 1979). The power holds when `units_with_event` have come.
+    Between looks, a Brownian motion may pass a boundary and return. For evenly spaced looks, the effect is that of a
+    boundary that is 0.583 / sqrt(looks) higher (Siegmund 1979). The power holds when `units_with_event` have come.
 
     >>> units_watched(0.05, Pilot(variance=0.5, impressions_per_unit=2.0)).units
     1927
@@ -166,7 +167,7 @@ def _units(effect: float, known: Pilot, power: float, confidence: float, boundar
 
 
 def power_at(units: int, effect: float, known: Pilot, confidence: float = 0.95) -> Plan:
-    """With which power so many units show this effect.
+    """The power with which this many units detect this effect.
 
     >>> power_at(1573, 0.05, Pilot(variance=0.5, impressions_per_unit=2.0)).power
     0.80
@@ -177,7 +178,7 @@ def power_at(units: int, effect: float, known: Pilot, confidence: float = 0.95) 
 
 
 def detectable_effect(units: int, known: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
-    """The smallest effect that so many units show with this power.
+    """The smallest effect that this many units detect with this power.
 
     >>> detectable_effect(1573, Pilot(variance=0.5, impressions_per_unit=2.0)).effect
     0.0500
@@ -194,14 +195,14 @@ def detectable_effect(units: int, known: Pilot, power: float = 0.8, confidence: 
 
 
 def _power(units: int, effect: float, known: Pilot, boundary: Boundary) -> float:
-    """The mean power over what the true variance may be."""
+    """The mean power over the possible true variances."""
     from scipy.special import nctdtr
 
     degrees = max(units * known.effective - 1, 1.0)
-    # The squared error of a jackknife is larger than the variance says, by one effective unit.
+    # The squared error of a jackknife is too large, by one effective unit.
     precision, variance = units * degrees / (degrees + 1), _variance(known, effect)
     critical = float(statistic(boundary.width, degrees**2 / (degrees + boundary.missing_degrees))) ** 2
-    # Scores that are signs vary more where their mean is smaller, so at the edge of significance more than at `effect`.
+    # Signs vary more if their mean is smaller, so they vary more at the edge of significance than at `effect`.
     edge = critical * (1 + known.square * effect**2 / variance) / (1 + critical * known.square / precision)
     shift = abs(effect) * math.sqrt(precision / variance)
     missed = nctdtr(degrees, shift * _pilots(known.degrees), math.sqrt(edge))
@@ -209,7 +210,7 @@ def _power(units: int, effect: float, known: Pilot, boundary: Boundary) -> float
 
 
 def _pilots(degrees: float) -> Array:
-    """Quantiles of the standard deviation that a pilot estimates, over the true one."""
+    """Quantiles of the ratio of a pilot's standard deviation to the true one."""
     from scipy.special import gammaincinv
 
     if math.isinf(degrees):
@@ -220,7 +221,7 @@ def _pilots(degrees: float) -> Array:
 
 
 def _known_variance(known: Pilot, part: float) -> Pilot:
-    """The same as if the true variance were this quantile of those that the pilot allows."""
+    """The pilot as if the true variance were this quantile of the variances that the pilot allows."""
     from scipy.special import gammaincinv
 
     if math.isinf(known.degrees):
@@ -237,7 +238,7 @@ def _variance(known: Pilot, effect: float) -> float:
 
 
 def _first(is_enough: Callable[[int], bool], start: int) -> int:
-    """The smallest number of at least `start` that is enough."""
+    """The smallest number from `start` up that is enough."""
     low, high = start - 1, start
     while not is_enough(high):
         low, high = high, 2 * high

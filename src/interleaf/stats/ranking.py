@@ -1,4 +1,4 @@
-"""Where each of many rankers stands: pairs, cycles, Copeland scores, Bradley-Terry strengths."""
+"""Statistics of many rankers: pairs, cycles, Copeland scores, Bradley-Terry strengths."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from interleaf.stats.sums import Interval, significance
 
 
 def pair_sums(by_ranker: Array) -> Array:
-    """Sums of pairs from sums of rankers, `[bucket, ranker]`: the scores of schemes that are linear in credit.
+    """Sums of pairs from sums of rankers `[bucket, ranker]`, for schemes that are linear in credit.
 
     >>> pair_sums(np.array([[3, 1, 0]]))
     array([[2, 3, 1]])
@@ -50,9 +50,9 @@ Cycle = tuple[str, ...]
 
 
 def cycles(rankers: Sequence[str], beats: Array) -> tuple[Cycle, ...]:
-    """All cycles of three rankers; without any of these, one for each group of rankers that beat each other around.
+    """All cycles of three rankers; if there are none, one cycle for each group of rankers that beat each other.
 
-    `beats[i, j]`: the ranker i beats j. A cycle starts with its ranker that is named first.
+    `beats[i, j]`: the ranker i beats j. A cycle starts with the ranker that is first in `rankers`.
 
     >>> beats = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]], bool)
     >>> cycles(["A", "B", "C"], beats)
@@ -79,7 +79,7 @@ def sentence(cycle: Cycle) -> str:
 
 
 def groups(beats: Array) -> list[list[int]]:
-    """Strongly connected groups: within one, everybody beats everybody else by some way."""
+    """Strongly connected groups: within a group, each ranker beats each other one directly or through others."""
     reach = beats.astype(bool) | np.eye(len(beats), dtype=bool)
     for _ in range(len(beats).bit_length()):
         reach = (reach.astype(np.int64) @ reach.astype(np.int64)) > 0
@@ -92,7 +92,7 @@ def groups(beats: Array) -> list[list[int]]:
 
 
 def _shortest(start: int, beats: Array) -> tuple[int, ...]:
-    """A shortest way from a ranker back to itself, level by level."""
+    """A shortest cycle through a ranker, by breadth-first search."""
     ways: list[tuple[int, ...]] = [(start,)]
     seen = {start}
     while True:
@@ -109,11 +109,11 @@ def _shortest(start: int, beats: Array) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where each ranker stands among the others.
+    """The standing of each ranker among the others.
 
-    `preference[i][j]` above 0: i beats j, by this estimate, None where there is none; `significant[i][j]`: surely so,
-    or surely not. `copeland` counts pairs won less pairs lost. `condorcet` surely beats every other ranker; if there is
-    none, `reason` says why. `cycles` are those of the estimates.
+    `preference[i][j]` is the estimate of i over j, None if there is none; `significant[i][j]` says whether it is
+    significant. `copeland` is pairs won minus pairs lost. `condorcet` is the ranker that beats every other one
+    significantly; if there is none, `reason` says why. `cycles` are computed from the estimates.
     """
 
     rankers: tuple[str, ...]
@@ -131,11 +131,11 @@ def standing(
     adjusted_p_values: Sequence[float | None],
     confidence: float = 0.95,
 ) -> Standing:
-    """From estimates of all pairs, in the order of `pairs`, and their p-values, adjusted for many.
+    """The standing, from estimates of all pairs, in the order of `pairs`, and their adjusted p-values.
 
     >>> from interleaf.stats.compare import estimates
     >>> found = estimates(np.array([[3, 4, 1], [2, 4, 1], [2, 3, 2]] * 9), np.full(27, 5))
-    >>> standing(["A", "B", "C"], found, [found.p_value for found in found]).condorcet
+    >>> standing(["A", "B", "C"], found, [one.p_value for one in found]).condorcet
     'A'
     """
     count = len(pairs(len(rankers))[0])
@@ -169,14 +169,14 @@ def _reason(rankers: Sequence[str], values: Array) -> str:
     return "no ranker surely beats all others"
 
 
-STEPS, STEP = 100, 2.0  # Newton steps at most, and how far one may go
-CLOSE = 1e-7  # a last step: the next would be its square
-ROOM = 2**19  # numbers of a batch of fits
+STEPS, STEP = 100, 2.0  # maximum number of Newton steps, and maximum size of a step
+CLOSE = 1e-7  # size of a last step: the next one would be about its square
+ROOM = 2**19  # numbers held by a batch of fits
 
 
 @dataclass(frozen=True)
 class Strengths:
-    """A strength a ranker, and its bootstrap interval; None where `reason` says why."""
+    """The strength of each ranker, and its bootstrap interval; if they are None, `reason` says why."""
 
     values: tuple[float, ...] | None
     intervals: tuple[Interval, ...] | None
@@ -191,11 +191,11 @@ def strengths(
     signs: bool = True,
     confidence: float = 0.95,
 ) -> Strengths:
-    """From the mean scores of all pairs, in the order of `pairs`, of so many impressions; all pairs share these.
+    """Bradley-Terry strengths from the mean scores of all pairs, in the order of `pairs`, over the same impressions.
 
-    The share of wins is (1 + D) / 2: with scores that are signs these are wins and half the ties. Other scores
-    (`signs=False`) are taken for it as they are, kept half an impression from 0 and 1. `means[resample, pair]`, of
-    `bootstrap.resample`, give intervals; their shares are always kept so.
+    The share of wins is (1 + D) / 2: if scores are signs, this is wins and half the ties. For other scores
+    (`signs=False`), the same formula is used, and shares stay half an impression away from 0 and 1. Intervals come from
+    `means[resample, pair]` of `bootstrap.resample`, whose shares also stay away from 0 and 1.
 
     >>> strengths(["A", "B"], np.array([0.5]), impressions=100).values  # 75 wins, 25 losses: odds of 3
     (0.549, -0.549)
@@ -216,7 +216,7 @@ def strengths(
 
 
 def separation(rankers: Sequence[str], wins: Array) -> str:
-    """Why no finite strengths fit: rankers that were never compared, or that never lose to the others; else nothing.
+    """Why no finite strengths fit: rankers were never compared, or never lost to the others; '' if strengths fit.
 
     >>> separation(["A", "B"], np.array([[0, 3], [0, 0]]))
     "no strength fits: 'A' never lost to the others"
@@ -232,7 +232,7 @@ def separation(rankers: Sequence[str], wins: Array) -> str:
 
 
 def bradley_terry(wins: Array, start: Array | None = None) -> Array:
-    """The strengths that maximise the likelihood of `wins[..., i, j]`, which `separation` has nothing against.
+    """The strengths that maximise the likelihood of `wins[..., i, j]`, for which `separation` returns ''.
 
     >>> bradley_terry(np.array([[0, 3], [1, 0]]))
     array([ 0.549, -0.549])
@@ -247,7 +247,7 @@ def bradley_terry(wins: Array, start: Array | None = None) -> Array:
         diagonal = np.arange(count)
         curvature[..., diagonal, diagonal] = 0.0
         curvature[..., diagonal, diagonal] = -curvature.sum(axis=-1)
-        # All strengths may move together: a constant along that way makes the matrix invertible, and moves none so.
+        # A common shift of all strengths changes nothing; a constant makes the matrix invertible, and causes no shift.
         scale = curvature[..., diagonal, diagonal].mean(axis=-1)[..., None, None] / count
         step = np.linalg.solve(curvature + scale, slope[..., None])[..., 0]
         found += np.clip(step, -STEP, STEP)
@@ -258,7 +258,7 @@ def bradley_terry(wins: Array, start: Array | None = None) -> Array:
 
 
 def _shares(values: Array, least: float) -> Array:
-    """Shares of wins `[..., i, j]`, kept so far from 0 and 1; nobody meets itself."""
+    """Shares of wins `[..., i, j]`, at least `least` away from 0 and 1; 0 for a ranker against itself."""
     shares = np.clip((1 + matrix(values)) / 2, least, 1 - least)
     diagonal = np.arange(shares.shape[-1])
     shares[..., diagonal, diagonal] = 0.0
@@ -266,7 +266,7 @@ def _shares(values: Array, least: float) -> Array:
 
 
 def _resampled(means: Array, least: float, start: Array) -> Array:
-    """A fit a resample, in batches."""
+    """One fit per resample, in batches."""
     rows = max(1, ROOM // len(start) ** 2)
     parts = [means[row : row + rows] for row in range(0, len(means), rows)]
     return np.concatenate([bradley_terry(_shares(part, least), start) for part in parts])

@@ -1,28 +1,29 @@
 """Confidence sequences: intervals and p-values that are valid even if you check repeatedly.
 
-If nothing is preferred, z sqrt(n) is a Brownian motion in the number of units n. A boundary for |z| that this motion
-ever reaches with probability alpha at most may be watched after every unit. The p-value is the smallest alpha whose
-boundary is reached.
+If nothing is preferred, z sqrt(n) is a Brownian motion in the number of units n. If this motion ever reaches a boundary
+for |z| with a probability of at most alpha, the boundary may be checked after every unit. The p-value is the smallest
+alpha whose boundary is reached.
 
 **Without a plan**, alpha is spread over sizes on a logarithmic scale, by a fixed density w of log n:
 
     a boundary where |z| phi(z) = alpha w(log n),   so that   p = |z| phi(z) / w(log n)
 
 A motion reaches a concave boundary b(n) at n with at most the density of its tangent there, (b - n b') phi(z) / n^1.5,
-because who stays below b stays below its tangents (Lerche 1986). With b = sqrt(n) |z(n)| and both sides, that adds up
-to the integral of |z| phi(z) over log n, which is alpha.
+because a path below b is below its tangents (Lerche 1986). With b = sqrt(n) |z(n)| and both sides, the sum is the
+integral of |z| phi(z) over log n, which is alpha.
 
 **With a plan** of N units, t = n / N:
 
-    t <= 1:  p = P(sup_{s <= 1} |B(s)| >= |z| sqrt t) / PLAN_SHARE,    or |z| phi(z) / v(log t), if that is less
-    t > 1:   p = |z| phi(z) / v(log t),    or P(sup_{s <= 1} |B(s)| >= |z|) / PLAN_SHARE, if that is more
+    t <= 1:  p = P(sup_{s <= 1} |B(s)| >= |z| sqrt t) / PLAN_SHARE,    or |z| phi(z) / v(log t), if it is less
+    t > 1:   p = |z| phi(z) / v(log t),    or P(sup_{s <= 1} |B(s)| >= |z|) / PLAN_SHARE, if it is more
 
-Up to N the boundary is flat in |B|, which shows the planned effect soonest; beyond N it goes on with a small step, and
-grows slowly. Integrated numerically, the boundaries are reached with 0.74 to 0.98 alpha, for alpha from 0.5 to 1e-6.
+Up to N the boundary is flat in |B|, which detects the planned effect soonest; beyond N it rises by a small step, and
+then slowly. By numerical integration, the boundaries are reached with probability 0.74 alpha to 0.98 alpha, for alpha
+from 0.5 to 1e-6.
 
 With few units D / se is not normal. So |z| is the normal deviate of a t-statistic, with fewer degrees of freedom than
-units: f^2 / (f + 40), where f is effective units - 1. The 40 are by measurement (`python -m benchmarks.watching`): with
-f itself, too many winners are false below 100 units where frequent users lean to one ranker, the others to the other.
+units: f^2 / (f + 40), where f is effective units - 1. The 40 was measured (`python -m benchmarks.watching`): with f
+itself, there are too many false winners below 100 units if frequent users prefer another ranker than the others.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from interleaf.stats.compare import Estimate
 from interleaf.stats.sums import Interval, deviate, significance, statistic
 
 EARLY = "there are too few units for an interval yet"
-WIDEST = 50  # standard errors to each side; a wider interval says nothing
-MISSING_DEGREES = 40  # how many effective units it takes to halve the degrees of freedom
+WIDEST = 50  # standard errors to each side; a wider interval is useless
+MISSING_DEGREES = 40  # the number of effective units at which the degrees of freedom are halved
 
 CENTRE, SPREAD = 8.0, 5.0  # of log n without a plan: nearly even from 30 to 300,000 units
 PLAN_SHARE = 0.7  # of alpha, for the flat boundary up to the planned size
@@ -52,7 +53,7 @@ NORMAL = NormalDist()
 
 @dataclass(frozen=True)
 class Anytime:
-    """An interval and a two-sided p-value that are valid even if you check repeatedly; None where `reason` says why."""
+    """An interval and a p-value (two-sided), valid even if you check repeatedly; if one is None, `reason` says why."""
 
     interval: Interval | None
     p_value: float | None
@@ -60,7 +61,7 @@ class Anytime:
 
 
 def multiplier(units: Array | float, planned: float | None, confidence: float = 0.95) -> Array:
-    """How many standard errors the interval is wide to each side, after so many units; `planned=None`: no plan.
+    """The half-width of the interval in standard errors, after this many units; `planned=None`: no plan.
 
     >>> multiplier(np.array([500, 1_000, 2_000, 10_000]), planned=1_000)
     array([3.36, 2.38, 3.20, 3.88])
@@ -76,7 +77,7 @@ def multiplier(units: Array | float, planned: float | None, confidence: float = 
 
 
 def anytime_p_value(deviates: Array | float, units: Array | float, planned: float | None) -> Array:
-    """The smallest alpha whose boundary these normal deviates reach: below alpha where the interval leaves out zero."""
+    """The smallest alpha whose boundary these normal deviates reach; below alpha exactly if the interval excludes 0."""
     size, reached = _checked(units, planned), np.abs(deviates)
     if planned is None:
         return np.minimum(1.0, _rate(reached) / _density(size))
@@ -89,7 +90,7 @@ def anytime_p_value(deviates: Array | float, units: Array | float, planned: floa
 def supremum_p_value(level: Array | float) -> Array:
     """P(sup |B(s)| >= level, s <= 1) = 4 sum_k (-1)^k Phi(-(2 k + 1) level), exact for levels from 0.8 up.
 
-    Below 0.8 it is the value there, which is more than PLAN_SHARE.
+    Below 0.8 it is the value at 0.8, which is more than PLAN_SHARE.
 
     >>> float(supremum_p_value(2.2414))
     0.05
@@ -102,7 +103,7 @@ def supremum_p_value(level: Array | float) -> Array:
 
 
 def cost_of_watching(power: float = 0.8, confidence: float = 0.95) -> float:
-    """How many times the units of one look it takes to show an effect with this power by the planned size.
+    """The units needed to detect an effect with this power by the planned size, as a multiple of those of one look.
 
     A motion with drift d reaches c by time 1 with probability Phi(d - c) + exp(2 c d) Phi(-d - c).
 
@@ -123,7 +124,7 @@ def cost_of_watching(power: float = 0.8, confidence: float = 0.95) -> float:
 
 
 def anytime(estimate: Estimate, units: float, planned: float | None, confidence: float = 0.95) -> Anytime:
-    """The interval of one estimate after so many units.
+    """The anytime interval and p-value of one estimate after this many units.
 
     >>> from interleaf.stats.compare import estimate
     >>> anytime(estimate(np.tile([1, 1, 0], 100), np.ones(300)), units=300, planned=None).interval
@@ -135,7 +136,7 @@ def anytime(estimate: Estimate, units: float, planned: float | None, confidence:
 def anytimes(
     estimates: Sequence[Estimate], units: Array | float, planned: float | None, confidence: float = 0.95
 ) -> tuple[Anytime, ...]:
-    """Many estimates at once: of several pairs, or of one at several times, each with its own `units`."""
+    """The same for many estimates: of several pairs, or of one pair at several times, each with its own `units`."""
     sound = np.array([one.p_value is not None for one in estimates], bool)
     values = np.array([one.value or 0.0 for one in estimates])
     errors = np.array([one.error or 1.0 for one in estimates])
@@ -151,7 +152,7 @@ def anytimes(
 
 
 def degrees_of_freedom(effective_units: Array | float) -> Array:
-    """Degrees of freedom of D / se, fewer than a single look would take.
+    """Degrees of freedom of D / se, fewer than for a single look.
 
     >>> float(degrees_of_freedom(101))
     71.4
@@ -182,14 +183,14 @@ def _density(size: Array) -> Array:
 
 
 def _density_around_plan(share: Array) -> Array:
-    """v(log t), by side."""
+    """v(log t), which differs before and after the planned size."""
     distance = np.log(share)
     before = BEFORE_HEIGHT / (1 + (distance / BEFORE_WIDTH) ** 4)
     return np.where(share <= 1, before, AFTER_HEIGHT / (1 + (distance / AFTER_WIDTH) ** 2))
 
 
 def _rate(reached: Array) -> Array:
-    """|z| phi(z), which falls from |z| = 1 on; below, its value there."""
+    """|z| phi(z), which falls from |z| = 1 on; for |z| below 1, its value at 1."""
     beyond = np.maximum(reached, 1.0)
     return beyond * np.exp(-beyond * beyond / 2) / math.sqrt(2 * math.pi)
 
@@ -198,13 +199,13 @@ def _edge(rate: Array) -> Array:
     """The |z| of at least 1 that has this rate: z^2 = -W(-2 pi rate^2), on the lower branch of Lambert's W."""
     from scipy.special import lambertw
 
-    inner = np.minimum(2 * math.pi * np.square(rate), math.exp(-1) * (1 - 1e-12))  # W has no value beyond
+    inner = np.minimum(2 * math.pi * np.square(rate), math.exp(-1) * (1 - 1e-12))  # W is undefined beyond
     edges: Array = np.sqrt(-lambertw(-inner, -1).real)
     return edges
 
 
 def _supremum_quantile(probability: float) -> float:
-    """The level to which `supremum_p_value` gives this probability, at most PLAN_SHARE."""
+    """The level for which `supremum_p_value` is this probability, which is at most PLAN_SHARE."""
     level = 2.0
     for _ in range(20):
         rest = float(supremum_p_value(level)) / 4 - NORMAL.cdf(-level)

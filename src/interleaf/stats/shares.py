@@ -1,10 +1,10 @@
-"""Whether a share is what it should be: slots of a team at a position, lists where a ranker picked first, a holdout.
+"""Tests whether a share has its expected value: slots of a team at a position, first picks, the size of a holdout.
 
     t = (p - e) / sqrt(e (1 - e) deff / T),   deff = se^2 / (p (1 - p) / T), at least 1
 
-with p = hits / T, e the expected share, and se the jackknife error of p between buckets (Rao and Scott 1981). Repeated
-queries of a person repeat their coins, which deff counts: one by one, many healthy experiments would fail. Where all or
-nothing was hit, p (1 - p) is 0, and each bucket is taken for one coin.
+with p = hits / T, e the expected share, and se the jackknife error of p between buckets (Rao and Scott 1981). A user
+who repeats a query gets the same random draw, and deff corrects for it; without it, many healthy experiments would
+fail. If p is 0 or 1, p (1 - p) is 0, and each bucket counts as one draw.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from interleaf.kernels.arrays import Array
 from interleaf.stats.compare import ONE_BUCKET, jackknife
 from interleaf.stats.sums import columns, quotient
 
-FEWEST = 5  # effective hits, and misses, that must be expected: below, chance is too lopsided for this test
+FEWEST = 5  # expected effective hits and misses; with fewer, the distribution is too skewed for this test
 
 
 @dataclass(frozen=True)
 class Share:
-    """A share, the expected one, and the two-sided p-value that they are the same; None where `reason` says why."""
+    """A share, the expected share, and the two-sided p-value; if one is None, `reason` says why."""
 
     share: float | None
     expected: float
@@ -33,7 +33,7 @@ class Share:
 
 
 def share_test(hits: Array, totals: Array, expected: float) -> Share:
-    """One share, from `hits[bucket]` out of `totals[bucket]`.
+    """Test one share, from `hits[bucket]` out of `totals[bucket]`.
 
     >>> share_test(np.full(100, 2), np.full(100, 4), expected=0.5).p_value
     1.0
@@ -44,7 +44,7 @@ def share_test(hits: Array, totals: Array, expected: float) -> Share:
 
 
 def share_tests(hits: Array, totals: Array, expected: Array | float) -> tuple[Share, ...]:
-    """Many shares at once: a column of `hits[bucket, cell]` each, with totals and expected shares of its own or not."""
+    """Test many shares, one per column of `hits[bucket, cell]`; totals and expected shares may be shared."""
     from scipy.special import stdtr
 
     hits, totals = columns(hits, totals)
@@ -53,7 +53,7 @@ def share_tests(hits: Array, totals: Array, expected: Array | float) -> tuple[Sh
         raise DataError(f"hits must be between 0 and totals, and an expected share between 0 and 1, not {expected!r}")
     found, total = jackknife(hits, totals), totals.sum(axis=0)
     within = found.values * (1 - found.values)
-    alike = quotient(np.ones_like(total), found.effective)  # each bucket one coin
+    alike = quotient(np.ones_like(total), found.effective)  # each bucket counts as one draw
     spread = np.where(within > 0, quotient(found.errors**2, within), alike)  # deff / T
     deviation = np.sqrt(wanted * (1 - wanted) * np.maximum(spread, quotient(np.ones_like(total), total)))
     statistics = np.abs(quotient(found.values - wanted, deviation))

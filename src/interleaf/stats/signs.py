@@ -1,4 +1,4 @@
-"""What the literature reports beside the mean: Delta, sign test, sign flips, z-score (C12)."""
+"""Other statistics in the literature: Delta, sign test, sign flips, z-score (C12)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.stats.sums import ROUNDING, Figure, product
 
-FEW_BUCKETS = 13  # up to here all flips are tried: 4,096, as the first sign may stay
+FEW_BUCKETS = 13  # up to this number all flips are tried: 4,096, because the first sign can stay
 FLIPS = 9_999
-CHUNK = 1024  # of them at a time
+CHUNK = 1024  # flips at a time
 
 
 @dataclass(frozen=True)
 class ZScore:
-    """mean / deviation * sqrt(n), and `per_query` without the sqrt(n); None where `reason` says why."""
+    """mean / deviation * sqrt(n), and `per_query` without the sqrt(n); if they are None, `reason` says why."""
 
     value: float | None
     per_query: float | None
@@ -50,15 +50,16 @@ def sign_test(wins: int, losses: int) -> Figure:
         return Figure(None, "nothing was won or lost")
     from scipy.special import betainc
 
-    # P(X <= fewer) of a binomial, as a beta integral: right for ten wins and for a thousand million.
+    # P(X <= fewer) of a binomial, as a beta integral: accurate for ten wins and for a billion.
     fewer, more = min(wins, losses), max(wins, losses)
     return Figure(min(1.0, 2 * float(betainc(more, fewer + 1, 0.5))))
 
 
 def z_score(total: float, squares: float, count: int) -> ZScore:
-    """C12's z from the sum of scores, the sum of their squares and their number; the deviation has the divisor n.
+    """C12's z from the sum of scores, the sum of their squares and their number; the variance is divided by n.
 
-    It takes impressions for independent, which those of one person are not: for comparison with published figures.
+    It treats impressions as independent, which is wrong for impressions of one user. Use it to compare with published
+    numbers.
 
     >>> z_score(total=2, squares=4, count=4).value
     1.1547005
@@ -74,19 +75,19 @@ def z_score(total: float, squares: float, count: int) -> ZScore:
 
 
 def sign_flip(sums: Array, flips: int = FLIPS, seed: int = 0) -> Figure:
-    """The p-value of one pair's `sums[bucket]` among those with random signs.
+    """The p-value of one pair's `sums[bucket]` by random sign flips.
 
-    >>> sign_flip(np.array([3, 1, 2, 2])).value  # only all signs as they are, or all turned, do as much: 2 of 16
+    >>> sign_flip(np.array([3, 1, 2, 2])).value  # 2 of 16 give a sum as large: no sign flipped, or all
     0.125
     """
     return sign_flips(np.asarray(sums).reshape(-1, 1), flips, seed)[0]
 
 
 def sign_flips(sums: Array, flips: int = FLIPS, seed: int = 0) -> tuple[Figure, ...]:
-    """For each pair of `sums[bucket, pair]`: how often random signs of the buckets make a sum at least as large.
+    """For each pair of `sums[bucket, pair]`: how often random signs of the buckets give a sum at least as large.
 
-    All signs are tried where buckets are few, else p = (1 + those as large) / (1 + flips); all pairs share the signs.
-    It holds if a bucket is as likely to be for one ranker as for the other by as much.
+    With few buckets, all signs are tried; otherwise p = (1 + those as large) / (1 + flips). All pairs share the signs.
+    The test assumes that without a preference a bucket's sum has a symmetric distribution around 0.
     """
     sums = np.asarray(sums, np.float64)
     if sums.ndim != 2 or not np.isfinite(sums).all() or flips < 1:
@@ -94,7 +95,7 @@ def sign_flips(sums: Array, flips: int = FLIPS, seed: int = 0) -> tuple[Figure, 
     sums = sums[(sums != 0).any(axis=1)]
     least = np.abs(sums.sum(axis=0)) - ROUNDING * np.abs(sums).sum(axis=0)
     exact = len(sums) <= FEW_BUCKETS
-    tried = 0 if exact else 1  # random flips count what was observed as one of them
+    tried = 0 if exact else 1  # with random flips, the observed signs count as one of them
     large = np.full(sums.shape[1], tried)
     drawn = _kept_signs if flips <= FLIPS else _random_signs
     for signs in _all_signs(len(sums)) if exact else drawn(len(sums), flips, seed):
@@ -108,7 +109,7 @@ def sign_flips(sums: Array, flips: int = FLIPS, seed: int = 0) -> tuple[Figure, 
 
 
 def _all_signs(buckets: int) -> Iterator[Array]:
-    """The first sign stays: turning all of them changes no size."""
+    """All signs with the first one fixed, because flipping all signs does not change the size of a sum."""
     patterns = np.arange(2 ** max(buckets - 1, 0))
     bits = (patterns[:, None] >> np.arange(max(buckets - 1, 0))) & 1
     yield np.hstack([np.ones((len(bits), min(buckets, 1)), np.int8), 1 - 2 * bits])
@@ -122,7 +123,7 @@ def _random_signs(buckets: int, flips: int, seed: int) -> Iterator[Array]:
 
 @lru_cache(maxsize=2)
 def _kept_signs(buckets: int, flips: int, seed: int) -> tuple[Array, ...]:
-    """The same, which a report that is made every second need not draw again: ten megabytes for 1,024 buckets."""
+    """The same, cached, so that a report made every second does not draw again: ten megabytes for 1,024 buckets."""
     return tuple(_random_signs(buckets, flips, seed))
 
 

@@ -1,4 +1,4 @@
-"""What all statistics share: figures with their reasons, sums of columns, normal deviates."""
+"""Helpers of all statistics: numbers with reasons, sums of columns, normal deviates."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Figure:
-    """A computed number; `value` is None where there is none, and `reason` says why."""
+    """A computed number; if `value` is None, `reason` says why."""
 
     value: float | None
     reason: str = ""
 
 
-ROUNDING = 1e-12  # scores that are zero on paper come out as a few last digits
-ROWS = 128  # of 1,024 buckets: a megabyte, which stays in the caches
+ROUNDING = 1e-12  # sums that should be zero may differ from it by rounding
+ROWS = 128  # rows at a time; with 1,024 buckets they take a megabyte, which fits into the CPU's cache
 
 
 def columns(sums: Array, counts: Array) -> tuple[Array, Array]:
-    """Both as floats `[bucket, column]`; what is only rounding becomes 0.
+    """Sums and counts as floats `[bucket, column]`; rounding errors become 0.
 
     >>> columns(np.array([1, -2]), np.array([2, 3]))[0].shape
     (2, 1)
@@ -49,7 +49,7 @@ def columns(sums: Array, counts: Array) -> tuple[Array, Array]:
 
 
 def product(small: Array, table: Array) -> Array:
-    """`small @ table`, where the first is a large matrix of small integers: a few rows at a time are made floats."""
+    """`small @ table`, where `small` is a large matrix of small integers; only a few rows are floats at a time."""
     found = np.empty((len(small), table.shape[1]))
     for start in range(0, len(small), ROWS):
         found[start : start + ROWS] = small[start : start + ROWS].astype(np.float64) @ table
@@ -57,7 +57,7 @@ def product(small: Array, table: Array) -> Array:
 
 
 def quotient(above: Array, below: Array) -> Array:
-    """The quotient, and 0 where nothing is below."""
+    """The quotient, or 0 if the denominator is 0."""
     shape = np.broadcast_shapes(np.shape(above), np.shape(below))
     return np.divide(above, below, out=np.zeros(shape), where=np.broadcast_to(below, shape) != 0)
 
@@ -70,14 +70,14 @@ def significance(confidence: float) -> float:
     """
     if not 0 < confidence < 1:
         raise DataError(f"a confidence of {confidence!r} cannot be; give a number between 0 and 1, such as 0.95")
-    return round(1 - confidence, 15)  # 1 - 0.95 is a last digit more than 0.05, and ranks are rounded up
+    return round(1 - confidence, 15)  # 1 - 0.95 is slightly more than 0.05, and ranks are rounded up
 
 
 MOST = 700.0  # the largest exponent that a float can hold
 
 
 def deviate(statistic: Array | float, degrees: Array | float) -> Array:
-    """The normal deviate as unlikely as this t-statistic, with its sign.
+    """The normal deviate with the same p-value as this t-statistic, with its sign.
 
     >>> round(float(deviate(2.262, 9)), 2)  # the 97.5 % point of t with 9 degrees of freedom
     1.96
@@ -88,7 +88,7 @@ def deviate(statistic: Array | float, degrees: Array | float) -> Array:
 
 
 def statistic(deviates: Array | float, degrees: Array | float) -> Array:
-    """The t-statistic as unlikely as this normal deviate of at least 0: the inverse; infinite where no float is.
+    """The inverse of `deviate`, for normal deviates of at least 0; infinite if the result is too large for a float.
 
     >>> round(float(statistic(1.96, 9)), 2)
     2.26
