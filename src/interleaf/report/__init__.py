@@ -1,9 +1,9 @@
-"""From a tally to a report: numbers, health checks, a verdict, and every form in which a report is shown.
+"""Makes reports from tallies: numbers, health checks, a verdict, and all output formats.
 
-build.py           a tally to a report
+build.py           builds a report from a tally
 report.py          `Report`: the findings, with methods that show them
 model.py           the findings as plain data, with a reason where a number is missing
-rule.py            the rule by which a report decides: anytime intervals or planned looks
+rule.py            how a report decides: anytime intervals or planned looks
 weights.py         weights of users, and errors clustered by user and query
 comparisons.py     every pair of rankers, and how it developed over time
 segments.py        the comparisons by segment
@@ -13,8 +13,8 @@ health.py          runs the health checks
 log_checks.py      checks of rows and events
 list_checks.py     checks of lists and their clicks, and of unbiased scoring
 traffic_checks.py  checks of arms, repeated rows, and times without events
-effect_checks.py   checks that no period, bot or single query makes the effect
-verdict.py         the answer in a sentence
+effect_checks.py   checks that no period, bot or single query causes the effect
+verdict.py         the verdict in a sentence
 format.py          how numbers, times and names are written
 comparison_tables.py  tables of comparisons: which pairs and columns are shown
 sections.py        the parts of a page, as words and tables

@@ -22,7 +22,7 @@ MEDIAN = "a median of a histogram, without an error"
 
 
 def arms(tally: Tally, settings: ReportSettings) -> tuple[ReportArm, ...]:
-    """Every arm with its metrics; differences are to the control's bucket, else to the holdout."""
+    """Every arm with its metrics; differences are to the control's bucket, or else to the holdout."""
     base = baseline(tally, settings)
     seen = tally.units.rows[:, ARMS]
     ordered = sorted(enumerate(tally.arms.items()), key=lambda arm: (arm[1][0] != INTERLEAVED, arm[1][0]))
@@ -31,7 +31,7 @@ def arms(tally: Tally, settings: ReportSettings) -> tuple[ReportArm, ...]:
         for _, (name, arm) in ordered
     ]
     differences = [found for metrics in measured for _, found in metrics if found is not None]
-    # The correction is for all differences together, and not for the comparisons of rankers.
+    # All differences are corrected together, apart from the comparisons of rankers.
     decisions = iter(decide(differences, tally.units.count(), replace(settings, correction=HOLM)))
     return tuple(
         ReportArm(
@@ -52,7 +52,7 @@ def _decided(metric: Metric, decision: Decision) -> Metric:
 
 
 def baseline(tally: Tally, settings: ReportSettings) -> str | None:
-    """The arm that others are compared with, if there is one."""
+    """The arm that the others are compared with, if there is one."""
     buckets = [ranker for ranker in tally.about.rankers if ranker in tally.arms]
     if settings.control in buckets:
         return settings.control
@@ -62,7 +62,7 @@ def baseline(tally: Tally, settings: ReportSettings) -> str | None:
 def _metrics(
     arm: page_sums.ArmSums, base: page_sums.ArmSums | None, confidence: float
 ) -> Iterator[tuple[Metric, Estimate | None]]:
-    """Each metric, and its difference to the base where there is one."""
+    """Each metric, and its difference to the base if there is one."""
     for name in METRICS:
         if name in ("first_click", "last_click"):
             bins = arm.delays[0 if name == "first_click" else 1]
@@ -83,7 +83,7 @@ def _metrics(
 
 
 def ratio(arm: page_sums.ArmSums, name: str) -> tuple[Array, Array]:
-    """The two sums by bucket that a metric is the ratio of."""
+    """The numerator and the denominator of a metric, by bucket."""
     measures = arm.measures.T.astype(np.float64)
     queries, clicked = measures[page_sums.QUERIES], measures[page_sums.CLICKED]
     sessions = arm.sessions.T.astype(np.float64)
@@ -99,7 +99,7 @@ def ratio(arm: page_sums.ArmSums, name: str) -> tuple[Array, Array]:
 
 
 def interleaved_against_holdout(tally: Tally, name: str, confidence: float) -> Metric | None:
-    """Whether interleaving itself changes a metric: the difference of the interleaved arm to the holdout."""
+    """A metric of the interleaved arm, with its difference to the holdout: the effect of interleaving itself."""
     if INTERLEAVED not in tally.arms or HOLDOUT not in tally.arms:
         return None
     names = INTERLEAVED, HOLDOUT

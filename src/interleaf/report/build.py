@@ -1,4 +1,4 @@
-"""A tally's report: comparisons, health, and a verdict that says no more than they do."""
+"""Builds the report of a tally: comparisons, health checks and a verdict."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ POPULATIONS = {UNIT: "holds for these queries", UNIT_AND_QUERY: "holds for queri
 
 
 def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = None) -> Report:
-    """All that a tally tells; `find_text` gives the text of the query with a number."""
+    """The report of a tally; `find_text` returns the text of the query with a number."""
     _check(tally, settings)
     about, used = tally.about, without_stalled_plan(tally, settings)
     result = compare_pairs(tally, used) if about.method else None
@@ -130,7 +130,7 @@ def _totals(tally: Tally) -> Totals:
 
 
 def _standing(tally: Tally, result: ComparisonResult, settings: ReportSettings) -> Standing | None:
-    """Where each of many rankers stands; pairs in the order that `stats` takes them."""
+    """The standing of many rankers; pairs are in the order of `stats`."""
     rankers = tally.about.rankers
     if len(rankers) < 3:
         return None
@@ -157,7 +157,7 @@ def _standing(tally: Tally, result: ComparisonResult, settings: ReportSettings) 
 
 
 def _notes(tally: Tally, settings: ReportSettings, used: ReportSettings) -> Iterator[tuple[NoteCode, str]]:
-    """What a reader should know besides the numbers."""
+    """Notes that a reader needs besides the numbers."""
     about, facts = tally.about, tally.facts
     left_out = [(f"{fact.text} {which}".strip(), n) for fact in LEFT_OUT for which, n in fact.details(facts).items()]
     examples = sorted(Fact.EXAMPLE.details(facts))[:MAX_EXAMPLES]

@@ -1,4 +1,4 @@
-"""Charts of a report: for each, its rows, which are plain data, and the specification that draws them."""
+"""Charts of a report: the rows of each chart as plain data, and the specification that draws them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from interleaf.stats.sums import Interval
 Row = dict[str, Any]
 
 FIRST, SECOND, NEITHER = "the first is preferred", "the second is preferred", "no difference shown"
-# What a colour and its sign mean; a key is drawn from these, so that colour is never the only sign.
+# The legends of colours. Each colour also has a sign, so that a chart can be read without colours.
 FOREST = {FIRST: (plots.BLUE, "▶"), NEITHER: (plots.GREY, "●"), SECOND: (plots.ORANGE, "◀")}
 SHAPES = {"▶": "triangle-right", "●": "circle", "◀": "triangle-left"}
 OUTCOMES = {
@@ -26,15 +26,15 @@ OUTCOMES = {
 }
 MATRIX = {"the row's ranker does better": (plots.BLUE, "■"), "the column's does": (plots.ORANGE, "■")}
 INK = "inherit"
-MANY = 12  # pairs: labels of two lines take too much room
-MAX_WRITTEN = 8  # rankers of a matrix with room for its numbers
-MARGIN = 0.15  # of the scale of a chart over time, beyond what it must show
-SLIVER = 0.08  # of a bar: too narrow for its number
+MANY = 12  # with so many pairs, labels of two lines take too much room
+MAX_WRITTEN = 8  # a matrix with more rankers has no room for numbers
+MARGIN = 0.15  # margin of a chart over time, as a share of its scale
+SLIVER = 0.08  # a part of a bar below this share is too narrow for its number
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawing: its title, what it shows in a sentence, its specification, and what its colours and signs mean."""
+    """A chart: its title, a sentence about it, its specification, and the meaning of its colours and signs."""
 
     title: str
     described: str
@@ -79,7 +79,7 @@ def _forest_row(label: str, pair: Comparison, names: Names) -> Row:
 
 
 def time_rows(report: ReportData, names: Names) -> list[Row]:
-    """The points that have an estimate, of the pairs that are followed."""
+    """The points over time that have an estimate."""
     return [
         {"time": point.time.isoformat(), "pair": pair_label(point, names), "impressions": point.impressions}
         | _interval(point.estimate, point.interval)
@@ -94,7 +94,7 @@ def _interval(estimate: float | None, interval: Interval | None, name: str = "es
 
 
 def outcome_rows(report: ReportData, names: Names) -> list[Row]:
-    """Three rows a pair: how many impressions prefer the first, neither, the second."""
+    """Three rows per pair: how many impressions prefer the first ranker, neither, and the second."""
     rows: list[Row] = []
     for label, pair in _labelled(shown(report), names):
         if pair.wins is None or pair.ties is None or pair.losses is None:
@@ -110,7 +110,7 @@ def outcome_rows(report: ReportData, names: Names) -> list[Row]:
 
 
 def matrix_rows(report: ReportData, names: Names) -> list[Row]:
-    """A row for each ordered pair of rankers, the strongest ranker first; ▲ and ▼ where the verdict is sure."""
+    """A row for each ordered pair of rankers, the strongest ranker first; ▲ and ▼ mark significant differences."""
     if report.standing is None:
         return []
     order = [place.ranker for place in report.standing.strengths]
@@ -147,7 +147,7 @@ def strength_rows(report: ReportData, names: Names) -> list[Row]:
 
 
 def slot_rows(report: ReportData, names: Names) -> list[Row]:
-    """A row for each position and ranker: its share there, and the expected one."""
+    """A row for each position and ranker: its share of the position, and the expected share."""
     return [
         {"position": slot.position, "ranker": names[slot.ranker], "share": slot.share, "expected": slot.expected}
         for slot in report.slots
@@ -167,7 +167,7 @@ def _forest(rows: list[Row], report: ReportData, title: str) -> list[Chart]:
 
 
 def _over_time(rows: list[Row], report: ReportData) -> list[Chart]:
-    # Early intervals are wide: what has a quarter of the impressions sets the scale, and they are cut off there.
+    # Early intervals are wide, so the scale fits points with at least a quarter of the impressions; others are cut off.
     late = [row for row in rows if 4 * row["impressions"] >= max(other["impressions"] for other in rows)]
     ends = [row[end] for row in late for end in ("low", "high", "estimate") if row[end] is not None]
     limits = _room(ends) if ends else None
@@ -193,13 +193,13 @@ def _over_time(rows: list[Row], report: ReportData) -> list[Chart]:
 
 
 def _room(ends: list[float]) -> tuple[float, float]:
-    """All of them and zero, with a margin: a band that is cut off is seen to go on, and to cross zero where it does."""
+    """Limits that include all ends and zero, with a margin, so that one sees where a cut band continues."""
     low, high = min(0.0, *ends), max(0.0, *ends)
     margin = MARGIN * (high - low)
     return low - margin, high + margin
 
 
-# How a time is written, by the longest span of a chart that it tells apart.
+# The format of times, by the longest span of a chart for which it is used.
 _TIMES = (
     (timedelta(minutes=10), "%H:%M:%S"),
     (timedelta(days=1), "%H:%M"),
@@ -261,13 +261,13 @@ def _colours(key: Mapping[str, tuple[str, str]]) -> dict[str, str]:
 
 
 def _over(rows: list[Row]) -> str:
-    """Whom all rows are compared with, if that is one ranker."""
+    """The ranker that all rows are compared with, if it is the same one."""
     seconds = {row["second"] for row in rows}
     return f", over {seconds.pop()}" if len(seconds) == 1 else ""
 
 
 def _labelled(pairs: Sequence[Comparison], names: Names) -> list[Labelled]:
-    """The first alone if all pairs have the same second, else both on two lines; on one, if many would fit."""
+    """Labels: the first ranker if all pairs have the same second one, else both, on two lines unless there are many."""
     if len({pair.second for pair in pairs}) == 1:
         return [(names[pair.first], pair) for pair in pairs]
     whole = [(pair_label(pair, names), pair) for pair in pairs]

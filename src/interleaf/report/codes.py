@@ -81,7 +81,7 @@ class NoteCode(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class CheckInput:
-    """What a health check may look at; `result` has the comparisons, if the log has interleaved lists."""
+    """The data of health checks; `result` has the comparisons, if the log has interleaved lists."""
 
     tally: Tally
     settings: ReportSettings
@@ -91,7 +91,7 @@ class CheckInput:
 
 
 class CheckResult(NamedTuple):
-    """What a check finds: a status, a sentence with its numbers, and what to do if it warns or fails.
+    """The result of a check: a status, a sentence with its numbers, and what to do if it warns or fails.
 
     A check of each ranker or pair names it as `subject`.
     """
@@ -117,7 +117,7 @@ class HealthCheck:
         return " ".join((inspect.getdoc(self.find) or "").split())
 
     def run(self, data: CheckInput) -> Iterator[Check]:
-        """The check, as a report shows it; none where it does not apply."""
+        """The results of the check; none if it does not apply."""
         results = self.find(data) if data.tally.about.method or not self.interleaved else None
         for one in [results] if isinstance(results, CheckResult) else results or ():
             remedy = one.remedy if one.status in (WARNING, FAILED) else ""
@@ -140,7 +140,7 @@ def grade_share(share: float, warn: float, fail: float) -> str:
 
 
 def grade_p_value(p_value: float | None) -> str:
-    """The status for the p-value of a result that a sound experiment has."""
+    """The status for a p-value that is small only if the experiment is broken."""
     if p_value is None:
         return SKIPPED
     return FAILED if p_value < FAIL_BELOW else WARNING if p_value < WARN_BELOW else OK

@@ -18,7 +18,7 @@ Labelled = tuple[str, Comparison]
 
 
 def interval_name(report: ReportData) -> str:
-    """What the intervals of the report are called, by its rule."""
+    """The name of the report's intervals, which depends on its rule."""
     level = f"{100 * report.confidence:g} %"
     if report.look is None:
         return f"{level} anytime interval"
@@ -27,7 +27,7 @@ def interval_name(report: ReportData) -> str:
 
 
 def shown(report: ReportData) -> tuple[Comparison, ...]:
-    """All pairs; of too many, those with the control; without one, those furthest from zero in standard errors."""
+    """The pairs to show: all; if too many, those with the control, or those furthest from 0 in standard errors."""
     every = report.comparisons
     if len(every) > MAX_ROWS and report.control is not None:
         every = tuple(pair for pair in every if report.control in (pair.first, pair.second)) or every
@@ -35,7 +35,7 @@ def shown(report: ReportData) -> tuple[Comparison, ...]:
 
 
 def shown_in_brief(report: ReportData) -> tuple[Comparison, ...]:
-    """All pairs; of many rankers, those with the control, or without one, those with the leader."""
+    """The pairs to show in brief: all; for many rankers, those with the control, or else with the leader."""
     if report.standing is None:
         return shown(report)
     centre = report.control or report.standing.strengths[0].ranker
@@ -54,7 +54,7 @@ def wins_and_losses(report: ReportData) -> tuple[Counter[str], Counter[str]]:
 
 
 def pick_furthest(things: Sequence[Thing], comparison_of: Callable[[Thing], Comparison]) -> tuple[Thing, ...]:
-    """As many as a table holds, in their own order: those whose comparisons are furthest from zero."""
+    """The rows of a table, in their order: those whose comparisons are furthest from zero, up to the table's limit."""
 
     def errors_from_zero(number: int) -> float:
         pair = comparison_of(things[number])
@@ -71,7 +71,7 @@ def points_shown(report: ReportData) -> tuple[Point, ...]:
 
 
 def say_left_out(where: str, some: int, every: int, what: str) -> tuple[str, ...]:
-    """A sentence on what is not shown, if there is any."""
+    """A sentence that says how many are not shown, if any."""
     if some == every:
         return ()
     return (f"{where} {some:,} of {every:,} {what}; the other {every - some:,} are in the JSON form.",)
@@ -131,14 +131,14 @@ class Grid:
         self.missing: list[Missing] = []
 
     def add(self, label: str, *cells: str | None, reasons: Mapping[str, str] | None = None, reason: str = "") -> None:
-        """A row; why a cell is None, by its column or for all of them."""
+        """Add a row; `reasons` say why a cell is None, by column, and `reason` is for all others."""
         self.rows.append(cells)
         for column, cell in zip(self.columns, cells, strict=True):
             if cell is None:
                 self.missing.append(Missing(label, column, (reasons or {}).get(column) or reason or UNKNOWN))
 
     def table(self) -> Table:
-        """The table, its numbers to the right; if asked, without columns that hold nothing, which still say why."""
+        """The table, with numbers aligned right; with `drop_empty`, without empty columns, whose reasons stay."""
         filled = [any(row[number] is not None for row in self.rows) for number in range(len(self.columns))]
         kept = [number for number, full in enumerate(filled) if full or not self.drop_empty]
         columns = tuple(self.columns[number] for number in kept)
@@ -152,7 +152,7 @@ def write(form: Callable[[Value], str], value: Value | None) -> str | None:
 
 
 def explain_missing(missing: Iterable[Missing]) -> tuple[str, ...]:
-    """Every reason once, with the columns and the rows that it holds for.
+    """Every reason once, with the columns and rows that it explains.
 
     >>> explain_missing([Missing("a over b", "p", "one unit"), Missing("a over b", "interval", "one unit")])
     ('No p, interval for a over b: one unit.',)

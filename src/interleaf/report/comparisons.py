@@ -1,4 +1,4 @@
-"""From a tally's sums to comparisons: every pair with its estimate, intervals and p-values, or reasons."""
+"""Computes comparisons from a tally: every pair with its estimate, intervals and p-values, or reasons."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class RankerPairs:
         return cls(rankers, one[order], other[order], turn[order], order)
 
     def turned(self, lost: Array) -> RankerPairs:
-        """The same with these pairs the other way round."""
+        """The same with these pairs reversed."""
         first, second = np.where(lost, self.second, self.first), np.where(lost, self.first, self.second)
         return replace(self, first=first, second=second, turn=np.where(lost, -self.turn, self.turn))
 
@@ -84,13 +84,13 @@ class RankerPairs:
         return turned
 
     def weighted_scores(self, sums: Array, weights: Array, linear: bool) -> Array:
-        """Weighted sums of pairs `[bucket, pair]` as numbers; what is only rounding is 0."""
+        """Weighted sums of pairs `[bucket, pair]` as numbers; rounding errors become 0."""
         found = self.scores(sums, linear)
         found[np.abs(found) * ONE <= 2 * weights[:, None]] = 0.0
         return found
 
     def sides(self, scores: ScoreSums) -> tuple[Array, Array]:
-        """Wins and losses of the first."""
+        """Wins and losses of the first ranker."""
         wins, losses = scores.wins[self.order], scores.losses[self.order]
         return np.where(self.turn > 0, wins, losses), np.where(self.turn > 0, losses, wins)
 
@@ -141,7 +141,7 @@ def compare_pairs(tally: Tally, settings: ReportSettings) -> ComparisonResult:
 
 
 class _Decided(NamedTuple):
-    """Pairs with their sums by bucket, and what the rule says of them."""
+    """Pairs with their sums by bucket, estimates and decisions."""
 
     sums: Array
     estimates: tuple[Estimate, ...]
@@ -168,7 +168,7 @@ def _decide_pairs(
 
 
 def max_score(about: About) -> float:
-    """The largest score that an impression can have, as far as the scheme limits it: a sign is at most 1."""
+    """The largest score of an impression if the scheme has a limit, such as 1 for signs; else infinite."""
     return math.inf if about.linear or about.scheme.startswith(LEARNED) else 1.0
 
 
@@ -178,7 +178,7 @@ def estimates_of(sums: Array, counts: Array, confidence: float) -> tuple[Estimat
 
 
 def sign_reason(tally: Tally) -> str:
-    """Why wins are not counted, if so."""
+    """Why wins are not counted; '' if they are."""
     method = resolve(tally.about.method).method
     if any(scheme_of(scheme).form.takes_expected_sign for scheme in method.schemes):
         return ""
@@ -213,7 +213,7 @@ def _by_the_rule(estimate: Estimate, decision: Decision) -> Iterator[Figure]:
 
 
 def _one_look(decided: _Decided, settings: ReportSettings) -> Iterator[list[Figure]]:
-    """Tests that hold for one look only."""
+    """Tests that are valid for one look only."""
     if settings.look != ONE_LOOK or settings.cluster != UNIT:
         reason = ONE_LOOK_ONLY if settings.cluster == UNIT else NOT_BY_QUERY
         for _ in decided.estimates:
@@ -232,7 +232,7 @@ def _one_look(decided: _Decided, settings: ReportSettings) -> Iterator[list[Figu
 def _other_voices(
     tally: Tally, found: RankerPairs, estimates: Sequence[Estimate], settings: ReportSettings, units: int
 ) -> Iterator[list[Figure]]:
-    """Estimates per person and per search, and whether people and visits disagree."""
+    """Estimates per person and per search, and whether these two disagree."""
     voices, weights = weighted_sums(tally, PER_PERSON)
     per_person = estimates_of(found.weighted_scores(voices, weights, tally.about.linear), weights, settings.confidence)
     per_search = found.scores(tally.scores.sums, tally.about.linear)
@@ -257,7 +257,7 @@ def _side(estimate: Estimate, confidence: float) -> int:
 
 
 def _sides(tally: Tally, found: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
-    """Wins, losses and ties of impressions, where the sign of a score means something."""
+    """Wins, losses and ties of impressions, if the sign of a score is meaningful."""
     reason, clicked = sign_reason(tally), int(tally.scores.clicked.sum())
     names = ("wins", "losses", "ties", "delta", "sign_test_p_value")
     for wins, losses in zip(*(side.tolist() for side in found.sides(tally.scores)), strict=True):
@@ -275,12 +275,12 @@ def _sign_test(wins: int, losses: int, settings: ReportSettings) -> sums.Figure:
 
 
 def _unit_sides(tally: Tally, found: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
-    """How many units prefer each; of buckets, where units are too many to hold."""
+    """How many units prefer each ranker; buckets instead of units, if not all units are stored."""
     exact = tally.units.is_exact
     sums = tally.units.rows[:, SUMS:] if exact else tally.scores.sums
     counts = tally.units.rows[:, CLICKED] if exact else tally.scores.clicked
     scores = found.scores(sums, tally.about.linear)
-    # Rounding adds at most half of 2^-24 for each impression and ranker.
+    # The rounding error is at most half of 2^-24 for each impression and ranker.
     preferred = np.where(np.abs(scores) * ONE <= counts[:, None], 0.0, np.sign(scores))
     for wins, losses in zip((preferred > 0).sum(axis=0).tolist(), (preferred < 0).sum(axis=0).tolist(), strict=True):
         test = _sign_test(wins, losses, settings)
@@ -303,13 +303,13 @@ def _z_scores(tally: Tally, found: RankerPairs) -> Iterator[list[Figure]]:
         ]
 
 
-MAX_PAIRS = 12  # whose history is kept
+MAX_PAIRS = 12  # pairs that have a history
 
 
 def over_time(tally: Tally, settings: ReportSettings, result: ComparisonResult) -> tuple[Point, ...]:
-    """Each pair as it stood at the end of every slice; the last point is the comparison itself.
+    """The comparison of each pair at the end of every slice of time; the last point is the comparison itself.
 
-    With planned looks, only the last point has an interval: there was no look before it.
+    With planned looks, only the last point has an interval, because there was no look before it.
     """
     slices, ends = tally.slices, tally.slices.ends
     if not len(ends) or tally.until is None:

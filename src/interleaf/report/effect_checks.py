@@ -1,4 +1,4 @@
-"""Health checks of the effect: that no period of time, no bots and no single query make it; and the A/A test."""
+"""Health checks that no period of time, no bots and no single query cause the effect; and the A/A test."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import CLICKED as VISITS
 from interleaf.tally.units import SUMS, pack, unpack
 
-MIN_UNITS = 100  # that came once, and that came back
-WARN_RATIO, FAIL_RATIO = 1.5, 3.0  # how much more those who came once click than others
-SPLITS = (0.25, 0.5, 0.75)  # of all clicked impressions: where early ends and late begins
-MAX_PAIRS = 12  # whose preference is looked at without a query
-MAX_CLICKED = 0.99  # of lists: odds beyond that are too large to mean something
+MIN_UNITS = 100  # units that came once, and units that came back
+WARN_RATIO, FAIL_RATIO = 1.5, 3.0  # how much more units that came once click than others
+SPLITS = (0.25, 0.5, 0.75)  # shares of all clicked impressions at which the log is split into early and late
+MAX_PAIRS = 12  # pairs that are tested without a query
+MAX_CLICKED = 0.99  # share of lists with a click: odds beyond it are too large to be meaningful
 
 
 class _Difference(NamedTuple):
-    """A figure of units that came once, and of those that came back; how unlikely by chance the first is larger."""
+    """A number for units that came once, and for those that came back; the p-value that the first is larger."""
 
     once: float
     back: float
@@ -64,7 +64,7 @@ def units_once(data: CheckInput) -> CheckResult:
         figure = f"{once.sum():,} units came on one day and {back.sum():,} on several"
         return CheckResult(SKIPPED, f"{figure}: the check needs {MIN_UNITS} of each")
     clicked = events > 0
-    # Days, not impressions: a person who finds nothing asks again on the same day.
+    # Count days, not impressions, because a user who finds nothing asks again on the same day.
     share = _difference(with_event[once], with_event[back] / days[back])
     many = _difference(*(clicks[some & clicked] / events[some & clicked] for some in (once, back)))
     ratios = [
@@ -95,7 +95,7 @@ def _difference(once: Array, back: Array) -> _Difference:
 
 
 def _by_unit(tally: Tally) -> tuple[Array, Array, Array]:
-    """The units of the sample, on how many days each came, and of those with an event: days, impressions and clicks."""
+    """The sampled units, the number of days of each, and their days, impressions and clicks with an event."""
     keys, values = tally.evidence.visits.unordered
     units, places = np.unique(unpack(keys)[0], return_inverse=True)
     events, clicks = (values[:, SUMS + of] / ONE for of in (EVENTS, CLICKS))
@@ -108,7 +108,7 @@ def _odds(share: float) -> float:
 
 
 def _effect_p_value(tally: Tally) -> float | None:
-    """How likely it is by chance that units that came once prefer so differently from those that came back."""
+    """The p-value that units that came once and units that came back prefer the same ranker."""
     if not tally.about.method or tally.about.sessions is not None:
         return None
     units, days, _ = _by_unit(tally)
@@ -172,7 +172,7 @@ def _sums(unit_of: Array, scores: Array, counts: Array, used: Array) -> tuple[Ar
 
 
 def _turns(early: tuple[Array, Array], late: tuple[Array, Array]) -> bool:
-    """Whether each part by itself prefers somebody, and not the same."""
+    """Whether both parts have a significant preference, for different rankers."""
     one, other = estimate(*early), estimate(*late)
     if one.p_value is None or other.p_value is None:
         return False
@@ -218,7 +218,7 @@ def holds_without_query(data: CheckInput) -> CheckResult | None:
 def _without(
     cells: QueryCells, query: int, tally: Tally, result: ComparisonResult, place: int
 ) -> tuple[Estimate, int] | None:
-    """The comparison and its number of units, changed as the sample of units changes without a query."""
+    """The comparison without a query, and its number of units, extrapolated from the sample of units."""
     parts = []
     for sums, weights, count in (cells.weighted_sums(), cells.weighted_sums(query)):
         column = result.pairs.weighted_scores(sums, weights, tally.about.linear)[:, place]

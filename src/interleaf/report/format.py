@@ -1,4 +1,4 @@
-"""How a report writes numbers, times and names: the same in text, tables and charts."""
+"""Formats numbers, times and names in the same way in text, tables and charts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from interleaf.stats.sums import Interval
 from interleaf.tables import one_line
 
-MAX_LETTERS = 32  # of a name: enough to know it by, few enough for the margin of a chart
+MAX_LETTERS = 32  # of a name: enough to recognise it, few enough for the margin of a chart
 MAX_IN_SENTENCE = 1200
-MAX_WRAPPED = 100  # letters of a name within a sentence, which has more lines than one
-SMALLEST = 0.5e-6  # what rounds to nothing
+MAX_WRAPPED = 100  # letters of a name within a sentence, which can wrap
+SMALLEST = 0.5e-6  # smaller numbers are written as 0
 _ISOLATES = dict.fromkeys(range(0x2066, 0x206A))
 
 
@@ -50,7 +50,7 @@ class Names(dict[str, str]):
         return tried
 
     def within(self, text: str) -> str:
-        """A sentence in which long names are short, and which ends."""
+        """A text on one line with long names shortened; it is cut off if it is too long."""
         for name in sorted(self, key=len, reverse=True):
             if len(name) > MAX_WRAPPED:
                 text = text.replace(name, self[name])
@@ -58,7 +58,7 @@ class Names(dict[str, str]):
 
 
 def _short(name: str) -> str:
-    """Both ends of a name; one that is written from the right does not turn what stands beside it."""
+    """Both ends of a name; a right-to-left name does not change the direction of the text around it."""
     name = " ".join(one_line(name).translate(_ISOLATES).split()) or "(no name)"
     if len(name) > MAX_LETTERS:
         name = f"{name[:19]}…{name[-12:]}"
@@ -67,7 +67,7 @@ def _short(name: str) -> str:
 
 
 def _distinguish(names: list[str]) -> dict[str, str]:
-    """Names that are cut to the same: both ends, and between them where they begin to differ; none, if that fails."""
+    """Short forms of names with equal ends: both ends, and the part where the names differ; none if that fails."""
     low, high = min(names), max(names)
     begins = next((place for place, (one, other) in enumerate(zip(low, high, strict=False)) if one != other), len(low))
     found = {name: _short(f"{name[:5]}…{name[max(begins - 8, 5) :][:18]}…{name[-7:]}") for name in names}
@@ -88,7 +88,7 @@ def signed(value: float) -> str:
 
 
 def span(interval: Interval) -> str:
-    """An interval in words, so that no minus is taken for a dash.
+    """An interval in words, because a dash could be read as a minus.
 
     >>> span((-0.01, 0.03))
     '-0.010 to +0.030'
@@ -97,7 +97,7 @@ def span(interval: Interval) -> str:
 
 
 def probability(value: float) -> str:
-    """A p-value; below one in a thousand its digits say nothing.
+    """A p-value with three decimals, or `< 0.001`.
 
     >>> probability(0.0312), probability(0.0004), probability(1.0)
     ('0.031', '< 0.001', '1.000')
@@ -106,7 +106,7 @@ def probability(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """A share in per cent.
+    """A share in percent.
 
     >>> share(0.5214)
     '52.1 %'
@@ -115,7 +115,7 @@ def share(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """A number of things.
+    """A number with separators.
 
     >>> count(1234567), count(88.04)
     ('1,234,567', '88')
@@ -124,7 +124,7 @@ def count(value: float) -> str:
 
 
 def slashed(*counts: int) -> str:
-    """Several numbers of things.
+    """Several numbers, separated by slashes.
 
     >>> slashed(1200, 7)
     '1,200 / 7'
@@ -142,7 +142,7 @@ def digits(value: float) -> str:
 
 
 def moment(time: datetime) -> str:
-    """A time to the minute, in UTC where it has a zone.
+    """A time to the minute, in UTC if it has a zone.
 
     >>> moment(datetime(2026, 11, 15, 12, 30, tzinfo=UTC))
     '2026-11-15 12:30'
@@ -151,7 +151,7 @@ def moment(time: datetime) -> str:
 
 
 def several(things: Iterable[str], most: int = 3) -> str:
-    """Some of many, and how many more there are.
+    """The first few things, and how many more there are.
 
     >>> several(["a", "b"]), several("abcdef")
     ('a, b', 'a, b, c and 3 more')

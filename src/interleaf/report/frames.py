@@ -1,4 +1,4 @@
-"""A report's tables in Arrow, which data frames of every library are made from. Each field of a record is a column."""
+"""A report's tables as Arrow tables, which every data frame library can read. Each field of a record is a column."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def to_frame(report: ReportData) -> pa.Table:
 
 
 def to_frames(report: ReportData) -> dict[str, pa.Table]:
-    """All tables of a report by name, empty ones too."""
+    """All tables of a report by name, also empty ones."""
     metrics = [(arm.name, metric) for arm in report.arms for metric in arm.metrics]
     pairs = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
     return {

@@ -1,4 +1,4 @@
-"""A report as one HTML file: no script, no network, no font but the reader's; light, dark, on paper and on a phone."""
+"""A report as one HTML file without scripts, external files or fonts, for screens (light or dark), phones and print."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from interleaf.report.layout import MARKS, lay_out
 from interleaf.report.model import ReportData
 from interleaf.report.text import to_text
 
-WIDE = 640  # of a drawing, in pixels: too much for half a page or a phone
+WIDE = 640  # pixels: a chart of this width is too wide for half a page or a phone
 NO_CHARTS = "This page has no charts: interleaf's extra `plots` was not installed where it was made."
 
 
 def templates(*places: tuple[str, str], finalize: Callable[[Any], Any] | None = None) -> Any:
-    """Templates that escape every value: those of some packages' folders, and the parts that all reports share."""
+    """An environment of templates that escape every value, from folders of packages and the shared folder."""
     require("report", "an HTML page needs", "jinja2")
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
@@ -36,14 +36,14 @@ def templates(*places: tuple[str, str], finalize: Callable[[Any], Any] | None = 
 
 
 def to_html(report: ReportData, path: str | Path | None = None) -> str:
-    """The page; written to the path, too, if one is given. Charts are drawn where the extra `plots` is installed."""
+    """The page, also written to `path` if it is given. It has charts if the extra `plots` is installed."""
     template = templates().get_template("page.html")
     drawn, missing = _drawn(report)
     sheet = files("interleaf.report").joinpath("templates", "page.css").read_text("utf-8")
     page = lay_out(report)
     html: str = template.render(
         page=page,
-        # What has nothing to say without its chart is left out.
+        # Sections that consist of a chart only are left out.
         sections=[part for part in page.sections if part.tables or not part.folded or part.name in drawn],
         charts=drawn,
         missing=missing,
@@ -56,7 +56,7 @@ def to_html(report: ReportData, path: str | Path | None = None) -> str:
 
 
 def to_notebook(report: ReportData) -> str:
-    """The page in a frame of its own, so that its style stays inside; the plain text where no page can be made."""
+    """The page in an iframe, so that its style does not affect the notebook; plain text if no page can be made."""
     from html import escape
 
     try:
@@ -68,7 +68,7 @@ def to_notebook(report: ReportData) -> str:
 
 
 def _drawn(report: ReportData) -> tuple[dict[str, list[dict[str, Any]]], str]:
-    """The charts of each section as inline SVG, and a sentence where they cannot be drawn."""
+    """The charts of each section as inline SVG, and a sentence if they cannot be drawn."""
     try:
         plots.check_drawing()
     except InterleafError:
@@ -78,7 +78,7 @@ def _drawn(report: ReportData) -> tuple[dict[str, list[dict[str, Any]]], str]:
 
 
 def _inline(chart: Chart) -> dict[str, Any]:
-    """A drawing that scales with the page, and that a screen reader names; a wide one has a row of its own."""
+    """A chart as SVG that scales with the page and has a label for screen readers; wide charts get their own row."""
     from markupsafe import escape
 
     svg = plots.to_svg(chart.spec)
@@ -93,12 +93,12 @@ def _inline(chart: Chart) -> dict[str, Any]:
 
 
 def unbroken(value: Any) -> Any:
-    """No line ends between a number and its sign for per cent."""
+    """Text without line breaks between a number and its percent sign."""
     return value.replace(" %", "\u00a0%") if isinstance(value, str) else value
 
 
 def _markup(text: str) -> Any:
-    """Text of ours, which is not escaped again."""
+    """Markup of ours, which is not escaped again."""
     from markupsafe import Markup
 
     return Markup(text)

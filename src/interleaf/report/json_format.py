@@ -1,4 +1,4 @@
-"""A report as plain data: a dictionary, JSON, and back."""
+"""Converts a report to a dictionary or JSON, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 from interleaf.errors import DataError, listed
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, ReportData
 
-FORMAT = 1  # raised when older readers would misread a report; they ignore fields that they do not know
+FORMAT = 1  # raised when older readers would misread a report; they ignore unknown fields
 _STATUSES = (OK, WARNING, FAILED, SKIPPED)
 
 Kind = TypeVar("Kind", bound=ReportData)
@@ -40,7 +40,7 @@ def from_dict(data: Mapping[str, Any], kind: type[Kind]) -> Kind:
     except msgspec.ValidationError as error:
         problem = str(error).replace("`$", "`report")
         raise DataError(f"this is not a stored report: {problem}; give what Report.to_dict() made") from None
-    _plain(report, "report")  # refuses numbers that are not finite
+    _plain(report, "report")  # raises an error for numbers that are not finite
     for check in report.health:
         if check.status not in _STATUSES:
             raise DataError(f"the check {check.name!r} has the status {check.status!r}; give {listed(_STATUSES)}")

@@ -1,4 +1,4 @@
-"""What a report shows, in which order: the verdict, its health, then the numbers; every rendering draws this page."""
+"""The content of a report in its order: the verdict, the health checks, then the numbers. All formats show it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADLINES = {
     SPLIT: "≠ People and visits disagree",
     UNTRUSTED: "✗ DO NOT TRUST THIS",
 }
-# The worst first. The mark and the word say it without the colour.
+# The worst first. Marks and words make them readable without colours.
 MARKS = {FAILED: "✗ failed", WARNING: "! warning", OK: "✓ ok", SKIPPED: "○ skipped"}
 READING = (
     "An estimate is the mean score of people. The score of a unit is the mean over its impressions with an event. Its "
@@ -71,12 +71,12 @@ class ReportPage:
 
     @property
     def headline(self) -> str:
-        """The verdict in a word or two."""
+        """The verdict in a few words."""
         return HEADLINES[self.tone]
 
 
 def lay_out(report: ReportData, brief: bool = False) -> ReportPage:
-    """Everything a report says, in the order in which one should read it; in brief, comparisons and segments."""
+    """The whole report in reading order; with `brief`, only the parts that fit a terminal."""
     names = Names(report.rankers)
     if brief:
         arms = sections.arms(report, names) if not report.comparisons else None
@@ -102,7 +102,7 @@ def lay_out(report: ReportData, brief: bool = False) -> ReportPage:
 
 
 def _numbers(report: ReportData, names: Names) -> Iterator[Section]:
-    """The parts with numbers; of many rankers, only the leaderboard is open."""
+    """The sections with numbers; with many rankers, only the leaderboard is open."""
     for make in NUMBERS:
         section = make(report, names)
         if section is not None:
@@ -110,7 +110,7 @@ def _numbers(report: ReportData, names: Names) -> Iterator[Section]:
 
 
 def _dropped(report: ReportData, names: Names) -> list[Section]:
-    """In brief: what was dropped, on a line."""
+    """In brief: the dropped rows on one line."""
     if not report.totals.dropped:
         return []
     counts = _by_text(report, report.totals.dropped)
@@ -151,7 +151,7 @@ def _days(totals: Totals) -> str:
 
 
 def _health(report: ReportData, names: Names, brief: bool = False) -> Section:
-    """All checks, the worst first; in brief, only those that are not fine, a line each."""
+    """All checks, the worst first; in brief, only those that warn or failed, one line each."""
     short, order = _health_in_short(report, names), list(MARKS)
     checks = sorted(report.health, key=lambda check: order.index(check.status))
     rows = [(MARKS[one.status], *map(names.within, (one.name, one.figure, one.remedy))) for one in checks]

@@ -1,4 +1,4 @@
-"""Health checks of lists and the clicks on them, and which methods may score which lists."""
+"""Health checks of lists and their clicks, and which methods may score which lists."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from interleaf.tally import Fact, Tally, page_sums
 from interleaf.tally.draws import ANY, CLICKED, CLICKS, COIN_CLICKS, COIN_SLOTS, SHOWN, SLOTS, rule_of
 from interleaf.tally.score_sums import ONE
 
-MIN_EXPECTED_CLICKS = 30  # a ranker has lost its clicks if so many are expected and it has hardly any
-NEARLY_NONE = 0.02  # of what is expected
+MIN_EXPECTED_CLICKS = 30  # clicks of a ranker are lost if at least this many are expected and hardly any came
+NEARLY_NONE = 0.02  # as a share of the expected clicks
 MIN_COIN_CLICKS = 20
-MATERIAL_RATIO = 0.8  # of click-through rates: a smaller difference is no failure, however significant
-MIN_CLICKS = 100  # that tell which ranks are clicked
-MIN_BUCKETS = 20  # with a click: fewer people may have odd habits
-MIN_DIFFERENT = 0.05  # of lists in which the rankings differ
+MATERIAL_RATIO = 0.8  # of click-through rates: a smaller difference does not fail, even if it is significant
+MIN_CLICKS = 100  # needed to compare ranks
+MIN_BUCKETS = 20  # buckets with a click: fewer people may have unusual habits
+MIN_DIFFERENT = 0.05  # share of lists in which the rankings differ
 _NOT_DRAWN_SO = "lists do not have the method's probabilities: check the code that makes lists, caches and lost lists"
 
 
 def slots(tally: Tally) -> tuple[Slot, ...]:
-    """Each ranker's share of the owned slots, by position; p-values are adjusted over all of them."""
+    """Each ranker's share of the owned slots, by position; p-values are adjusted for all of them."""
     owned, rankers = tally.lists.owned, tally.about.rankers
     positions = np.flatnonzero(owned.any(axis=(0, 2)))
     if not len(positions):
@@ -104,7 +104,7 @@ def _fair_slots(slots: Sequence[Slot]) -> CheckResult:
 
 
 def _fair_tops(tally: Tally) -> CheckResult:
-    """For methods without teams: if top documents differ, each ranker's should be first equally often."""
+    """For methods without teams: if top documents differ, that of each ranker should be first equally often."""
     method, rankers = resolve(tally.about.composed).method, len(tally.about.rankers)
     tops = tally.lists.tops
     shown_first = tops[:, 1:].sum(axis=1)
@@ -285,8 +285,9 @@ def unbiased_scoring(data: CheckInput) -> CheckResult:
 def bias(composed: str, scored: str, scheme: str, relaxed: bool = False) -> str:
     """Why lists of one method, scored by another (or the same), prefer a ranker under rank-only clicks; '' if not.
 
-    A method's credit is fair to the lists that it makes itself. Besides, plain credit for owners is fair wherever
-    owners are drawn evenly. The tests enumerate all pairs of methods, and find a counterexample for each refused one.
+    A method's credit is fair for the lists that it makes itself. Plain credit for owners is also fair for all lists
+    whose owners are drawn evenly. The tests enumerate all pairs of methods, and find a counterexample for each biased
+    pair.
 
     >>> bias("team_draft", "team_draft", "binary_deduped")
     ''
@@ -296,7 +297,7 @@ def bias(composed: str, scored: str, scheme: str, relaxed: bool = False) -> str:
     maker, scorer = resolve(composed), resolve(scored)
     fair = not set(maker.parameters.values()) & set(maker.method.unfair_values)
     if _lists_of(maker) == _lists_of(scorer):
-        constrained = scorer.method.kernels.prepare is not None  # fair by its constraints, if they could be met
+        constrained = scorer.method.kernels.prepare is not None  # fair only if its constraints were satisfied
         if fair and (scorer.method.claims.fair or (constrained and not relaxed)):
             return ""
         return (
@@ -312,6 +313,6 @@ def bias(composed: str, scored: str, scheme: str, relaxed: bool = False) -> str:
 
 
 def _lists_of(resolved: ResolvedMethod) -> tuple[str, ...]:
-    """What decides which lists are shown, and how often; a parameter that another method lacks has its default."""
+    """The method that makes such lists, and its parameters; methods for which they are equal draw the same lists."""
     owner = resolve(resolved.method.same_lists_as) if resolved.method.same_lists_as else resolved
     return owner.method.name, *(repr(owner.parameters[name]) for name in owner.method.list_parameters)

@@ -1,4 +1,4 @@
-"""Health checks of the rows and events of a log: what is not counted, and why."""
+"""Health checks of the rows and events of a log that are not counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from interleaf.tally.units import CLICKED
 
 WARN_ABOVE, FAIL_ABOVE = 0.01, 0.1  # shares of rows or events that are not counted, for one cause
 MAX_EXCLUDED = 0.5  # a larger share excluded by the caller's rules is a warning, never a failure
-MAX_CAUSES = 5  # that a check names
+MAX_CAUSES = 5  # causes that a check names
 MIN_IMPRESSIONS = 100  # with fewer lists, it is too early to expect events that count
 _NAME_IMPRESSION = (
     "an event must name its impression, and a rank or document, as in the response that delivered the list; events "
@@ -190,7 +190,7 @@ def unusable_events(dropped: Mapping[str, int]) -> str:
 
 
 def _lost(tally: Tally, number: int, remedy: str, warn: float = WARN_ABOVE, fail: float = FAIL_ABOVE) -> CheckResult:
-    """Events with one fate, as a share of all events but those of no experiment."""
+    """A check of the share of these events among all events, except those of no experiment."""
     total = tally.events.total() - tally.events[EventStatus.UNPLACED]
     return CheckResult(grade_share(number / max(total, 1), warn, fail), f"{number:,} of {total:,} events", remedy)
 

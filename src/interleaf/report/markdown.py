@@ -13,13 +13,13 @@ from interleaf.tables import escape
 def to_markdown(report: ReportData) -> str:
     """The whole report as one Markdown page: the verdict, its health, then the numbers."""
     page = lay_out(report)
-    # What has nothing to say without its chart is left out.
+    # Sections that consist of a chart only are left out.
     parts = [_section(section) for section in page.sections if section.tables or not section.folded]
     return "\n\n".join([f"# {escape(page.title)}", _verdict(page), " · ".join(page.facts), *parts]) + "\n"
 
 
 def _verdict(page: ReportPage) -> str:
-    """A quotation: bold if it can be trusted; if not, the warning is bold, and why comes before the sentence."""
+    """The verdict as a quotation, in bold if it can be trusted; otherwise a bold warning and the reasons come first."""
     if page.tone != UNTRUSTED:
         return f"> **{escape(page.sentence)}**"
     why = [f"> - {_line(reason)}" for reason in page.why]
@@ -34,5 +34,5 @@ def _section(section: Section) -> str:
 
 
 def _line(text: str) -> str:
-    """Text that begins a line: it makes neither a heading, a quotation, a list nor a rule."""
+    """Text at the beginning of a line, escaped so that it is no heading, quotation, list or rule."""
     return re.sub(r"^(\d*)(?=[#>+=.)-])", r"\1\\", escape(text.strip()))

@@ -30,7 +30,7 @@ class TableColumn(NamedTuple):
     names: tuple[str, ...]
 
     def cell(self, comparison: Comparison) -> str | None:
-        """The text of a cell; None where a field is None."""
+        """The text of a cell; None if a field is None."""
         values = [getattr(comparison, name) for name in self.names]
         return None if None in values else self.write(*values)
 
@@ -130,7 +130,7 @@ class Comparison:
 class SegmentComparison(Comparison):
     """A pair in one segment.
 
-    `shrunken_estimate` is moved towards the mean of the attribute's segments, the more the less they differ.
+    `shrunken_estimate` is moved towards the mean of the attribute's segments; the less they differ, the more.
     `smallest_effect` is the effect that a segment of this size detects in 80 % of experiments. `differs_p_value`,
     adjusted over all segments, tests the difference to the other segments of the attribute.
     """
@@ -152,7 +152,7 @@ class Strength:
 
 @dataclass(frozen=True)
 class Standing:
-    """Many rankers: the one that beats all others (Condorcet), the order, and every cycle by name."""
+    """Many rankers: the one that beats all others (Condorcet), their order, and every cycle."""
 
     condorcet: str | None
     strengths: tuple[Strength, ...]
@@ -197,10 +197,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class Neutrality:
-    """How much of a ranker the lists show, before any click. A document that several rankers have counts for each.
+    """How much of a ranker the lists show, before any click. A document of several rankers counts for each.
 
-    `documents_shown` is how many documents of its own first page a list has, `shown_first` the share of lists that
-    begin with its top document, and `mean_reciprocal_rank` that of all these documents.
+    `documents_shown` is how many documents of its own first page a list has on average, `shown_first` the share of
+    lists that begin with its top document, and `mean_reciprocal_rank` the mean of 1 / rank of the shown documents.
     """
 
     ranker: str
@@ -211,7 +211,7 @@ class Neutrality:
 
 @dataclass(frozen=True)
 class Point:
-    """The comparison at a time: estimate and interval of all data up to then."""
+    """A comparison at a point in time: estimate and interval of all data up to then."""
 
     time: datetime
     first: str

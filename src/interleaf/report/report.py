@@ -1,4 +1,4 @@
-"""What `analyze` hands back: findings that show themselves."""
+"""The report that `analyze` returns, with methods that show it in all formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interleaf.report.model import ReportData
 
 
 class Report(ReportData):
-    """A log's answer: `verdict` first, then `health`, `comparisons` and the rest; `print` shows it.
+    """The result of an analysis: `verdict` first, then `health`, `comparisons` and the rest; `print` shows it.
 
     A number that could not be computed is None, and the `reasons` beside it say why.
     """
@@ -22,36 +22,36 @@ class Report(ReportData):
         return text.to_text(self)
 
     def show(self, file: TextIO | None = None) -> None:
-        """Print it: in colour on a terminal, where the extra `report` is installed."""
+        """Print the report, in colour on a terminal if the extra `report` is installed."""
         text.show(self, file)
 
     def to_markdown(self) -> str:
-        """All of it as Markdown."""
+        """The whole report as Markdown."""
         return markdown.to_markdown(self)
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """All of it as a page with charts, in one file that needs no network; written to `path` if there is one."""
+        """The whole report as one HTML page with charts that needs no network; written to `path` if it is given."""
         return html.to_html(self, path)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """The report as plain data, which can be written as JSON."""
         return json_format.to_dict(self)
 
     def to_json(self, indent: int | None = None) -> str:
-        """JSON; `Report.from_dict(json.loads(...))` reads it back."""
+        """The report as JSON; `Report.from_dict(json.loads(...))` reads it back."""
         return json_format.to_json(self, indent)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Report:
-        """A report from its plain data; what is wrong in it raises a DataError, unknown fields are ignored."""
+        """Make a report from plain data; invalid data raises a DataError, unknown fields are ignored."""
         return json_format.from_dict(data, cls)
 
     def to_frame(self) -> pa.Table:
-        """The comparisons as an Arrow table, which data frames of every library are made from."""
+        """The comparisons as an Arrow table, which every data frame library can read."""
         return frames.to_frame(self)
 
     def to_frames(self) -> dict[str, pa.Table]:
-        """All tables as Arrow, by name: `comparisons`, `health`, `arms`, `metrics`, `segments` and others."""
+        """All tables as Arrow tables by name: `comparisons`, `health`, `arms`, `metrics`, `segments` and others."""
         return frames.to_frames(self)
 
     def _repr_html_(self) -> str:

@@ -26,8 +26,8 @@ from interleaf.tally.units import CLICKED, SINCE
 HOLM, MAX_T = "holm", "max_t"
 ANYTIME, LOOKS = "anytime", "looks"
 ONE_LOOK = (1, 1)
-MIN_SLICES = 4  # of time, to decide whether new units still come
-MIN_NEW_UNITS = 0.2  # of all units, in the later half of the impressions with an event
+MIN_SLICES = 4  # slices of time needed to decide whether new units still come
+MIN_NEW_UNITS = 0.2  # share of units that are new in the later half of the impressions with an event
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,16 @@ class ReportSettings:
 
     @property
     def rule(self) -> str:
-        """`anytime`, or `looks` where looks were planned."""
+        """`anytime`, or `looks` if looks were planned."""
         return ANYTIME if self.look is None else LOOKS
 
 
 def without_stalled_plan(tally: Tally, settings: ReportSettings) -> ReportSettings:
-    """The settings without their plan where new units have nearly stopped coming.
+    """The settings, without the number of planned units if new units have nearly stopped coming.
 
-    A plan counts units. If the same people only come again, the data grow and the number of units does not, and an
-    interval planned in units would be too narrow if it is watched: in closed groups of 100 and 400 people with 10 to 50
-    visits, 7.6 to 19.4 % of experiments showed a false winner (500 runs each), and 1.8 to 4.4 % by this rule.
+    A plan counts units. If only the same people come again, the data grow but the number of units does not, and an
+    anytime interval tuned to the plan is too narrow: in closed groups of 100 and 400 people with 10 to 50 visits, 7.6
+    to 19.4 % of experiments showed a false winner (500 runs each), and 1.8 to 4.4 % with this function.
     """
     slices = tally.slices
     used = np.flatnonzero(slices.clicked)
@@ -76,7 +76,7 @@ def without_stalled_plan(tally: Tally, settings: ReportSettings) -> ReportSettin
 
 
 class Decision(NamedTuple):
-    """The interval and p-values of an estimate by the rule; `reason` says why one is None."""
+    """The interval and p-values of an estimate by the rule; if one is None, `reason` says why."""
 
     interval: Interval | None
     p_value: float | None
@@ -129,7 +129,7 @@ def holm_levels(p_values: Sequence[float | None], alpha: float) -> tuple[float, 
 
 
 def _levels(p_values: Sequence[float | None], adjusted: Sequence[float | None], alpha: float) -> tuple[float, ...]:
-    """The level at which each p-value decides as the adjusted one does; at least Bonferroni's if that rejects."""
+    """The level at which each p-value decides like the adjusted one; at least Bonferroni's for a rejection."""
     levels = []
     for p_value, held in zip(p_values, adjusted, strict=True):
         level = alpha * (p_value or 0.0) / held if held else alpha
@@ -138,7 +138,7 @@ def _levels(p_values: Sequence[float | None], adjusted: Sequence[float | None], 
 
 
 def interval_of(estimate: Estimate, units: int, settings: ReportSettings, level: float) -> tuple[Interval | None, str]:
-    """The interval of one estimate by the rule, at this level; the reason where there is none."""
+    """The interval of one estimate by the rule at this level, or the reason why there is none."""
     if settings.look is None:
         found = sequence.anytime(estimate, units, settings.planned_units, 1 - level)
         return found.interval, found.reason

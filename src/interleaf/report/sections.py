@@ -1,4 +1,4 @@
-"""The parts of a report that hold numbers: each is words, tables, and the reasons for what is missing in them."""
+"""The sections of a report with numbers: each has sentences, tables, and the reasons for missing numbers."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from interleaf.tables import Table
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: words, then tables, then why figures are missing.
+    """A section of the page: sentences, then tables, then the reasons for missing numbers.
 
-    `folded`: its tables may be folded. `closed`: all of it is, until a reader opens it.
+    `folded`: its tables may be folded. `closed`: the whole section is folded until the reader opens it.
     """
 
     name: str
@@ -50,7 +50,7 @@ def _section(name: str, title: str, words: tuple[str, ...], grids: list[Grid], n
 
 
 def comparisons(report: ReportData, names: Names, brief: bool = False) -> Section:
-    """The scorecard; in brief, as much of it as fits a terminal."""
+    """The table of comparisons; in brief, as much of it as fits a terminal."""
     rows = [(pair_label(pair, names), pair) for pair in (shown_in_brief(report) if brief else shown(report))]
     if not rows:
         return Section("comparisons", "Comparisons", ("Nothing was compared.",))
@@ -60,7 +60,7 @@ def comparisons(report: ReportData, names: Names, brief: bool = False) -> Sectio
 
 
 def other_tests(report: ReportData, names: Names) -> Section | None:
-    """What other tests say of the same pairs."""
+    """Other tests of the same pairs."""
     rows = [(pair_label(pair, names), pair) for pair in shown(report)]
     if not rows:
         return None
@@ -69,7 +69,7 @@ def other_tests(report: ReportData, names: Names) -> Section | None:
 
 
 def over_time(report: ReportData, names: Names) -> Section | None:
-    """The comparisons as they stood."""
+    """The comparisons at several points in time."""
     if not report.over_time:
         return None
     points = points_shown(report)
@@ -99,7 +99,7 @@ def outcomes(report: ReportData, names: Names) -> Section | None:
 
 
 def standing(report: ReportData, names: Names) -> Section | None:
-    """The leaderboard of many rankers: whom each one beats, its strength, and every cycle by name."""
+    """The leaderboard of many rankers: how many others each one beats, its strength, and every cycle."""
     found = report.standing
     if found is None:
         return None
@@ -116,7 +116,7 @@ def standing(report: ReportData, names: Names) -> Section | None:
             "study (O17) and in our own run of it: consider it for the next experiment."
         )
     grid = Grid("standing", "", ["ranker"], ("beats", "loses to", "undecided", "strength", "interval"))
-    strength = found.reasons.get("strength", "")  # without which there is no interval either
+    strength = found.reasons.get("strength", "")  # without a strength, there is no interval either
     wins, losses = wins_and_losses(report)
     for place in found.strengths:
         name, won, lost = names[place.ranker], wins[place.ranker], losses[place.ranker]
@@ -127,7 +127,7 @@ def standing(report: ReportData, names: Names) -> Section | None:
 
 
 def activity(report: ReportData, names: Names) -> Section | None:
-    """Who comes how often, and whom they prefer."""
+    """Heavy and light users, and their mean scores."""
     if len(report.activity) < 2:
         return None
     grid = Grid("activity", "", ["searches of a unit"], ("units", "share of units", "share of searches", "mean score"))
@@ -139,7 +139,7 @@ def activity(report: ReportData, names: Names) -> Section | None:
 
 
 def arms(report: ReportData, names: Names) -> Section | None:
-    """Who saw what, and the absolute metrics of each arm."""
+    """The size and the absolute metrics of each arm."""
     if not report.arms:
         return None
     base = None if report.baseline is None else names[report.baseline]
@@ -173,7 +173,7 @@ def arms(report: ReportData, names: Names) -> Section | None:
 
 
 def slots(report: ReportData, names: Names) -> Section | None:
-    """Whose documents stood where."""
+    """Each ranker's share of each position."""
     if not report.slots:
         return None
     grid = Grid("slots", "", ("position", "ranker"), ("share", "expected", "p"))
@@ -188,7 +188,7 @@ def slots(report: ReportData, names: Names) -> Section | None:
 
 
 def neutrality(report: ReportData, names: Names) -> Section | None:
-    """How each ranker fared in the lists."""
+    """How much of each ranker the lists show."""
     if not report.neutrality:
         return None
     grid = Grid("neutrality", "", ["ranker"], ("documents shown", "shown first", "mean reciprocal rank"))
@@ -222,7 +222,7 @@ def _heterogeneity(attribute: str, rows: list[Segment], report: ReportData) -> s
 
 
 def segments(report: ReportData, names: Names) -> Section | None:
-    """The comparisons for each value of an attribute, with the warning that they are many."""
+    """The comparisons for each value of an attribute, with a warning about many comparisons."""
     if not report.segments:
         return None
     every = [(segment, pair) for segment in report.segments for pair in segment.comparisons]

@@ -1,9 +1,9 @@
-"""Segments: each value of an attribute with its own comparisons, and whether the values differ at all.
+"""Comparisons by segment (value of an attribute), and tests whether segments differ.
 
-A segment's estimate is shrunk towards the mean of its attribute's segments, by how much these differ beyond chance
-(DerSimonian and Laird 1986). Whether a segment differs from the others is tested for all segments together, by the rule
-of the report. The limit on weights is that of a segment's own number of units: with the limit of a large log, intervals
-of a segment of few units were wrong too often.
+A segment's estimate is shrunk towards the mean of its attribute's segments; the less these differ beyond chance, the
+more (DerSimonian and Laird 1986). Whether a segment differs from the others is tested by the rule of the report, with a
+correction for all segments. The limit on weights follows from the segment's own number of units: with the limit of the
+whole log, intervals of small segments were wrong too often.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from interleaf.report.weights import max_weight, weigh
 from interleaf.stats.compare import Estimate
 from interleaf.tally import Tally
 
-POWER = 0.8  # with which the smallest effect of a segment is shown
+POWER = 0.8  # power for the smallest effect of a segment
 
 
 def segments(tally: Tally, settings: ReportSettings, result: ComparisonResult) -> tuple[Segment, ...]:
-    """Each value of each attribute with its own comparisons; p-values are adjusted over all of them."""
+    """Each value of each attribute with its own comparisons; p-values are adjusted for all of them."""
     keys = sorted(tally.segments)
     found = []
     for key in keys:
@@ -34,11 +34,11 @@ def segments(tally: Tally, settings: ReportSettings, result: ComparisonResult) -
         sums, weights = weigh(own, clicked, columns, limit)
         voices = result.pairs.weighted_scores(sums, weights, tally.about.linear)
         found.append(estimates_of(voices, weights, settings.confidence))
-    # All units are the clock: those of a segment grow with them.
+    # The anytime interval depends on the number of all units; the units of a segment grow with them.
     units = max((one.units or 0 for one in result.comparisons), default=0)
     rule = replace(settings, correction=HOLM)
     decisions = iter(decide([one for row in found for one in row], units, rule, max_score(tally.about)))
-    pooled = []  # segment by segment and pair by pair
+    pooled = []  # by segment and pair
     for _, rows in groupby(zip(keys, found, strict=True), key=lambda row: row[0][0]):
         pairs = [_pooled(column) for column in zip(*(row for _, row in rows), strict=True)]
         pooled += [part for parts in zip(*pairs, strict=True) for part in parts]
@@ -98,7 +98,7 @@ def _against_others(
 
 
 def _smallest_effect(interval: tuple[float, float] | None, error: float | None) -> float | None:
-    """The smallest effect that a segment of this size shows with a power of 80 %."""
+    """The smallest effect that a segment of this size detects with a power of 80 %."""
     if interval is None or error is None:
         return None
     return (interval[1] - interval[0]) / 2 + NormalDist().inv_cdf(POWER) * error

@@ -1,4 +1,4 @@
-"""A report in a terminal: the verdict, what is wrong, and the comparisons; in colour where rich is installed."""
+"""A report in a terminal: verdict, checks that are not fine, and comparisons; in colour if rich is installed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def to_text(report: ReportData) -> str:
 
 
 def show(report: ReportData, file: TextIO | None = None) -> None:
-    """Print the report in brief: in colour on a terminal, where rich is installed; as plain text elsewhere."""
+    """Print the report in brief: in colour on a terminal if rich is installed, otherwise as plain text."""
     file = sys.stdout if file is None else file
     encoding = file.encoding or "utf-8"
     if file.isatty() and encoding.lower().startswith("utf") and find_spec("rich"):
@@ -40,18 +40,18 @@ def show(report: ReportData, file: TextIO | None = None) -> None:
 
         _show_in_colour(lay_out(report, brief=True), Console(file=file))
     else:
-        # A terminal without the marks shows question marks; the words beside them say the same.
+        # A terminal that cannot show the marks shows question marks; the words beside them have the same meaning.
         file.write(to_text(report).encode(encoding, "replace").decode(encoding) + "\n")
 
 
 def _verdict(page: ReportPage) -> list[str]:
-    """The sentence; before it, if it cannot be trusted, that and why."""
+    """The sentence of the verdict; before it, if it cannot be trusted, a warning and the reasons."""
     warning = ["\n".join([page.headline, *[f"  {reason}" for reason in page.why]])] if page.tone == UNTRUSTED else []
     return [*warning, page.sentence]
 
 
 def _show_in_colour(page: ReportPage, console: Any) -> None:
-    """The same parts as in the plain text; names are never read as markup."""
+    """The same sections as in the plain text; names are never read as markup."""
     from rich.panel import Panel
     from rich.text import Text
 

@@ -33,12 +33,12 @@ from interleaf.tally.page_sums import CLICKED as ARM_CLICKED
 from interleaf.tally.page_sums import QUERIES, ArmSums, quantile
 from interleaf.tally.units import ARMS
 
-MIN_UNITS = 20  # effective ones
-MANY_VISITS, ONCE = 1000, 1.01  # impressions with a unit, and how few for each unit suggest that ids do not last
-MANY_IN_DAYS, DAYS = 200, 2  # as many are enough if they come from so many days
-MIN_RATE, MAX_CHANCE = 0.1, 1e-6  # events are missing: of the usual rate, and how likely that is by chance
-WINDOWS = (1, 6, 24)  # hours that are looked at together
-MIN_GROUPS = 10  # of 64: people who must have been there, so that it is not one of them who did not click
+MIN_UNITS = 20  # effective units
+MANY_VISITS, ONCE = 1000, 1.01  # impressions with a unit; ids may not last if a unit has fewer than this on average
+MANY_IN_DAYS, DAYS = 200, 2  # this many impressions are enough if they are from this many days
+MIN_RATE, MAX_CHANCE = 0.1, 1e-6  # events are missing below this share of the usual rate, if chance is less likely
+WINDOWS = (1, 6, 24)  # hours that are tested together
+MIN_GROUPS = 10  # groups of units (of 64) that must be present, so that a few people who do not click raise no alarm
 
 
 @health_check(CheckCode.UNITS_KNOWN, "Units known")
@@ -144,7 +144,7 @@ def units_in_one_arm(data: CheckInput) -> CheckResult | None:
 
 
 def _against_holdout(data: CheckInput, name: str) -> CheckResult | None:
-    """Never a failure: lists with documents of a worse ranker are worse, and the comparison is still sound."""
+    """It never fails: lists with documents of a worse ranker are worse, but the comparison is still valid."""
     found = interleaved_against_holdout(data.tally, name, data.settings.confidence)
     if found is None:
         return None
@@ -229,7 +229,7 @@ def events_over_time(data: CheckInput) -> CheckResult:
     from scipy.special import bdtr
 
     timeline = data.tally.evidence.timeline
-    places, counts = timeline.places[:-1], timeline.counts[:-1]  # events of the last stretch may still come
+    places, counts = timeline.places[:-1], timeline.counts[:-1]  # events of the last stretch may still arrive
     if len(places) < 3:
         return CheckResult(SKIPPED, "the log is too short to compare hours")
     measures = sum((arm.measures for arm in data.tally.arms.values()), ArmSums.empty().measures)
@@ -237,7 +237,7 @@ def events_over_time(data: CheckInput) -> CheckResult:
     rate, total = float(estimate.values[0]), int(measures[:, QUERIES].sum())
     if not 0 < rate < 1:
         return CheckResult(SKIPPED, "no list, or every list, has an event")
-    spread = max(1.0, float(estimate.errors[0]) ** 2 / (rate * (1 - rate) / total))  # by people who come back
+    spread = max(1.0, float(estimate.errors[0]) ** 2 / (rate * (1 - rate) / total))  # due to repeat visits
     sums = np.cumsum(np.concatenate([np.zeros_like(counts[:1]), counts]), axis=0)
     rows = []
     for hours in WINDOWS:

@@ -1,4 +1,4 @@
-"""The verdict in a sentence: the winner, by how much, how sure; or too early to say; or not to be trusted."""
+"""The verdict in a sentence: the winner with its score and confidence, or too early to say, or not to be trusted."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _without_events(totals: Totals) -> str:
 
 
 def _unanimity(one: Comparison) -> str:
-    """In words, that all favour one."""
+    """A sentence that says that all lists favour one ranker."""
     number = one.clicked if one.wins is None or one.losses is None else one.wins + one.losses
     return (
         f"All {number:,} lists where clicks favoured one of the two favoured {one.unanimous}. That is too uniform to "
@@ -131,7 +131,7 @@ def _of_two(one: Comparison, settings: ReportSettings) -> tuple[str, str | None]
 
 
 def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
-    """Both figures, and who the heavy users are."""
+    """A sentence with both scores, and about the heavy users."""
     person, search = one.per_person_estimate or 0.0, one.per_search_estimate or 0.0
     people = one.first if person > 0 else one.second
     sentence = (
@@ -149,7 +149,7 @@ def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
 
 
 def _shares(one: Comparison, winner: str) -> str:
-    """How many lists, and how many people, favoured each of the two."""
+    """How many lists and how many people favoured each of the two rankers."""
     if one.wins is None or one.losses is None or not one.wins + one.losses:
         return ""
     is_first = winner == one.first
@@ -164,7 +164,7 @@ def _shares(one: Comparison, winner: str) -> str:
 
 
 def _sure(one: Comparison, settings: ReportSettings, winner: str) -> str:
-    """How large and how sure, in the direction of all tables: below 0 if the second wins."""
+    """The score with its interval and confidence, signed as in all tables: below 0 if the second ranker wins."""
     whose = "its score" if winner == one.first else f"the score of {one.first} over {one.second}"
     score = signed(one.estimate or 0.0)
     low, high = one.interval or (0.0, 0.0)
@@ -177,7 +177,7 @@ def _sure(one: Comparison, settings: ReportSettings, winner: str) -> str:
 
 
 def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> tuple[str, str | None]:
-    """The ranker that beats all others, if there is one; else those that beat the control, or how many pairs differ."""
+    """The ranker that beats all others; if there is none, those that beat the control, or how many pairs differ."""
     beats: dict[str, set[str]] = {}
     for one in comparisons:
         for ranker in (one.first, one.second):

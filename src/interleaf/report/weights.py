@@ -1,4 +1,4 @@
-"""How much each unit counts, and how far the result depends on single queries.
+"""Weights of units, and errors clustered by unit and query.
 
 The estimate is the mean score of the units, each weighted by its impressions up to a limit:
 
@@ -39,14 +39,14 @@ from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import CLICKED, SUMS, unpack
 
 MIN_LIMIT, MAX_LIMIT = 5, 40  # on the weight of a unit, with few units and with many
-PER_PERSON = 1  # the limit that gives each unit one voice
-_BUCKET_SHIFT, _BUCKET_MASK = np.uint64(34), np.uint64(BUCKETS - 1)  # bits that cells of units keep, too
+PER_PERSON = 1  # the limit that gives each unit the same weight
+_BUCKET_SHIFT, _BUCKET_MASK = np.uint64(34), np.uint64(BUCKETS - 1)  # bits that are also in the keys of cells
 
 
 def max_weight(units: int) -> int:
     """The largest weight of a unit: the square root of the number of units with an event, from 5 to 40.
 
-    It depends on nothing but that number, so it favours no ranker.
+    It depends only on that number, so it favours no ranker.
 
     >>> [max_weight(units) for units in (20, 300, 1_000, 1_000_000)]
     [5, 17, 31, 40]
@@ -55,14 +55,14 @@ def max_weight(units: int) -> int:
 
 
 def units_with_event(tally: Tally) -> int:
-    """How many units have an event; estimated where only a sample of units is held."""
+    """How many units have an event; estimated if only a sample of units is stored."""
     return tally.units.count(tally.units.rows[:, CLICKED] > 0)
 
 
 def weighted_sums(tally: Tally, limit: int | None = None) -> tuple[Array, Array]:
     """Weighted sums `[bucket, column]`, in units of 2^-24, and weights `[bucket]` of all units.
 
-    A unit weighs at most `limit`, or `max_weight` of the units of the tally.
+    The weight of a unit is at most `limit` (default: `max_weight` of the tally's units).
     """
     units, rows = tally.units.unordered
     limit = max_weight(units_with_event(tally)) if limit is None else limit
@@ -70,9 +70,9 @@ def weighted_sums(tally: Tally, limit: int | None = None) -> tuple[Array, Array]
 
 
 def weigh(units: Array, clicked: Array, sums: Array, limit: int) -> tuple[Array, Array]:
-    """The sums of units, each weighed by its impressions with an event, but at most by `limit`.
+    """The sums of units, each weighted by its impressions with an event, but at most by `limit`.
 
-    Each unit is rounded once to whole numbers, so the order of units does not matter.
+    Each unit's sum is rounded once to an integer, so the order of units does not matter.
 
     >>> sums, weights = weigh(np.zeros(2, np.uint64), np.array([2, 40]), np.array([[2], [-40]]), 10)
     >>> sums[0], int(weights[0])
@@ -88,9 +88,9 @@ def weigh(units: Array, clicked: Array, sums: Array, limit: int) -> tuple[Array,
 
 
 def activity(tally: Tally, sign: int = 1) -> tuple[Activity, ...]:
-    """Who comes how often: units with one impression with an event, with a few, and with more than the limit.
+    """Units with one impression with an event, with a few, and with more than the limit.
 
-    The mean score is that of two rankers, turned by `sign`; of many rankers there is none.
+    With two rankers, they have a mean score, multiplied by `sign`; with more rankers, they have none.
     """
     rows = tally.units.rows
     rows = rows[rows[:, CLICKED] > 0]
@@ -105,7 +105,7 @@ def activity(tally: Tally, sign: int = 1) -> tuple[Activity, ...]:
     found = []
     for name, some in classes.items():
         if some.any():
-            # Whole numbers: their sum does not depend on the order of units.
+            # Integers, so that the sum does not depend on the order of units.
             mean = sign * float(np.rint(scores[some] / clicked[some]).sum()) / int(some.sum()) / ONE
             share, searches = float(some.mean()), float(clicked[some].sum() / clicked.sum())
             estimate = mean if len(tally.about.rankers) == 2 else None
@@ -114,7 +114,7 @@ def activity(tally: Tally, sign: int = 1) -> tuple[Activity, ...]:
 
 
 FEW_QUERIES = "fewer than two effective queries: one query has nearly all impressions with an event"
-MIN_KNOWN = 0.9  # of impressions with an event: fewer with a query are too few to speak of queries
+MIN_KNOWN = 0.9  # share of impressions with an event that must have a query
 
 
 class QueryCells(NamedTuple):
@@ -134,7 +134,7 @@ class QueryCells(NamedTuple):
 
     @classmethod
     def of(cls, tally: Tally) -> QueryCells:
-        """Those of a tally for which `why_no_cells` has no reason."""
+        """The cells of a tally for which `why_no_cells` returns ''."""
         keys, values = tally.queries.unordered
         units, numbers = unpack(keys)
         units, unit_of = np.unique(units, return_inverse=True)
@@ -144,20 +144,20 @@ class QueryCells(NamedTuple):
 
     @property
     def factors(self) -> Array:
-        """What each impression with an event counts: w_u / N_u."""
+        """The weight of each impression with an event: w_u / N_u."""
         visits = np.bincount(self.unit_of, self.clicked)
         return np.asarray((np.minimum(visits, self.limit) / np.maximum(visits, 1))[self.unit_of])
 
     def influential(self, scores: Array, sign: int) -> tuple[int, float]:
-        """The place of the query that adds most to a mean score of this sign, and its share of impressions."""
+        """The index of the query that adds most to a mean score of this sign, and its share of impressions."""
         sums, weights = (np.bincount(self.query_of, self.factors * of) for of in (scores, self.clicked))
         rest = sign * quotient(sums.sum() - sums, weights.sum() - weights)
         query, clicked = int(np.argmin(rest)), np.bincount(self.query_of, self.clicked)
         return query, float(clicked[query] / clicked.sum())
 
     def weighted_sums(self, without: int | None = None) -> tuple[Array, Array, int]:
-        """Weighted sums and weights by bucket, as `weigh` has them, and the number of units with an event;
-        without the query in this place.
+        """Weighted sums and weights by bucket, as from `weigh`, and the number of units with an event; `without` is
+        the index of a query to leave out.
         """
         used = self.query_of != without if without is not None else np.ones(len(self.query_of), np.bool_)
         clicked = np.bincount(self.unit_of[used], self.clicked[used], len(self.units)).astype(np.int64)
@@ -167,7 +167,7 @@ class QueryCells(NamedTuple):
 
 
 def why_no_cells(tally: Tally) -> str:
-    """Why a tally cannot say what depends on queries; empty if it can."""
+    """Why errors of a tally cannot be clustered by query; '' if they can."""
     if tally.about.sessions is not None:
         return "sessions are not split by query"
     known = int(tally.queries.rows[:, CLICKED].sum()) << tally.queries.level
@@ -179,7 +179,7 @@ def why_no_cells(tally: Tally) -> str:
 def with_queries(
     estimates: Sequence[Estimate], cells: QueryCells, scores: Array, confidence: float
 ) -> tuple[Estimate, ...]:
-    """Estimates by units, with errors clustered by query, too; `scores[cell, pair]` are the sums of the cells."""
+    """Estimates with errors clustered by unit and query; `scores[cell, pair]` are the sums of the cells."""
     factors = cells.factors
     weights = factors * cells.clicked
     total, by_query = weights.sum(), np.bincount(cells.query_of, weights)
