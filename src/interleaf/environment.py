@@ -1,7 +1,7 @@
-"""What this installation has: optional extras with the command that installs each, and the cache folder.
+"""Optional extras of this installation, the command that installs each, and the cache folder.
 
-The command starts from where this interleaf was installed from, as pip and uv record it in `direct_url.json` (PEP 610):
-a source directory, a repository, a file, or a package index.
+The command uses the source of this installation, which pip and uv record in `direct_url.json` (PEP 610): a source
+directory, a repository, a file, or a package index.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def install_command(extra: str) -> str:
 
 
 def _installer() -> list[str]:
-    """The pip of this Python: by its short name where the shell finds it, through uv where there is no pip."""
+    """The pip of this Python: by its short name if the shell finds it, or uv if there is no pip."""
     python = Path(sys.executable)
     if find_spec("pip") is None:
         return ["uv", "pip", "install", "--python", str(python)]
@@ -50,7 +50,7 @@ def _installer() -> list[str]:
 
 
 def _origin() -> dict[str, Any]:
-    """What `direct_url.json` holds; empty for an installation from a package index."""
+    """The content of `direct_url.json`; empty for an installation from a package index."""
     try:
         return dict(json.loads(distribution(_NAME).read_text("direct_url.json") or "{}"))
     except PackageNotFoundError:  # the source directory is on the path, and nothing is installed

@@ -1,6 +1,6 @@
-"""The errors that interleaf raises on purpose. Each message names the thing, the value and the remedy.
+"""The exceptions of interleaf. Each message says what is wrong, with its value, and what to do.
 
-All of them are `ValueError`s, too, so that `except ValueError` keeps its meaning.
+All of them are also `ValueError`s, so that `except ValueError` catches them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 
 class InterleafError(ValueError):
-    """The root of all errors of interleaf; `problems` are its parts if it lists several."""
+    """The base class of all errors of interleaf; `problems` are its parts if it lists several."""
 
     problems: tuple[InterleafError, ...] = ()
 
@@ -36,7 +36,7 @@ class ClickError(InterleafError):
 
 
 class RandomnessError(InterleafError):
-    """A key or a number of choices that randomness cannot be keyed by."""
+    """An invalid key of a random draw, or an invalid number of choices."""
 
 
 class DataError(InterleafError):
@@ -86,7 +86,7 @@ def collect_errors(*calls: Callable[[], object]) -> list[InterleafError]:
 
 
 def raise_errors(errors: Iterable[InterleafError]) -> None:
-    """Raise one error that lists all of these; a single one is raised as it is, and none is no error."""
+    """Raise one error that lists all of these; a single error is raised as it is. Without errors, do nothing."""
     problems = [problem for error in errors for problem in error.problems or (error,)]
     if len(problems) == 1:
         raise problems[0]

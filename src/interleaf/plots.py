@@ -1,7 +1,7 @@
-"""Charts: rows of plain data in, an Altair specification out; nothing is computed here.
+"""Makes Altair specifications of charts from rows of plain data.
 
-A specification is a plain dictionary: the same object in a notebook, in a static report and on a page. Drawing needs
-the extra: `plots`.
+A specification is a plain dictionary, which notebooks, static reports and web pages can draw. Drawing needs the extra
+`plots`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from interleaf.environment import require
 
 Rows = Sequence[Mapping[str, Any]]
 
-# Colours of a middle lightness, to be told apart on white and on black; text takes the colour of the page around it.
+# Colours of medium lightness, which are distinct on white and on black; text takes the colour of the page.
 BLUE, ORANGE, GREY = "#3d85d6", "#dd7a1f", "#8b929c"
 SERIES = (BLUE, ORANGE, "#2fa37c", "#b565c4", "#a88a1d", "#d65a6a")
 WIDTH = 420
 _INK = "currentColor"
 _STYLE: dict[str, Any] = {
-    "aria": False,  # a page gives the drawing one title and one description, and a table beside it
+    "aria": False,  # the page has a title and a description of the chart, and a table beside it
     "background": "transparent",
     "view": {"stroke": None},
     "axis": {
@@ -27,7 +27,7 @@ _STYLE: dict[str, Any] = {
         **{"gridOpacity": 0.12, "domainOpacity": 0.4, "tickOpacity": 0.4, "labelFontSize": 12, "titleFontSize": 12},
         **{"titleFontWeight": "normal", "labelLimit": 260, "labelFlush": False},
     },
-    # Letters of the reader's font may be wider than those the labels were measured with.
+    # The reader's font may be wider than the font with which labels were measured.
     "padding": {"left": 24, "right": 12, "top": 5, "bottom": 5},
 }
 
@@ -43,7 +43,7 @@ def lines(
     band: tuple[str, str] | None = None,
     logarithmic: bool = True,
 ) -> dict[str, Any]:
-    """Lines of y over x, one a colour, with a band around each and a panel a facet where asked."""
+    """Lines of y over x, one per colour, optionally with a band around each and one panel per facet."""
     altair = _altair()
     scale = altair.Scale(type="log" if logarithmic else "linear", nice=False)
     base = altair.Chart(altair.Data(values=list(rows))).encode(
@@ -79,7 +79,7 @@ def bars(rows: Rows, x: str, y: str, colour: str, title: str, *, facet: str | No
 
 
 def points(rows: Rows, x: str, y: str, colour: str, *, level: float) -> dict[str, Any]:
-    """Points of y over x, one a row, with a line at a level."""
+    """Points of y over x, one per row, with a line at a level."""
     altair = _altair()
     order = _order(rows, colour)
     base = altair.Chart(altair.Data(values=list(rows))).mark_point(filled=True, size=70, opacity=0.8)
@@ -106,7 +106,7 @@ def intervals(
     colours: Mapping[str, str] | None = None,
     shapes: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """A forest plot: a point a row in its interval; colours and shapes as given."""
+    """A forest plot: one point with its interval per row."""
     altair = _altair()
     base, shape = altair.Chart(altair.Data(values=list(rows))).encode(y=_labels(altair, label)), {}
     base = base.encode(color=_painted(altair, colour, colours))
@@ -135,7 +135,7 @@ def over_time(
     base = altair.Chart(altair.Data(values=list(rows))).encode(x=days)
     heights = altair.Y(f"{band[0]}:Q", title=y, scale=scale)
     around = base.mark_area(color=BLUE, opacity=0.22)
-    if len({row[time] for row in rows}) == 1:  # an area needs two
+    if len({row[time] for row in rows}) == 1:  # an area needs two points
         around = base.mark_rule(color=BLUE, opacity=0.55, strokeWidth=3)
     parts = [
         around.encode(y=heights, y2=f"{band[1]}:Q"),
@@ -148,7 +148,7 @@ def over_time(
 def stacked(
     rows: Rows, label: str, part: str, number: str, place: str, text: str, *, colours: Mapping[str, str]
 ) -> dict[str, Any]:
-    """A bar a label, filled by its parts in the order of their places; `text` is written into each part."""
+    """One stacked bar per label, with its parts in the order of `place`; `text` is written into each part."""
     altair = _altair()
     lengths = altair.X(f"{number}:Q", stack="normalize", axis=altair.Axis(format="%", title=None, tickCount=5))
     base = altair.Chart(altair.Data(values=list(rows))).encode(
@@ -172,9 +172,9 @@ def heat(
     colours: Mapping[str, str] | None = None,
     cell: tuple[int, int],
 ) -> dict[str, Any]:
-    """A heat map: the stronger, the less of the page shines through, so that it works on white and on black."""
+    """A heat map; stronger cells are less transparent, so that it works on white and on black."""
     altair = _altair()
-    order = [*_order(rows, row), *_order(rows, column)]  # rankers against rankers: the same order down and across
+    order = [*_order(rows, row), *_order(rows, column)]  # the same order of rankers in rows and columns
     plain = {"title": None, "labelLimit": 160, "ticks": False, "domain": False, "labelFontSize": min(12, cell[1] - 5)}
     room = cell[0] / max(len(str(name)) for name in _order(rows, column))
     angle = 0 if room > 10 else -45 if cell[0] >= 40 else -90
@@ -191,7 +191,7 @@ def heat(
 
 
 def shares(rows: Rows, x: str, y: str, expected: str, colour: str) -> dict[str, Any]:
-    """Bars of shares side by side, each with a tick where it is expected."""
+    """Bars of shares side by side, each with a tick at the expected share."""
     altair = _altair()
     order = _order(rows, colour)
     base = altair.Chart(altair.Data(values=list(rows))).encode(
@@ -211,7 +211,7 @@ def _labels(altair: Any, field: str) -> Any:
 
 
 def _step(rows: Rows, label: str) -> int:
-    """The height of a row: labels may have two lines."""
+    """The height of a row, whose label may have two lines."""
     return 40 if any("\n" in str(row[label]) for row in rows) else 26
 
 
@@ -222,7 +222,7 @@ def _zero(altair: Any, axis: str) -> Any:
 
 
 def _painted(altair: Any, field: str | None, colours: Mapping[str, str] | None) -> Any:
-    """One colour, or that of each value; the page draws the key, in letters that wrap."""
+    """One colour, or one per value; the page draws the legend, so that its text can wrap."""
     if field is None or colours is None:
         return altair.value(BLUE)
     scale = altair.Scale(domain=list(colours), range=list(colours.values()))
@@ -234,7 +234,7 @@ def _finished(drawn: Any) -> dict[str, Any]:
 
 
 def _colour(altair: Any, rows: Rows, field: str) -> Any:
-    """Colours in the order of the rows; the legend's marks are solid, whatever the bands are."""
+    """Colours in the order of the rows; the marks of the legend are solid, even if bands are transparent."""
     legend = altair.Legend(symbolOpacity=1)
     return altair.Color(f"{field}:N", title=field, sort=_order(rows, field), legend=legend)
 
@@ -254,7 +254,7 @@ def to_png(chart: Mapping[str, Any]) -> bytes:
 
 
 def check_drawing() -> None:
-    """Whether charts can be made and drawn here; `MissingExtraError` if not."""
+    """Raise `MissingExtraError` if charts cannot be drawn here."""
     _altair()
     _converter()
 

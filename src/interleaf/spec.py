@@ -1,7 +1,7 @@
-"""Spec strings: one string names a method with its parameters everywhere, and prints as it parses.
+"""Spec strings, such as `probabilistic(tau=3)`, which name a method and its parameters.
 
-`probabilistic(tau=3)` is a name and parameters; what is left out takes its default, and the canonical print leaves
-defaults out. Values are numbers, True or False, and bare or quoted words.
+Parameters that are left out have their defaults, and the canonical form leaves defaults out. Values are numbers, True
+or False, and bare or quoted words.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _WORD = re.compile(r"[A-Za-z_][\w.-]*")
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a method: its default, and what it may be set to.
+    """One parameter of a method: its default, and its possible values.
 
-    With `choices`, one of those, some of them perhaps `for_two` rankers only. Else a default of None takes a name, and
-    a number takes finite numbers above 0, only whole ones where `whole`.
+    If there are `choices`, the value is one of these; those in `for_two` are for two rankers only. Otherwise, if the
+    default is None, the value is a name; else it is a finite number above 0, and a whole number if `whole` is set.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Parameter:
     max_value: float = sys.float_info.max
 
     def check(self, value: Value, method: str) -> Value:
-        """The value, or an error that says what would be right."""
+        """Return the value if it is valid; otherwise raise an error that lists valid values."""
         if self.choices:
             for choice in self.choices:
                 if type(choice) is type(value) and choice == value:
@@ -84,7 +84,7 @@ def parse(text: str) -> tuple[str, dict[str, Value]]:
 
 
 def render(name: str, values: Mapping[str, Value], parameters: tuple[Parameter, ...]) -> str:
-    """The canonical print: parameters in their own order, defaults left out."""
+    """The canonical spec string: parameters in the order of the method, without defaults."""
     changed = [p for p in parameters if values[p.name] != p.default]
     inside = ", ".join(f"{p.name}={_print(values[p.name])}" for p in changed)
     return f"{name}({inside})" if inside else name

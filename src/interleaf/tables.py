@@ -1,6 +1,6 @@
-"""Tables of figures: the same cells as plain text, as Markdown, and as whatever else can draw them.
+"""Tables of numbers, as plain text and Markdown.
 
-Names in cells come from strangers: no cell breaks its line, hides a terminal's commands or becomes markup.
+Names in cells are untrusted input: line breaks, terminal control characters and markup in them have no effect.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 Cell = str | int | float | None
 
 NOTHING = "-"  # a cell that could not be computed
-# Commands of a terminal, line and paragraph separators, halves of letters; then what reverses the text around it.
+# Control characters, surrogates, line and paragraph separators; then characters that change the text direction.
 _UNSEEN = {"Cc", "Cs", "Zl", "Zp"}
 _REVERSING = {chr(code) for code in range(0x202A, 0x202F)}
 _ACTIVE = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
@@ -20,7 +20,7 @@ _ACTIVE = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a title; a cell that could not be computed is None. Columns named in `right` hold figures.
+    """A table with a title; a cell that could not be computed is None. Columns in `right` are aligned right.
 
     >>> print(Table("pairs", "", ("pair", "p"), (("a over b", 0.25), ("a over c", None)), right=("p",)))
     pair         p
@@ -36,11 +36,11 @@ class Table:
     right: tuple[str, ...] = ()
 
     def lines(self) -> list[list[str]]:
-        """The columns' names, then the rows, each cell as one line of text."""
+        """The names of the columns, then the rows, each cell as one line of text."""
         return [[one_line(name) for name in self.columns], *[[_text(cell) for cell in row] for row in self.rows]]
 
     def to_markdown(self) -> str:
-        """A Markdown table under its title, its columns aligned."""
+        """A Markdown table under its title, with aligned columns."""
         lines = [[escape(cell) for cell in line] for line in self.lines()]
         widths = [max(3, width) for width in _widths(lines)]
         rules = [
@@ -68,7 +68,7 @@ class Table:
 
 
 def one_line(text: str) -> str:
-    """Text that stays on its line: what a terminal would obey, and what turns text around, is a space.
+    """Text on one line: control characters and characters that change the text direction become spaces.
 
     >>> one_line("two\\nlines and \\x1b[31mred")
     'two lines and  [31mred'
@@ -79,7 +79,7 @@ def one_line(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Text as Markdown shows it letter by letter; what cannot be read as markup is left as it is.
+    """Text with Markdown markup escaped; other characters are unchanged.
 
     >>> escape("p < 0.01, a|b, snake_case, *<b>*")
     'p < 0.01, a\\\\|b, snake_case, \\\\*&lt;b>\\\\*'
@@ -90,7 +90,7 @@ def escape(text: str) -> str:
 
 
 def width_of(text: str) -> int:
-    """How many columns of a terminal the text takes: letters of East Asia two, marks on letters none."""
+    """The width of text in a terminal: East Asian wide letters take two columns, combining marks none."""
     if text.isascii():
         return len(text)
     return sum(

@@ -1,1 +1,1 @@
-"""The whole flow from a log to an answer: `analyze` a log, `plan` an experiment."""
+"""`analyze` makes a report from a log, and `plan` says how many users an experiment needs."""

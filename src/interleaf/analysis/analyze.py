@@ -1,4 +1,4 @@
-"""From a log to a report: read, decode, score, tally, report."""
+"""Makes a report from a log: read, decode, score, tally, report."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def analyze(
 
 
 def read_tally(log: Any, options: LogOptions) -> Tally:
-    """The tally of a log, or the sum of saved tallies, which have been scored already."""
+    """The tally of a log, or the sum of saved tallies."""
     paths = [log] if isinstance(log, (str, PathLike, Tally)) else log
     if isinstance(log, (str, PathLike)) and has_magic(str(log)) and str(log).endswith(TALLY):
         paths = sorted(glob(str(log)))
@@ -137,7 +137,7 @@ def _is_tally(source: Any) -> bool:
 
 
 def query_finder(log: Any) -> FindText | None:
-    """A function that finds the text of a query in a log that can be read again on this machine; tallies have none."""
+    """A function that finds the text of a query; None if the log cannot be read again on this machine."""
     if not isinstance(log, (pa.Table, pa.RecordBatch)):
         paths = [log] if isinstance(log, (str, PathLike)) else log
         if not isinstance(paths, list | tuple) or not all(isinstance(path, (str, PathLike)) for path in paths):

@@ -1,4 +1,4 @@
-"""How many people an experiment needs: from a pilot log, a simulation, or numbers."""
+"""How many users an experiment needs, computed from a pilot log, a simulation, or numbers."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from interleaf.decode.attributes import Exclusion
     from interleaf.log import Progress
 
-MAX_COUNTED = 100_000  # visits up to which a law of activity is summed
+MAX_COUNTED = 100_000  # visits up to which the distribution of activity is summed
 MIN_PILOT = 6  # effective units of a pilot
 MIN_DEGREES = 5  # of freedom, of its variance
 SMALL = 50  # degrees of freedom of the variance below which the text calls a pilot small
-PilotAt = Callable[[int], Pilot]  # what a pilot says if the weight of each unit is at most this number
+PilotAt = Callable[[int], Pilot]  # the pilot if the weight of each unit is at most this number
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan for one look at its end, and how many people it takes if somebody watches the page and stops early.
+    """A plan for one look at the end, and the number of users needed if you check repeatedly and stop early.
 
-    Watched until `watched_units_with_event` have an event, which takes about `watched_units`, the page shows the effect
-    with a power of `watched_power`.
+    If you watch the report until `watched_units_with_event` users have an event, which takes about `watched_units`
+    users, it shows the effect with a power of `watched_power`.
     """
 
     fixed: Plan
@@ -54,9 +54,9 @@ class Planned:
         if plan.at_minimum:
             lines.append(f"Fewer would do, but with fewer than {MIN_EFFECTIVE} effective units intervals are rough.")
         lines.append(
-            "That is for one look, when they have come. Watched all the time, it takes "
-            f"{self.watched_units:,} people for {self.watched_power:.0%}: "
-            f"until {self.watched_units_with_event:,} of them have an event "
+            "That is for one look at the end. If you check repeatedly and stop early, it takes "
+            f"{self.watched_units:,} people for a power of {self.watched_power:.0%}; "
+            f"plan until {self.watched_units_with_event:,} of them have an event "
             f"(--planned-units {self.watched_units_with_event})."
         )
         if plan.fewest < plan.most:
@@ -148,9 +148,9 @@ def _planned(
 
 
 def settle(make: Callable[[Pilot], Plan], pilot_at: PilotAt) -> Plan:
-    """The plan for weights up to the limit that a report of as many units has.
+    """The plan whose weight limit is the one that a report of the planned number of units has.
 
-    A higher limit may ask for fewer units, whose limit is lower. Of plans that lead to each other, the largest holds.
+    A higher limit may need fewer units, and fewer units have a lower limit. If plans alternate, the largest is used.
     """
     from interleaf.report.weights import max_weight
 
@@ -238,9 +238,9 @@ def _pilot_of_log(pilot: Any, options: LogOptions) -> tuple[PilotAt, str]:
 
 
 def pilot_of_units(clicked: Array, sums: Array, are_signs: bool, limit: int) -> Pilot:
-    """What units say by their impressions with an event and the sums of their scores, if each weighs at most `limit`.
+    """A pilot from the units' impressions with an event and sums of scores, if the weight of a unit is at most `limit`.
 
-    `are_signs` says that scores are 1, 0 or -1, whose variance is known to depend on their mean.
+    `are_signs` says that scores are 1, 0 or -1, so that their variance depends on their mean.
 
     >>> pilot_of_units(np.tile([1, 2, 0, 1], 9), np.tile([1, 0, 0, -1], 9), are_signs=True, limit=10).with_event
     0.75

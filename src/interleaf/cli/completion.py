@@ -29,7 +29,7 @@ _ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bash
 
 
 class Command(NamedTuple):
-    """One verb: what may follow it, and its options."""
+    """One verb: its possible first words, and its options."""
 
     name: str
     does: str
@@ -53,7 +53,7 @@ def run_completion(options: argparse.Namespace) -> int:
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[Command]:
-    """Every verb of the parser; it has the options of its actions, too."""
+    """Every verb of the parser, with the options of its actions."""
     for name, verb in _verbs(parser).items():
         parsers = [verb, *_verbs(verb).values()]
         options = {

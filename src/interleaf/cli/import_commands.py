@@ -19,7 +19,7 @@ DEFAULT_OUT = "log.parquet"
 
 
 def import_options(parser: argparse.ArgumentParser) -> None:
-    """Which kind of log, and what its files do not say."""
+    """Options of `interleaf import`."""
     parser.add_argument("kind", choices=list(IMPORTS), metavar="KIND", help=_kinds(IMPORTS))
     parser.add_argument(
         "source",
@@ -72,7 +72,7 @@ def run_import(options: argparse.Namespace) -> int:
 
 
 def export_options(parser: argparse.ArgumentParser) -> None:
-    """Which kind of file, and its names."""
+    """Options of `interleaf export`."""
     parser.add_argument("kind", choices=list(EXPORTS), metavar="KIND", help=_kinds(EXPORTS))
     parser.add_argument("log", nargs="+", metavar="LOG", help="files, globs or folders: Parquet, JSON lines or CSV")
     parser.add_argument("--out", required=True, metavar="FILE", help="file to write; trec: folder")

@@ -19,7 +19,7 @@ from interleaf.spec import Parameter
 
 
 def methods_options(parser: argparse.ArgumentParser) -> None:
-    """How the table is printed."""
+    """Options of `interleaf methods`."""
     add_output_options(parser, "text", "json", "markdown")
 
 
@@ -89,7 +89,7 @@ def _range(parameter: Parameter) -> str:
 
 
 def interleave_options(parser: argparse.ArgumentParser) -> None:
-    """A method, a key."""
+    """Options of `interleaf interleave`."""
     add_method_options(parser)
     parser.add_argument(
         "--key",
@@ -127,7 +127,7 @@ def run_interleave(options: argparse.Namespace) -> int:
 
 
 def credit_options(parser: argparse.ArgumentParser) -> None:
-    """Clicks and a scheme."""
+    """Options of `interleaf credit`."""
     parser.add_argument("--clicks", nargs="*", type=int, default=[], metavar="RANK", help="clicked ranks; 1 is the top")
     parser.add_argument("--scheme", help="how clicks become a score (default: the method's)")
 
@@ -148,7 +148,7 @@ def run_credit(options: argparse.Namespace) -> int:
 
 
 def _read_json(error: type[InterleafError]) -> Any:
-    """What standard input holds; this error if it is not JSON."""
+    """Read JSON from standard input; raises this error if it is not JSON."""
     if sys.stdin is None:
         raise error("standard input is closed; give JSON there")
     try:
@@ -160,7 +160,7 @@ def _read_json(error: type[InterleafError]) -> Any:
 
 
 def _reject_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _finite(text: str) -> float:
@@ -169,7 +169,7 @@ def _finite(text: str) -> float:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names differ: the second of two rankings of one name would silently replace the first."""
+    """An object without repeated names, because the second ranking of a name would silently replace the first."""
     data = dict(pairs)
     if len(data) < len(pairs):
         raise ValueError(f"an object holds a name twice: {[name for name, _ in pairs]}")
@@ -177,7 +177,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def audit_options(parser: argparse.ArgumentParser) -> None:
-    """Which method, and how the result is printed."""
+    """Options of `interleaf audit`."""
     parser.add_argument("method", nargs="?", metavar="METHOD", help="method to audit (default: a table of all methods)")
     add_output_options(parser, "text", "json")
 

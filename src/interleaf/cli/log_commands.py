@@ -15,7 +15,7 @@ LOGS = "files, globs or folders: Parquet, JSON lines or CSV"
 
 
 def analyze_options(parser: argparse.ArgumentParser) -> None:
-    """Which log, how to score it, how to decide, how to show it."""
+    """Options of `interleaf analyze`."""
     parser.add_argument("log", nargs="+", metavar="LOG", help=f"{LOGS}; or saved tallies (.tally)")
     add_log_options(parser, "analyze")
     parser.add_argument("--control", help="ranker that the others are compared with")
@@ -83,7 +83,7 @@ def run_analyze(options: argparse.Namespace) -> int:
 
 
 def plan_options(parser: argparse.ArgumentParser) -> None:
-    """The effect to find, and what is known of people."""
+    """Options of `interleaf plan`."""
     parser.add_argument(
         "log", nargs="*", metavar="LOG", help="pilot log or saved tallies, to measure how much people differ"
     )
@@ -144,7 +144,7 @@ def run_plan(options: argparse.Namespace) -> int:
 
 
 def learn_options(parser: argparse.ArgumentParser) -> None:
-    """Which logs, which ranker is better in them, how to learn, and where to put the result."""
+    """Options of `interleaf learn`."""
     parser.add_argument(
         "log", nargs="+", metavar="LOG", help="logs of experiments with two rankers, or saved sums (.sums)"
     )
@@ -205,7 +205,7 @@ def run_learn(options: argparse.Namespace) -> int:
 
 
 def caption_options(parser: argparse.ArgumentParser) -> None:
-    """Which log, how to learn from it, how to show it."""
+    """Options of `interleaf caption`."""
     parser.add_argument("log", nargs="+", metavar="LOG", help=f"{LOGS}; with captions")
     add_log_options(parser, "caption")
     parser.add_argument(
@@ -253,7 +253,7 @@ def run_caption(options: argparse.Namespace) -> int:
 
 
 def reuse_options(parser: argparse.ArgumentParser) -> None:
-    """Which log, which new rankings, how to show it."""
+    """Options of `interleaf reuse`."""
     parser.add_argument(
         "log", nargs="+", metavar="LOG", help="logs whose lists were drawn at random, with queries and documents"
     )
@@ -273,7 +273,7 @@ def reuse_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _source(text: str) -> tuple[str, str | None]:
-    """NAME=FILE, or a name alone. A file alone most likely lacks its name."""
+    """Parse NAME=FILE, or a name alone. A file without a name is an error."""
     if "=" in text:
         return pair("NAME=FILE, or the NAME of a ranker in the log")(text)
     if Path(text).is_file():

@@ -20,7 +20,7 @@ FILES = ("tally", "sums", "parquet", "jsonl")  # formats that are written to fil
 
 
 def add_output_options(parser: argparse.ArgumentParser, *formats: str) -> None:
-    """The options --out and --format of a command that offers these formats, `text` first."""
+    """Add the options --out and --format of a command that offers these formats, `text` first."""
     suffixes = ", ".join(SUFFIXES[name] for name in formats)
     parser.add_argument(
         "--out",
@@ -36,7 +36,7 @@ def add_output_options(parser: argparse.ArgumentParser, *formats: str) -> None:
 
 
 def output_files(options: argparse.Namespace) -> dict[str, str]:
-    """The format of each file of --out; an error if there is none."""
+    """The format of each file of --out; an error if it is unknown."""
     if options.format in FILES and not options.out:
         raise DataError(f"--format {options.format} cannot be printed; give --out FILE")
     if options.format and len(options.out) > 1:
@@ -54,9 +54,9 @@ def output_files(options: argparse.Namespace) -> dict[str, str]:
 
 
 def write_output(options: argparse.Namespace, result: Any, **formats: Callable[..., Any]) -> None:
-    """Write the files of --out, and print the result: as text beside files, else in the format of --format.
+    """Write the files of --out, and print the result: as text if there are files, else in the format of --format.
 
-    `formats` are functions for formats that the result lacks. Those of formats that are files only take the path.
+    `formats` are functions for formats that the result has no method for; functions for file formats take the path.
     """
     contents: dict[str, Callable[..., Any]] = {
         "text": lambda: str(result),
@@ -83,7 +83,7 @@ def write_output(options: argparse.Namespace, result: Any, **formats: Callable[.
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a text file, or say why that is not possible."""
+    """Write a text file; an error says why it cannot be written."""
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
@@ -91,7 +91,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def print_json(data: Any) -> None:
-    """One line of JSON; characters that the terminal cannot show are escaped."""
+    """Print one line of JSON; characters that the terminal cannot show are escaped."""
     text = json.dumps(data, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -101,7 +101,7 @@ def print_json(data: Any) -> None:
 
 
 def show_progress(done: int, total: int | None) -> None:
-    """A progress bar on a terminal, nothing in a pipe."""
+    """Show a progress bar on a terminal, and nothing in a pipe."""
     if total and total > 0 and sys.stderr.isatty():
         filled = 30 * done // total
         end = "\r" + " " * 50 + "\r" if done == total else ""

@@ -14,7 +14,7 @@ from interleaf.execution.options import LogOptions
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """Help that ends each option with its default, unless the text already says it."""
+    """Help texts that end with the default of the option, unless they already have it."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         text, default = action.help, action.default
@@ -110,7 +110,7 @@ def _lines(path: str) -> list[str]:
 
 
 def add_log_options(parser: argparse.ArgumentParser, verb: str) -> None:
-    """The options by which a verb reads a log; what is not given is None."""
+    """Add the options with which a verb reads a log; options that are not given are None."""
     types = {"events": _kind_and_weight, "exclude": pair("ATTRIBUTE=VALUE, such as device=bot")}
     for option in fields(LogOptions):
         if argument := option.metadata.get("arguments", {}).get(verb):
@@ -143,11 +143,11 @@ def given_log_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_confidence(parser: argparse.ArgumentParser) -> None:
-    """The option for the confidence of intervals."""
+    """Add the option for the confidence of intervals."""
     parser.add_argument("--confidence", type=float, default=0.95, help="confidence level of intervals")
 
 
 def add_method_options(parser: argparse.ArgumentParser) -> None:
-    """A method, and how many documents it shows."""
+    """Add the options for a method and the number of documents."""
     parser.add_argument("--method", default="team_draft", metavar="SPEC", help="method, such as 'probabilistic(tau=3)'")
     parser.add_argument("-k", type=int, default=10, help="number of documents to show")

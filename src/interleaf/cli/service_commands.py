@@ -314,7 +314,7 @@ def _trust_clock(options: argparse.Namespace) -> int:
 
 
 def demo_options(parser: argparse.ArgumentParser) -> None:
-    """Who searches, which rankers they compare, and where."""
+    """Options of `interleaf demo`."""
     parser.add_argument("--people", type=int, default=1000, help="number of simulated people; 0: only you")
     parser.add_argument(
         "--until-decided", action="store_true", help="stop and print the report as soon as there is a verdict"
@@ -338,5 +338,5 @@ def run_demo(options: argparse.Namespace) -> int:
     import interleaf.server  # noqa: F401, it raises the error if the extra of the service is not installed
     from interleaf.demo.live_demo import Demo, run
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # remove temporary files then, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that temporary files are removed
     return run(Demo(options.rankers, options.people, options.seed, options.port, options.store, options.until_decided))

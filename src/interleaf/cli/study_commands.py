@@ -15,7 +15,7 @@ LOGS = ("parquet", "jsonl")
 
 
 def simulate_options(parser: argparse.ArgumentParser) -> None:
-    """Data, rankers, method, clicks, size."""
+    """Options of `interleaf simulate`."""
     parser.add_argument(
         "data", nargs="*", metavar="FILE", help="judged queries, as LETOR or SVMlight text (default: synthetic queries)"
     )
@@ -84,7 +84,7 @@ def run_simulate(options: argparse.Namespace) -> int:
 
 
 def reproduce_options(parser: argparse.ArgumentParser) -> None:
-    """Which study, on what, how large."""
+    """Options of `interleaf reproduce`."""
     parser.add_argument("study", metavar="STUDY", help=f"one of {', '.join(STUDIES)}")
     parser.add_argument("--data", metavar="DIR", help="folder of a learning-to-rank set (default: synthetic queries)")
     parser.add_argument("--scale", default="quick", help="quick, or paper for the published size")
