@@ -71,8 +71,8 @@ def neutrality(tally: Tally) -> tuple[Neutrality, ...]:
 
 @health_check(CheckCode.FAIR_LISTS, "Fair lists", interleaved=True)
 def fair_lists(data: CheckInput) -> CheckResult:
-    """Do lists have the probabilities of the method? Each ranker should own its share of each position, whoever is
-    better. If not, look for caches, for lost impressions, and at the code that makes lists.
+    """Do lists have the probabilities of the method? Each ranker should own its share of each position, even if one
+    is better. If not, look for caches, for lost impressions, and at the code that makes lists.
     """
     tally = data.tally
     if 2 * tally.facts.get(Fact.OWN_UNIT, 0) > max(int(tally.scores.impressions.sum()), 1):

@@ -1,8 +1,8 @@
-"""Tallies on Spark: executors read, decode, score and add up; the driver gets one sum, whatever the log's size.
+"""Tallies on Spark: executors read, decode, score and add up; the driver gets only the total.
 
 partitions.py  the rows of a log on executors
 repeats.py     impressions with several rows: repeats and further pages
-tallies.py     a log to its tally, and to other sums
+tallies.py     tallies and other sums of a log
 """
 
 from interleaf.execution.spark.tallies import open_log as open_log

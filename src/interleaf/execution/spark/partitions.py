@@ -1,7 +1,7 @@
-"""The rows of a log on Spark's executors: runs of Parquet row groups, or the partitions of a data frame.
+"""Reads the rows of a log on Spark's executors: Parquet row groups, or the partitions of a data frame.
 
-Errors that a function on an executor raises on purpose come back as values: Spark would retry it three times, and bury
-its message in a Java traceback.
+Our errors on an executor are returned as values, because Spark would retry the function three times and hide the
+message in a Java traceback.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def to_bytes(value: Any) -> bytes:
-    """Any sums, such as a collector and a sample, compressed."""
+    """Pickle and compress any sums, such as a collector and a sample."""
     file = io.BytesIO()
     _Pickler(file, protocol=5).dump(value)
     compressed: bytes = pa.compress(file.getvalue(), "zstd", asbytes=True)
@@ -41,13 +41,13 @@ def to_bytes(value: Any) -> bytes:
 
 
 def of_bytes(data: bytes) -> Any:
-    """What `to_bytes` made, here or in an executor of the same job; unpickling can run any code."""
+    """Read the result of `to_bytes`. Only use it within a job, because unpickling can run any code."""
     size = int.from_bytes(data[-8:], "little")
     return pickle.loads(pa.decompress(data[:-8], size, "zstd", asbytes=True))
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles units in the order of their hashes, without the empty places of their table."""
+    """Pickles sums of units sorted by their hashes, without the empty places of the hash table."""
 
     def reducer_override(self, value: Any) -> Any:
         if type(value) is UnitSums:
@@ -62,9 +62,9 @@ def _units(columns: int, room: int, level: int, hashes: Array, by_column: Array)
     return units
 
 
-BATCH = 32_768  # rows read at a time, as many as the local engine reads
-ROWS = 2_000_000  # of a part, about: enough for its sums to be small beside it
-LOOKING = 16  # files looked at together: of a distant store, each is a wait
+BATCH = 32_768  # rows read at a time, the same as the local engine
+ROWS = 2_000_000  # about the size of a part; large compared to its sums
+LOOKING = 16  # files inspected in parallel, because each file in a remote store takes time
 
 
 class RowGroups(NamedTuple):
@@ -78,7 +78,7 @@ FilePart = tuple[RowGroups, ...]
 
 
 class LogParts(NamedTuple):
-    """The parts of a log, in its order; whether an impression may go on over pages; and what is assumed to read it."""
+    """The parts of a log in its order; whether an impression may have several pages; assumptions made to read it."""
 
     parts: list[FilePart]
     may_have_pages: bool
@@ -86,19 +86,19 @@ class LogParts(NamedTuple):
 
 
 def parts_of(paths: Paths, least: int = 1, number: int = 0) -> LogParts:
-    """The parts of a log: at most `number` of them, or a multiple of the least that is given.
+    """The parts of a log: at most `number`, or, if that is 0, a multiple of `least`.
 
-    Every file is looked at before the first is read: a mistake in the last one is not found after hours.
+    All files are inspected before the first is read, so that an error in the last one is found at once.
     """
     files = files_of(paths)
     for file in files:
         if not file.is_parquet:
             raise DataError(
-                f"{file.path} is no Parquet file, and Spark reads Parquet only; interleaf.log.convert makes it one"
+                f"{file.path} is not a Parquet file, and Spark reads only Parquet; convert it (interleaf.log.convert)"
             )
     with ThreadPoolExecutor(LOOKING) as pool:
         looked = list(pool.map(parquet.inspect, files))
-    # Executors may work in another folder.
+    # Executors may have another working directory.
     files = [file._replace(path=file.path.absolute()) if isinstance(file.path, Path) else file for file in files]
     groups = [(place, group) for place, one in enumerate(looked) for group in range(len(one.rows))]
     rows = [count for one in looked for count in one.rows]
@@ -109,7 +109,7 @@ def parts_of(paths: Paths, least: int = 1, number: int = 0) -> LogParts:
 
 
 def _runs(rows: Sequence[int], wanted: int) -> Iterator[list[int]]:
-    """Places of row groups, cut into at most so many runs of about as many rows: each goes where its middle lies.
+    """Split row groups into at most `wanted` runs of about the same number of rows, by the middle of each group.
 
     >>> list(_runs([10, 10, 30, 10], 2))
     [[0, 1], [2, 3]]
@@ -131,11 +131,11 @@ Item = tuple[int, Any]
 Packed = tuple[int, bytes]
 FAN = 16  # sums that one executor adds up at a time
 WEIGHT = "spark.sql.execution.arrow.maxBytesPerBatch"
-OfBatches = Callable[[int, Iterator[pa.RecordBatch]], Iterable[Item]]  # from a part's number, and its rows
+OfBatches = Callable[[int, Iterator[pa.RecordBatch]], Iterable[Item]]  # takes a part's number and its rows
 
 
 def pack_items(number: int, function: Callable[[], Iterable[Item]]) -> Iterator[Packed]:
-    """The items of a function, ready to travel; or what went wrong, under the number of the part."""
+    """The items of a function as bytes; an error becomes an item with the number of the part."""
     try:
         for key, value in function():
             yield key, to_bytes(value)
@@ -144,7 +144,7 @@ def pack_items(number: int, function: Callable[[], Iterable[Item]]) -> Iterator[
 
 
 def unpack_items(items: Iterable[Packed]) -> Iterator[Item]:
-    """What `pack_items` made; an error that it packed is raised again."""
+    """Unpack the items of `pack_items`; a packed error is raised."""
     for key, data in items:
         value = of_bytes(data)
         if isinstance(value, InterleafError):
@@ -153,8 +153,8 @@ def unpack_items(items: Iterable[Packed]) -> Iterator[Item]:
 
 
 class FileRows(NamedTuple):
-    """The rows of Parquet files, for executors: by parts, without impressions that go on over pages; these are joined
-    already, and are one more part.
+    """The rows of Parquet files by part, for executors. Impressions with several pages, already joined, are one more
+    part.
     """
 
     parts: list[FilePart]
@@ -174,14 +174,14 @@ class FileRows(NamedTuple):
 
 
 class Files:
-    """Parquet files: Spark schedules runs of row groups, and the executors read them by themselves."""
+    """Parquet files: Spark schedules runs of row groups, and the executors read the files directly."""
 
     def __init__(self, spark: SparkSession, paths: Paths, number: int = 0) -> None:
         self._context = spark.sparkContext
         found = parts_of(paths, self._context.defaultParallelism, number)
         self._parts, self.may_have_pages, self.assumptions = found
         self.pages = PageJoiner(pa.array([], pa.string()))
-        self.notes: RDD[Packed] | None = None  # of repeats, once they were looked for
+        self.notes: RDD[Packed] | None = None  # shared hashes, once repeats were searched for
         self._set(pa.array([], pa.string()), [])
 
     def _set(self, continued: pa.Array, joined: list[pa.RecordBatch]) -> None:
@@ -217,19 +217,19 @@ def _of_part(rows: Broadcast[FileRows], projection: Projection, function: OfBatc
 
 
 class Frame:
-    """A data frame of Spark: its partitions come to the same functions as streams of Arrow. Rows that are joined
-    already are one more.
+    """A data frame of Spark, whose partitions are read as Arrow streams. Impressions with several pages, already
+    joined, are one more partition.
     """
 
     def __init__(self, frame: DataFrame, joined: Sequence[pa.RecordBatch] = ()) -> None:
         if ".connect." in type(frame).__module__:
-            raise DataError("a data frame of Spark Connect has no partitions to count on; use a classic session")
+            raise DataError("data frames of Spark Connect are not supported; use a classic Spark session")
         self.frame, self._joined = frame, list(joined)
         self.bins = frame.sparkSession.sparkContext.defaultParallelism
         self.may_have_pages = "page" in frame.columns
         self.assumptions: list[str] = []
         self.pages = PageJoiner(pa.array([], pa.string()))
-        self.has_repeats: bool | None = None  # until they were looked for
+        self.has_repeats: bool | None = None  # None until repeats were searched for
 
     def with_joined(self, continued: pa.Array, joined: list[pa.RecordBatch]) -> Frame:
         """The same rows, with those of continued impressions replaced by the joined ones."""
@@ -248,7 +248,7 @@ class Frame:
             return items.union(context.parallelize([number], 1).flatMap(partial(_of_part, rows, projection, function)))
 
     def _names(self, projection: Projection) -> list[str]:
-        """The columns to ask for: spare ones only where some row lacks what they stand in for."""
+        """The columns to read; spare columns only if some row lacks one of the columns that replace them."""
         if projection.names is None:
             return list(self.frame.columns)
         lacking = {others: self._lacks(others) for others in set(projection.spare.values())}
@@ -261,13 +261,13 @@ class Frame:
         return not self.frame.filter(" OR ".join(f"`{name}` IS NULL" for name in names)).isEmpty()
 
     def gathered_by(self, column: str, order: str) -> Frame:
-        """The same rows, those with the same value of a column together, in an order."""
+        """The same rows, partitioned by a column, and sorted by another one."""
         return Frame(self.frame.repartition(column).sortWithinPartitions(order), self._joined)
 
 
 @contextmanager
 def _unweighed(spark: SparkSession) -> Iterator[None]:
-    """Batches by rows alone: Spark would weigh a batch after each of its rows, which takes minutes for nested ones."""
+    """Limit batches by rows only: Spark would compute their size after each row, which is slow for nested data."""
     before = spark.conf.get(WEIGHT, None)
     spark.conf.set(WEIGHT, 2**31 - 1)
     try:
@@ -277,12 +277,12 @@ def _unweighed(spark: SparkSession) -> Iterator[None]:
 
 
 def _of_partition(projection: Projection, function: OfBatches, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-    """In an executor: small batches of Spark as large ones of ours, and items as rows of Spark."""
+    """On an executor: gather Spark's small batches into larger ones, and return items as rows of Spark."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     number = context.partitionId() if context is not None else 0
-    # Spark's timestamps are instants; their type names the zone of the session.
+    # Spark's timestamps are instants; only their type has the time zone of the session.
     in_utc = (batch.cast(schema_in_utc(batch.schema)) for batch in batches)
     large = arrow.gather_batches(in_utc, BATCH)
     for key, data in pack_items(number, lambda: function(number, arrow.cut_batches(large, projection, BATCH))):
@@ -290,7 +290,7 @@ def _of_partition(projection: Projection, function: OfBatches, batches: Iterator
 
 
 def schema_in_utc(found: pa.Schema) -> pa.Schema:
-    """The same columns, with times that say UTC."""
+    """The same columns, with the time zone UTC."""
     return pa.schema([field.with_type(_type_in_utc(field.type)) for field in found])
 
 
@@ -305,9 +305,9 @@ def _type_in_utc(kind: pa.DataType) -> pa.DataType:
 
 
 def sum_items(items: RDD[Packed], add: Callable[[Any, Any], Any]) -> Any:
-    """All values added up on executors, in the order of their numbers, some at a time; only the sum comes here.
+    """Add up all values on executors, in the order of their numbers; only the total is sent to the driver.
 
-    None where there are none: Spark calls no function for a partition without rows, or has no partition at all.
+    The result is None if there are no values: Spark calls no function for a partition without rows.
     """
     number = items.getNumPartitions()
     while number > 1:
@@ -328,7 +328,7 @@ def _together(add: Callable[[Any, Any], Any], number: int, items: Iterator[tuple
 
 
 def in_bins(hashes: Array, bins: int) -> Iterator[tuple[int, Array]]:
-    """Where the hashes of each bin are: as many in each, whatever their lowest bits, which samples are drawn by."""
+    """The indices of the hashes in each bin. Bins do not depend on the lowest bits, by which samples are drawn."""
     places = (hashes >> np.uint64(32)) % np.uint64(bins)
     for place in range(bins):
         yield place, np.flatnonzero(places == place)

@@ -1,8 +1,8 @@
-"""Impressions with several rows: repeats of an impression in any part, and further pages of one.
+"""Finds impressions with several rows: repeats of an impression in any part, and further pages.
 
-Every part sends the hashes of its impressions, 8 bytes each, to the executors, a range of hashes to each. Where one
-came more than once, all parts that have it are notified: all but the first drop their rows, and the first keeps its
-first row. The local engine does the same in the order of the log, on a sample above 16 million impressions.
+Every part sends the hashes of its impressions, 8 bytes each, to executors by range. If a hash comes more than once, all
+parts that have it are notified: the first part keeps its first row, and all others drop their rows. The local engine
+does the same in the order of the log; above 16 million impressions, it checks a sample.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ IDENTITY = Projection(("experiment", "impression"), {})
 
 
 class SharedHashes(Seen):
-    """What a part must know: hashes that came more than once, and whether an earlier part has them."""
+    """Hashes of a part that came more than once, and whether an earlier part has them."""
 
     def __init__(self, notes: Iterable[tuple[Array, Array]]) -> None:
         hashes, elsewhere = map(np.concatenate, zip(*notes, strict=True)) if notes else np.zeros((2, 0), np.uint64)
@@ -46,7 +46,7 @@ class SharedHashes(Seen):
         super().repeats(hashes[elsewhere.astype(np.bool_)])
 
     def repeats(self, hashes: Array) -> Array:
-        """Which of these came before; the others are not even looked up."""
+        """Which of these hashes came before; only hashes that came more than once are looked up."""
         found = np.zeros(len(hashes), np.bool_)
         if len(self._shared):
             known = np.flatnonzero(np.isin(hashes, self._shared))
@@ -55,7 +55,7 @@ class SharedHashes(Seen):
 
 
 def notes_of(files: Files) -> RDD[Packed]:
-    """What every part must know, in the partition of its number; of later passes, Spark skips what it exchanged."""
+    """The shared hashes of every part, in the partition of its number; Spark reuses the shuffle in later passes."""
     if files.notes is None:
         hashes = files.each(IDENTITY, partial(_hashes, files.bins)).partitionBy(files.bins)
         files.notes = hashes.mapPartitionsWithIndex(_notes).partitionBy(files.bins)
@@ -63,7 +63,7 @@ def notes_of(files: Files) -> RDD[Packed]:
 
 
 def has_repeats(frame: Frame) -> bool:
-    """Whether an impression of a data frame came twice."""
+    """Whether a data frame has an impression twice."""
     if frame.has_repeats is None:
         hashes = frame.each(IDENTITY, partial(_hashes, frame.bins)).partitionBy(frame.bins)
         frame.has_repeats = any(value for _, value in unpack_items(hashes.mapPartitionsWithIndex(_repeated).collect()))
@@ -71,7 +71,7 @@ def has_repeats(frame: Frame) -> bool:
 
 
 def _hashes(bins: int, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Item]:
-    """The hashes of a part, each range of them under its bin."""
+    """The hashes of a part, by bin."""
     found = [identities(batch)[1] for batch in batches]
     if not found:
         return
@@ -105,7 +105,7 @@ def _twice(found: list[tuple[int, Array]]) -> Array:
 
 
 def join_pages(rows: Files | Frame) -> Files | Frame:
-    """The rows of a log with the pages of every impression joined; its `pages` count what was dropped on the way."""
+    """The rows of a log with the pages of every impression joined; its `pages` counts dropped rows and events."""
     paged = _collected(rows, ("impression", "page"), _paged) if rows.may_have_pages else []
     pages = PageJoiner(find_continued(paged, lambda ids: _collected(rows, ("impression",), partial(_ids, ids))))
     if not pages:
@@ -118,7 +118,7 @@ def join_pages(rows: Files | Frame) -> Files | Frame:
 
 
 def _collected(rows: Files | Frame, names: tuple[str, ...] | None, function: OfBatches) -> Iterator[pa.Array]:
-    """What a function makes of the batches of every part."""
+    """The results of a function for the batches of every part."""
     for _, found in unpack_items(rows.each(Projection(names, {}), function).collect()):
         yield from found
 

@@ -53,10 +53,10 @@ CACHE = "NUMBA_CACHE_DIR"
 
 
 def session() -> SparkSession:
-    """The active session, as a notebook or `spark-submit` has one; else a new one, of the master that Spark is set to.
+    """The active session, as in a notebook or `spark-submit`; else a new one with the configured master.
 
-    Python workers of a new one are this Python, unless PYSPARK_PYTHON is set, and keep compiled kernels where
-    this process does.
+    Python workers of a new session use this Python, unless PYSPARK_PYTHON is set, and the same folder for compiled
+    kernels as this process.
     """
     require("spark", "the engine 'spark' needs", "pyspark")
     from pyspark.errors import PySparkRuntimeError
@@ -73,7 +73,7 @@ def session() -> SparkSession:
         return building.getOrCreate()
     except PySparkRuntimeError as problem:
         raise DataError(
-            f"Spark does not start: {problem}; it needs Java 17 or later, and JAVA_HOME to say where"
+            f"Spark does not start: {problem}; it needs Java 17 or later, and JAVA_HOME must be set to its folder"
         ) from None
 
 
@@ -93,7 +93,7 @@ def by_unit(about: About, task: Task, number: int, batches: Iterator[pa.RecordBa
 def tally_sessions(
     about: About, arms: Sequence[str], timeout: float, number: int, items: Iterable[Packed]
 ) -> Iterator[Packed]:
-    """The sessions of some units in a tally of their own, rows in the order of the log."""
+    """Tally the sessions of some units; their rows are in the order of the log."""
 
     def tallies() -> Iterator[Item]:
         session_rows, tally = SessionRows(sorted(about.rankers)), Tally.empty(about)
@@ -107,20 +107,20 @@ def tally_sessions(
     return pack_items(number, tallies)
 
 
-ALL = 2**40  # impressions of one partition that are compared: all of them
+ALL = 2**40  # room for all impressions of a partition
 Count = Callable[[Task, Iterator[pa.RecordBatch], Seen], Any]
 Make = Callable[[Task, int, Iterator[pa.RecordBatch], Seen], Iterable[Item]]
 Add = Callable[[Any, Any], Any]
 
 
-PartSums = tuple[TallyCollector, Sample]  # of a part, with the sample of its impressions
+PartSums = tuple[TallyCollector, Sample]  # tallies of a part, and a sample of its impressions
 
 
 def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
-    """The tally of one experiment of a log: the one that the local engine gives.
+    """The tally of one experiment of a log, equal to that of the local engine.
 
-    `parts`: into how many the files are cut, where row groups allow; by default as many as there are cores, and more
-    where they would hold more than two million rows each.
+    `parts` is the number of parts into which the files are split, if their row groups allow it. By default, it is the
+    number of cores, or a multiple of it, so that a part has at most about two million rows.
     """
     rows = open_log(source, parts)
     collector, sample = sum_parts(rows, task, count_part, merge_parts)
@@ -138,7 +138,7 @@ def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
 
 
 def open_log(source: Any, parts: int = 0) -> Files | Frame:
-    """The rows of a log, checked, as executors will read them: of Parquet files, or of a data frame of Spark."""
+    """Check a log (Parquet files, or a data frame of Spark), and prepare its rows for executors."""
     if not is_frame(source):
         return join_pages(Files(session(), source, parts))
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -151,7 +151,7 @@ def open_log(source: Any, parts: int = 0) -> Files | Frame:
 
 
 def sum_parts(rows: Files | Frame, task: Task, count: Count, add: Add) -> Any:
-    """What `count` makes of every part, added up on the executors."""
+    """The results of `count` for every part, added up on the executors."""
 
     def count_numbered(task: Task, number: int, batches: Iterator[pa.RecordBatch], seen: Seen) -> Iterable[Item]:
         return [(number, count(task, batches, seen))]
@@ -161,10 +161,10 @@ def sum_parts(rows: Files | Frame, task: Task, count: Count, add: Add) -> Any:
 
 
 def _items(rows: Files | Frame, task: Task, make: Make) -> RDD[Packed]:
-    """What is made of every part, with repeats left out.
+    """The results of `make` for every part, without repeated impressions.
 
-    The partitions of a data frame have no order and may be other ones when it is computed again: so where impressions
-    came twice, it is shuffled by impression, and of each the earliest is kept.
+    The partitions of a data frame have no order and may change when it is computed again. So if impressions are
+    repeated, it is shuffled by impression, and only the earliest row of each is used.
     """
     if task.exclusion.max_impressions is not None:
         task = replace(task, crawlers=_crawlers(rows, task.exclusion.max_impressions))
@@ -180,7 +180,7 @@ def _items(rows: Files | Frame, task: Task, make: Make) -> RDD[Packed]:
 
 
 def _add_sessions(rows: Files | Frame, task: Task, total: Tally) -> None:
-    """Count sessions into the tally of a log: its rows meet by unit, on executors, and what comes here are sums."""
+    """Add sessions to the tally of a log. Rows are shuffled by unit, and the driver gets only sums."""
     rows_by_unit = _items(rows, task, partial(by_unit, total.about)).partitionBy(rows.bins)
     timeout = task.scoring.sessions or 0.0
     tallies = rows_by_unit.mapPartitionsWithIndex(partial(tally_sessions, total.about, list(total.arms), timeout))
@@ -190,7 +190,7 @@ def _add_sessions(rows: Files | Frame, task: Task, total: Tally) -> None:
 
 
 def count_part(task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> PartSums:
-    """The tallies of a part, without rows that came before."""
+    """The tallies of a part, without repeated rows."""
     collector, sample = TallyCollector(task, joins_sessions=False), Sample()
     for batch in batches:
         for processed in process_batch(batch, task, find_repeats(batch, seen, sample)):
@@ -199,14 +199,14 @@ def count_part(task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> Par
 
 
 def merge_parts(one: PartSums, other: PartSums) -> PartSums:
-    """Both together, in the first."""
+    """Add the second to the first."""
     one[0].merge(other[0])
     one[1].merge(other[1])
     return one
 
 
 def _crawlers(rows: Files | Frame, most: int) -> Array:
-    """The hashes of units with more impressions than that, in order."""
+    """The sorted hashes of units with more than `most` impressions."""
     units = rows.each(Projection(("unit",), {}), partial(_units, rows.bins)).partitionBy(rows.bins)
     frequent = unpack_items(units.mapPartitionsWithIndex(partial(_frequent, most)).collect())
     return np.sort(np.concatenate([np.zeros(0, np.uint64), *(value for _, value in frequent)]))
