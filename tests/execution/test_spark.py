@@ -166,7 +166,7 @@ def test_what_goes_wrong_is_said_as_the_local_engine_says_it(session: Any, table
     with pytest.raises(DataError, match="too many values"):
         tally_log(written(tmp_path / "many", _many_values()), by=["device"], engine="spark")
     log.write_batches(tmp_path / "log.jsonl", table.to_batches())
-    with pytest.raises(DataError, match=r"Spark reads Parquet only; interleaf\.log\.convert"):
+    with pytest.raises(DataError, match=r"Spark reads only Parquet; convert it"):
         tally_log(tmp_path / "log.jsonl", engine="spark")
     with pytest.raises(DataError, match="no engine 'sparc'; use 'local' or 'spark'"):
         tally_log(path, engine="sparc")
