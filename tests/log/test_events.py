@@ -157,5 +157,5 @@ def test_a_disk_without_room_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(EventLines, "__init__", small)
     path = write(tmp_path / "log.jsonl", [*LINES, *EVENTS * 1000])
-    with pytest.raises(DataError, match=r"cannot be kept aside \(database or disk is full\); set the variable TMPDIR"):
+    with pytest.raises(DataError, match=r"cannot be stored \(database or disk is full\); set the variable TMPDIR"):
         list(log.read(path))

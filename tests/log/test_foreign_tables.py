@@ -60,7 +60,7 @@ def test_a_data_frame_from_a_notebook_is_read_and_what_is_assumed_is_in_the_repo
     assert list(reading.assumptions) == NOTES
     report = analyze(frame)
     assert report.totals.impressions == 40
-    assert [note for note in report.notes if "taken for" in note] == [
+    assert [note for note in report.notes if "read as" in note] == [
         f"{note[0].upper()}{note[1:]}." for note in sorted(NOTES)
     ]
 

@@ -158,7 +158,7 @@ def test_the_median_of_a_user_with_an_even_number_of_values_lies_between_the_mid
         ({"units": np.zeros(3)}, "'units': 3"),
         ({"first": np.array([1.0, 2.0])}, "query 1 has no click, but 'first' is 2.0"),
         ({"last": np.array([np.nan, np.nan])}, "query 0 has a click, but 'last' is nan"),
-        ({"clicked": np.zeros(2, bool)}, "a row a query"),
+        ({"clicked": np.zeros(2, bool)}, "one row per query"),
     ],
 )
 def test_pages_that_contradict_themselves_are_refused(change: dict[str, Any], said: str) -> None:

@@ -81,7 +81,7 @@ def test_a_trec_file_is_read_as_it_is_and_grades_below_zero_are_zero(tmp_path: P
     ("text", "said"),
     [
         ("7 0 a 1\n7 0 b\n", "line 2: '7 0 b' is not 'qid 0 docid grade'"),
-        ("7 0 a good\n", "line 1: the grade 'good' is no whole number"),
+        ("7 0 a good\n", "line 1: the grade 'good' is not a whole number"),
         ("7 0 a 99\n", "line 1: the grade 99 is above 30"),
         ("7 0 a 1\n8 0 a 1\n7 0 a 2\n", "line 3: document 'a' of query '7' is judged twice"),
         ("\n", "judges nothing"),

@@ -190,7 +190,7 @@ def test_what_no_strength_fits_is_named() -> None:
     found = strengths("AB", np.array([1.7]), 50, signs=False).values
     assert found is not None
     assert found[0] - found[1] == pytest.approx(math.log(share / (1 - share)))
-    with pytest.raises(DataError, match="a value a pair"):
+    with pytest.raises(DataError, match="one value per pair"):
         strengths("ABC", np.array([0.1]), 50)
 
 

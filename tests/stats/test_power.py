@@ -169,7 +169,7 @@ def test_a_pilot_that_says_nothing_gives_its_reason_and_no_plan() -> None:
     for effect in (0.0, math.inf):
         with pytest.raises(DataError, match="needs no plan"):
             units_needed(effect, KNOWN)
-    with pytest.raises(DataError, match=r"power of 1\.0"):
+    with pytest.raises(DataError, match=r"power is 1\.0"):
         units_needed(0.1, KNOWN, power=1.0)
     with pytest.raises(DataError, match="0 units"):
         power_at(0, 0.1, KNOWN)

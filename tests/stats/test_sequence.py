@@ -133,9 +133,9 @@ def test_without_an_estimate_or_too_early_there_is_no_interval() -> None:
     assert anytime(nothing, 0, 100).reason == nothing.reason
     early = anytime(at_z(3.0, 2.1), 1, 1e9)
     assert (early.interval, early.reason) == (None, EARLY)
-    with pytest.raises(DataError, match="0 planned"):
+    with pytest.raises(DataError, match="planned units 0"):
         multiplier(10, 0)
-    with pytest.raises(DataError, match="0 of None planned"):
+    with pytest.raises(DataError, match="planned units None"):
         multiplier(0, None)
 
 

@@ -110,9 +110,9 @@ def test_nothing_to_flip_gives_no_number() -> None:
 
 
 def test_counts_below_zero_and_endless_sums_are_refused() -> None:
-    with pytest.raises(DataError, match="-1 losses"):
+    with pytest.raises(DataError, match="losses is -1"):
         sign_test(3, -1)
-    with pytest.raises(DataError, match="-2 ties"):
+    with pytest.raises(DataError, match="ties is -2"):
         delta(1, 1, -2)
     with pytest.raises(DataError, match="finite"):
         sign_flip(np.array([1.0, np.inf]))

@@ -70,7 +70,7 @@ def _with_text_ids(lists: pa.Array) -> pa.Array:
 
 
 def _in_utc(times: pa.Array) -> pa.Array:
-    """Times in UTC; times without a zone are taken for UTC. A text that is not a time becomes null."""
+    """Times in UTC; times without a zone are read as UTC. A text that is not a time becomes null."""
     kind = times.type.value_type if pa.types.is_dictionary(times.type) else times.type
     if schema.is_string(kind):
         return _of_texts(times.cast(pa.string()))

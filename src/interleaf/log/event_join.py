@@ -328,7 +328,7 @@ def join_event_lines(files: Sequence[LogFile], counts: ReadCounts) -> Iterator[J
             lines.finish()
     except sqlite3.Error as problem:
         raise DataError(
-            f"event lines cannot be kept aside ({problem}); set the variable TMPDIR to a folder with room"
+            f"event lines cannot be stored ({problem}); set the variable TMPDIR to a folder with room"
         ) from None
 
 

@@ -157,7 +157,7 @@ def split_rankings(value: dict[str, Any]) -> dict[str, Any]:
     names = list(rankings) if value.get("rankers") is None else value["rankers"]
     if type(names) is not list or sorted(map(str, names)) != sorted(rankings):
         message = (
-            f"'rankings' are of {short(list(rankings))}, and 'rankers' are {short(names)}; give a ranking a ranker"
+            f"'rankings' are of {short(list(rankings))}, and 'rankers' are {short(names)}; give one ranking per ranker"
         )
         raise LineError(DropReason.WRONG_VALUE.of("rankings"), message)
     return value | {"rankers": names, "rankings": [rankings[str(name)] for name in names]}

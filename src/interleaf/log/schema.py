@@ -127,10 +127,10 @@ DEFAULTS: dict[str, Any] = {
 }
 MAX_SHOWN = 1000  # documents per list
 IDS = ("documents", "rankings", "impression", "unit", "session", "query")  # may be integers, which become text
-NO_EXPERIMENT = "there is no column 'experiment': all rows are taken for one experiment"
+NO_EXPERIMENT = "there is no column 'experiment': all rows are read as one experiment"
 NO_EVENTS = "there is no column 'events': no list has a click"
 NO_EVENT_LINES = "no line has 'events', and no line is an event: no list has a click"
-NAIVE_TIMES = "times that name no zone are taken for UTC"
+NAIVE_TIMES = "times without a time zone are read as UTC"
 TIME_EXAMPLE = "2026-11-16T10:00:00Z"  # how texts give times
 
 SCHEMA = pa.schema([column.field for column in COLUMNS], metadata={VERSION_KEY: str(VERSION).encode()})

@@ -178,7 +178,7 @@ def _of_text(text: str) -> datetime:
 
 
 def _time_or_naive(value: Any) -> datetime:
-    """A time as it is read: one without a zone is taken for UTC."""
+    """Check a time that is read; without a zone, it is read as UTC."""
     if isinstance(value, str):
         value = _of_text(value)
     if isinstance(value, datetime) and value.utcoffset() is None:

@@ -35,10 +35,12 @@ class QueryPages:
 
     def __post_init__(self) -> None:
         if self.clicked.ndim != 2 or not self.clicked.shape[1]:
-            raise DataError(f"clicked has the shape {self.clicked.shape}; give a row a query and a column a position")
+            raise DataError(
+                f"clicked has the shape {self.clicked.shape}; give one row per query, one column per position"
+            )
         lengths = {name: len(getattr(self, name)) for name in ("clicked", "first", "last", "units", "times")}
         if len(set(lengths.values())) > 1:
-            raise DataError(f"the columns of pages have the lengths {lengths}; give one value a query in each")
+            raise DataError(f"the columns of pages have the lengths {lengths}; give one value per query in each")
         without = ~self.any_click
         for name in ("first", "last"):
             wrong = np.flatnonzero(np.isnan(getattr(self, name)) != without)

@@ -99,7 +99,7 @@ def _grade(text: str, where: str) -> int:
     try:
         grade = int(text)
     except ValueError:
-        raise DataError(f"{where}: the grade {text!r} is no whole number") from None
+        raise DataError(f"{where}: the grade {text!r} is not a whole number") from None
     if grade > MAX_GRADE:
         raise DataError(f"{where}: the grade {grade} is above {MAX_GRADE}; map grades to a smaller scale first")
     return grade

@@ -35,7 +35,7 @@ def sessions(units: Array, times: Array, ends: Array | None = None, gap: float =
     """
     ends = times if ends is None else ends
     if not len(units) == len(times) == len(ends):
-        raise DataError(f"{len(units)} units, {len(times)} times and {len(ends)} ends; give one of each a query")
+        raise DataError(f"{len(units)} units, {len(times)} times and {len(ends)} ends; give one of each per query")
     if (ends < times).any():
         row = int(np.argmax(ends < times))
         raise DataError(f"query {row} ends at {ends[row]}, before it was asked at {times[row]}")

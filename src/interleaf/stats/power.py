@@ -268,7 +268,7 @@ def _known(known: Pilot) -> tuple[float, float]:
         raise DataError(f"nothing can be planned: {known.reason}; take a larger pilot, or give numbers without one")
     if not (variance and variance > 0 and each and each > 0):
         raise DataError(
-            f"nothing can be planned with a variance of {variance!r} and {each!r} impressions a unit; give numbers "
+            f"nothing can be planned with a variance of {variance!r} and {each!r} impressions per unit; give numbers "
             "above 0"
         )
     return variance, each
@@ -276,7 +276,7 @@ def _known(known: Pilot) -> tuple[float, float]:
 
 def _check_power(power: float, confidence: float) -> None:
     if not significance(confidence) / 2 < power < 1:
-        raise DataError(f"a power of {power!r} cannot be planned for; give a share such as 0.8")
+        raise DataError(f"power is {power!r}; give a share between 0 and 1, such as 0.8")
 
 
 def _check_effect(effect: float) -> None:

@@ -142,7 +142,7 @@ def standing(
     if not count == len(estimates) == len(adjusted_p_values):
         raise DataError(
             f"{len(rankers)} rankers make {count} pairs, but there are {len(estimates)} estimates and "
-            f"{len(adjusted_p_values)} p-values; give one of each a pair"
+            f"{len(adjusted_p_values)} p-values; give one of each per pair"
         )
     values = np.array([found.value if found.value is not None else np.nan for found in estimates], np.float64)
     level = significance(confidence)
@@ -204,7 +204,7 @@ def strengths(
         return Strengths(None, None, "no impression with an event")
     shares = _shares(np.asarray(values, np.float64), 0.0 if signs else 0.5 / impressions)
     if len(shares) != len(rankers):
-        raise DataError(f"{len(rankers)} rankers are not those of {np.size(values)} pairs; give a value a pair")
+        raise DataError(f"{len(rankers)} rankers are not those of {np.size(values)} pairs; give one value per pair")
     reason = separation(rankers, shares)
     if reason:
         return Strengths(None, None, reason)

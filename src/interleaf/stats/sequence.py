@@ -172,7 +172,7 @@ def _record(found: Estimate, radius: float, p_value: float) -> Anytime:
 def _checked(units: Array | float, planned: float | None) -> Array:
     size = np.asarray(units, np.float64)
     if not ((planned is None or planned > 0) and (size > 0).all()):
-        raise DataError(f"{units!r} of {planned!r} planned units cannot be; give numbers above 0")
+        raise DataError(f"units are {units!r}, and planned units {planned!r}; give numbers above 0")
     return size
 
 

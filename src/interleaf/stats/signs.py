@@ -130,4 +130,4 @@ def _kept_signs(buckets: int, flips: int, seed: int) -> tuple[Array, ...]:
 def _check(**counts: int) -> None:
     for name, count in counts.items():
         if count < 0:
-            raise DataError(f"{count} {name} cannot be; give a count of at least 0")
+            raise DataError(f"{name} is {count}; give a count of at least 0")

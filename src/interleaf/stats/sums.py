@@ -69,7 +69,7 @@ def significance(confidence: float) -> float:
     0.05
     """
     if not 0 < confidence < 1:
-        raise DataError(f"a confidence of {confidence!r} cannot be; give a number between 0 and 1, such as 0.95")
+        raise DataError(f"confidence is {confidence!r}; give a number between 0 and 1, such as 0.95")
     return round(1 - confidence, 15)  # 1 - 0.95 is slightly more than 0.05, and ranks are rounded up
 
 
