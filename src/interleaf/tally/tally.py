@@ -150,7 +150,7 @@ class Tally:
         return absorb(reorder(one, rankers), reorder(other, rankers))
 
     def save(self, path: str | Path) -> None:
-        """Write the tally to a file (.tally), which `Tally.load` of this or a later version of interleaf reads."""
+        """Write the tally to a file (.tally), which `Tally.load` reads if it has the same version of the format."""
         tally_file.save(self, path)
 
     @classmethod
