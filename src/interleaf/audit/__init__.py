@@ -1,7 +1,7 @@
-"""Proof: considerateness and fidelity of a method, by exact enumeration of the very kernels that serve traffic.
+"""The audit of methods: it runs the kernels that serve traffic on all small cases, with exact probabilities.
 
-`distribution` and `expectation` answer for given rankings; `check` walks a stated finite world of rankings, lists
-and clicks and either proves a property there, or hands back the smallest counterexample.
+`distribution` and `expectation` compute the lists and the preferences for given rankings. `check` goes through all
+small rankings, lists and clicks, and proves each property there or returns the smallest counterexample.
 """
 
 from interleaf.audit.enumerate import distribution, expectation

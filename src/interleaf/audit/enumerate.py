@@ -27,7 +27,7 @@ Ranks = tuple[int, ...]
 
 
 def distribution(rankings: Rankings, method: str, k: int) -> dict[Shown, Fraction]:
-    """Every (documents, teams) that can be shown, with its exact probability, from the serving kernel.
+    """Every (documents, teams) that can be shown, with its exact probability; it runs the kernel that serves traffic.
 
     >>> distribution([["a", "b"], ["b", "a"]], "team_draft", k=1)
     {(('a',), (0,)): Fraction(1, 2), (('b',), (1,)): Fraction(1, 2)}
@@ -43,7 +43,7 @@ def expectation(
     clicks: ClickModel | Callable[[int, Document], Any],
     scheme: str | None = None,
 ) -> Array:
-    """The exact expected preference matrix, in fractions; a function (rank, document) gives independent clicks.
+    """The exact expected preference matrix, in fractions; a function (rank, document) means independent clicks.
 
     >>> expectation([["a", "b"], ["b", "a"]], "team_draft", 2, lambda rank, document: document == "a")[0, 1]
     Fraction(1, 1)

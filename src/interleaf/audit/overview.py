@@ -1,6 +1,6 @@
 """The table of properties over all methods (O17's Table 1, extended), with the counterexamples as footnotes.
 
-Every parameter choice that is not the default is audited, too; it gets a row where it changes an answer.
+Each parameter choice that is not the default is audited, too; it gets a row if it changes an answer.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ MARKS = {True: "yes", False: "no", None: "-"}
 
 @dataclass(frozen=True)
 class Overview:
-    """What the audit found, method by method, and where that contradicts what the method table claims."""
+    """The results of the audit by method, and where they contradict the claims in the table of methods."""
 
     checks: tuple[MethodAudit, ...]
 
     @property
     def contradictions(self) -> list[str]:
-        """Methods whose row claims what the audit does not find, or does not claim what it finds."""
+        """Methods whose claims in the table of methods differ from the results of the audit."""
         rows = {row.name: row for row in METHODS.values()}
         return [c.method for c in self.checks if c.method in rows and rows[c.method].claims != c.claims]
 
@@ -94,7 +94,7 @@ def _mark(
     notes: list[str],
     limits: Mapping[str, PropertyVerdict] | None = None,
 ) -> str:
-    """The answer, with a footnote where it is no, and where a yes has a limit that one should know."""
+    """The answer; a no has a footnote, and so has a yes with a limitation."""
     if holds is False:
         scheme, verdict = next((name, verdict) for name, verdict in verdicts.items() if not verdict.holds)
         of_scheme = f" ({scheme})" if scheme else ""

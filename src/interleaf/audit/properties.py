@@ -1,9 +1,9 @@
-"""`check`: each property of a method on the whole finite world, proved or refuted by the smallest counterexample.
+"""`check` proves each property of a method in all small worlds, or refutes it by the smallest counterexample.
 
 `fair` is proved for every pattern of clicks, and so for all clicks that depend on the rank only: they are mixtures of
 patterns. `pareto` is checked if all rankers rank the same documents, as in O17, for several ways to click that prefer
 relevant documents. Nobody clicks on the last shown rank unless every document is shown, because pairwise preferences
-need the document below a click; `pareto_at_cut` is the result without this rule.
+need the document below a click. `pareto_at_cut` is the result without this restriction.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SmallWorld(NamedTuple):
 
 
 def worlds(min_rankers: int, max_rankers: int | None) -> list[SmallWorld]:
-    """The worlds for a method that takes so many rankers, smallest first."""
+    """The worlds for a method with these limits on the number of rankers, smallest first."""
     numbers = [rankers for rankers in (2, 3) if min_rankers <= rankers <= (max_rankers or 3)]
     return sorted(dict.fromkeys(world for rankers in numbers for world in _worlds_of(rankers)), key=_size)
 
@@ -67,9 +67,9 @@ def _worlds_of(rankers: int) -> Iterator[SmallWorld]:
 
 
 def dominating_rankers(world: SmallWorld, last: int) -> Iterator[tuple[frozenset[str], int]]:
-    """Sets of relevant documents, each with the ranker that Pareto-dominates all others on them.
+    """Sets of relevant documents, each with the ranker that Pareto-dominates all others.
 
-    Only documents that some ranker has at rank `last` or above are relevant, because people look no further.
+    Only documents that some ranker has at rank `last` or above are relevant, because nobody clicks below.
     """
     visible = [document for document in world.documents if world.best_rank(document) <= last]
     for size in range(1, len(visible) + 1):
@@ -118,7 +118,7 @@ class Counterexample:
 class PropertyVerdict:
     """Whether a property holds in all small worlds; None: it does not apply to the method.
 
-    `worlds` is how many were checked, `refuted` are those where it fails, and `counterexample` is the smallest.
+    `worlds` is the number of checked worlds, `refuted` are those where it fails, and `counterexample` is the smallest.
     """
 
     holds: bool | None
@@ -348,7 +348,7 @@ def _all_hold(verdicts: Mapping[str, PropertyVerdict]) -> bool | None:
 
 
 def _by_scheme(what: str, verdicts: Mapping[str, PropertyVerdict]) -> list[tuple[str, PropertyVerdict]]:
-    """One line for all schemes where they agree, else one for each."""
+    """One line for all schemes if they agree, else one for each."""
     if len({verdict.holds for verdict in verdicts.values()}) == 1:
         names = ", ".join(verdicts)
         return [(f"{what} ({names})", next(iter(verdicts.values())))]

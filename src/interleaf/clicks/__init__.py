@@ -1,6 +1,6 @@
-"""Models of people: they draw clicks on a shown list, and give the exact distribution of click patterns.
+"""Click models: they draw clicks on a shown list, and give the exact distribution of click patterns.
 
-`named` finds the click models of the literature; `clicks.fit` fits models to the result pages of a log.
+`named` returns the click models of the literature; `clicks.fit` fits models to the result pages of a log.
 """
 
 from interleaf.clicks.click_models import Cascade, ClickModel, Independent, Intents, OneClick, PositionBased

@@ -29,7 +29,7 @@ class ClickModel(ABC):
 
     @abstractmethod
     def inputs(self, documents: Sequence[Document], exact: bool) -> Any:
-        """What the kernel needs to know of a shown list, in floats or in fractions."""
+        """The arguments of the kernel for a shown list, in floats or in fractions."""
 
     def sample(self, documents: Sequence[Document], key: Key | None = None) -> tuple[int, ...]:
         """The ranks that one person clicks; the same key gives the same clicks."""
@@ -93,7 +93,7 @@ def _click_cascade_batch(
 
 @dataclass(frozen=True)
 class Cascade(ClickModel):
-    """People read from the top, click and stop (H11; O17 Table 2): also called the dependent click model.
+    """People read from the top, click and stop (H11; O17 Table 2); also called the dependent click model.
 
     `click` and `stop` are probabilities by grade 0, 1, 2, ...; a document without a grade has grade 0. People can stop
     after each click, and with `stop_needs_click=False` after each document.
@@ -162,7 +162,7 @@ class Independent(ClickModel):
 
 @dataclass(frozen=True)
 class PositionBased(ClickModel):
-    """A click needs a look, which depends on the rank, and attraction, which depends on the grade.
+    """A document is clicked if it is examined, which depends on the rank, and attractive, which depends on the grade.
 
     `examination` by rank, the last value for all ranks below; `attraction` by grade 0, 1, 2, ... With one attraction
     for all grades, clicks depend on the rank only.

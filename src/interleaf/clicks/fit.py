@@ -21,7 +21,7 @@ from interleaf.errors import ClickError
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import kernel
 
-STRENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # of the prior, to choose from
+STRENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # of the prior, chosen by held-out likelihood
 HELD_OUT_SHARE, HELD_OUT_SEED = 0.2, 0
 MAX_START = 0.95  # EM cannot leave an examination of 1
 Trials = tuple[tuple[float, float], ...]
@@ -31,7 +31,7 @@ State = TypeVar("State")
 class ClickPerplexity(NamedTuple):
     """2 ** -mean(log2 q), where q is the probability that the model gave to what happened at a place of a page.
 
-    1 is certainty, 2 a fair coin. `overall` is over all places of all pages.
+    It is 1 for a perfect prediction, and 2 for a fair coin. `overall` is over all places of all pages.
     """
 
     overall: float
@@ -44,7 +44,7 @@ class ClickPerplexity(NamedTuple):
 
 
 class Fitted(ABC):
-    """A model that gives each page the probability of each pattern of clicks on it."""
+    """A fitted click model: it gives the probability of each pattern of clicks on a page."""
 
     @abstractmethod
     def click_probabilities(self, pages: ResultPages) -> Array:
@@ -62,7 +62,7 @@ class Fitted(ABC):
         return float(self.log_likelihoods(pages).sum())
 
     def perplexity(self, pages: ResultPages) -> ClickPerplexity:
-        """How surprising the clicks are, place by place."""
+        """The perplexity of the clicks, by rank and overall."""
         if not pages.shown.any():
             raise ClickError("there is no document on these pages, so there is nothing to predict; give other pages")
         logs = _logs(self.click_probabilities(pages), pages)
@@ -163,10 +163,10 @@ def _fit_with_prior(
 ) -> Model:
     """The model fitted with this strength, or with the one that predicts held-out sessions of the pages best.
 
-    `prepare(pages)` does once what all strengths share, and returns the function that fits with one.
+    `prepare(pages)` does the work that all strengths share, and returns a function that fits with one strength.
     """
     if strength is not None:
-        if not 0 < strength < float("inf"):  # without a prior, a pair without clicks could never be clicked
+        if not 0 < strength < float("inf"):  # without a prior, a pair without clicks would have probability 0
             raise ClickError(f"the strength of the prior cannot be {strength!r}; give a finite number above 0")
         return prepare(pages)(float(strength), ())
     training, held_out = pages.split(HELD_OUT_SHARE, HELD_OUT_SEED)
@@ -212,7 +212,7 @@ def _read_pages(
 
 @dataclass(frozen=True)
 class FittedCascade(Fitted):
-    """Continuation by rank, attraction by pair, and the attraction by rank that a pair never seen falls back to."""
+    """Continuation by rank, attraction by pair, and attraction by rank, which is used for new pairs."""
 
     continuation: Array
     attraction: Array
@@ -222,7 +222,7 @@ class FittedCascade(Fitted):
     report: FitReport
 
     def attractions(self, pages: ResultPages) -> Array:
-        """The attraction of what is at each place, `[page, rank]`; 0 where nothing is shown."""
+        """The attraction of the document at each place, `[page, rank]`; 0 where nothing is shown."""
         pair = self.pairs.on(pages)
         known = np.where(pair >= 0, self.attraction[pair], _extend(self.fallback, pages.documents.shape[1]))
         return np.where(pages.shown, known, 0.0)
@@ -254,10 +254,10 @@ def fit_cascade(
 ) -> FittedCascade:
     """Fit by EM from Guo's closed form, which `rounds=0` leaves as it is.
 
-    The prior of a pair's attraction counts as `strength` times read; None chooses it by the likelihood of held-out
-    sessions. Its mean is that of the ranks where the pair was shown: if only clicks end reading, nothing else tells
-    lower ranks from higher ones. If reading ends anywhere, it is the click rate at the top, which everybody reads.
-    EM ends when a round gains at most `tolerance` a page.
+    The prior of a pair's attraction weighs as much as `strength` reads; None chooses it by the likelihood of held-out
+    sessions. The mean of the prior is that of the ranks where the pair was shown: if people stop only after clicks,
+    nothing else in the model distinguishes lower ranks from higher ones. If people can stop anywhere, it is the click
+    rate at the top, which everybody reads. EM ends when a round gains at most `tolerance` per page.
     """
     _check_fittable(pages)
     return _fit_with_prior(pages, lambda part: _prepare_cascade(part, stop_needs_click, rounds, tolerance), strength)
@@ -283,9 +283,10 @@ def _prepare_cascade(
 
 
 def _start(pages: ResultPages, stop_needs_click: bool, rounds: int, tolerance: float) -> _CascadeState:
-    """Continuation, and mean attraction by rank, of the cascade in which all documents at a rank are one.
+    """Continuation and mean attraction by rank, of a cascade that treats all documents at a rank as one.
 
-    Where reading ends anywhere, such a cascade cannot tell a rank that few reach from one that holds dull documents.
+    If people can stop anywhere, such a cascade cannot distinguish a rank that few people reach from one with
+    unattractive documents.
     """
     ranks = np.where(pages.shown, np.arange(pages.documents.shape[1]), -1)
     depth = int(pages.shown.any(axis=0).sum())
@@ -316,23 +317,23 @@ class _CascadeProblem:
 
     @cached_property
     def _next_shown(self) -> Array:
-        """Where a stop coin is tossed, of which the outcome matters: there is a document below."""
+        """Places with a document below, where it matters whether people stop."""
         depth = int(self.pages.shown.any(axis=0).sum())
         return np.asarray(self.pages.shown[:, 1:depth])
 
     def _by_unit(self, values: Array) -> Array:
-        """Sums over the places of each unit; what is summed is 0 where nothing is shown."""
+        """Sums over the places of each unit; `values` must be 0 where nothing is shown."""
         places = np.where(self.units >= 0, self.units, len(self.means))
         return np.bincount(places.ravel(), values.ravel(), len(self.means) + 1)[:-1]
 
     def closed_form(self) -> _CascadeState:
-        """Guo's: everything down to the last click was read, and nothing below it."""
+        """Guo's estimate: people read everything down to the last click, and nothing below."""
         below = np.cumsum(self.pages.clicks[:, ::-1], axis=1)[:, ::-1]
         looks = (below > 0) | ~self.pages.clicks.any(axis=1, keepdims=True)
         return self._maximise((looks & self.pages.shown).astype(float))
 
     def round(self, state: _CascadeState) -> tuple[_CascadeState, float]:
-        """What was read, in expectation; then the rates of clicking and of reading on."""
+        """One round of EM: the expected reads, then the rates of clicking and of reading on."""
         looks: Array = np.zeros(self.units.shape)
         onward = _onward(state.continuation, looks.shape[1], self.stop_needs_click)
         likelihoods = _read_pages(state.attraction[self.units], self.pages.clicks, self._counts, *onward, looks)
@@ -340,7 +341,7 @@ class _CascadeProblem:
         return self._maximise(looks), float(np.log(likelihoods).sum()) + prior
 
     def _maximise(self, looks: Array) -> _CascadeState:
-        """Reading on is smoothed by half a yes and half a no, so that a rank without clicks stays possible."""
+        """The rate of reading on is smoothed by half a yes and half a no, so that it is never 0 or 1."""
         attraction = (self._clicked + self.strength * self.means) / (self._by_unit(looks) + self.strength)
         coins, width = self._next_shown, self._next_shown.shape[1]
         tossed = coins * (self.pages.clicks if self.stop_needs_click else looks)[:, :width]
@@ -357,7 +358,7 @@ def _onward(continuation: Array, width: int, stop_needs_click: bool) -> tuple[Ar
 
 @dataclass(frozen=True)
 class FittedPositionBased(Fitted):
-    """Examination by rank, attraction by pair, and the mean that a pair never seen falls back to."""
+    """Examination by rank, attraction by pair, and the mean attraction, which is used for new pairs."""
 
     examination: Array
     attraction: Array
@@ -373,8 +374,8 @@ class FittedPositionBased(Fitted):
     def to_click_model(self, levels: int) -> tuple[PositionBased, GradeOf]:
         """A click model for simulation, and the grade of any (query, document) under it.
 
-        Grades are quantiles of attraction over all that was shown, at most `levels` of them (fewer where attractions
-        are equal), each with the mean attraction of what it holds.
+        Grades are quantiles of the attraction of shown documents. There are at most `levels` of them, fewer if
+        attractions are equal, and each has the mean attraction of its documents.
         """
         if levels < 1:
             raise ClickError(f"attraction cannot have {levels!r} levels; give a whole number from 1 up")
@@ -391,7 +392,7 @@ class FittedPositionBased(Fitted):
 
 @dataclass(frozen=True)
 class GradeOf:
-    """The grade of a (query, document), by their numbers in the log; of a pair never seen, that of the mean."""
+    """The grade of a (query, document), by their numbers in the log; a new pair gets that of the mean attraction."""
 
     pairs: QueryDocuments
     grades: Array
@@ -400,12 +401,12 @@ class GradeOf:
         return int(self.grades[self.pairs.find(np.array(query), np.array(document))])
 
     def on(self, pages: ResultPages) -> Array:
-        """The grade at each place, `[page, rank]`; it says nothing where nothing is shown."""
+        """The grade at each place, `[page, rank]`; it is meaningless where nothing is shown."""
         return np.asarray(self.grades[self.pairs.on(pages)])
 
 
 class _Cells(NamedTuple):
-    """All that the model asks of a log: how often each pair was shown, and clicked, at each rank."""
+    """The sufficient counts of the model: how often each pair was shown, and clicked, at each rank."""
 
     pair: Array
     rank: Array
@@ -421,10 +422,11 @@ class _PositionState(NamedTuple):
 def fit_position_based(
     pages: ResultPages, strength: float | None = None, rounds: int = 1000, tolerance: float = 1e-7
 ) -> FittedPositionBased:
-    """Fit by EM; attraction has a prior with the mean click rate at the rank that is clicked most.
+    """Fit by EM; the mean of the prior of attraction is the click rate at the rank that is clicked most.
 
-    That is the one rank where attraction shows undimmed. The prior counts as `strength` times shown; None chooses it
-    by the likelihood of held-out sessions. EM ends when a round gains at most `tolerance` a page.
+    People examine this rank most, so its click rate is closest to attraction. The prior weighs as much as `strength`
+    impressions; None chooses it by the likelihood of held-out sessions. EM ends when a round gains at most `tolerance`
+    per page.
     """
     _check_fittable(pages)
     return _fit_with_prior(pages, lambda part: _prepare_positions(part, rounds, tolerance), strength)
@@ -464,9 +466,9 @@ def _cells(pages: ResultPages, pairs: QueryDocuments) -> _Cells:
 def _round(
     cells: _Cells, state: _PositionState, mean: float, strength: float, top: int
 ) -> tuple[_PositionState, float]:
-    """Who looked and who was attracted, in expectation; then the rates of both, with priors.
+    """One round of EM: the expected examinations and attractions, then the rates of both, with priors.
 
-    Examination is smoothed by half a look and half a miss, so that a rank without clicks stays possible.
+    Examination is smoothed by half a yes and half a no, so that a rank without clicks has no probability of 0.
     """
     examination, attraction = state.examination[cells.rank], state.attraction[cells.pair]
     missed = cells.shown - cells.clicked
@@ -484,7 +486,7 @@ def _round(
 
 @dataclass(frozen=True)
 class RankOnly(Fitted):
-    """Independent clicks with one probability a rank."""
+    """Independent clicks with one probability per rank."""
 
     rates: Array
 
@@ -493,7 +495,7 @@ class RankOnly(Fitted):
 
 
 def rank_only(pages: ResultPages) -> RankOnly:
-    """The share of pages with a click at each rank, of those that are so long."""
+    """The share of pages with a click at each rank, among pages with a document there."""
     _check_fittable(pages)
     shown = pages.shown.sum(axis=0)
     return RankOnly(pages.clicks.sum(axis=0)[shown > 0] / shown[shown > 0])

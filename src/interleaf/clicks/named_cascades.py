@@ -1,4 +1,4 @@
-"""The named click models of the literature: click and stop probabilities by grade for the cascade, a row each."""
+"""The named click models of the literature: each is a row of click and stop probabilities by grade, for the cascade."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Probabilities = tuple[float | Fraction, ...]
 class ClickTable:
     """One row: probabilities by grade 0, 1, 2, ...
 
-    A row for any number of grades (None) has those of the lowest and of the best grade; between them they rise evenly.
+    A row for any number of grades (None) has the probabilities of the lowest and of the best grade; those between are
+    interpolated linearly.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Result pages of a log, as integer arrays to fit click models on, and a parser of the Yandex text format.
 
-A line of that format (from the relevance-prediction challenge of 2011; PyClick reads it, too) is a result page,
+A line of that format (from the relevance-prediction challenge of 2011; PyClick also reads it) is a result page,
 `session time Q query region url url ...`, or a click, `session time C url`. Fields are separated by tabs.
 """
 
@@ -44,7 +44,8 @@ class PageReading:
 class ResultPages:
     """Arrays: `queries[page]`, `documents[page, rank]` (-1 below the last one) and `clicks[page, rank]`.
 
-    `sessions[page]` keeps the pages of one person together in a split. The counts are the sizes of the vocabularies.
+    A split puts all pages with the same `sessions[page]` into one part. The counts are the numbers of queries and
+    documents.
     """
 
     queries: Array
@@ -84,7 +85,7 @@ class ResultPages:
         return ResultPages(*parts, self.query_count, self.document_count, self.reading)
 
     def split(self, share: float, seed: int) -> tuple[ResultPages, ResultPages]:
-        """ResultPages to train on, and those of a `share` of the sessions, drawn by the seed, held out."""
+        """Pages to train on, and held-out pages: those of a random `share` of the sessions, drawn with the seed."""
         if not 0 < share < 1:
             raise ClickError(f"the share to hold out cannot be {share!r}; give a number between 0 and 1")
         sessions, session_of = np.unique(self.sessions, return_inverse=True)
@@ -124,7 +125,7 @@ def parse_yandex(lines: Iterable[str], source: str = "the log") -> ResultPages:
 
 @dataclass
 class _YandexLog:
-    """What was read so far; names are numbered in the order of their first line."""
+    """The lines read so far; names are numbered in the order of their first line."""
 
     queries: dict[str, int] = field(default_factory=dict)
     documents: dict[str, int] = field(default_factory=dict)
@@ -156,7 +157,7 @@ class _YandexLog:
         self.pages.append((person, self.queries.setdefault(query, len(self.queries)), documents))
 
     def _add_click(self, session: str, url: str) -> None:
-        """To the latest page of the session that shows the document, and there to its first place."""
+        """Add a click to the latest page of the session that shows the document, at its first place there."""
         pages = self.pages_of.get(self.sessions.get(session, -1), [])
         document = self.documents.get(url, -1)
         for page in reversed(pages):

@@ -1,1 +1,1 @@
-"""One impression: rankings are checked, mixed into one list, and credited with clicks; many impressions in a batch."""
+"""Checks rankings, mixes them into one list, and credits clicks to rankers; for one impression, or many in a batch."""

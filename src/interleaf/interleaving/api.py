@@ -32,7 +32,7 @@ from interleaf.methods.registry import ResolvedMethod, resolve
 
 @dataclass(frozen=True, eq=False)
 class Interleaving:
-    """A list that was shown, with all that credit needs; log what `to_dict` returns.
+    """A shown list with everything that is needed to credit clicks; log what `to_dict` returns.
 
     `teams[position]` is the index of the ranker that owns it, -1 nobody, None where the method has no teams;
     `ranks[ranker, position]` is where each ranker has each shown document, 1 = top, 0 = not at all.
@@ -171,11 +171,11 @@ class DrawnList(NamedTuple):
 
     @property
     def choices(self) -> tuple[int, ...] | None:
-        """How many documents there were to choose from at each rank, where the method's credit asks for it."""
+        """How many documents some ranker has in its top x, for each x; None if the method's credit does not use it."""
         return self.problem.choices(len(self.documents)) if "choices" in self.chosen.method.needs else None
 
     def interleaving(self, ranks: Array | None = None) -> Interleaving:
-        """All that crediting it takes."""
+        """The list with everything that is needed to credit clicks."""
         problem = self.problem
         return Interleaving(
             self.documents,
@@ -265,7 +265,7 @@ def _by_rank(fixed: Mapping[int, Document]) -> dict[int, Document]:
 
 
 def draw(rankings: Rankings, chosen: ResolvedMethod, k: int, key: Key | None) -> DrawnList:
-    """The list that `interleave` shows, as it is drawn."""
+    """The list that `interleave` shows, without the fields that only credit needs."""
     problem = CheckedRankings.of(rankings, chosen)
     size, name = check_k(k), key_of(key)
     return DrawnList(chosen, problem, name, *_kernels().compose(chosen, problem, size, name))

@@ -1,7 +1,7 @@
 """Many impressions at once: the kernels' batch loops over chunks of rows, in plain threads.
 
-Kernels let go of the interpreter lock, so threads do; numba's own parallel loops do not survive a fork, and servers
-fork. Rows do not know of each other, so results depend on neither threads nor chunks.
+Kernels release the interpreter lock, so threads run in parallel; numba's own parallel loops do not survive a fork, and
+servers fork. Rows are independent, so results depend on neither threads nor chunks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHUNK = 4096
 
 
 class DrawnLists(NamedTuple):
-    """What was shown: document numbers `shown[row, position]`, their teams, and how many `counts[row]` there are."""
+    """Drawn lists: document numbers `shown[row, position]`, their teams, and the length `counts[row]` of each list."""
 
     shown: Array
     teams: Array
@@ -100,7 +100,7 @@ def _settings(chosen: ResolvedMethod, impressions: Impression) -> Any:
 
 
 def _own(settings: Any) -> Any:
-    """Settings with arrays of their own: some are room to work in, which threads must not share."""
+    """Settings with copies of the arrays: kernels write to some of them, so threads must not share them."""
     return type(settings)(*(value.copy() if isinstance(value, np.ndarray) else value for value in settings))
 
 
@@ -138,7 +138,7 @@ class InterleavedBatch:
 
 @dataclass(frozen=True, eq=False)
 class BatchOutcome:
-    """What clicks on many lists say: `credit[row, ranker]`, and `preference[row, ranker, ranker]` as in `Outcome`."""
+    """The result of clicks on many lists, as in `Outcome`: `credit[row, ranker]`, `preference[row, ranker, ranker]`."""
 
     credit: Array
     preference: Array
@@ -227,7 +227,7 @@ def credit_batch(
 
 
 def _check_rankings(rankings: ArrayLike, chosen: ResolvedMethod) -> Array:
-    """Rankings as an array of 32-bit integers; one error lists all that is wrong with them."""
+    """Rankings as an array of 32-bit integers; one error lists all problems."""
     array = np.asarray(rankings)
     if array.ndim != 3 or not np.issubdtype(array.dtype, np.integer) or not array.size:
         raise RankingError(

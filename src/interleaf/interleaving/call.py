@@ -1,4 +1,4 @@
-"""Calls of a method's kernels for one impression: compiled to serve, or with `exact` in plain Python on fractions."""
+"""Calls a method's kernels for one impression: compiled, or with `exact` in plain Python on fractions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from interleaf.methods.schemes import TOLERANCE, Scheme
 def compose(
     chosen: ResolvedMethod, problem: CheckedRankings, k: int, key: str
 ) -> tuple[tuple[Document, ...], tuple[int, ...] | None, bool | None, float | None]:
-    """The documents of the list for a key, their teams, and, where the method prepares them, `relaxed` and the log
-    of the list's probability.
-    """
+    """The documents of the list for a key and their teams; `relaxed` and the log-probability if the method prepares."""
     kernels = chosen.method.kernels
     work, kernel = Composing(chosen, problem, k, exact=False), ready(kernels.compose)
     documents, teams, shown = work.run(kernel, start(key, kernel))
@@ -78,7 +76,7 @@ def credit(
 
 
 def probability(chosen: ResolvedMethod, impression: Impression, exact: bool = False) -> Array | None:
-    """The probability of each shown document given those above it; None where the method cannot tell."""
+    """The probability of each shown document given those above it; None if the method cannot compute it."""
     kernels = chosen.method.kernels
     if kernels.probability is None:
         return None

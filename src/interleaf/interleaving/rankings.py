@@ -25,7 +25,7 @@ MAX_RANKERS = 127  # teams are logged as 8-bit integers
 
 @dataclass(slots=True, eq=False)
 class CheckedRankings:
-    """Checked rankings: who ranks, what, and where each ranker has each document."""
+    """Checked rankings: the names of the rankers, their documents, and the rank of each document."""
 
     rankers: tuple[str, ...]
     rankings: tuple[tuple[Document, ...], ...]
@@ -107,7 +107,7 @@ class CheckedRankings:
 
 
 def text_id(document: object) -> str | None:
-    """A document id as text, as logs store it: a text, or a whole number; None for all else.
+    """A document id as text, as logs store it: a text, or a whole number; None for other types.
 
     >>> text_id("d4"), text_id(7), text_id((7, "red"))
     ('d4', '7', None)
@@ -210,7 +210,7 @@ def remove_documents(rankings: Rankings | Mapping[str, Any], documents: Iterable
 
 
 def _check_kinds(rankers: Sequence[str], rankings: Sequence[tuple[Document, ...]]) -> None:
-    """Ids are texts or whole numbers, and differ as texts, too: logs store them as texts."""
+    """Check that ids are texts or whole numbers, and that they differ as texts, because logs store texts."""
     kinds = {kind for documents in rankings for kind in set(map(type, documents))}
     if kinds <= {str} or kinds <= {int}:
         return
@@ -251,7 +251,7 @@ def letter(number: int) -> str:
 
 
 def check_rankers(rankers: tuple[str, ...], chosen: ResolvedMethod) -> None:
-    """The method must take this number of rankers, and their names must differ."""
+    """Check that the method takes this number of rankers, and that their names differ."""
     minimum, maximum = chosen.rankers[0], chosen.rankers[1] or MAX_RANKERS
     if not minimum <= len(rankers) <= maximum:
         number = f"exactly {minimum}" if minimum == maximum else f"{minimum} to {maximum}"

@@ -21,7 +21,7 @@ MIN_LOG = -1e300
 
 
 def to_dict(shown: Interleaving, rankings: bool, probability: bool) -> dict[str, Any]:
-    """The columns of the log, ready for JSON; an impossible list has no log of its probability."""
+    """The columns of the log, ready for JSON; `log_probability` is None if the list is impossible."""
     log_probability = shown.log_probability if probability else shown.known_log_probability
     data = {
         "method": shown.method,
@@ -44,7 +44,7 @@ def to_dict(shown: Interleaving, rankings: bool, probability: bool) -> dict[str,
 
 
 def _plain(documents: Sequence[Document]) -> list[Any]:
-    """Documents for JSON: a number of numpy becomes a number of Python."""
+    """Documents for JSON: numpy numbers become Python numbers."""
     if not any(issubclass(kind, np.generic) for kind in set(map(type, documents))):
         return list(documents)
     return [document.item() if isinstance(document, np.generic) else document for document in documents]
@@ -129,7 +129,7 @@ def _parse_rank(rank: Any) -> Any:
 
 
 def rankings_and_documents(data: Mapping[str, Any], chosen: ResolvedMethod) -> tuple[Rankings, Sequence[Any]]:
-    """The input rankings, by name, and the shown documents: a list without ranks is derived from them."""
+    """The input rankings, by name, and the shown documents, from which missing ranks are computed."""
     rankings = data["rankings"]
     if data.get("rankers") is not None:
         names = tuple(_sequence(data.get("rankers"), "rankers"))
@@ -174,7 +174,7 @@ def check_teams(teams: Any, count: int, rankers: int, chosen: ResolvedMethod) ->
 
 
 def check_needs(shown: Interleaving, chosen: ResolvedMethod) -> None:
-    """The list must have all that the method needs to compute credit."""
+    """Check that the list has all fields that the method needs to compute credit."""
     for need in chosen.method.needs:
         if getattr(shown, need) is None:
             raise ListError(

@@ -1,1 +1,1 @@
-"""What compiled kernels share: randomness, compilation, sorting, records of arrays, and the hash of a unit."""
+"""Code that all compiled kernels use: randomness, compilation, sorting, argument types, and the hash of a unit."""

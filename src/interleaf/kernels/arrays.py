@@ -1,4 +1,4 @@
-"""The arguments of every kernel: encoded rankings to compose from, and an impression to credit.
+"""The argument types of kernels: encoded rankings to compose a list from, and an impression to credit.
 
 In a batch, the same records have one more leading axis.
 """
@@ -16,7 +16,7 @@ Record = TypeVar("Record", bound="EncodedRankings | Impression")
 
 
 class EncodedRankings(NamedTuple):
-    """Rankings with documents as numbers: `rankings[ranker, rank]`, of which `depths[ranker]` are there."""
+    """Rankings with documents as numbers: `rankings[ranker, rank]`; only the first `depths[ranker]` are valid."""
 
     rankings: Array
     depths: Array
@@ -24,10 +24,11 @@ class EncodedRankings(NamedTuple):
 
 
 class Impression(NamedTuple):
-    """All that credit needs: `ranks[ranker, position]` (1 = top, 0 = not ranked) and what a method asks for besides.
+    """A shown list as credit needs it: `ranks[ranker, position]` is 1 at the top and 0 if the document is not ranked.
 
-    `teams[position]` owns it (-1 nobody), `lengths[ranker]` and `union` size up the input rankings, and
-    `choices[position]` is how many documents some ranker has at that rank or above.
+    `teams[position]` is the ranker that owns the position, -1 for nobody. `lengths[ranker]` is the number of documents
+    of a ranking, and `union` that of all rankings together. `choices[position]` counts the documents that some ranker
+    has at that rank or above.
     """
 
     ranks: Array
@@ -48,6 +49,6 @@ def pairs(rankers: int) -> tuple[Array, Array]:
 
 
 def exactly(record: Record) -> Record:
-    """The record with Python's integers in place of numpy's, which overflow inside a fraction."""
+    """The record with Python's integers instead of numpy's, which overflow in fractions."""
     values = [value.astype(object) if isinstance(value, np.ndarray) else value for value in record]
     return type(record)(*values)

@@ -28,7 +28,7 @@ def hash_of(salt: str, text: str) -> int:
     >>> f"{hash_of(UNIT, 'user-7'):016x}"
     '8ca3ec4ceced21d3'
     """
-    data = np.frombuffer(bytearray(text.encode()), np.uint8)  # writable, as Arrow's are: one kernel for both
+    data = np.frombuffer(bytearray(text.encode()), np.uint8)  # writable, as Arrow's arrays are
     return int(hashes(salt, np.array([0, len(data)], np.int32), data)[0])
 
 

@@ -1,4 +1,4 @@
-"""A digest of a function's code and of all that it uses; docstrings, comments and line numbers do not count."""
+"""A digest of a function's code and of the code it uses; docstrings, comments and line numbers do not change it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compilation of kernels and of randomness, by numba.
+"""Compilation of kernels and of their random number generator with numba.
 
 A kernel is a plain function on small integer arrays, with the decorator `@kernel`. If numba's compiler is switched off,
 or has no folder to store compiled code in (a read-only container) and nobody called `interleaf.warm`, `ready` returns
@@ -27,7 +27,7 @@ from interleaf.kernels.arrays import Array, EncodedRankings, Impression
 from interleaf.kernels.code_digest import code_digest
 from interleaf.kernels.randomness import Keyed, Randomness, bytes_of
 
-MAX_SILENCE = 1.0  # seconds of compiling, until it is announced
+MAX_SILENCE = 1.0  # seconds of compilation before a notice is logged
 NOTICE_SWITCH = "INTERLEAF_COMPILE_NOTICE"  # an environment variable: 0 switches the notice off
 _compiling, _counting = 0, Lock()
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -84,7 +84,7 @@ def kernel(function: Function) -> Function:
         compiled: Any = njit(cache=True, nogil=True)(function)
     except RuntimeError:
         return cast(Function, njit(nogil=True)(function))
-    if hasattr(compiled, "py_func"):  # the compiler is not switched off
+    if hasattr(compiled, "py_func"):  # if the compiler is switched on
         compiled._cache._cache_file = _CacheFile(function, compiled._cache.cache_path)
         compiled._cache._index_key = lambda types, codegen: (types, codegen.magic_tuple())
     return cast(Function, compiled)
@@ -108,7 +108,7 @@ class _CacheFile(IndexDataCacheFile):
             self._source_stamp = code_digest(self._function, *_OVERLOADS)
         try:
             return cast(dict[Any, str], super()._load_index())  # type: ignore[no-untyped-call]
-        except (ImportError, AttributeError):  # written by another version, whose argument types were elsewhere
+        except (ImportError, AttributeError):  # written by a version with argument types in another module
             return {}
 
 
@@ -123,7 +123,7 @@ def plain(function: Function) -> Function:
 
 
 def ready(function: Function) -> Function:
-    """The form of a kernel that can run now: compiled if it is, or if it can be stored on disk; else plain."""
+    """The compiled kernel, if it is compiled or can be stored on disk; else its plain Python form."""
     return function if is_compiled(function) else plain(function)
 
 
@@ -141,7 +141,7 @@ def is_on_disk(function: Callable[..., Any]) -> bool:
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Inside, kernels are compiled even if they cannot be stored on disk: for `interleaf.warm`."""
+    """Within this context, compile kernels even if they cannot be stored on disk, as `interleaf.warm` does."""
     global _compiling
     with _counting:
         _compiling += 1

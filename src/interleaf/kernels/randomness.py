@@ -5,7 +5,7 @@ A kernel draws with `pick(randomness, n)`, exactly uniform on 0 .. n-1, with `pi
 
 * compiled (`jit.py`): `randomness` is the state of a counter-based generator, three 64-bit words;
 * `Keyed`: the same generator in plain Python, with the same picks for the same key;
-* `Tree`: every branch is visited, each with its exact probability, so that a kernel's whole distribution is known.
+* `Tree`: every branch is visited, each with its exact probability, which gives a kernel's whole distribution.
 
 The i-th output for a key with words (k0, k1) is mix(mix(k0 + i * GOLDEN) ^ k1), where mix is the finaliser of
 SplitMix64 (Steele, Lea and Flood, 2014). Keys and picks are pinned by test vectors: they never change.
@@ -36,7 +36,7 @@ _DIGEST = re.compile(r"k1:[0-9a-f]{32}")
 
 
 class Randomness(Protocol):
-    """What a kernel draws from; the compiled form is an array with the state of the generator."""
+    """The source that a kernel draws from; the compiled form is an array with the state of the generator."""
 
     def pick(self, n: int) -> int: ...
     def pick_weighted(self, weights: Sequence[Any], n: int) -> int: ...
@@ -67,7 +67,7 @@ def toss(randomness: Randomness, probability: Any) -> bool:
 def key_of(key: Key | None) -> str:
     """The name of a key: `k1:` and a 128-bit digest of its parts; None draws a fresh one.
 
-    Parts are strings, integers and tuples of them, delimited so that no two keys run together.
+    Parts are strings, integers and tuples of them, delimited so that different parts give different keys.
 
     >>> key_of(("a", "bc")) == key_of(("ab", "c"))
     False
@@ -132,7 +132,7 @@ class Keyed:
         return _mix(_mix((self._first + self._count * GOLDEN) & _MASK) ^ self._second)
 
     def pick(self, n: int) -> int:
-        """Lemire's multiplication with rejection on 32 bits: uniform without modulo bias; one choice costs no draw."""
+        """Lemire's multiplication with rejection on 32 bits: uniform without modulo bias; n = 1 draws nothing."""
         if not 1 <= n <= MAX_CHOICES:
             raise RandomnessError(f"cannot pick one of {n} things; the number of choices lies in 1 .. {MAX_CHOICES}")
         if n == 1:
@@ -171,7 +171,7 @@ def _mix(word: int) -> int:
 
 
 def _exactly(number: Any) -> Fraction:
-    """A fraction of Python's integers: numpy's would overflow inside it."""
+    """A fraction of Python's integers; numpy's would overflow."""
     return number if type(number) is Fraction else Fraction(number.item() if hasattr(number, "item") else number)
 
 
@@ -189,7 +189,7 @@ class Tree:
         self._probability = Fraction(1)
 
     def branches(self, function: Callable[[Randomness], Result]) -> Iterator[tuple[Fraction, Result]]:
-        """Each outcome of `function(randomness)` with its probability; the function runs once a branch."""
+        """Each outcome of `function(randomness)` with its probability; the function runs once per branch."""
         self._path = []
         while True:
             self._depth, self._probability = 0, Fraction(1)

@@ -1,1 +1,1 @@
-"""The heart: one file per comparison method, one row in `table.METHODS`."""
+"""Comparison methods: each is one file with kernels and one row of `registry.METHODS`."""

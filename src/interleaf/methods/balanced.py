@@ -1,4 +1,4 @@
-"""Balanced interleaving (Joachims 2003; C12 section 3.1, H11): one coin decides who leads the whole list.
+"""Balanced interleaving (Joachims 2003; C12 section 3.1, H11): one coin decides which ranker goes first.
 
 Credit counts clicked documents in the top k_c of each ranking. k_c is the better rank of the lowest clicked document
 (C12, Eq. 1, `depth=lowest`), or the smaller of the two rankings' worst clicked ranks (H11, `depth=clicked`).

@@ -1,8 +1,8 @@
 """Document constraints (He et al. 2009, as H11 uses them): balanced lists, credit for not contradicting the clicks.
 
-A click says that its document is better than each unclicked one above it (constraints=1), and, by choice, than an
-unclicked one below: the next if it is unclicked (2), the next unclicked (3), or that of the lowest click only. A
-ranking violates (better, worse) if it holds the worse one and does not rank the better one above it.
+A click says that its document is better than each unclicked one above it (constraints=1). Other settings add an
+unclicked document below: the next one if it is unclicked (2), the next unclicked one (3), or that of the lowest click
+only. A ranking violates (better, worse) if it has the worse document and does not rank the better one above it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The linear programme of `optimized`, and a small solver for it that is exact in fractions."""
+"""The linear programme of `optimized`, and a small simplex solver that is exact when it runs on fractions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interleaf.kernels.arrays import Array, EncodedRankings
 from interleaf.kernels.jit import inline_kernel, kernel, plain, ready, start
 from interleaf.kernels.randomness import Randomness, key_of, pick
 
-PATIENCE = 50  # pivots that change nothing before the rule that cannot cycle takes over
+PATIENCE = 50  # pivots without progress, after which Bland's rule is used, because it cannot cycle
 MAX_PIVOTS = 100_000
 
 
@@ -131,7 +131,7 @@ def solution_of(
 ) -> tuple[Array, Array, bool]:
     """The lists with a positive probability, the probabilities, and whether fairness had to be relaxed.
 
-    `ranks[ranker, document]` counts a document that a ranking lacks as standing just below its last.
+    In `ranks[ranker, document]`, a document that a ranking lacks has the rank just below its last.
     """
     # A batch pads to its longest ranking, but the key of the randomness depends on the rankings only.
     tops = encoded.rankings[:, : int(encoded.depths.max())].astype(np.int32)
@@ -161,7 +161,7 @@ def _solution(
 
 
 def _worth(places: Array, kind: int, exact: bool) -> Array:
-    """`[ranker, document]`: what a click on the document is worth to the ranker, up to what all have in common."""
+    """`[ranker, document]`: the credit of a ranker for a click on the document, up to a constant for all rankers."""
     one: Any = Fraction(1) if exact else 1.0
     ranks = places.astype(object if exact else np.float64)
     if kind == BINARY:
@@ -170,7 +170,7 @@ def _worth(places: Array, kind: int, exact: bool) -> Array:
 
 
 def _probabilities(lists: Array, worth: Array, exact: bool) -> tuple[Array, Any]:
-    """Solve the programme: the small simplex for two rankers and for proofs, HiGHS for more and where that fails."""
+    """Solve with the small simplex for two rankers and in the audit; with HiGHS for more rankers, or if that fails."""
     constraints = programme(lists, worth)
     values = list_values(lists, worth)
     if exact or len(worth) == 2:
@@ -285,7 +285,7 @@ def highs(constraints: Array, values: Array) -> tuple[Array, float]:
     """The same programme by scipy's HiGHS, in two stages.
 
     The least violation min sum_i |A_i p| is solved as its dual, max t with (A' y)_j >= t and |y_i| <= 1, which has a
-    row for each list instead of one for each constraint. By complementary slackness y tells which p reach the minimum:
+    row for each list instead of one for each constraint. By complementary slackness, y shows which p reach the minimum:
     only lists with (A' y)_j = t, with A_i p = 0 where |y_i| < 1 and the sign of y_i elsewhere. The second stage looks
     for the best value among them.
     """

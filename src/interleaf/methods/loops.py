@@ -1,4 +1,4 @@
-"""Compiled loops that all methods share: batches of lists, batches of credit, and preferences by form of scheme."""
+"""Compiled loops that all methods share: batches of lists, batches of credit, and preferences for each scheme form."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def expected_sign_batch(expected_sign: Any) -> Any:
 
 @cache
 def prefer(form: SchemeForm) -> Any:
-    """A kernel that divides the credit where the form says so, and writes the preference of each pair of rankers."""
+    """A kernel that divides the credit if the form does so, and writes the preference of each pair of rankers."""
     compare, divides = inline_kernel(form.compare), form.divides
 
     def prefer(credit: Array, credited: int, tolerance: Any, preference: Array) -> None:

@@ -1,4 +1,4 @@
-"""Optimized interleaving (Radlinski and Craswell 2013) and multileaving (Schuth et al. 2014): lists from a programme.
+"""Optimized interleaving (Radlinski and Craswell 2013) and multileaving (Schuth et al. 2014).
 
 A list is allowed if each next document is the best one of some ranking that is not in the list yet. A linear programme
 (`methods/linear_program.py`) gives these lists probabilities such that all rankers expect the same credit at every
@@ -48,7 +48,7 @@ def prepare(
     parameters: Mapping[str, Any],
     exact: bool,
 ) -> OptimizedSettings:
-    """Solve the programme of these rankings, or find its solution among the latest."""
+    """Solve the programme of these rankings, or take its solution from the cache."""
     kind = CREDITS.index(parameters["credit"])
     solution = linear_program.solution_of(
         encoded, problem.ranks_or_next(names), size, kind, parameters["samples"], exact
@@ -59,7 +59,7 @@ def prepare(
 def prepare_batch(
     encoded: EncodedRankings, ranks: Array, queries: Array, k: int, parameters: Mapping[str, Any]
 ) -> OptimizedSettings:
-    """The solutions of some queries of a batch, at their numbers; padded with -1 and with weight zero."""
+    """The solutions of some queries of a batch, stacked by query; padded with -1 and with weight zero."""
     kind = CREDITS.index(parameters["credit"])
     solutions = {}
     for query in queries:
@@ -79,7 +79,7 @@ def prepare_batch(
 
 
 def prepared_probability(prepared: OptimizedSettings, shown: Array) -> float:
-    """How likely the shown list was."""
+    """The probability of the shown list."""
     return float(prepared.weights[(prepared.lists == shown).all(axis=1)].sum())
 
 

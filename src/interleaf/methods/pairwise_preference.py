@@ -1,9 +1,9 @@
 """Pairwise preference multileaving (O17): lists uniform among all considerate ones, credit for agreeing with clicks.
 
-At rank x any unshown document of the choice set Omega(x), the union of all top x, is equally likely. A click prefers
-its document to unclicked ones; a ranker gets 1/w for each such pair it orders so, -1/w if the other way, where w is
-the probability that neither document is shown before both could be (Eq. 10 to 14; the product of Algorithm 3 is
-corrected to |Omega(x)| - x + 1: as printed it disagrees with enumeration).
+At rank x each unshown document of the choice set Omega(x), the union of all top x, is equally likely. A click prefers
+its document to unclicked ones. A ranker gets 1/w for each such pair that it ranks in this order, and -1/w for each that
+it ranks in the opposite order. w is the probability that neither document is shown before both could be (Eq. 10 to 14;
+the product of Algorithm 3 is corrected to |Omega(x)| - x + 1: as printed it disagrees with enumeration).
 """
 
 from __future__ import annotations

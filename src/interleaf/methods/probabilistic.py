@@ -21,7 +21,7 @@ from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import Randomness, pick, pick_from
 
-LOST = 1e-3  # a running denominator below this share of its last full sum is summed afresh: digits were lost
+LOST = 1e-3  # a running denominator below this share of its last full sum is summed again, because it has lost digits
 MAX_DIGITS = 290  # a float can hold 10^-307
 
 

@@ -1,4 +1,4 @@
-"""The table of methods, a row for each. It is data only; the first use of a method imports its kernels."""
+"""The table of methods, one row per method. It is data only; the first use of a method imports its kernels."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class Method:
     parameters: tuple[Parameter, ...]
     schemes: tuple[str, ...]  # the default first
     claims: Claims
-    schemes_for_many: tuple[str, ...] | None = None  # for more than two rankers, if other ones
-    module_name: str = ""  # of the module with the kernels, if it is not interleaf.methods.NAME
+    schemes_for_many: tuple[str, ...] | None = None  # for more than two rankers, if they differ
+    module_name: str = ""  # the module with the kernels, if it is not interleaf.methods.NAME
 
     # Credit
     needs: tuple[str, ...] = ()  # the fields of an impression that credit needs besides the ranks
@@ -78,7 +78,7 @@ class Method:
 
     # Lists
     has_teams: bool = False  # positions have owners
-    whole_rankings: bool = False  # the list depends on the rankings below rank k, too
+    whole_rankings: bool = False  # the list also depends on the rankings below rank k
     same_lists_as: str = ""  # the method that draws the same lists, if there is another
     list_parameters: tuple[str, ...] = ()  # the parameters that the lists depend on
     depends_on_k: bool = False  # a longer list need not begin with the shorter list of the same key
@@ -145,7 +145,7 @@ DEFAULT = "team_draft"
 
 
 def resolve(text: str | ResolvedMethod) -> ResolvedMethod:
-    """The method of a spec string, with its parameters checked and the defaults of the others.
+    """The method of a spec string; parameters are checked, and the others have their defaults.
 
     >>> str(resolve("probabilistic(tau=3.0)"))
     'probabilistic'

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-TOLERANCE = 1e-9  # a share of the credit; sums that are equal on paper may differ in their last digit
-VARIANTS = ("", "direct", "deduped")  # kernels get the number of the variant
+TOLERANCE = 1e-9  # a share of the credit; sums that should be equal may differ in their last digit
+VARIANTS = ("", "direct", "deduped")  # kernels get the index of the variant
 DIRECT, DEDUPED = 1, 2
 
 

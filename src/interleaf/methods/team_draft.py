@@ -1,8 +1,9 @@
 """Team draft (Radlinski et al. 2008; C12 section 3.2; for many rankers Schuth et al. 2014): rankers pick in turn.
 
 In each round every ranker that still can adds its best unshown document, in a new random order, and owns it. A click
-counts for the owner. `fill=fair` owns positions only while no ranking can be used up (up to the shortest one's length):
-until there who owns a position depends on neither documents nor history, so rank-only clicks prefer nobody.
+counts for the owner. With `fill=fair`, positions below the length of the shortest ranking have no owner. Down to there
+no ranking can be used up, so the owner of a position depends on neither documents nor earlier picks, and clicks that
+depend on the rank only prefer nobody.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Simulated studies: judged queries, read or made up; rankers and people on them; runs that know the truth."""
+"""Simulation: judged queries (read or synthetic), rankers and people; the true preference is known."""
 
 from interleaf.simulate.data import Judged, synthetic
 from interleaf.simulate.letor import read_letor

@@ -17,15 +17,15 @@ from interleaf.kernels.arrays import Array
 from interleaf.kernels.randomness import GOLDEN, MIX_1, MIX_2, UNIT, Key, Keyed, bytes_of, key_of
 
 MAX_GRADE = 127  # grades are 8-bit integers
-_BLOCK = 65_536  # rows looked at together, so that a set larger than memory is no trouble
+_BLOCK = 65_536  # rows per step, so that a set may be larger than memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Judged:
-    """Queries whose documents have features and grades; no array of it can be changed.
+    """Queries whose documents have features and grades; all arrays are read-only.
 
-    Row `r` is a document: `features[r, f - 1]` is its feature with id f, `grades[r]` how good it is, from 0. The rows
-    of query `q` are `offsets[q]` up to `offsets[q + 1]`. `name` is what a result prints.
+    Row `r` is a document: `features[r, f - 1]` is its feature with id f, `grades[r]` its relevance grade from 0. The
+    rows of query `q` are `offsets[q]` up to `offsets[q + 1]`. Results print `name`.
 
     >>> data = Judged([[0.5, 1], [0.25, 1], [0, 1]], [2, 0, 1], [0, 2, 3], ("first", "second"), "tiny")
     >>> data
@@ -96,12 +96,12 @@ class Judged:
         return self.feature_ids[varies]
 
     def where(self, row: int) -> str:
-        """A row of the set in words: its query and its number there."""
+        """A description of a row for messages: its query and its number there."""
         query = int(np.searchsorted(self.offsets, row, side="right")) - 1
         return f"{self.name}, query {self.queries[query]!r}, document {row - int(self.offsets[query]) + 1}"
 
     def rows(self, query: int) -> slice:
-        """Where the documents of a query are, by its number from 0."""
+        """The rows of a query, given by its number from 0."""
         return slice(int(self.offsets[query]), int(self.offsets[query + 1]))
 
     def select(self, indices: Iterable[int], name: str | None = None) -> Judged:
@@ -129,7 +129,7 @@ class Judged:
         return [self.select(sorted(order[start:end])) for start, end in pairwise(ends)]
 
     def folds(self, count: int, seed: Key) -> QueryFolds:
-        """Cross-validation by query: pairs (train, test), every query in one test set."""
+        """Cross-validation by query: pairs (train, test); every query is in one test set."""
         if not 2 <= count <= len(self):
             raise DataError(
                 f"cannot make {count} folds of the {len(self)} queries of {self.name}; "
@@ -159,7 +159,7 @@ class QueryFolds:
 
 
 def concatenate(parts: Sequence[Judged], name: str | None = None) -> Judged:
-    """Several sets as one; where some have fewer features, the missing ones are 0, as in sparse files."""
+    """Several sets as one; missing features are 0, as in sparse files."""
     if not parts:
         raise DataError("there is nothing to concatenate; give at least one set")
     features = np.zeros((sum(len(part.grades) for part in parts), max(part.features.shape[1] for part in parts)), "f4")
@@ -178,7 +178,8 @@ def concatenate(parts: Sequence[Judged], name: str | None = None) -> Judged:
 def letor_folds(parts: Sequence[Judged]) -> Iterator[tuple[Judged, Judged]]:
     """The folds of a set that comes in parts S1, S2, ..., as LETOR pairs them: (train and validation, test).
 
-    Fold 1 tests on the last part, fold 2 on S1, fold 3 on S2 and so on, and takes all others, from the one after it.
+    Fold 1 tests on the last part, fold 2 on S1, fold 3 on S2 and so on. Each trains on all other parts, in order
+    from the one after its test part.
     """
     if len(parts) < 2:
         raise DataError(f"folds need the parts S1, S2, ... of a set, at least two; there are {len(parts)}")
@@ -188,7 +189,7 @@ def letor_folds(parts: Sequence[Judged]) -> Iterator[tuple[Judged, Judged]]:
 
 
 def shuffled(count: int, key: Key) -> list[int]:
-    """The numbers 0 .. count-1 in the order that belongs to a key (Fisher and Yates)."""
+    """The numbers 0 .. count-1 in a random order that depends on the key only (Fisher and Yates)."""
     chance, order = Keyed(key_of(key)), list(range(count))
     for last in range(count - 1, 0, -1):
         other = chance.pick(last + 1)
@@ -197,7 +198,7 @@ def shuffled(count: int, key: Key) -> list[int]:
 
 
 def frozen(array: Array) -> Array:
-    """The same array, plain and read-only: kernels then see one type, wherever it came from."""
+    """The same array, contiguous and read-only, so that kernels are compiled for one type only."""
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
@@ -208,7 +209,7 @@ def _frozen_features(features: Array) -> Array:
     matrix = np.ascontiguousarray(source, np.float32)
     if matrix.ndim != 2:
         raise DataError(f"features have {matrix.ndim} axes; give a matrix with a row a document and a column a feature")
-    # A read-only array was checked before; checking it again would read all of a mapped file.
+    # A read-only array was checked before; another check would read a whole memory-mapped file.
     if source.flags.writeable and not np.isfinite(matrix.sum(dtype=np.float64)):
         row, column = np.argwhere(~np.isfinite(matrix))[0]
         raise DataError(f"feature {column + 1} of row {row} is {matrix[row, column]}; features are finite numbers")
@@ -224,8 +225,8 @@ def _frozen_grades(grades: Array) -> Array:
 
 
 STRONGEST, FEATURES = 0.8, 20
-_NEXT_GRADE = 0.4  # each grade is so much rarer than the one below it
-_STEP = 0.5  # rounding to half a standard deviation leaves hardly a top ten without a tie
+_NEXT_GRADE = 0.4  # frequency of each grade relative to the one below it
+_STEP = 0.5  # rounding to half a standard deviation causes ties in almost every top ten
 
 
 def synthetic(
@@ -245,21 +246,21 @@ def synthetic(
 ) -> Judged:
     """Judged queries with features from strong to useless; the same arguments give the same set.
 
-    A query has `documents` documents: so many, or a number from a range, all equally likely. A document's grade g is
-    drawn by `shares`, a weight a grade (default: each grade 0.4 times as likely as the one below it). With z the grade
-    standardized, z = (g - mean) / deviation, feature j of a document is
+    A query has `documents` documents: a fixed number, or one drawn uniformly from a range. A document's grade g is
+    drawn by `shares`, one weight per grade (default: each grade 0.4 times as likely as the one below it). With z the
+    grade standardized, z = (g - mean) / deviation, feature j of a document is
 
         x_j = s_j z + sqrt(1 - s_j^2) e_j,    e_j = sqrt(c) shared + sqrt(1 - c) own_j
 
-    where the noises `shared` (one a document and family) and `own_j` are standard normal, s_j is the feature's strength
-    (default: evenly from 0.8 for feature 1 down to 0 for the last) and c the `correlation`. So the quality of feature
-    j, its correlation with the grade, is s_j; in a family, corr(x_i, x_j) = s_i s_j + c sqrt((1 - s_i^2) (1 - s_j^2)).
+    where the noises `shared` (one per document and family) and `own_j` are standard normal, s_j is the strength of the
+    feature (default: evenly from 0.8 for feature 1 down to 0 for the last) and c the `correlation`. So the quality of
+    feature j, its correlation with the grade, is s_j; in a family, corr(x_i, x_j) = s_i s_j + c sqrt((1 - s_i^2) (1 - s_j^2)).
     Feature j (from 0) of F belongs to family j * `families` // F, like one measure on several fields in real sets.
 
     In a share `shared_prefix` of the queries, features 2, 4, 6, ... put the same documents first, in the same order, as
-    features 1, 3, 5, ... do, down to `prefix_length`: values change places, and quality moves towards that of the other
-    feature. With probability `ties`, each feature in each query is rounded to halves: its top ten is ambiguous, as 60
-    to 80 % of them are in MSLR and LETOR. That costs a little quality (it adds noise of variance 1/48).
+    features 1, 3, 5, ... do, down to `prefix_length`: values are exchanged, and the quality moves towards that of the
+    other feature. With probability `ties`, each feature in each query is rounded to halves, which makes its top ten
+    ambiguous, as 60 to 80 % of them are in MSLR and LETOR. Rounding adds noise of variance 1/48.
 
     >>> synthetic(queries=50, documents=10, features=5, grades=3, seed=7)
     synthetic, seed 7: 50 queries, 500 documents, 5 features, grades 0 to 2
@@ -305,7 +306,7 @@ def _check_shares(**shares: float) -> None:
 def with_features(max_feature: int, seed: Key = 1) -> Judged:
     """The default set of a seed, with features up to this id: those after the 20 of `synthetic` are noise.
 
-    A feature is the same whichever other ids there are, so a ranker is the same whatever it is compared with.
+    A feature does not depend on the other ids, so a ranker does not depend on what it is compared with.
 
     >>> bool((with_features(30).features[:, :20] == synthetic().features).all())
     True
@@ -316,7 +317,7 @@ def with_features(max_feature: int, seed: Key = 1) -> Judged:
 
 
 def _signals(signal: Array, strengths: Array, correlation: float, families: int, seed: Key) -> Iterator[Array]:
-    """The features one after the other, each with a stream of its own."""
+    """The features one after the other, each with its own random stream."""
     for column, strength in enumerate(strengths):
         family = column * families // len(strengths)
         shared = np.sqrt(correlation) * ndtri(_uniform(len(signal), seed, "shared", family))
@@ -339,7 +340,7 @@ def _follow(first: Array, second: Array, chosen: Array, query: Array, length: in
 
 
 def _uniform(count: int, *key: Any) -> Array:
-    """The stream of `chance.Keyed` for a key, as numbers in (0, 1)."""
+    """The stream of `randomness.Keyed` for a key, as numbers in (0, 1)."""
     first, second = np.frombuffer(bytes_of(key_of(("synthetic", *key))), "<u8")
     words = first + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN)
     bits = _mixed(_mixed(words) ^ second)

@@ -3,8 +3,8 @@
 Files are read in pieces of whole lines, and threads parse the pieces with a compiled parser. The parsed set is stored
 on disk under a digest of the files, and mapped into memory when the same bytes are read again.
 
-The parser reads a number as a whole mantissa of at most 18 digits and a power of ten. Where both are exact in float64,
-one multiplication rounds as Python's `float` does (Clinger, 1990). Elsewhere the float64 has a relative error below
+The parser reads a number as a whole mantissa of at most 18 digits and a power of ten. If both are exact in float64,
+one multiplication rounds as Python's `float` does (Clinger, 1990). Otherwise the float64 has a relative error below
 2**-50, and its float32 is certain if both ends of that interval round to the same float32. About one number in ten
 million remains in doubt; Python's `float` reads it.
 """
@@ -35,7 +35,7 @@ from interleaf.simulate.data import MAX_GRADE, Judged, frozen
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 PIECE = 4 * 2**20  # bytes
-VERSION = 1  # of the cache; raise it when the parser makes something else of the same bytes
+VERSION = 1  # of the cache; raise it when the parser's result for the same bytes changes
 MAX_FEATURES = 10_000
 _MAX_THREADS = 8
 _MAX_WORD = 60  # characters of a word that an error shows
@@ -149,7 +149,7 @@ def _parse_files(files: Sequence[Path], report: Callable[[int], None], name: str
         waiting: deque[tuple[LetorPiece, Future[Block]]] = deque()
         for piece in _pieces(files, report):
             waiting.append((piece, pool.submit(_parse_piece, piece, rows.features.shape[1])))
-            if len(waiting) > threads:  # memory holds so many pieces, however large the files are
+            if len(waiting) > threads:  # limits the pieces in memory
                 rows.add(*waiting.popleft())
         while waiting:
             rows.add(*waiting.popleft())
@@ -164,7 +164,7 @@ def _parse_files(files: Sequence[Path], report: Callable[[int], None], name: str
 
 
 class Block(NamedTuple):
-    """Room for the rows of a piece: as many as it has lines.
+    """Arrays for the rows of a piece, one row per line.
 
     `starts[query] = (row, line, start, end)` says where a query's rows start, and where its id is in the text.
     `doubts[n] = (row, column, start, end)` says which numbers Python's `float` must read. All count from 0.
@@ -177,7 +177,7 @@ class Block(NamedTuple):
 
     @classmethod
     def allocate(cls, text: bytes, width: int) -> Block:
-        """Room for all lines of a text, with so many features."""
+        """Arrays for all lines of a text, with `width` features."""
         lines, numbers = text.count(b"\n"), len(text) // len("1:1 ") + 1
         grades, starts = np.zeros(lines, np.int8), np.empty((lines, 4), np.int64)
         return cls(np.zeros((lines, width), np.float32), grades, starts, np.empty((numbers, 4), np.int64))
@@ -185,7 +185,7 @@ class Block(NamedTuple):
 
 def _parse_piece(piece: LetorPiece, width: int) -> Block:
     text = piece.text
-    if not width:  # so that hardly any piece is parsed twice
+    if not width:  # from the first lines, so that few pieces are parsed twice
         head = text[: text.index(b"\n", min(_HEAD, len(text) - 1)) + 1]
         width = parse(np.frombuffer(head, np.uint8), Block.allocate(head, 0)).widest
     block = Block.allocate(text, width)
@@ -254,7 +254,7 @@ class _GrowingRows:
 def _digest(files: Sequence[Path], report: Callable[[int], None]) -> str:
     digest, done = blake2b(b"letor %d" % VERSION, digest_size=16), 0
     for file in files:
-        digest.update(b"\0%d:" % file.stat().st_size)  # so that other files with the same bytes in all differ
+        digest.update(b"\0%d:" % file.stat().st_size)  # so that the digest also depends on where each file ends
         with open_text(file) as (raw, _):
             while data := raw.read(PIECE):
                 digest.update(data)
@@ -275,7 +275,7 @@ def _load(entry: Path, name: str) -> Judged | None:
 
 
 def _save(entry: Path, data: Judged) -> bool:
-    """Write a set to the cache under another name, then rename it; False where that is not possible."""
+    """Write a set to the cache under another name, then rename it; False if that is not possible."""
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=entry.parent, prefix="part-", ignore_cleanup_errors=True) as folder:
@@ -295,12 +295,12 @@ _ZERO, _NINE, _LARGE_E, _SMALL_E, _Q, _I, _D = (ord(sign) for sign in "09Eeqid")
 _POWERS = np.array([float(f"1e{power}") for power in range(65)])
 _EXACT_POWER = 22  # the last power of ten that float64 holds exactly
 _EXACT = 2**53
-_FULL = 10**17  # a mantissa from here on takes no more digits
+_FULL = 10**17  # a mantissa of this size takes no more digits
 _LARGEST = 3.4028234e38  # just below the largest float32
 
 
 class ParseOutcome(NamedTuple):
-    """What was read: a code (FINE, or what is wrong `at` a byte), counts, and the largest feature id."""
+    """The result of a parse: a code (FINE, or the error `at` a byte), counts, and the largest feature id."""
 
     code: int
     at: int

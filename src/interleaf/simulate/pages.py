@@ -1,4 +1,4 @@
-"""The documents of a world with their captions, and what people do with a page of them."""
+"""The documents of a simulated world with their captions, and the events of people who read a page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SNIPPETS = (
 
 
 def draw_levels(generator: np.random.Generator, sides: Array, lean: float) -> Array:
-    """`[document, feature]`, each of -1, 0, 1; a lean makes the upper level likelier on the first ranker's side."""
+    """`[document, feature]`: -1, 0 or 1; a positive `lean` makes 1 likelier for documents of the first ranker."""
     draws = generator.random((len(sides), 3))
     lowest = (1 - lean * sides[:, None]) / 3
     return (draws >= lowest).astype(np.int8) + (draws >= lowest + 1 / 3) - np.int8(1)
@@ -65,7 +65,7 @@ def caption_texts(data: Judged, levels: Array) -> pa.Array:
 class RankedDocuments:
     """The documents of a world as its rankers rank them: `rows[query, document]` is the document's row in the data.
 
-    In a relabelled world every query is there twice, the second time with the first two rankers' names exchanged.
+    In a relabelled world each query occurs twice, the second time with the names of the first two rankers exchanged.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class RankedDocuments:
         return pa.ListArray.from_arrays(pa.array(outer), documents)
 
     def _sides(self) -> Array:
-        """Whose document each row of the data is, by its ranks in the first two rankings, as they are named."""
+        """The `side` of each row of the data, by its ranks in the first two rankings, under their names."""
         rows, places = self.rows[: self.queries], self.stage.places[: self.queries]
         inside = rows >= 0
         sides = np.zeros(len(self.data.grades))
@@ -112,14 +112,14 @@ class RankedDocuments:
 
 
 def _settings(stage: Stage) -> tuple[Any, Array | None]:
-    """What composing needs, and for each query whether its programme had to be relaxed, where the method has one."""
+    """The settings to compose lists; and for each query whether its programme was relaxed, if the method has one."""
     method, parameters = stage.chosen.method, stage.chosen.parameters
     if method.kernels.prepare_batch is None:
         return stage.settings(np.arange(len(stage.sizes))), None
     solved = []
     for query in range(len(stage.sizes)):
         alone = EncodedRankings(*(values[query : query + 1] for values in stage.given))
-        width = alone.depths.max()  # padding would make another programme of it, and so would another kind of integer
+        width = alone.depths.max()  # padding or another integer type would give another programme
         alone = alone._replace(rankings=alone.rankings[:, :, :width], documents=alone.documents.tolist())
         solved.append(method.kernels.prepare_batch(alone, stage.places[query : query + 1], [0], stage.k, parameters))
     lists, weights = ([getattr(one, name)[0] for one in solved] for name in ("lists", "weights"))
@@ -164,13 +164,13 @@ def renumber(rankings: Array, sizes: Array, depth: int) -> tuple[Array, Array, A
 
 KINDS = ("click", "purchase")
 CLICK, PURCHASE = range(2)
-READING = 1.5  # median seconds a result
-CRAWLING = 0.05  # seconds a result
+READING = 1.5  # median seconds per result
+CRAWLING = 0.05  # seconds per result
 PRICE = 20.0  # median value of a purchase
 
 
 class ReadingHabits(NamedTuple):
-    """Tables by grade, and how often one goes back to a higher rank."""
+    """Tables by grade, and how often people go back to a higher rank."""
 
     click: Array
     stop: Array
@@ -183,7 +183,7 @@ class ReadingHabits(NamedTuple):
 class SimulatedEvents(NamedTuple):
     """Events `[row, number]` in the order of time; a page has `counts[row]` of them, and ends at `ends[row]`.
 
-    Seconds count from when the page was shown.
+    Seconds are since the page was shown.
     """
 
     kinds: Array
@@ -196,7 +196,7 @@ class SimulatedEvents(NamedTuple):
 
 
 def habits_of(people: People, grades: int) -> ReadingHabits:
-    """The habits of these people in front of documents with so many grades."""
+    """The reading habits of these people, for documents with this number of grades."""
     model = people.cascade(grades)
     click, stop = (np.array([float(value) for value in table]) for table in (model.click, model.stop))
     dwell, purchases = people.dwell_by(grades), people.purchases_by(grades)

@@ -1,4 +1,4 @@
-"""`People`: the description of a population; and who of them visits when, asks what, and sees which arm."""
+"""`People` describes a population; the functions draw its units, their arms, visits and queries."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods import single
 from interleaf.methods.registry import ResolvedMethod, unchanged
 
-MAX_PAGES = 16  # a session has
-MAX_VISITS = 2**20  # a unit makes
+MAX_PAGES = 16  # pages per session
+MAX_VISITS = 2**20  # visits per unit
 
 
 def words_of(key: Any) -> Array:
-    """The two words of a key, from which numbered streams follow."""
+    """The two words of a key; `streams` derives numbered streams from them."""
     return np.frombuffer(bytes_of(key_of(key)), "<u8")
 
 
 def streams(words: Array, numbers: Array) -> Array:
-    """`[row, 2]`, the chance keys of numbered streams: one word is the key's own, the other is moved by the number."""
+    """`[row, 2]`: the keys of numbered random streams; the number changes one of the two words."""
     keys = np.empty((len(numbers), 2), np.uint64)
     keys[:, 0], keys[:, 1] = words[0], words[1] + numbers.astype(np.uint64)
     return keys
 
 
 def page_numbers(units: Array, visits: Array, steps: Array) -> Array:
-    """A number of its own for each page of each visit of each unit."""
+    """A unique number for each page of each visit of each unit."""
     return (units * MAX_VISITS + visits) * MAX_PAGES + steps
 
 
@@ -62,30 +62,31 @@ def around(chance: Randomness, median: float, spread: float) -> float:
 
 @dataclass(frozen=True)
 class People:
-    """A population, each field with what it means; what is by grade takes two numbers for the lowest and the highest.
+    """A population. Fields by grade may be two numbers, for the lowest and the highest grade.
 
     **Visits.** `units` people; P(a unit makes at least n visits) = (min_visits / n)^visits_tail, at most
-    `max_visits`: a smaller tail, a heavier one. They fall into `days` from `start` on. A visit is a session: it begins
-    with the unit's own lasting query (`returning`) or any other, and goes on with another query after a page that was
-    clicked (`again_after_click`) or, a reformulation, that was not (`again_without_click`).
+    `max_visits`; a smaller `visits_tail` means more heavy users. Visits fall into `days` from `start` on. A visit is a
+    session: it begins with the unit's usual query (with probability `returning`) or any other. Another query follows
+    with probability `again_after_click` after a page with a click, and `again_without_click` after one without.
 
-    **Taste.** Each unit has a lasting one, normal with mean `taste` and deviation `taste_spread`. It adds
+    **Taste.** Each unit has a constant taste, normal with mean `taste` and deviation `taste_spread`. It adds
     taste * side to the logit of a click, where side = (rank by the second ranker - rank by the first) / (their sum): 1
-    for what only the first ranker puts high. Mean 0: no preference on average, although every unit has one.
+    for documents that only the first ranker puts high. With mean 0 there is no preference on average, although every
+    unit has one.
 
-    **Clicks.** `clicks` is a named table or a `Cascade`, read from the top; the order of the clicks is that of reading,
-    but in a share of pages (`regressions`) with several clicks one of them comes last, as a return to a higher rank.
+    **Clicks.** `clicks` is a named table or a `Cascade`, read from the top. Clicks come in the order of reading; in a
+    share `regressions` of the pages with several clicks, people return to a higher rank for the last one.
     `dwell` is the median of the seconds on a document, by grade; `purchases` the probability that a click ends in a
     purchase, by grade.
 
-    **Intents.** Documents serve one of `intents` each; a share of units (`narrow`) wants a single one of them, and
-    takes relevant documents of the others for irrelevant.
+    **Intents.** Each document serves one of `intents`. A share `narrow` of the units wants a single one of them; for
+    these units, relevant documents of other intents are irrelevant.
 
-    **Captions.** How a document is presented adds -`captions` to `captions` to the logit of a click, and its text shows
-    which: highlights, length of URL, length of snippet. `captions_lean` from -1 to 1 says where attractive captions
-    stand: above 0, more often on what the first ranker puts higher; below 0, on what the second does.
+    **Captions.** The caption of a document adds -`captions` to `captions` to the logit of a click, through highlights,
+    length of URL and length of snippet. `captions_lean` is from -1 to 1: above 0, attractive captions are more frequent
+    on documents that the first ranker puts higher; below 0, on those that the second does.
 
-    **Crawlers.** A share of units: they come thirty times as often, and click everything at once.
+    **Crawlers.** A share `crawlers` of the units visits thirty times as often, and clicks everything at once.
 
     >>> People(units=100, taste=0.4).taste_spread
     0.5
@@ -169,7 +170,7 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
 
 
 def side(first: Any, second: Any) -> Any:
-    """Whose document it is, by its ranks in the two rankings: 1 the first ranker's, -1 the second's, 0 of both alike.
+    """Which ranker ranks a document higher: towards 1 the first, towards -1 the second, 0 if both rank it alike.
 
     >>> side(1, 3), side(3, 1), side(2, 2)
     (0.5, -0.5, 0.0)
@@ -200,7 +201,7 @@ class SimulatedArm(NamedTuple):
 def arms_of(
     shares: Mapping[str, float], rankers: Sequence[str], chosen: ResolvedMethod, settings: Any
 ) -> tuple[SimulatedArm, ...]:
-    """The arms, the interleaved one first: it has what the others leave. The holdout shows the first ranker's list."""
+    """The arms; the interleaved one is first and has the remaining share. The holdout shows the first ranker's list."""
     for ranker in rankers:
         if ranker in (INTERLEAVED, HOLDOUT, FALLBACK):
             raise DataError(f"a ranker cannot be named {ranker!r}: that is the name of an arm; give it another name")
@@ -220,7 +221,7 @@ def arms_of(
 
 
 def assign(arms: Sequence[SimulatedArm], salt: str, units: Sequence[str]) -> Array:
-    """The number of each unit's arm, by a hash of its name with a salt of its own."""
+    """The number of each unit's arm, by a hash of its name with its own salt."""
     if len(arms) == 1:
         return np.zeros(len(units), np.int64)
     digests = b"".join([bytes_of(key_of((salt, "arm", unit))) for unit in units])
@@ -232,12 +233,12 @@ def assign(arms: Sequence[SimulatedArm], salt: str, units: Sequence[str]) -> Arr
 DEVICES = ("desktop", "mobile", "tablet")
 COUNTRIES = ("BR", "DE", "FR", "IN", "JP", "US")
 CRAWLING = 30  # times as many visits
-ROOM = 3_600_000_000  # microseconds that a session has to itself before the unit's next one, where days allow
+ROOM = 3_600_000_000  # microseconds between the starts of two sessions of a unit, if there are enough days
 THINKING = 8.0  # median seconds between the end of a page and the next query
 
 
 class SimulatedUnits(NamedTuple):
-    """People by row: `intent` is -1 for those who want all, `swapped` the coin of a relabelled comparison."""
+    """People by row: `intent` is -1 for people who want all; `swapped`: the rankers' names are exchanged."""
 
     number: Array
     crawler: Array
@@ -261,7 +262,7 @@ class PageRequests(NamedTuple):
 
 
 def draw_units(people: People, words: Array, numbers: Array, queries: int) -> SimulatedUnits:
-    """The units with these numbers: a unit is a function of its number and the world's key."""
+    """The units with these numbers; a unit depends on its number and on the world's key only."""
     rows = len(numbers)
     small, whole = np.zeros((4, rows), np.int8), np.zeros((2, rows), np.int64)
     units = SimulatedUnits(
@@ -327,7 +328,7 @@ def _first_pages(
 def next_pages(
     people: People, words: Array, units: SimulatedUnits, pages: PageRequests, clicked: Array, ends: Array, queries: int
 ) -> PageRequests:
-    """The pages that follow, for the sessions that go on; `ends` is when people were done with the last page."""
+    """The next pages of the sessions that go on; `ends` is when people finished the previous page."""
     rows = np.flatnonzero(~units.crawler[pages.unit] & (pages.step + 1 < MAX_PAGES))
     following = PageRequests(*(values[rows] for values in pages))
     following = following._replace(step=following.step + 1)

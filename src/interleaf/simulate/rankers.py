@@ -1,4 +1,4 @@
-"""Rankers: scores of rows and the rankings that follow, rankers made worse on purpose, score files and TREC runs."""
+"""Rankers as scores of rows, their rankings, degraded rankers, score files and TREC runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def rank(data: Judged, scores: Sequence[Array], key: Any, ties: str = "own") -> 
 
 
 def generator_of(key: Any) -> np.random.Generator:
-    """numpy's generator for vectorised draws that are no part of a list or a click, seeded by a key like all chance."""
+    """numpy's generator, seeded by a key, for vectorised draws of everything but lists and clicks."""
     return np.random.Generator(np.random.PCG64(int.from_bytes(bytes_of(key_of(key)), "little")))
 
 
@@ -105,9 +105,9 @@ def shuffled_top(ranker: Ranker, count: int = PAGE, seed: Any = 0) -> Degraded:
 def swapped(
     ranker: Ranker, swaps: int = 2, seed: Any = 0, *, top: int = 5, low: tuple[int, int] = (7, PAGE)
 ) -> Degraded:
-    """The ranker with `swaps` documents of the top exchanged with as many of lower ranks, on every page alike.
+    """The ranker with `swaps` documents of the top exchanged with as many of lower ranks, the same on every page.
 
-    Two swaps make C12's D of its E, four make its C. Where a page is too short for a swap, it stays.
+    Two swaps turn C12's E into its D, four into its C. A page that is too short for a swap stays the same.
     """
     if not 1 <= swaps <= min(top, low[1] - low[0] + 1) or not top < low[0] <= low[1] <= PAGE:
         raise DataError(f"cannot swap {swaps} of the top {top} with ranks {low[0]} to {low[1]} of pages of {PAGE}")
@@ -126,7 +126,7 @@ def swapped(
 
 
 def at_random(seed: Any = 0) -> Degraded:
-    """No ranker at all: every order is equally likely."""
+    """A ranker that ranks documents in random order."""
     return lambda data: generator_of(("at_random", seed)).random(len(data.grades))
 
 
@@ -146,7 +146,7 @@ def _degraded(ranker: Ranker, change: Callable[[Array, np.random.Generator], Arr
 
 
 def read_scores(path: str | PathLike[str], data: Judged) -> Array:
-    """One number a line, a line a row of the data, in its order."""
+    """Read scores: one number per line, one line per row of the data, in its order."""
     lines = _lines(path)
     if len(lines) != len(data.grades):
         raise DataError(f"{path} holds {len(lines)} scores; {data.name} has {len(data.grades)} rows, give one a row")
@@ -154,7 +154,7 @@ def read_scores(path: str | PathLike[str], data: Judged) -> Array:
 
 
 def read_run(path: str | PathLike[str], data: Judged) -> Array:
-    """A TREC run, `qid Q0 docid rank score tag`: sorted by score, documents that it lacks come after all it has.
+    """A TREC run, `qid Q0 docid rank score tag`: sorted by score; documents that it lacks come last.
 
     A document's id is its number in its query, from 1: `7`, or as simulated logs name it, `q12-d7` in query 12.
     """
@@ -178,7 +178,7 @@ def read_run(path: str | PathLike[str], data: Judged) -> Array:
 
 
 def run_lines(path: str | PathLike[str]) -> Iterator[tuple[str, str, str, float]]:
-    """Where each line of a TREC run stands, its query, document and score; `qid docid score` will do, too."""
+    """The place of each line of a TREC run in its file, its query, document and score; `qid docid score` also works."""
     for number, line in _lines(path):
         words, where = line.split(), f"{path}, line {number}"
         if len(words) not in (3, 6):

@@ -35,7 +35,7 @@ def ndcg(data: Judged, rankings: Array, cut: int | None = 10) -> Array:
 
 
 def ndcg_by_query(data: Judged, rankings: Array, cut: int | None = 10) -> Array:
-    """The same for each query, `[query, ranker]`."""
+    """NDCG of each query, `[query, ranker]`."""
     values = np.zeros(rankings.shape[:2])
     counts = np.zeros(data.grades.max() + 1, np.int64)
     _by_query(rankings, data.grades.astype(np.int64), data.offsets, cut or rankings.shape[2], counts, values)
@@ -82,7 +82,7 @@ class Stage:
         self.choices = _choices(np.ascontiguousarray(rankings[:, :, :k]), self.sizes, k)
 
     def settings(self, queries: Array) -> Any:
-        """What composing needs for these queries: the same for all, or prepared for each of them and stacked."""
+        """The settings to compose lists for these queries: the same for all, or prepared for each query and stacked."""
         kernels = self.chosen.method.kernels
         if kernels.prepare_batch is not None:
             return kernels.prepare_batch(self.given, self.places, np.unique(queries), self.k, self.chosen.parameters)
@@ -93,7 +93,7 @@ class Stage:
         return batch.compose(self.chosen, self.given, settings, queries, keys, self.k, threads)
 
     def look_up(self, queries: Array, lists: batch.DrawnLists) -> tuple[Impression, Array]:
-        """The impressions that credit takes, and the grades of what was shown, -1 below the end of a list."""
+        """The impressions to credit, and the grades of the shown documents, -1 below the end of a list."""
         rows, rankers = len(queries), self.places.shape[1]
         ranks = np.zeros((rows, rankers, self.k), np.int16)
         grades = np.full((rows, self.k), -1, np.int8)
@@ -114,7 +114,7 @@ class Stage:
 
 
 def _gain(grades: Array) -> Array:
-    """Discounted gain of rows of grades, 2^grade - 1 over log2(rank + 1); -1 is nothing."""
+    """Discounted gain of rows of grades, 2^grade - 1 over log2(rank + 1); -1 means no document."""
     discounts = 1 / np.log2(np.arange(2, grades.shape[1] + 2))
     return (2.0 ** np.maximum(grades, 0) - 1) @ discounts
 
@@ -167,7 +167,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What all runs have in common; `truth` are the judged queries on which the rankers' NDCG is computed."""
+    """The settings of all runs; `truth` are the judged queries on which the rankers' NDCG is computed."""
 
     data: Judged
     rankers: Sequence[Ranker] | Callable[[int], Sequence[Ranker]]
@@ -185,12 +185,12 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class Result:
-    """One method under one click model; arrays have a row a run and a column a checkpoint.
+    """One method under one click model; arrays have one row per run and one column per checkpoint.
 
     `binary_error` is the share of ordered pairs of rankers whose preference has another sign than the difference of
-    their NDCG, a preference of zero counting as wrong unless the truth is zero, too; `errors` are those of each run,
-    `own_errors` the same with the NDCG on the queries of the impressions; `preferences_at[run, checkpoint]` is the mean
-    preference matrix so far, `preferences[run]` the last one; `shown_ndcg[run]` is what people saw.
+    their NDCG; a preference of zero counts as wrong unless the difference is zero. `errors` are those of each run, and
+    `own_errors` the same with the NDCG on the queries of the impressions. `preferences_at[run, checkpoint]` is the mean
+    preference matrix so far, and `preferences[run]` the last one. `shown_ndcg[run]` is the NDCG of the shown lists.
     """
 
     method: str
@@ -257,11 +257,11 @@ def run(
     threads: int = 0,
     progress: Progress | None = None,
 ) -> Result:
-    """Compare rankers with one method, `runs` times; a function in place of rankers gives each run its own.
+    """Compare rankers with one method, `runs` times; a function instead of rankers returns those of each run.
 
-    `clicks` is the name of a table or a click model. Models that look at documents see their names in
-    `data.documents`. `truth` are other queries to take the NDCG on; `cut` its depth, None for all of the ranking. An
-    interrupt keeps the runs that are finished.
+    `clicks` is the name of a table or a click model. Models by document get the names in `data.documents`. `truth` are
+    other queries on which NDCG is computed, and `cut` is its depth, None for the whole ranking. After an interrupt, the
+    result has the finished runs.
     """
     model = _model(data, clicks)
     if checkpoints is None:
@@ -317,9 +317,9 @@ def sweep(
     progress: Progress | None = None,
     **options: Any,
 ) -> list[Result]:
-    """Every method under every click model on every named set of rankers; an interrupt keeps what is finished.
+    """Every method under every click model on every named set of rankers; after an interrupt, the finished ones.
 
-    What else `run` takes is the same for all; `result.settings["rankers"]` names the set.
+    The other arguments of `run` are the same for all; `result.settings["rankers"]` names the set.
     """
     cells = list(product(rankers.items(), methods, clicks))
     results: list[Result] = []
@@ -353,7 +353,7 @@ def _all_runs(settings: RunSettings, runs: int, threads: int, progress: Progress
 
 
 def _run_once(settings: RunSettings, number: int) -> dict[str, Any]:
-    """All impressions of a run, in chunks that end at the checkpoints; the fields of `Result` that have a row a run."""
+    """Simulate a run in chunks that end at the checkpoints; returns the fields of `Result` with one row per run."""
     run = _SingleRun(settings, number)
     start = 0
     for point in settings.checkpoints:
@@ -370,7 +370,7 @@ def _run_once(settings: RunSettings, number: int) -> dict[str, Any]:
 
 
 class _SingleRun:
-    """One run: sums of credit per ranker where the scheme is linear, of preferences of pairs where it is a sign.
+    """One run: sums of credit per ranker if the scheme is linear, else of preferences per pair.
 
     `truths` are the rankers' NDCG on the queries for the truth and on those of the impressions; `errors[checkpoint]`
     are the binary errors against each, `preferences[checkpoint]` the summed preferences of pairs.
@@ -414,7 +414,7 @@ class _SingleRun:
             self._pairs += batch.preferences(*arguments).sum(axis=0)
 
     def _clicks(self, queries: Array, lists: batch.DrawnLists, grades: Array, keys: Array) -> Array:
-        """What people click: by the grades of the data where the model has a table of grades, else by documents."""
+        """The clicks: by the grades of the data if the model has a table of grades, else by documents."""
         model, data = self._run.clicks, self._run.data
         if isinstance(model, (Cascade, PositionBased)):
             return model.sample_batch(grades, lists.counts, keys)

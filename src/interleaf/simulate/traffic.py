@@ -59,7 +59,7 @@ class ShownPages(NamedTuple):
 
 
 class BatchConstants(NamedTuple):
-    """What all batches of a world share; `rankings` and `captions` are None if their columns are null."""
+    """The values that all batches of a world share; `rankings` and `captions` are None if their columns are null."""
 
     experiment: str
     seed: int
@@ -97,7 +97,7 @@ def to_batch(
 
 
 def _who(rows: ShownPages, names: Sequence[str], constants: BatchConstants) -> dict[str, pa.Array]:
-    """Who asked what, when, and in which arm; ids of sessions and impressions hold the seed, so that logs add up."""
+    """Columns of unit, query, time and arm; ids contain the seed, so that logs of different seeds can be joined."""
     count = len(rows.unit)
     unit = pa.array(names, pa.string()).take(pa.array(rows.unit))
     session = pc.binary_join_element_wise(f"seed{constants.seed}", unit, _digits(rows.visit), "-")
@@ -117,7 +117,7 @@ def _who(rows: ShownPages, names: Sequence[str], constants: BatchConstants) -> d
 
 
 def _what(rows: ShownPages, constants: BatchConstants) -> dict[str, pa.Array | None]:
-    """What was shown, and where it came from."""
+    """Columns of the shown list: documents, ranks, teams, and the list's probability."""
     count, rankers = len(rows.unit), len(constants.rankers)
     shown = np.arange(rows.documents.shape[1]) < rows.counts[:, None]
     documents = pa.array(rows.documents[shown])
@@ -199,7 +199,7 @@ def _key_names(keys: Array) -> pa.Array:
 
 
 class TrafficSimulator:
-    """Simulates the pages that units request and what they do with them; any units, in any order."""
+    """Simulates the pages that units request and their events; units are independent, in any order."""
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class TrafficSimulator:
         )  # fmt: skip
 
     def _keys(self, starts: Sequence[bytes], pages: PageRequests) -> Array:
-        """The chance keys of the lists, `key_of((salt, unit, query))`, with each unit and each query encoded once."""
+        """The keys of the lists, `key_of((salt, unit, query))`, with each unit and each query encoded once."""
         queries = self._queries
         digests = [
             digest(starts[unit] + queries[query])
@@ -277,7 +277,7 @@ class TrafficSimulator:
     def _read(
         self, units: SimulatedUnits, pages: PageRequests, counts: Array, ranks: Array, grades: Array, documents: Array
     ) -> Any:
-        """Each person sees grades by intent, and leans by taste and captions."""
+        """Simulate the events; grades depend on a person's intent, clicks also on taste and captions."""
         scene, unit = self._scene, pages.unit
         numbers = page_numbers(units.number[unit], pages.visit, pages.step)
         shown = documents >= 0
@@ -289,7 +289,7 @@ class TrafficSimulator:
         return read(streams(self._reading, numbers), counts, grades, shifts, units.crawler[unit], self._habits)
 
     def _relaxed(self, arm: Array, query: Array) -> Array:
-        """1 or 0 where the list was drawn from a programme, -1 elsewhere."""
+        """1 or 0 if the list was drawn from a linear programme, else -1."""
         if self._scene.relaxed is None:
             return np.full(len(arm), -1, np.int8)
         return np.where(arm == 0, self._scene.relaxed[query], -1).astype(np.int8)
@@ -297,7 +297,7 @@ class TrafficSimulator:
     def _log_probabilities(
         self, arm: Array, query: Array, lists: batch.DrawnLists, impressions: Impression, is_needed: bool
     ) -> Array:
-        """The log of each list's probability, nan where it has none; one call a row, so only when asked for."""
+        """The log of each list's probability, nan if it has none; slow, because it needs one call per row."""
         logs = np.full(len(arm), np.nan)
         for row in np.flatnonzero(arm == 0).tolist() if is_needed else []:
             logs[row] = self._log_probability(int(query[row]), row, lists, impressions)

@@ -1,4 +1,4 @@
-"""`World`: judged queries, rankers, people and a method; the log of its people, and the truth about its rankers.
+"""`World`: judged queries, rankers, people and a method. It simulates a log, and knows the true preference.
 
 All randomness is keyed by the seed and the numbers of unit, visit and page. So a world's log does not depend on batches
 and threads, and the first thousand units are the same in any larger population.
@@ -7,8 +7,8 @@ The truth says which ranker people should prefer, and why. It is computed from t
 
     sum over ranks r of P(click | the document at rank r is read) / log2(r + 1),
 
-in the mean over queries and people, without crawlers: NDCG's discount, with click probabilities in place of gains. The
-appeal is the sum of three parts: relevance, captions and taste.
+averaged over queries and people, without crawlers. This is DCG with click probabilities instead of gains. The appeal is
+the sum of three parts: relevance, captions and taste.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from interleaf.simulate.rankers import Ranker, rank, scores_of
 from interleaf.simulate.run import ndcg
 from interleaf.simulate.traffic import BatchConstants, TrafficSimulator, to_batch
 
-NODES = 31  # of the Gauss-Hermite rule over tastes
+NODES = 31  # nodes of the Gauss-Hermite quadrature over tastes
 TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What a world's description says: a number a ranker, whom people should prefer on average (None: nobody), and why.
+    """The true preference of a world: numbers per ranker, the ranker that people prefer on average or None, and why.
 
-    `appeal` is the sum of what relevance alone gives and of the two effects; `taste` and `taste_spread` are the mean
-    and deviation of the units' lasting preferences for the first ranker over the second.
+    `appeal` is the sum of relevance and of the effects of captions and taste; `taste` and `taste_spread` are the mean
+    and deviation of the units' preference for the first ranker over the second.
     """
 
     rankers: tuple[str, ...]
@@ -66,7 +66,7 @@ class Truth:
 
 
 def truth_of(scene: RankedDocuments, people: People, habits: ReadingHabits, rankers: tuple[str, ...]) -> Truth:
-    """The truth of people in front of these rankings."""
+    """The true preference of these people between these rankings."""
     relevance = _appeals(scene, people, habits, captions=False, taste=False)
     presented = _appeals(scene, people, habits, captions=True, taste=False)
     appeals = _appeals(scene, people, habits, captions=True, taste=True)
@@ -88,7 +88,7 @@ def truth_of(scene: RankedDocuments, people: People, habits: ReadingHabits, rank
 
 
 def _appeals(scene: RankedDocuments, people: People, habits: ReadingHabits, captions: bool, taste: bool) -> Array:
-    """The appeal of each ranker, with or without what captions and tastes add."""
+    """The appeal of each ranker, with or without the effects of captions and taste."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     tastes = people.taste + people.taste_spread * nodes if taste else np.zeros(1)
     weights = weights / weights.sum() if taste else np.ones(1)
@@ -104,7 +104,7 @@ def _appeals(scene: RankedDocuments, people: People, habits: ReadingHabits, capt
 
 
 def _top(scene: RankedDocuments, ranker: int) -> tuple[Array, Array, Array]:
-    """Grades (-1 nothing there), sides and attractions `[query, rank]` of what one ranker puts first."""
+    """Grades (-1: no document), sides and attractions `[query, rank]` of the top documents of one ranker."""
     stage = scene.stage
     top = scene.rankings[:, ranker, : stage.k].astype(np.int64)
     query = np.arange(len(top))[:, None]
@@ -114,7 +114,7 @@ def _top(scene: RankedDocuments, ranker: int) -> tuple[Array, Array, Array]:
 
 
 def _chances(people: People, habits: ReadingHabits, grades: Array, shifts: Array) -> Array:
-    """The probability of a click on what is read; to people with another intent a document is worth nothing."""
+    """The probability of a click on a document that is read; people with another intent see grade 0."""
     lost = people.narrow * (1 - 1 / people.intents)
     relevant = shifted(habits.click[np.maximum(grades, 0)], shifts)
     irrelevant = shifted(np.full(grades.shape, habits.click[0]), shifts)
@@ -137,19 +137,19 @@ def _verdict(
     return rankers[best], words
 
 
-CHUNK = 16_384  # sessions: small enough for the caches, large enough that a wave is worth its overhead
+CHUNK = 16_384  # sessions per batch: small enough for the CPU caches, large enough to amortise overhead
 MAX_UNITS = 2**31
 TRUTH = "interleaf.truth"
 
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """People in front of interleaved rankings of judged documents.
+    """People who search judged documents and see interleaved lists.
 
     `rankers` as `simulate.run` takes them, named A, B, ... or by a mapping. `arms` gives shares of the units to a
     `holdout` (the first ranker's list unchanged) and to A/B buckets (a ranker's name); the rest sees interleaved lists.
-    With `relabel`, the names of the first two rankers are exchanged for half of the units, by a coin each: if the mean
-    taste is 0, nobody is preferred on average, whatever the rankers.
+    With `relabel`, the names of the first two rankers are exchanged for a random half of the units: if the mean taste
+    is 0, no ranker is preferred on average.
 
     >>> from interleaf.simulate.data import synthetic
     >>> world = World(synthetic(queries=20, seed=1), rankers=[1, 15], people=People(units=50), seed=7)
@@ -190,12 +190,12 @@ class World:
 
     @property
     def salt(self) -> str:
-        """The first part of every list's chance key: `key_of((salt, unit, query))`."""
+        """The first part of every list's key: `key_of((salt, unit, query))`."""
         return f"{self.experiment}-{self.seed}"
 
     @cached_property
     def truth(self) -> Truth:
-        """Whom people should prefer here, and why."""
+        """The ranker that people prefer, and why."""
         return truth_of(self._scene, self.people, self._habits, self.names)
 
     def batches(
@@ -211,8 +211,8 @@ class World:
     ) -> Iterator[pa.RecordBatch]:
         """The log in record batches of about `chunk` sessions, unit by unit, each unit's pages in the order of time.
 
-        So many `impressions`, with as many units as it takes; or those of so many `units`; or those of all people.
-        `rankings`, `captions` and `log_probability` are columns that cost time and space: null unless asked for.
+        The log has this number of `impressions`, or those of this number of `units`, or those of all people. The
+        columns `rankings`, `captions` and `log_probability` cost time and space, so they are null by default.
         """
         for name, value in (("impressions", impressions), ("units", units), ("chunk", chunk)):
             if value is not None and value < 1:
@@ -224,7 +224,7 @@ class World:
         return _cut(_ordered(parts, lambda part: self._batch(part, constants, log_probability), threads), impressions)
 
     def write(self, path: str | Path, impressions: int | None = None, units: int | None = None, **options: Any) -> int:
-        """Write the log, options as for `batches`; returns how many impressions it holds.
+        """Write the log and return its number of impressions; the options are those of `batches`.
 
         A Parquet file carries the truth in its metadata, as JSON under `interleaf.truth`.
         """
@@ -264,7 +264,7 @@ class World:
         )
 
     def _parts(self, units: int, chunk: int) -> Iterator[SimulatedUnits]:
-        """Units in parts that make about `chunk` visits together; a unit is never split."""
+        """Units in parts with about `chunk` visits each; a unit is never split."""
         first = 0
         while first < units:
             window = self._traffic.units(first, min(chunk, units - first))
@@ -280,7 +280,7 @@ class World:
 def _ordered(
     parts: Iterator[SimulatedUnits], make: Callable[[SimulatedUnits], pa.RecordBatch], threads: int
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of the parts, made in threads a little ahead, in the order of the parts."""
+    """The batches in the order of the parts; threads compute a few of them ahead."""
     workers = threads or os.cpu_count() or 1
     waiting: deque[Future[pa.RecordBatch]] = deque()
     pool = ThreadPoolExecutor(workers)
@@ -296,7 +296,7 @@ def _ordered(
 
 
 def _cut(batches: Iterator[pa.RecordBatch], impressions: int | None) -> Iterator[pa.RecordBatch]:
-    """All batches, or the first so many impressions of them."""
+    """All batches, or the first `impressions` rows of them."""
     left = impressions
     for rows in batches:
         yield rows if left is None else rows.slice(0, left)
