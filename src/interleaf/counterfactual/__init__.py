@@ -1,7 +1,7 @@
-"""Compares new rankers on the impressions of an old log that never showed their lists.
+"""Compares new rankers on an old log that never showed their lists.
 
 old_log.py        the log: its queries and methods, its rankers' rankings, its impressions
-new_rankings.py   new rankings, and old lists as the new rankers see them
+new_rankings.py   new rankings, and the ranks of old lists in them
 list_outcomes.py  probabilities of lists, and their scores for new rankers
 click_model.py    a click model of the log, and the scores that it expects
 estimators.py     weighted means by bucket of users, and the doubly robust estimate with its jackknife

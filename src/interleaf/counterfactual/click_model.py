@@ -17,7 +17,7 @@ from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.jit import impression_at, inline_kernel, kernel
 from interleaf.methods.probabilistic import ProbabilisticSettings, settings, write_posterior
 
-RIDGE = 10.0  # on coefficients of standardised features
+RIDGE = 10.0  # ridge penalty on coefficients of standardised features
 PRIOR_ROUNDS, PRIOR_TOLERANCE, MAX_STEP = 30, 1e-6, 1.0
 
 
@@ -47,7 +47,7 @@ def _maximize(design: Array, clicks: Array, looks: Array, ridge: Array, strength
         expected = looks * np.exp(np.minimum(design @ at, 1.0))
         slope = design.T @ (certain * (clicks - expected)) - ridge @ at
         curve = (design * (certain * expected)[:, None]).T @ design + ridge
-        slope[0] += 0.5 - np.exp(at[0])  # half a click and a look more, so that the mean is somewhere without any
+        slope[0] += 0.5 - np.exp(at[0])  # half a click and one view more, so that the mean is defined without data
         curve[0, 0] += np.exp(at[0])
         step = np.clip(np.linalg.solve(curve, slope), -MAX_STEP, MAX_STEP)
         at = at + step
@@ -57,13 +57,13 @@ def _maximize(design: Array, clicks: Array, looks: Array, ridge: Array, strength
 
 
 ATTRACTED, ATTENDED = 1.0, 10.0
-STATES = 3  # no click above, one, or more
+STATES = 3  # no click above, one click, or more
 ROUNDS, TOLERANCE = 100, 1e-5
 TINY = 1e-300  # avoids a division by 0 where one group holds all data
 
 
 class ClickCells(NamedTuple):
-    """How often each entry was shown at each place to each group of units, and clicked.
+    """How often each entry was shown and clicked, by place and group of units.
 
     A place is a position and how many clicks were above it, `position * STATES + state`.
     """
@@ -83,7 +83,7 @@ class ClickModels(NamedTuple):
 
 
 class CellCounts(MergeableSums):
-    """Cells while lists are read, of so many positions and groups."""
+    """Counts of the cells while lists are read."""
 
     merged = ("_counts",)
 
@@ -92,7 +92,7 @@ class CellCounts(MergeableSums):
         self._counts = Groups(1, ["sum", "sum"])
 
     def add(self, entries: Array, clicks: Array, groups: Array) -> None:
-        """Count lists `entries[row, position]` in (-1: nothing to learn there)."""
+        """Add lists `entries[row, position]`; -1 is not counted."""
         rows, positions = np.nonzero(entries >= 0)
         above = np.cumsum(clicks, axis=1, dtype=np.int64) - clicks
         places = positions * STATES + np.minimum(above[rows, positions], STATES - 1)
@@ -115,7 +115,7 @@ def cells(entries: Array, clicks: Array, groups: Array, count: int) -> ClickCell
 
 
 def fit(cells: ClickCells, about: Array, positions: int, groups: int) -> ClickModels:
-    """A model of all groups, followed by one without each group if there are several.
+    """Fit a model to all groups, and if there are several, also one without each group.
 
     The prior of a document is first the mean attraction, then the mean of documents with similar `about[entry,
     feature]`.
@@ -176,7 +176,7 @@ PART = 8192  # rows per task; the sums do not depend on the number of threads
 
 
 class RankedLists(NamedTuple):
-    """Lists as the new rankers have them: `entries[row, position]`, and to which group their unit belongs."""
+    """Lists with their ranks in the new rankings: `entries[row, position]`, and the group of each list's unit."""
 
     impressions: Impression
     entries: Array
@@ -192,7 +192,7 @@ class RankedLists(NamedTuple):
 def add_foreseen(
     scorer: Scorer, lists: RankedLists, weights: Array, observed: Array, models: ClickModels, sums: Array
 ) -> None:
-    """Add w (o - f) to `sums[model, group, column]`, where f is what each model expects; columns as in `outcomes`."""
+    """Add w (o - f) to `sums[model, group, column]`, where f is the score that each model expects."""
     longest = int(lists.impressions.lengths.max(initial=1))
 
     def work(rows: slice) -> Array:
@@ -240,7 +240,7 @@ def _add_foreseen(
 
 
 def add_slack(scorer: Scorer, lists: RankedLists, unseen: Array, each: float, models: ClickModels, sums: Array) -> None:
-    """Add to `sums[pair]` by how much the outcome may be above, and below, what the first model expects.
+    """Add to `sums[pair]` how far the score may be above, and below, the score that the first model expects.
 
     `unseen[entry]` are documents that the log never shows.
     """

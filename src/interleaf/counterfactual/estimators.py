@@ -43,8 +43,8 @@ CHUNK = 65_536
 class ModelSums(MergeableSums):
     """Sums by model, group of units and column: of expected scores, `foreseen`, and of their corrections, `mended`.
 
-    `known` of the `places` in new lists hold a document that the log shows. `slack[pair]` is by how much the others may
-    raise and lower the preference.
+    `known` of the `places` in new lists hold a document that the log shows. `slack[pair]` is how much the other places
+    may raise and lower the preference.
     """
 
     merged = ("foreseen", "mended", "slack", "places", "known")
@@ -79,7 +79,7 @@ class DoublyRobust:
         add_foreseen(self._scorer, lists, np.minimum(weights, self.clip), outcomes, self.models, sums.mended)
 
     def foresee(self, sums: ModelSums, rows: OldRows, pages: Array, groups: Array, key: Any) -> None:
-        """Add lists of the new rankers in the place of old ones, each drawn by the key and the old impression."""
+        """Add a random list of the new rankers for each old list, drawn with the key and the old impression."""
         repeats, words = self._repeats, words_of(key)
         size = max(1, CHUNK // repeats)
         for start in range(0, len(pages), size):
@@ -89,7 +89,7 @@ class DoublyRobust:
             self.foresee_lists(sums, lists._replace(groups=groups[some]), 1 / repeats)
 
     def foresee_lists(self, sums: ModelSums, lists: RankedLists, each: float) -> None:
-        """Add lists of the new rankers, each in the place of so many old ones."""
+        """Add lists of the new rankers, each with the weight `each`."""
         inside = np.arange(lists.entries.shape[1]) < lists.counts[:, None]
         sums.places += int(inside.sum())
         sums.known += int(self._shown[lists.entries][inside].sum())
@@ -98,7 +98,7 @@ class DoublyRobust:
         add_foreseen(self._scorer, lists, ones, nothing, self.models, sums.foreseen)
 
     def estimates(self, sums: ModelSums, mended: bool, confidence: float) -> tuple[Estimate, ...]:
-        """One for each pair: of the model alone, or doubly robust."""
+        """One estimate per pair: of the click model alone, or doubly robust (`mended`)."""
         whole = sums.foreseen + sums.mended if mended else sums.foreseen
         estimates = jackknife(self._scorer.by_pair(whole), self._counts, confidence)
         slack = sums.slack / self._counts.sum()
@@ -106,7 +106,7 @@ class DoublyRobust:
 
 
 def draw_lists(chosen: ResolvedMethod, ranked: NewRankings, queries: Array, lengths: Array, keys: Array) -> RankedLists:
-    """A random list of the new rankers for each row, at most so long; all of group 0."""
+    """A random list of the new rankers for each row, of at most `lengths[row]` documents; all are in group 0."""
     k, longest = int(lengths.max(initial=1)), int(ranked.lengths.max(initial=1))
     made = chosen.method.kernels.settings((longest,), chosen.parameters, False)
     shown, teams, counts = batch.compose(chosen, ranked.given, made, queries, keys, k)
@@ -116,7 +116,7 @@ def draw_lists(chosen: ResolvedMethod, ranked: NewRankings, queries: Array, leng
 
 
 def jackknife(sums: Array, counts: Array, confidence: float) -> tuple[Estimate, ...]:
-    """Means of `sums[model, group, column]` over `counts[group]`; model m > 0 is that without group m - 1.
+    """Means of `sums[model, group, column]` over `counts[group]`; model m > 0 is fitted without group m - 1.
 
     se^2 = (G - 1) / G * sum over groups g of (theta_(g) - mean theta_(g))^2,   t interval with G - 1 degrees
     """
@@ -142,7 +142,10 @@ def jackknife(sums: Array, counts: Array, confidence: float) -> tuple[Estimate, 
 
 
 def widen(found: Estimate, raised: float, lowered: float) -> Estimate:
-    """The estimate if its value may be so much higher or lower; the p-value is that of the value nearest to 0."""
+    """Widen the interval of an estimate whose value may be higher by `raised` or lower by `lowered`.
+
+    The p-value is that of the possible value nearest to 0.
+    """
     from scipy.special import stdtr
 
     if found.value is None or found.error is None or found.interval is None or found.effective_units is None:
@@ -153,13 +156,13 @@ def widen(found: Estimate, raised: float, lowered: float) -> Estimate:
     return replace(found, interval=interval, p_value=p_value)
 
 
-ALIKE = 1e-9  # a feature that varies by less is rounding
+ALIKE = 1e-9  # a smaller variation of a feature is rounding error
 
 
 def features(ranked: NewRankings, shown: Array) -> Array:
     """Standardised features of entries: the log rank by each new ranker, and the log share of the query's places.
 
-    `shown[entry]` is the number of places that the entry had.
+    `shown[entry]` is how often the entry was shown.
     """
     query = np.repeat(np.arange(len(ranked.union)), ranked.union)
     ranks = np.where(ranked.ranks > 0, ranked.ranks, ranked.lengths[query] + 1)
@@ -173,7 +176,7 @@ def features(ranked: NewRankings, shown: Array) -> Array:
 class WeightedSums:
     """Sums of w o by bucket and column, of w by bucket, and statistics of the weights.
 
-    Each sum comes with its rounding error (Knuth's two-sum), so that weights of 1e17 that cancel out lose nothing.
+    Each sum is stored with its rounding error (Knuth's two-sum), so that weights of 1e17 can cancel out exactly.
 
     >>> sums = WeightedSums(1)
     >>> sums.add(np.zeros(3, np.int64), np.array([1e17, 1.0, 1e17]), np.array([[1.0], [0.5], [-1.0]]))
@@ -262,7 +265,7 @@ def add_by_bucket(buckets: Array, values: Array, high: Array, low: Array) -> Non
             high[bucket, column] = after
 
 
-SAME = 1e-9  # weights that differ from 1 by less are those of the old lists themselves
+SAME = 1e-9  # weights within this distance of 1 count as 1: the new rankers are the old ones
 NO_BOUND = (
     "the old lists cover only a part of the new rankers' lists, and a score by this method has no useful bound for the "
     "rest; give a method with bounded scores, such as team_draft"
@@ -278,7 +281,7 @@ def estimate_support(sums: WeightedSums, confidence: float) -> Estimate:
 
 
 def is_same(sums: WeightedSums) -> bool:
-    """Whether every weight is 1, as for the old rankers themselves: then no list is out of reach."""
+    """Whether every weight is 1, as for the old rankers themselves: then the log covers all lists."""
     mean = sums.described.mean
     return mean is not None and abs(mean - 1) < SAME and abs(sums.largest - 1) < SAME
 
@@ -301,21 +304,21 @@ def bound_estimates(
 
 
 def without_interval(found: Estimate, reason: str) -> Estimate:
-    """The value alone."""
+    """The estimate without its interval and p-value."""
     return replace(found, error=None, interval=None, p_value=None, reason=found.reason or reason)
 
 
 def _join_sides(plain: Estimate, above: Estimate, below: Estimate, bound: float) -> Estimate:
     """Join one-sided limits to an interval, with the p-value of the side that is further from 0."""
     for side in (above, below):
-        if side.interval is None and side.value:  # without any value the limit is 0, and needs no error
+        if side.interval is None and side.value:  # without data the limit is 0, and has no error
             return without_interval(plain, side.reason)
     limits = [0.0 if side.interval is None else max(0.0, side.interval[0]) for side in (above, below)]
     low, high = limits[0] - bound, bound - limits[1]
     if low > high:
         return without_interval(plain, ABOVE_ONE)
     p_value = min(1.0, 2 * min(_tail(above, bound), _tail(below, bound)))
-    value = min(max(low, plain.value or 0.0), high)  # outside only where weights happen to average far above 1
+    value = min(max(low, plain.value or 0.0), high)  # outside only if weights average far above 1 by accident
     return replace(plain, value=value, interval=(low, high), p_value=p_value, reason="")
 
 
@@ -344,7 +347,7 @@ class WeightingSums(MergeableSums):
 
 @dataclass(frozen=True, eq=False)
 class Weigher:
-    """Adds old lists to sums; `group_of` numbers the groups of units, `key` draws the new rankers' lists."""
+    """Adds old lists to sums; `group_of` numbers the groups of units, `key` is that of the new rankers' lists."""
 
     new: NewRankings
     scorer: Scorer

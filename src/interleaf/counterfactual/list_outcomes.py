@@ -8,9 +8,9 @@ clicks:
     PI+MA      w = 1,                      o = sum_a P_T(a | L) o(a)                 biased, the steadiest
     PI+IS+MA   w = P_T(L) / P_S(L),        o = sum_a P_T(a | L) o(a)                 unbiased
 
-Clipped forms take min(w, clip): less variance, and a bias towards lists that S shows often. From team draft, `TD` can
-only use lists that T could have drafted (w = 1, else 0), with the exact distribution of owners given the list (fair
-filling), and stays biased. Positive: the ranker named first is better (H12h writes the opposite sign).
+Clipped forms take min(w, clip): less variance, and a bias towards lists that S shows often. On lists of team draft,
+`TD` uses only lists that T could have drafted (w = 1, else 0), with the exact distribution of owners given the list
+(`fill=fair`); it is biased. A positive value means that the first ranker is better (H12h has the opposite sign).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from interleaf.methods.registry import DRAFTED, INDEPENDENT, METHODS, ResolvedMe
 from interleaf.methods.schemes import Scheme
 
 CLIP = 10.0  # weights average 1 over the source's lists
-MAX_DRAFTING = 12  # rankers: the state of a draft is a subset of them
+MAX_DRAFTING = 12  # rankers; the state of a draft is a subset of them, so the cost is exponential
 MEMBERS = np.array([subset.bit_count() for subset in range(2**MAX_DRAFTING)])
 MAX_LOG_WEIGHT = 300.0  # P_S(w > x) < 1/x, so that a log of the source's own lists never holds a weight of e^300
 
@@ -194,7 +194,7 @@ class Scorer:
 
     @property
     def foreseeable(self) -> bool:
-        """Whether the score that a click model expects is known: not if clicks are divided by their number."""
+        """Whether the score that a click model expects can be computed: not if credit is divided by the clicks."""
         return self.independent and not self.scheme.form.divides
 
     @property
@@ -206,7 +206,7 @@ class Scorer:
         return self.rankers if self.linear else self.rankers * (self.rankers - 1) // 2
 
     def bound(self, longest: int) -> float | None:
-        """The largest score of a list of so many documents; None for inverse propensities, which have no bound."""
+        """The largest score of a list of `longest` documents; None for inverse propensities, which have no bound."""
         if not self.chosen.method.owners_given_list:
             return None
         return float(longest) if self.linear and not self.scheme.form.divides else 1.0
@@ -235,7 +235,7 @@ class Scorer:
 
 
 def scorer_of(method: str, scheme: str | None, rankers: int) -> Scorer:
-    """The scorer of a method that knows the probability of its lists, and scores them without owners."""
+    """The scorer of a method; the method must know the probability of its lists, and score them without owners."""
     chosen = resolve(method)
     if not chosen.method.abbreviation:
         known = [name for name, method in METHODS.items() if method.abbreviation]

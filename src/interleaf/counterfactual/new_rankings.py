@@ -1,4 +1,4 @@
-"""New rankings of the log's queries, and old lists as the new rankers see them."""
+"""New rankings of the log's queries, and the ranks of old lists in them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 class NewRankings(NamedTuple):
     """New rankings of numbered queries; a document is an entry, one for each query that it is ranked for.
 
-    `queries[name]` is a query's number; `starts[query]` its first entry, and `ranks[entry, ranker]` where each ranker
-    has it (0: nowhere). `keys` are sorted hashes of query and document, `entry_of[key's place]` what they stand for.
+    `queries[name]` is a query's number, `starts[query]` its first entry, and `ranks[entry, ranker]` an entry's rank (0:
+    not ranked). `keys` are sorted hashes of query and document, and `entry_of[i]` is the entry of `keys[i]`.
     `given` holds the rankings to compose from, as numbers of documents within the query.
     """
 
@@ -53,7 +53,7 @@ class NewRankings(NamedTuple):
         return np.diff(self.starts)
 
     def find(self, queries: Array, documents: Array) -> Array:
-        """The entry of each document, given by its hash, for its query; -1 for what no new ranker ranks."""
+        """The entry of each document, given by its hash, for its query; -1 if no new ranker ranks it."""
         if not len(self.keys):
             return np.full(documents.shape, -1, np.int64)
         keys = _keys(queries[:, None], documents)
@@ -84,7 +84,7 @@ def by_query(source: RankingSource, names: Iterable[str], ranker: str) -> dict[s
 
 
 def read_run(path: str | PathLike[str]) -> dict[str, list[str]]:
-    """A TREC run, `qid Q0 docid rank score tag`, or lines of `qid docid score`: best score first, of equals the first.
+    """A TREC run, `qid Q0 docid rank score tag` or `qid docid score`: best score first, ties in the order of the file.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".run") as file:
@@ -144,12 +144,12 @@ def _hashes(documents: Iterable[str]) -> Array:
 
 
 def _keys(queries: Array, documents: Array) -> Array:
-    """A query's number, spread over all bits, with the hash of a document."""
+    """A hash of query and document."""
     return np.asarray(documents ^ ((queries.astype(np.uint64) + np.uint64(1)) * _GOLDEN))
 
 
 def impressions_of(ranked: NewRankings, queries: Array, entries: Array, teams: Array) -> Impression:
-    """Lists as the new rankers rank them."""
+    """Impressions of lists with their ranks in the new rankings."""
     width = entries.shape[1]
     ranks = np.ascontiguousarray(ranked.ranks[entries].swapaxes(1, 2))
     return Impression(ranks, teams, ranked.lengths[queries], ranked.union[queries], ranked.choices[queries, :width])
@@ -158,8 +158,8 @@ def impressions_of(ranked: NewRankings, queries: Array, entries: Array, teams: A
 class WeighedLists(NamedTuple):
     """Old impressions of one method that the new rankers have rankings for.
 
-    `rows.query` counts the queries of the new rankings; `entries` are the documents there; `pages` is how long the new
-    rankers' list would be, `possible` whether it could be the old one; and the logs of the weights.
+    `rows.query` numbers the queries of the new rankings, and `entries` are the shown documents there. `pages` is the
+    length of the new rankers' list, and `possible` whether they could show the old list. The others are log weights.
     """
 
     method: str
@@ -177,7 +177,7 @@ class WeighedLists(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RankersView:
-    """How the new rankers see old lists, of which the longest has so many documents."""
+    """Looks up old lists in the new rankings."""
 
     new: NewRankings
     scorer: Scorer
@@ -214,7 +214,7 @@ class RankersView:
 
 
 class ListsInMemory:
-    """Old lists that are held in memory; `dropped` are what could not be used of their log."""
+    """Old lists that are held in memory; `dropped` counts unusable impressions by reason."""
 
     def __init__(self, lists: Iterable[OldImpressions], view: RankersView, dropped: Counter[str]) -> None:
         self._dropped = Counter(dropped)
@@ -249,14 +249,14 @@ def _add_batch(
         add(sums, view.of(old, sums.dropped))
 
 
-GROUPS = 20  # of units, for the jackknife
-ROOM = 2**20  # units that are counted exactly; of more, a sample is
+GROUPS = 20  # groups of units for the jackknife
+ROOM = 2**20  # up to so many units are counted exactly; more are estimated from a sample
 
 
 class LogCounts(MergeableSums):
     """Counts of impressions and units: `clicked` ones have an event, usable ones a list that new rankers could show.
 
-    `unowned` impressions are usable, but their owners are not logged, or of fewer or more rankers.
+    `unowned` impressions are usable, but their owners are not logged, or the number of rankers differs.
     """
 
     merged = (
@@ -296,7 +296,7 @@ class LogCounts(MergeableSums):
 
     @property
     def units(self) -> int:
-        """How many units there are; an estimate above a million, as the next two."""
+        """The number of units; above a million, this and the next two are estimates."""
         return self._units.size << self._units.level
 
     @property

@@ -1,4 +1,4 @@
-"""The old log: its queries and methods, the rankings of its rankers, and what each impression showed and got."""
+"""The old log: its queries and methods, the rankings of its rankers, and its impressions with their events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BROKEN = "a logged ranking of {!r} that is missing, or has a null or a document 
 
 
 class LoggedRankings:
-    """The first logged ranking, `rankings[ranker][query]`, and the queries whose ranking changed, `changed[ranker]`."""
+    """The first logged ranking, `rankings[ranker][query]`, and the queries whose ranking changed later."""
 
     def __init__(self, rankers: Collection[str]) -> None:
         self.rankings: dict[str, dict[str, list[str]]] = {name: {} for name in rankers}
@@ -35,7 +35,7 @@ class LoggedRankings:
         self._first: dict[tuple[str, str], tuple[str, int]] = {}
 
     def add(self, array: pa.Array | None, design: Design, rows: Array, queries: Sequence[str]) -> dict[str, Array]:
-        """Store the rankings of these rows, each of a query; returns, by reason, which rows have broken ones."""
+        """Store the rankings of these rows, each of a query; returns, by reason, which rows have invalid ones."""
         if array is None:
             return {}
         places = {name: place for place, name in enumerate(design.rankers) if name in self.rankings}
@@ -95,11 +95,11 @@ NEVER_SHOWN = "a list that its own method would never show"
 NOT_RANKED = "no new rankings for its query"
 NO_LOGARITHM = "a log_probability that is no logarithm of a probability"
 UNKNOWN = "unknown method: {}"
-ROUNDING = 1e-9  # a log_probability may be so much above 0
+ROUNDING = 1e-9  # rounding error by which a log_probability may be above 0
 
 
 class OldRows(NamedTuple):
-    """Impressions by row: documents as hashes, and the logs of P(L) and P(L, a); 0 for a union that is not known.
+    """Impressions by row: documents as hashes, and the logs of P(L) and P(L, a); `union` is 0 if unknown.
 
     `identity` is the hash of the impression.
     """
@@ -129,7 +129,7 @@ class OldImpressions(NamedTuple):
 
 
 def nothing_left_error(dropped: Counter[str]) -> DataError:
-    """The error for a log without a drop_unscorable impression."""
+    """The error for a log without a usable impression."""
     why = "; ".join(f"{text_of(reason)}: {count:,}" for reason, count in dropped.most_common() if count)
     return DataError(
         f"the log has no interleaved impression that can be used{why and f' ({why})'}; give a log whose lists were "
@@ -139,12 +139,12 @@ def nothing_left_error(dropped: Counter[str]) -> DataError:
 
 @dataclass(frozen=True)
 class OldTask(Task):
-    """What to read of a log; and which of its rankers' rankings to keep."""
+    """The options for reading a log, and the rankers whose rankings are stored."""
 
     rankers: tuple[str, ...] = ()
 
     def wants(self, design: Design) -> bool:
-        """Whether to read rows of this design: only lists that were drawn at random tell about others."""
+        """Whether to read rows of this design: only randomised lists can be reused for new rankers."""
         return super().wants(design) and design.arm == INTERLEAVED
 
     @property
@@ -157,7 +157,7 @@ class OldTask(Task):
 
 
 class OldLogReader:
-    """Iterates over the impressions of a batch, those of one method at a time.
+    """Iterates over the impressions of a batch, one method at a time.
 
     `borrowed` holds the rankings of the old rankers that the task names; `dropped` counts rows that cannot be used.
     """
@@ -221,7 +221,7 @@ class OldLogReader:
         return made.only(~(wrong | unknown | never))
 
     def _borrow(self, decoded: Decoded) -> Decoded:
-        """Store the rankings that the task names, and drop rows with broken ones."""
+        """Store the rankings that the task names, and drop rows with invalid ones."""
         asked = [self._names[query] for query in self._queries[decoded.rows]]
         keep = np.ones(len(asked), np.bool_)
         array = column(self._batch, "rankings")
@@ -245,7 +245,7 @@ def _logged(chances: pa.Array) -> Array:
 
 
 def _list_chances(chosen: ResolvedMethod, decoded: Decoded, logged: Array) -> tuple[Array, Array]:
-    """The log probability of each list, as logged or computed; and of list and owners, where these are logged."""
+    """The log probability of each list, as logged or computed; and that of list and owners, if owners are logged."""
     known = decoded.has["ranks"] & decoded.has["sizes"]
     if "choices" in chosen.method.needs:
         known &= decoded.has["choices"]

@@ -75,13 +75,13 @@ class ReuseSums(NamedTuple):
 
     @property
     def known(self) -> float | None:
-        """The share of places in new lists that hold a document which the log shows for the query."""
+        """The share of places in new lists whose document the log shows for the query."""
         sums = self.weighings.foreseen
         return None if sums is None or not sums.places else sums.known / sums.places
 
     @property
     def is_limited(self) -> bool:
-        """Whether the log cannot show every list of the new rankers; the old rankers themselves are an exception."""
+        """Whether the old methods cannot show every list of the new rankers; False for the old rankers themselves."""
         methods = [resolve(method).method for method, count in self.looks.methods.items() if count]
         return not all(method.claims.reusable for method in methods) and not is_same(self.weighings.sums[WEIGHTED])
 
@@ -146,7 +146,7 @@ def _names(scorer: Scorer) -> dict[str, str]:
 
 
 def _estimates(found: ReuseSums, scorer: Scorer, confidence: float) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
-    """The estimates of each estimator, a pair each: means of w o, or, self-normalised, sums of w o over sums of w."""
+    """The estimates of each estimator, one per pair: means of w o, or self-normalised (sums of w o over sums of w)."""
     for kind, name in _names(scorer).items():
         if kind in ("model", "robust"):
             yield name, _by_model(found, scorer, kind == "robust", confidence)
@@ -176,7 +176,7 @@ def _by_model(found: ReuseSums, scorer: Scorer, mended: bool, confidence: float)
 
 
 def _distrust(found: ReuseSums, kind: str) -> str:
-    """Why a mean over old lists has no interval; '' where all weights are 1, so that it has one."""
+    """Why a mean over old lists has no interval; '' if all weights are 1, because then it has one."""
     sums = found.weighings.sums
     if is_same(sums[WEIGHTED]):
         return ""
@@ -211,7 +211,7 @@ def _missing(looks: LogCounts, borrowed: LoggedRankings) -> Iterator[str]:
 
 
 def _unsupported(share: Estimate | None, has_interval: bool) -> Iterator[str]:
-    """The share of the new rankers' lists that the log could show, where that is not all of them."""
+    """A warning about the share of the new rankers' lists that the log could show, unless it is 100 %."""
     if share is not None and share.value is not None:
         span = "" if share.interval is None else f" ({_percent(share.interval[0])} to {_percent(share.interval[1])} %)"
         yield (
@@ -254,7 +254,7 @@ def _warnings(weights: WeightStatistics, looks: LogCounts, known: float | None, 
 
 
 def _plan(found: ReuseSums, scorer: Scorer, pair: int, answer: PairEstimate, confidence: float) -> Planned | str:
-    """The plan of a live experiment that would find the estimated difference, with the variance of the log."""
+    """The plan of a live experiment that can detect the estimated difference, given the variance in the log."""
     share = estimate_support(found.weighings.sums[WEIGHTED], confidence).value if found.is_limited else None
     if share is not None and share < MIN_PLANNED:
         return NOT_IDENTIFIED
@@ -267,7 +267,7 @@ def _plan(found: ReuseSums, scorer: Scorer, pair: int, answer: PairEstimate, con
     if known.variance is None or known.impressions_per_unit is None:
         return f"it cannot be planned: {known.reason}."
     effect = answer.value / (looks.clicked / looks.impressions)
-    # Scores of old lists lie about a mean of their own, which is not the new rankers': E(o - D)^2 is about theirs.
+    # The mean score of old lists is not that of the new rankers, D: take the variance about D, E(o - D)^2.
     variance = known.variance * known.impressions_per_unit + (sums.sum() / looks.pilot.sum() - effect) ** 2
     try:
         made = plan(
@@ -308,8 +308,8 @@ def reuse(
     probabilities are known. `rankings[ranker]` is the path of a TREC run, a mapping from queries to documents, or a
     function of a query; None stands for the log's own ranker of that name, if its rankings are logged. `clip` is the
     largest weight of the clipped estimate, and `seed` the random seed of the new rankers' lists. All other options are
-    those of `analyze`, but events have no weights here, and `method` (default: that of most old lists) compares the
-    new rankers. The log is held in memory; with `engine="spark"` executors read it three times instead.
+    those of `analyze`, but events have no weights here. `method` (default: that of most old lists) compares the new
+    rankers. The log is held in memory; with `engine="spark"` executors read it three times instead.
     """
     options = LogOptions.of_arguments(locals())
     if len(rankings) < 2:
@@ -341,7 +341,7 @@ def reuse_lists(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> ReuseResult:
-    """Compare the new rankers on old lists as these see them."""
+    """Compare the new rankers on old lists that were looked up in their rankings."""
     new, scorer = view.new, view.scorer
     looks = lists.summed(LogCounts(len(new.queries), view.longest, scorer.rankers), LogCounts.add)
     if not looks.impressions:

@@ -43,10 +43,10 @@ class PairEstimate:
 class ReuseResult:
     """New rankers compared on old impressions: each estimator on each pair, its weights, and plans of live experiments.
 
-    `answers` are those of the best estimator, a pair each. `doubt` says why their intervals may contain the truth less
+    `answers` are those of the best estimator, one per pair. `doubt` says why their intervals may contain the truth less
     often than `confidence` says. `known` is the share of places in new lists that hold a document which the old log
-    shows for its query. `supported` is the share of the new rankers' lists that the log could have shown, None where
-    its methods can show every list. `plans[(first, second)]` is a live experiment that would find the estimated
+    shows for its query. `supported` is the share of the new rankers' lists that the log could have shown, None if
+    its methods can show every list. `plans[(first, second)]` is a live experiment that can detect the estimated
     difference, or the reason why there is none.
     """
 
@@ -85,7 +85,7 @@ class ReuseResult:
         return "\n\n".join([*self.answer, self._basis, *self.warnings, *tables, *self._plans, *self._dropped])
 
     def to_markdown(self) -> str:
-        """A page: the answer, what to beware of, the tables, and the plan."""
+        """A Markdown page: the answer, the warnings, the tables, and the plan."""
         words = [escape(text) for text in (*self.answer, self._basis, *self.warnings)]
         tables = [table.to_markdown() for table in self.tables]
         parts = ["# Old impressions for new rankers", *words, *tables, *map(escape, (*self._plans, *self._dropped))]
@@ -100,7 +100,7 @@ class ReuseResult:
         return (self._estimates, self._weights)
 
     def chart(self) -> dict[str, Any]:
-        """Every estimate in its interval; drawing needs the extra `plots`."""
+        """Every estimate with its interval; drawing needs the extra `plots`."""
         several = len(self.answers) > 1
         axis = "estimate" if several else f"{self.rankers[0]} over {self.rankers[1]}"
         rows = [
@@ -191,7 +191,7 @@ def _answer_sentence(one: PairEstimate, found: ReuseResult) -> str:
 
 
 def _sureness(one: PairEstimate, found: ReuseResult) -> str:
-    """How sure, by which estimator, and of how many pairs."""
+    """The confidence, the estimator, and the number of pairs, in words."""
     sure, many = f"{100 * found.confidence:g} % confidence", len(found.answers)
     how = f"by {one.estimator}, for chance alone: {found.doubt} for {sure}" if found.doubt else ""
     how = how or f"with {sure}, by {one.estimator}"
