@@ -1,7 +1,7 @@
-"""A log to a diagnosis of caption bias: thresholds, models, how well they foretell, scores with and without, verdict.
+"""`caption`: diagnoses caption bias in a log.
 
-The log is read four times: for thresholds and kinds of queries, for patterns, to see what holds between queries, and
-for all that needs the models. What is held in memory are sums, patterns, and the queries with their clicked documents.
+The log is read four times: for thresholds and kinds of queries; for patterns; to test which features are significant
+between queries; and to apply the models. Memory holds sums, patterns, and the queries with their clicked documents.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from interleaf.log.drop_reasons import text_of
 
 
 class CaptionSurvey(MergeableSums):
-    """Counts from which the thresholds of features follow, and the queries of the log."""
+    """Counts for the thresholds of features, and the queries of the log."""
 
     merged = ("pages", "queries", "_counts", "dropped")
 
@@ -78,7 +78,7 @@ class TrainingPatterns(MergeableSums):
 
 
 class ModelGradients(MergeableSums):
-    """The gradients of models, by name, in the results that they were fitted to."""
+    """The gradients of models, by name, on the results that they were fitted to."""
 
     merged = ("gradients", "dropped")
 
@@ -100,7 +100,7 @@ def _codes(features: Sequence[CaptionFeature], results: ShownResults) -> Array:
 
 
 class DiagnosisSums(MergeableSums):
-    """All that the report needs to know of the results of a log."""
+    """The sums over a log that the report needs."""
 
     merged = ("_losses", "_preferences", "_scores", "_pages", "_counts", "dropped")
 
@@ -121,7 +121,7 @@ class DiagnosisSums(MergeableSums):
         self.dropped: Counter[str] = Counter()
 
     def add(self, results: ShownResults, kinds: QueryKinds) -> None:
-        """Count results in; `kinds` tells of their queries."""
+        """Add results; `kinds` are the kinds of their queries."""
         segments = kinds.of(results, self._settings.flag)
         codes = self._main.encoder.encode(results.measures, results.counts, results.grades)
         training = self._settings.training(results.bucket) & self._trained_here
@@ -183,9 +183,9 @@ def caption(
     engine: str | None = None,
     progress: Progress | None = None,
 ) -> CaptionReport:
-    """Whether captions explain the preference in a log.
+    """Test whether captions explain the preference in a log.
 
-    Without a `model`, click models are learned from the log: `features` are what they know of a caption, `tune` says
+    Without a `model`, click models are learned from the log: `features` are the caption features, `tune` says
     how thresholds of features are chosen ("best", "quartiles" or "none"), and `held_out` is the share of units that
     the models are tested on. Clicks are weighted by "probability" or by "odds" (`weights`). `flag` is the attribute and
     value of enhanced navigational pages. `page` is the id of an impression to explain. All other options are those of
@@ -231,7 +231,7 @@ def _survey(passes: Passes[CaptionTask], settings: DiagnosisSettings) -> tuple[t
 def _train(
     passes: Passes[CaptionTask], features: Sequence[CaptionFeature], settings: DiagnosisSettings
 ) -> dict[str, CaptionModel]:
-    """The five models, with features that hold between queries."""
+    """The five models, with features that are significant between queries."""
     patterns = _sum_results(passes, TrainingPatterns(features, settings), TrainingPatterns.add).patterns.ordered()
     models = train(patterns, features)
     gradients = _sum_results(passes, ModelGradients(models, features, settings), ModelGradients.add).gradients

@@ -1,4 +1,4 @@
-"""Results that look alike, counted together, and the design matrix that logistic regression is fitted to."""
+"""Counts of results with the same features, and the design matrix of the logistic regression."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Patterns:
 
     @classmethod
     def of(cls, codes: Array, clicked: Array) -> Patterns:
-        """The patterns of results, one code a result."""
+        """The patterns of results, given the codes of each result."""
         return cls(*_grouped(codes, np.ones(len(codes), np.int64), clicked.astype(np.int64)))
 
     def __add__(self, other: Patterns) -> Patterns:
@@ -44,7 +44,7 @@ class Patterns:
         return Patterns(*_grouped(self.codes[:, [*range(FIRST), *(FIRST + one for one in features)]], *self._parts[1:]))
 
     def ordered(self) -> Patterns:
-        """In an order of their own, so that fits to them are the same, however the results came."""
+        """Sorted, so that fits do not depend on the order in which results were read."""
         order = np.lexsort(_pack(self.codes))
         return Patterns(*(part[order] for part in self._parts))
 
@@ -59,7 +59,7 @@ def _grouped(codes: Array, rows: Array, clicks: Array) -> tuple[Array, Array, Ar
 
 
 def _pack(codes: Array) -> list[Array]:
-    """Position and grade in a word of their own, then 32 features a word."""
+    """Pack codes into words: one for position and grade, then one per 32 features."""
     words = [codes[:, 0].astype(np.uint64) | codes[:, 1].astype(np.uint64) << np.uint64(8)]
     for start in range(FIRST, codes.shape[1], _PER_WORD):
         word = np.zeros(len(codes), np.uint64)
@@ -83,12 +83,15 @@ NO_CLICK = "none of the few results that have it was clicked"
 ALL_CLICKED = "all of the few results that have it were clicked"
 FOLLOWS = "follows from the features before it"
 P_VALUE = 0.001  # features with a larger one are left out
-_ALIASED = 1e-9  # of a column's square, what is left of it after those before it are taken out
+_ALIASED = 1e-9  # the share of a column's sum of squares that earlier columns do not explain
 
 
 @dataclass(frozen=True, eq=False)
 class DesignMatrix:
-    """Patterns whose features are these, by name. Both blocks of indicators sum to one, so the first grade has none."""
+    """Patterns and the names of their features.
+
+    Indicators of positions and of grades both sum to 1, so the first grade has none.
+    """
 
     patterns: Patterns
     names: tuple[str, ...]
@@ -98,12 +101,12 @@ class DesignMatrix:
 
     @cached_property
     def positions(self) -> list[tuple[int, ...]]:
-        """The positions that have a column together."""
+        """Groups of positions that share a column."""
         return _levels(self.patterns, POSITION)
 
     @cached_property
     def grades(self) -> list[tuple[int, ...]]:
-        """The grades that have a column together; the first of these has none."""
+        """Groups of grades that share a column; the first group has none."""
         return _levels(self.patterns, GRADE)
 
     @property
@@ -112,14 +115,14 @@ class DesignMatrix:
 
     @cached_property
     def matrix(self) -> Array:
-        """A row a pattern; all values are -1, 0 or 1."""
+        """One row per pattern; all values are -1, 0 or 1."""
         return design_matrix(self.patterns.codes, self.positions, self.grades, slice(FIRST, None))
 
     def fit(self, start: Array | None = None) -> Fit:
         return fit(self.matrix, self.patterns.rows, self.patterns.clicks, start)
 
     def useless(self) -> dict[str, str]:
-        """Features that cannot have a weight of their own, and why."""
+        """Features that cannot have a weight, and why."""
         found = {name: reason for name in self.names if (reason := self._uselessness(name))}
         left = self.only([name for name in self.names if name not in found])
         return found | dict.fromkeys(left.followers(), FOLLOWS)
@@ -137,12 +140,12 @@ class DesignMatrix:
         return ALL_CLICKED if clicks else NO_CLICK
 
     def _chance_of_all(self, has: Array, clicked: bool) -> float:
-        """How likely all results of these patterns are clicked, or none, where position and relevance alone decide."""
+        """The probability that all results of these patterns are clicked, or none, by position and relevance."""
         scores = self.matrix[has, : self.start] @ self.only([]).fit().weights
         return float(np.exp(-self.patterns.rows[has] @ np.logaddexp(0, -scores if clicked else scores)))
 
     def followers(self) -> list[str]:
-        """Features that follow from columns before them."""
+        """Features that are linear combinations of earlier columns."""
         squares = gram(self.matrix, self.patterns.rows)
         kept, found = list(range(self.start)), []
         for column in range(self.start, len(squares)):
@@ -156,9 +159,9 @@ class DesignMatrix:
 
 
 def _levels(patterns: Patterns, block: int) -> list[tuple[int, ...]]:
-    """Codes that occur, each alone; one that was never clicked, or always, joins the one before it.
+    """Groups of the codes that occur; one that was never clicked, or always, joins the one before it.
 
-    Alone, its best weight would be infinite.
+    Otherwise its best weight would be infinite.
     """
     rows = np.bincount(patterns.codes[:, block], patterns.rows)
     clicks = np.bincount(patterns.codes[:, block], patterns.clicks)

@@ -1,4 +1,4 @@
-"""The verdict on each pair of rankers, one page explained, and the report with all tables."""
+"""The verdict on each pair of rankers, the explanation of one page, and the report with all tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_TITLE = 48
 class ExplainedResult:
     """A result: its title, its owner, whether it was clicked, its click weight, and what adds to its odds.
 
-    `credit` is what a click on it gives the first ranker less the second, before its weight; None if unknown.
+    `credit` is the credit of the first ranker minus that of the second for a click, before its weight; None if unknown.
     """
 
     rank: int
@@ -44,7 +44,7 @@ class ExplainedResult:
 
 @dataclass(frozen=True)
 class ExplainedPage:
-    """A page of a log, explained; `weights` is the kind of weight of the verdict."""
+    """The explanation of a page; `weights` is the kind of click weight that the verdict uses."""
 
     impression: str
     lines: tuple[ExplainedResult, ...]
@@ -53,7 +53,7 @@ class ExplainedPage:
 
     @property
     def outcome(self) -> tuple[float, float] | None:
-        """Credit of the first ranker less that of the second, as scored, without and with weights; None if unknown."""
+        """Credit of the first ranker minus that of the second, without and with weights; None if unknown."""
         if all(line.credit is None for line in self.lines):
             return None
         clicks = [(line.credit, line.weight) for line in self.lines if line.clicked and line.credit is not None]
@@ -85,7 +85,7 @@ class ExplainedPage:
 def explain_pages(
     results: ShownResults, codes: Array, model: CaptionModel, impression: str, kind: str, method: str | None
 ) -> Iterator[ExplainedPage]:
-    """The pages with this id among these results, clicks weighted by this kind and scored by this method."""
+    """Explain the pages with this id, with this kind of click weights and this method."""
     weights, starts = model.click_weights(codes, kind), np.cumsum(results.counts) - results.counts
     rankers = results.decoded.design.rankers
     for page, captions in results.pages(impression):
@@ -102,7 +102,7 @@ def explain_pages(
 
 
 def _credits(results: ShownResults, page: int, method: str | None) -> list[float] | list[None]:
-    """What a click on each result gives the first of two rankers less the second."""
+    """The credit of the first of two rankers minus that of the second, for a click on each result."""
     decoded = results.decoded.only(np.arange(len(results.counts)) == page)._replace(dropped=Counter())
     unknown = [None] * int(decoded.counts[0])
     if decoded.design.arm != INTERLEAVED or len(decoded.design.rankers) != 2:
@@ -117,7 +117,7 @@ def _credits(results: ShownResults, page: int, method: str | None) -> list[float
 
 
 def _parts(model: CaptionModel, code: Array) -> dict[str, float]:
-    """What each feature of a caption adds, the largest first."""
+    """What each feature of a caption adds to the log odds, the largest first."""
     added = code[FIRST:] * model.caption_weights
     order = np.argsort(-np.abs(added), kind="stable")
     return {model.features[place].name: float(added[place]) for place in order.tolist() if added[place] != 0}
@@ -127,7 +127,7 @@ NONE, STANDS, PARTLY, EXPLAINED, REVERSED, HIDDEN, UNKNOWN = VERDICTS = (
     "no preference", "stands", "partly explained", "explained", "reversed", "hidden", "cannot be told",
 )  # fmt: skip
 CAUSES = (PARTLY, EXPLAINED, REVERSED, HIDDEN)
-SMALL, LARGE = 0.25, 0.75  # shares of a preference that remain
+SMALL, LARGE = 0.25, 0.75  # shares of the preference that remain
 MIN_UNJUDGED_CHANGE, MAX_UNJUDGED_SHARE = 0.05, 0.5  # of a score from -1 to 1; the share of it that remains
 
 
@@ -158,7 +158,7 @@ def verdict(
     if kind in CAUSES and not is_judged:
         share = after.value / before.value if kind == PARTLY else 0.0
         if abs(after.value - before.value) < MIN_UNJUDGED_CHANGE or share > MAX_UNJUDGED_SHARE:
-            return CaptionVerdict(UNKNOWN, _NEEDS_JUDGMENTS.format(**words))  # relevance alone may do as much
+            return CaptionVerdict(UNKNOWN, _NEEDS_JUDGMENTS.format(**words))  # relevance could explain it, too
     sentence = _SENTENCES[kind].format(**words)
     if kind == EXPLAINED:
         sentence += _REMAINS if remains else _NOTHING_REMAINS.format(**words)
@@ -233,7 +233,7 @@ NONE_HELD_OUT = "No unit is held out, so it is not known how well the models pre
 
 @dataclass(frozen=True)
 class CaptionReport:
-    """All findings; what could not be computed is None or missing."""
+    """All results; what could not be computed is None or missing."""
 
     impressions: int
     results: int
@@ -392,7 +392,7 @@ class CaptionReport:
         return data | {"models": models, "page": self.page and self.page.to_dict(), "notes": list(self.notes)}
 
     def chart(self) -> dict[str, Any]:
-        """The weights of the main model in their intervals, as a chart."""
+        """The weights of the main model with their intervals, as a chart."""
         from scipy.special import ndtri
 
         from interleaf import plots

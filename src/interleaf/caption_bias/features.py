@@ -1,8 +1,9 @@
 """Captions from HTML, their lengths and highlights as numbers, and the features of H12c.
 
-A feature says what a caption is like (0, 1), or how it differs from its neighbours (-1, 0, 1). The paper names ten
-per-document features that remained of 25, and no threshold: those here are a start, and `tune` finds better ones in the
-data. Matches of query terms are left out on purpose, as in the paper: a better document has more of them, too.
+A feature is a property of a caption (0, 1), or a difference from its neighbours (-1, 0, 1). The paper names the ten
+per-document features that it selected from 25, but no thresholds: those here are initial values, and `tune` finds
+better ones in the data. As in the paper, matches of query terms are no feature, because better documents also have more
+of them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ BOLD = ("b", "em", "strong")
 
 
 class _Marked(HTMLParser):
-    """Collects the text, and where bold begins and ends in it; other tags are left out."""
+    """Collects the text, and where bold begins and ends in it; other tags are ignored."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -59,7 +60,7 @@ class _Marked(HTMLParser):
 def make_caption(
     title: str | None = None, url: str | None = None, snippet: str | None = None, deep_links: int | None = None
 ) -> dict[str, Any]:
-    """A caption as the log holds it, from texts with HTML in them.
+    """A caption in the format of the log, from texts with HTML.
 
     >>> make_caption("<b>Old</b> maps &amp; atlases", "maps.org/<em>old</em>")["highlights"]
     [{'field': 'title', 'start': 0, 'end': 3}, {'field': 'url', 'start': 9, 'end': 12}]
@@ -92,7 +93,7 @@ _KINDS = {column.name: column.type for column in schema.CAPTION}
 
 
 def measure(captions: pa.Array) -> Array:
-    """`[caption, measure]` of an array of captions as the log holds them.
+    """`[caption, measure]` of an array of captions in the format of the log.
 
     >>> caption = {"title": "Old maps", "url": "maps.org/old", "snippet": None, "highlights": None, "deep_links": 2}
     >>> dict(zip(MEASURES, measure(pa.array([caption]))[0].tolist()))["title length"]
@@ -173,7 +174,7 @@ POSITION, GRADE, FIRST = 0, 1, 2  # columns of `codes`: position, grade, then th
 
 @dataclass(frozen=True)
 class CaptionFeature:
-    """One feature of captions: whether a measure is from `least` to `most`; `tuned` bounds may be found in data.
+    """One feature of captions: whether a measure is from `least` to `most`; the bound named by `tuned` may be fitted.
 
     With a `neighbour` it is the sign of the difference to the result above or below, 0 where there is none.
     """
@@ -196,17 +197,17 @@ class CaptionFeature:
             )
 
     def at(self, threshold: int) -> CaptionFeature:
-        """The same with another threshold, where it has one that can be tuned."""
+        """The same feature with another threshold, if it has one that can be tuned."""
         return replace(self, least=threshold) if self.tuned == "least" else replace(self, most=threshold)
 
     @property
     def is_highlighting(self) -> bool:
-        """Whether it compares what is set in bold, as Yue et al. (2010) do."""
+        """Whether it compares highlights with a neighbour, as Yue et al. (2010) do."""
         return bool(self.neighbour) and " bold " in self.measure
 
     @property
     def rule(self) -> str:
-        """How it is computed, in words.
+        """How the feature is computed, in words.
 
         >>> CaptionFeature("short URL", "url length", most=30).rule
         'url length at most 30'
@@ -248,7 +249,7 @@ FEATURES = DOCUMENT_FEATURES + PAIRWISE_FEATURES
 
 
 class Encoder:
-    """Measures of captions to codes `[result, column]`: position, grade, and a column a feature."""
+    """Turns measures of captions into codes `[result, column]`: position, grade, and one column per feature."""
 
     def __init__(self, features: Sequence[CaptionFeature] = FEATURES) -> None:
         for name, count in Counter(feature.name for feature in features).items():
@@ -264,7 +265,7 @@ class Encoder:
         return np.array(rows, np.int64).reshape(-1, 4)
 
     def encode(self, measures: Array, counts: Array, grades: Array) -> Array:
-        """Codes of results that stand page after page; grades below 0 are unknown."""
+        """Codes of results in the order of pages and positions; grades below 0 are unknown."""
         codes = np.zeros((len(measures), FIRST + len(self.features)), np.int8)
         codes[:, GRADE] = np.clip(grades, -1, MAX_GRADE) + 1
         _encode(measures, np.asarray(counts, np.int64), self._table, codes)

@@ -1,14 +1,14 @@
-"""A model of clicks by position, relevance and caption, and what its caption part says of a result (H12c, Eq. 1, 4).
+"""A logistic model of clicks by position, relevance and caption, and the weights of clicks (H12c, Eq. 1, 4).
 
     P(click) = 1 / (1 + exp(-(W_r X_r + W_p X_p + W_c X_c)))
 
-X_r says which grade a result has (or that nobody judged it), X_p where it stands (rank 1, 2, 3, 4-5, 6-9, 10 and
-below), X_c what its caption is like. A click's weight uses the caption part alone:
+X_r is the grade of a result (or that it is not judged), X_p its position (rank 1, 2, 3, 4-5, 6-9, 10 and below), X_c
+the features of its caption. A click's weight uses the caption part alone:
 
     odds          1 / exp(W_c X_c)         the paper's: an odds ratio against a caption without any of the features
-    probability   P(click | mean caption) / P(click)      what a click would count for had all captions been alike
+    probability   P(click | mean caption) / P(click)      as if all captions were the mean caption
 
-Where clicks are rare the two agree but for a constant. Where they are likely, odds overstate what captions do: a
+If clicks are rare, the two agree up to a constant. If clicks are likely, odds overstate the effect of captions: a
 caption cannot raise a probability of .9 threefold.
 """
 
@@ -41,7 +41,7 @@ Magnitude = Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max)]
 
 @dataclass(frozen=True)
 class FeatureWeight:
-    """A feature's weight with its standard error, and the likelihood-ratio test of the model without it."""
+    """A feature's weight with its standard error, and the likelihood-ratio test against the model without it."""
 
     name: str
     weight: Finite
@@ -52,7 +52,7 @@ class FeatureWeight:
 
 @dataclass(frozen=True)
 class CaptionModel:
-    """A fitted model. Its parameters are those of the position levels, the grade levels but the first, and the weights.
+    """A fitted model. Its parameters are those of position levels, of grade levels except the first, and of features.
 
     `dropped` says why a feature has no weight. `means` are the mean values of the weighted features in the results that
     the model was fitted to; `unseen` is the mean weight of the grades there.
@@ -90,7 +90,7 @@ class CaptionModel:
 
     @cached_property
     def positions(self) -> dict[str, float]:
-        """A weight for every position. One where no result was shown has that of the nearest one above, else below."""
+        """A weight for every position; one without results has that of the nearest position above, else below."""
         levels = zip(self.position_levels, self.parameters, strict=False)
         by_code = {code: float(weight) for level, weight in levels for code in level}
         weights, last = {}, by_code[min(by_code)]
@@ -118,7 +118,7 @@ class CaptionModel:
         return sums
 
     def context(self, codes: Array, relevance: bool = True) -> Array:
-        """W_r X_r + W_p X_p of each result; a grade that training never saw counts as the mean one.
+        """W_r X_r + W_p X_p of each result; a grade that is not in the training data counts as the mean one.
 
         Without `relevance`, every grade counts as the mean one, as if no result had been judged.
         """
@@ -151,7 +151,7 @@ class CaptionModel:
 
     @classmethod
     def from_dict(cls, data: Any) -> CaptionModel:
-        """The model of a dictionary that `to_dict` made."""
+        """The model from a dictionary that `to_dict` returned."""
         if isinstance(data, dict) and data.get("format", FORMAT) != FORMAT:
             raise DataError(f"a caption model of format {data['format']!r}; this interleaf knows {FORMAT}")
         try:
@@ -190,7 +190,7 @@ def _add_up(codes: Array, columns: Array, weights: Array, found: Array) -> None:
 def design_matrix(
     codes: Array, positions: Sequence[Sequence[int]], grades: Sequence[Sequence[int]], columns: Sequence[int] | slice
 ) -> Array:
-    """An indicator of each position level and of each grade level but the first, then these columns of the codes."""
+    """Indicators of the position levels and of the grade levels except the first, then these columns of the codes."""
     blocks = [(POSITION, level) for level in positions] + [(GRADE, level) for level in grades[1:]]
     features = codes[:, columns]
     matrix = np.empty((len(codes), len(blocks) + features.shape[1]), np.int8)
@@ -201,7 +201,7 @@ def design_matrix(
 
 
 def _check(model: CaptionModel) -> None:
-    """Raise a ValueError that says what is wrong, if anything is."""
+    """Raise a ValueError if the model is invalid."""
     for name, count in (("position_levels", len(POSITIONS)), ("grade_levels", len(GRADES))):
         levels = getattr(model, name)
         codes = [code for level in levels for code in level]

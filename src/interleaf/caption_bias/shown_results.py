@@ -1,4 +1,4 @@
-"""Results of a log as people saw them, page by page, and kinds of queries (H12c, section 4.2)."""
+"""The shown results of a log, page by page, and kinds of queries (H12c, section 4.2)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNEVEN = "more or fewer captions than documents"
 
 @dataclass(frozen=True)
 class CaptionTask(Task):
-    """What to read of a log, with its captions."""
+    """The options for reading a log with captions."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -51,12 +51,12 @@ class ShownResults:
         self.bucket = buckets.buckets(decoded.unit)[self.page]
 
     def _inside(self, found: ListColumn) -> Array:
-        """Where in a column of lists, one a page, the items of these results are."""
+        """The indices of these results in a column that has one list per page."""
         return np.asarray(found.offsets[self.decoded.rows].astype(np.int64)[self.page] + self.place)
 
     @cached_property
     def grades(self) -> Array:
-        """Judged relevance, -1 where there is none."""
+        """Judged relevance, -1 if not judged."""
         found = np.full(len(self.page), -1, np.int16)
         array = column(self._batch, "grades")
         if array is not None:
@@ -67,7 +67,7 @@ class ShownResults:
 
     @cached_property
     def queries(self) -> Array:
-        """The hash of each page's query; pages without one share one."""
+        """The hash of each page's query; pages without a query share one hash."""
         array = column(self._batch, "query")
         if array is None:
             return np.zeros(len(self.decoded.rows), np.uint64)
@@ -81,12 +81,12 @@ class ShownResults:
         return np.asarray(buckets.hashes(buckets.DOCUMENT, names.offsets, names.data)[self._inside(shown)])
 
     def has(self, name: str, value: str) -> Array:
-        """Which pages have an attribute of this value."""
+        """Which pages have this attribute with this value."""
         found, values = attribute(self._batch, name)
         return np.asarray(found[self.decoded.rows] == (values.index(value) if value in values else -1))
 
     def pages(self, impression: str) -> Iterator[tuple[int, list[Any]]]:
-        """The pages of this id, with their captions."""
+        """The pages with this impression id, and their captions."""
         names = self._batch.column("impression")
         for page, row in enumerate(self.decoded.rows.tolist()):
             if names[row].as_py() == impression:
@@ -120,11 +120,11 @@ ENHANCED, NAVIGATIONAL, REST = TYPES = ("enhanced navigational", "navigational",
 SEGMENTS = (ALL, *FREQUENCIES, *TYPES)
 SHARE = 0.2
 BITS = 1.0
-MIN_CLICKS = 5  # the entropy of fewer clicks means nothing: such a query counts as non-navigational
+MIN_CLICKS = 5  # a query with fewer clicks counts as non-navigational, because their entropy is unreliable
 
 
 class QueryCounts(MergeableSums):
-    """How often each query was asked, and each of its documents clicked."""
+    """How often each query was issued, and each of its documents clicked."""
 
     merged = ("_asked", "_clicked")
 
@@ -139,7 +139,7 @@ class QueryCounts(MergeableSums):
 
     def kinds(self) -> QueryKinds:
         queries, asked = self._asked.columns
-        order = np.lexsort((queries, asked))  # of queries that are asked alike, the hash decides
+        order = np.lexsort((queries, asked))  # ties in frequency are ordered by the hash
         place = np.empty(len(order))
         place[order] = np.arange(len(order)) + 0.5
         share = place / max(1, len(order))

@@ -31,11 +31,11 @@ from interleaf.stats.logistic import Fit
 from interleaf.stats.sums import significance
 
 QUARTILES, BEST, NONE = RULES = ("quartiles", "best", "none")
-VALUES = 1024  # larger values count as the last
+VALUES = 1024  # values per measure; larger ones count as the last
 CANDIDATES = 32
-MIN_SHARE = 0.1  # a share of the results that have a tuned feature
+MIN_SHARE = 0.1  # smallest share of the results that have a tuned feature
 SWEEPS = 5
-GAIN = 1e-6  # in log-likelihood: less is rounding
+GAIN = 1e-6  # smaller gains of log-likelihood are rounding errors
 
 
 class MeasureCounts(MergeableSums):
@@ -51,17 +51,17 @@ class MeasureCounts(MergeableSums):
 
     @cached_property
     def _down_to(self) -> Array:
-        """Counts of results with a value below each."""
+        """Counts of results with a smaller value."""
         return np.concatenate([np.zeros_like(self.counts[:, :1]), np.cumsum(self.counts, axis=1)], axis=1)
 
     def quantile(self, feature: CaptionFeature, share: float) -> int:
-        """The value at a share of the results; for a tuned `most`, of those that have at least `least`."""
+        """A quantile of the results; for a tuned `most`, of those with at least `least`."""
         least = feature.least if feature.tuned == "most" else 0
         below = self._down_to[MEASURES.index(feature.measure), least:].sum(axis=(1, 2, 3))
         return least + int(np.searchsorted(below[1:] - below[0], share * (below[-1] - below[0])))
 
     def patterns(self, features: Sequence[CaptionFeature]) -> Patterns:
-        """The results by position, grade, and which of these features of one measure they have."""
+        """The patterns of position, grade and these features, which all belong to one measure."""
         ends = {bound for one in features for bound in (min(one.least, VALUES), min(one.most + 1, VALUES))}
         bounds = np.array(sorted({0, *ends, VALUES}))
         counts = np.diff(self._down_to[MEASURES.index(features[0].measure), bounds], axis=0)
@@ -101,7 +101,7 @@ def _at_quartile(feature: CaptionFeature, table: MeasureCounts) -> CaptionFeatur
 
 
 def _best(features: list[CaptionFeature], table: MeasureCounts) -> list[CaptionFeature]:
-    """Thresholds on one measure: each in turn moves to where the likelihood of all is highest, until none moves."""
+    """Tune the thresholds on one measure: each in turn maximises the likelihood, until none changes."""
     best = [_at_quartile(feature, table) for feature in features]
     height = _likelihood(best, table)
     for _ in range(SWEEPS):
@@ -124,7 +124,7 @@ def _candidates(feature: CaptionFeature, table: MeasureCounts) -> list[int]:
 
 
 def _likelihood(features: list[CaptionFeature], table: MeasureCounts) -> float:
-    """The likelihood of position, relevance and the features that can have a weight; -inf if there is none."""
+    """The likelihood of position, relevance and the features that can have a weight; -inf without any."""
     patterns = table.patterns(features)
     if not 0 < patterns.clicks.sum() < patterns.rows.sum():
         return -np.inf
@@ -136,7 +136,7 @@ def _likelihood(features: list[CaptionFeature], table: MeasureCounts) -> float:
 
 @dataclass(frozen=True)
 class DiagnosisSettings:
-    """How a log is diagnosed.
+    """The settings of a diagnosis.
 
     `tune` sets thresholds by `quartiles`, by the `best` fit, or leaves those of `features` (`none`). `held_out` is the
     share of units to test the models on. `weights` is the kind of click weights that the verdict uses. `flag` is the
@@ -156,14 +156,14 @@ class DiagnosisSettings:
             raise DataError(f"held_out is {self.held_out!r}; give a share of the units from 0 to below 1")
         if self.weights not in (ODDS, PROBABILITY):
             raise DataError(f"clicks cannot be weighted by {self.weights!r}; give {listed((ODDS, PROBABILITY))}")
-        significance(self.confidence)  # refuses what is none
+        significance(self.confidence)  # raises an error if it is invalid
 
     def training(self, bucket: Array) -> Array:
         """Which buckets the models are fitted to; the others are held out."""
         return bucket < round(BUCKETS * (1 - self.held_out))
 
 
-TINY = 1e-300  # a variance of 0 would be that of a feature whose queries agree to the last digit
+TINY = 1e-300  # a variance of 0 means that all queries agree exactly
 BASELINE, HIGHLIGHTING, DOCUMENT_WISE, PAIRWISE, COMBINED = MODELS = (
     "baseline", "highlighting", "document-wise", "pairwise", "combined",
 )  # fmt: skip
@@ -197,7 +197,7 @@ def train(patterns: Patterns, features: Sequence[CaptionFeature]) -> dict[str, C
 def confirm_features(
     models: Mapping[str, CaptionModel], patterns: Patterns, between: Mapping[str, Array]
 ) -> dict[str, CaptionModel]:
-    """The models without features that are not significant by their covariance between queries, where that is known."""
+    """The models without features that are not significant by the covariance between queries, if that is known."""
     from scipy.special import chdtrc
 
     confirmed = dict(models)
@@ -223,7 +223,7 @@ def train_one(
         FeatureWeight(
             one,
             float(chosen.weights[column]),
-            # A weight that only a penalty keeps finite has no standard error.
+            # A weight that only a penalty makes finite has no standard error.
             None if chosen.held[column] else float(np.sqrt(chosen.covariance[column, column])),
             *tests[one],
         )
@@ -273,9 +273,9 @@ def _select(design: DesignMatrix) -> tuple[DesignMatrix, Fit, dict[str, tuple[fl
 
 
 def _eliminate(names: Sequence[str], weights: Array, covariance: Array, held: Array | None = None) -> dict[str, float]:
-    """Features to leave out, one by one, by the quadratic form around the fit, each with its chi-square.
+    """Features to remove, one by one, by the quadratic approximation around the fit, each with its chi-square.
 
-    The form does not apply to weights that a penalty keeps finite (`held`); those stay for a test by fits.
+    The approximation is invalid for weights that only a penalty makes finite (`held`); these are tested by refitting.
     """
     from scipy.special import chdtri
 
@@ -293,7 +293,7 @@ def _eliminate(names: Sequence[str], weights: Array, covariance: Array, held: Ar
 
 
 def _without(weights: Array, covariance: Array, column: int) -> tuple[Array, Array]:
-    """The best weights and their covariance with one column fixed at 0, by the quadratic form."""
+    """The best weights and their covariance with one column fixed at 0, by the quadratic approximation."""
     slope = covariance[:, column] / max(covariance[column, column], TINY)
     return weights - slope * weights[column], covariance - np.outer(slope, covariance[column])
 
@@ -335,7 +335,7 @@ class Losses(MergeableSums):
         self._counts = np.zeros((len(SEGMENTS), BUCKETS), np.int64)
 
     def add(self, results: ShownResults, codes: Array, held_out: Array, segments: Mapping[str, Array]) -> None:
-        """Count results in, those that a mask holds out."""
+        """Add the results that the mask `held_out` selects."""
         rows = np.flatnonzero(held_out)
         clicked, bucket = results.clicked[rows], results.bucket[rows]
         members = [segments[name][results.page[rows]] for name in SEGMENTS]
@@ -375,7 +375,7 @@ class Preference:
 
 
 class Preferences(MergeableSums):
-    """Clicks by query and document: how many, of which units, the grade, and the sums of attraction by model."""
+    """Clicks by query and document: their number, their units, the grade, and the sums of attraction by model."""
 
     merged = ("_clicks",)
 
@@ -401,7 +401,7 @@ class Preferences(MergeableSums):
         found = []
         for number, name in enumerate(self._models):
             attraction = whole[6 + number] / whole[2]
-            gap = attraction[worse] - attraction[better]  # above 0: the worse one was clicked for its looks
+            gap = attraction[worse] - attraction[better]  # above 0: the worse result has the more attractive caption
             gap[np.abs(gap) < 1e-9] = 0
             correct, incorrect = int((gap > 0).sum()), int((gap < 0).sum())
             total = correct + incorrect

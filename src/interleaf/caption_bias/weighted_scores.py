@@ -1,19 +1,19 @@
-"""An experiment scored with and without caption weights, clustered by unit (H12c, section 3.4).
+"""Scores of an experiment with and without caption weights, clustered by unit (H12c, section 3.4).
 
-A click gives credit to rankers as the method says, times its weight:
+A click gives the credit of the method, multiplied by the weight of the click:
 
     score = sum over clicks of weight * (credit of A - credit of B) / sum over credited clicks of weight
 
 so 1 means that all credit went to A and -1 that all went to B; the paper reports .5 + .5 * score. Team draft gives a
-click to the owner, and ignores clicks above the first rank where the rankings differ; the probabilistic score gives it
-by the softmax posterior of each rank, as if the list had been composed that way.
+click to the owner, and ignores clicks above the first rank where the rankings differ. The probabilistic score divides a
+click by the posterior of the owner at each rank, as if probabilistic interleaving had composed the list.
 
-The weights are estimates, too. The influence of bucket b on a score R is therefore
+The weights are also estimates. The influence of bucket b on a score R is therefore
 
     (S_b - R N_b) / N + (dR/dw)' covariance g_b,     g_b the gradient of the log-likelihood in its results,
 
-and standard errors are those of these influences, so they include the uncertainty of the weights. Where weights vary
-more between queries than between results, the difference of the variances is added.
+and standard errors are those of these influences, so they include the uncertainty of the weights. If weights vary more
+between queries than between results, the difference of the variances is added.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MIN_QUERIES = 10
 
 
 class Gradients(MergeableSums):
-    """The gradient of the log-likelihood in a model's own training results, by `units[bucket]`, `queries[bucket]`."""
+    """The gradient of the log-likelihood on a model's training results, by `units[bucket]` and `queries[bucket]`."""
 
     merged = ("units", "queries")
 
@@ -56,7 +56,7 @@ class Gradients(MergeableSums):
         self.units, self.queries = np.zeros((2, BUCKETS, len(model.parameters)))
 
     def add(self, results: ShownResults, codes: Array, training: Array) -> None:
-        """Count results in, those of the training mask."""
+        """Add the results that the mask `training` selects."""
         rows = np.flatnonzero(training)
         residuals = results.clicked[rows] - self._model.chances(codes[rows])
         columns, query = self._model.columns(codes[rows]), buckets(results.queries)[results.page[rows]]
@@ -64,7 +64,7 @@ class Gradients(MergeableSums):
         _spread(columns, residuals, query, self.queries)
 
     def covariance(self) -> Array | None:
-        """The covariance of the weights between queries; None where there are too few queries."""
+        """The covariance of the weights between queries; None if there are too few queries."""
         number = int((self.queries != 0).any(axis=1).sum())
         if number < MIN_QUERIES:
             return None
@@ -84,7 +84,7 @@ def estimate_from_influence(
 ) -> Estimate:
     """An estimate from the influences of buckets, which sum to 0; `extra` is a variance to add.
 
-    A bucket without clicks is joined with the one before it.
+    A bucket without clicks is merged into the one before it.
 
     >>> found = estimate_from_influence(0.3125, np.array([2, -0.25, -2.25, 0.5]) / 16, np.array([4, 4, 4, 0]))
     >>> found.value, found.buckets
@@ -132,7 +132,7 @@ class Rescored:
 
 
 class ScoreKey(NamedTuple):
-    """What is scored together."""
+    """Impressions with the same key are scored together."""
 
     experiment: str
     version: int
@@ -141,7 +141,7 @@ class ScoreKey(NamedTuple):
 
 
 class _ScoreSums:
-    """By kind of weight: sums and weights by bucket, and how they move with the model's parameters."""
+    """By kind of weight: sums and weights by bucket, and their derivatives by the model's parameters."""
 
     def __init__(self, rankers: int, parameters: int) -> None:
         self.pairs = rankers * (rankers - 1) // 2
@@ -153,7 +153,7 @@ class _ScoreSums:
         self.weight_slopes = np.zeros((len(KINDS), parameters))
 
     def merge(self, other: _ScoreSums, order: Sequence[int]) -> None:
-        """Count other sums in, whose ranker order[i] is here in place i."""
+        """Add other sums; their ranker `order[i]` is ranker i here."""
         self.impressions += other.impressions
         self.clicks += other.clicks
         self.dropped += other.dropped
@@ -164,7 +164,7 @@ class _ScoreSums:
 
 
 class WeightedScores:
-    """Scores of a log while it is read: by the method that composed the lists, and by the posterior of another."""
+    """Sums of scores while a log is read, by the method of the lists and by the posterior of another method."""
 
     def __init__(
         self, model: CaptionModel, scoring: Scoring, trained_here: bool, posterior: str = "probabilistic"
@@ -177,7 +177,7 @@ class WeightedScores:
         self._gradients = Gradients(model)
 
     def add(self, results: ShownResults, codes: Array, training: Array) -> None:
-        """Count results in; those of the training mask taught the model."""
+        """Add results; the model was fitted to those that the mask `training` selects."""
         self._gradients.add(results, codes, training)
         design = results.decoded.design
         if design.arm != INTERLEAVED:
@@ -199,7 +199,7 @@ class WeightedScores:
                 mine.setdefault(method, _ScoreSums(len(rankers), len(self._model.parameters))).merge(sums, order)
 
     def _methods(self, composed: str) -> list[ResolvedMethod]:
-        """The requested method; else the method of the lists and the posterior's."""
+        """The requested method; else the method of the lists and that of the posterior."""
         first = resolve(self._method or composed)
         if not first.method.additive:
             known = [name for name, method in METHODS.items() if method.additive]
@@ -307,7 +307,7 @@ def centre_score(score: float) -> float:
 
 
 def scheme_for(chosen: ResolvedMethod, decoded: Decoded) -> Scheme:
-    """The scheme of clicks; without those on a shared prefix, if the method offers that and ranks are logged."""
+    """The scheme that counts clicks; it ignores a shared prefix if the method offers that and ranks are logged."""
     offered = chosen.method.schemes_for(len(decoded.design.rankers))
     return scheme_of(DEDUPED if DEDUPED in offered and decoded.has["ranks"].any() else CLICK)
 
@@ -335,7 +335,7 @@ def _weigh_clicks(model: CaptionModel, codes: Array, kind: str) -> tuple[Array, 
     if kind == PLAIN:
         return np.ones(len(codes)), np.zeros_like(columns)
     own = slice(columns.shape[1] - len(model.weights), None)
-    alike = columns.copy()  # as if every caption were the mean one
+    alike = columns.copy()  # as if every caption were the mean caption
     alike[:, own] = model.means
     if kind == ODDS:
         columns[:, : own.start] = 0

@@ -1,9 +1,9 @@
-"""Learned click credit (Yue et al. 2010; C12, section 10): what a click is worth, from experiments with a known winner.
+"""Learned click credit (Yue et al. 2010; C12, section 10): click weights from experiments with a known winner.
 
-click_features.py  what a click was like, a named row each, and what each click adds to each ranker's credit
-credit_fitting.py  weights of features from sums by user group, and on experiments left out
+click_features.py  the table of click features, and the credit of each click for each ranker
+credit_fitting.py  weights of features from sums by user group, and scores of experiments that were left out
 learned_credit.py  learned credit as a file, how it scores clicks, and whether it helps
-learn.py           `learn`: from logs to sums to credit
+learn.py           `learn`: learns credit from logs, or from saved sums of logs
 """
 
 from interleaf.click_value.click_features import FEATURES as FEATURES

@@ -1,6 +1,6 @@
-"""What a click was like: the features that its credit is learned from, a named row each (C12, section 10.5).
+"""The features of a click from which its credit is learned, one row of a table each (C12, section 10.5).
 
-C12 counts 51 features in five families, and describes them without a list; the rows below have its counts:
+C12 has 51 features in five families, but no complete list; the families below have the same sizes:
 
     A  functions of the rank (9)                 rank, log, root; as they are, by click, as a share of the page's sum
     B  the rank itself (20)                      1 to 10; on pages with a single click, and with several
@@ -38,7 +38,7 @@ from interleaf.methods.schemes import Scheme
 
 EQUAL = "click"
 CAPTION = "caption_weight"
-KIND = "kind "  # such a feature names a kind of event; there is one for every kind but the first
+KIND = "kind "  # the start of the names of features for kinds of events; each kind but the first has one
 TOP = 4
 LAST_RANK = 10
 DWELLS = (30, 60, 90, 120)
@@ -49,9 +49,9 @@ class PageClicks(NamedTuple):
 
     `page` is the number of the impression; `rank` and the `order` of the click on its page count from 1; `clicks` is
     the number of clicks on the page, `credited` how many of them are credited, `first_rank` the rank of the first one.
-    `regression` says whether a lower rank was clicked before. `seconds` count from when the list was shown; `dwell` is
-    nan where unknown. `kinds[kind]` says whether the result has an event of that kind. `caption` is the click weight of
-    the caption (H12c), 1 where unknown.
+    `regression` says whether a lower rank was clicked before. `seconds` are since the list was shown; `dwell` is
+    nan if unknown. `kinds[kind]` says whether the result has an event of that kind. `caption` is the click weight of
+    the caption (H12c), 1 if unknown.
     """
 
     page: Array
@@ -73,7 +73,7 @@ class PageClicks(NamedTuple):
 
 @dataclass(frozen=True)
 class ClickFeature:
-    """A feature: its name, its family, what it means, and a function that gives a number or a truth for each click."""
+    """A feature: its name, family and meaning, and a function that returns a number or a boolean for each click."""
 
     name: str
     family: str
@@ -91,7 +91,7 @@ def _as_it_is(clicks: PageClicks, values: Array) -> Array:
 
 
 def _share_of_sum(clicks: PageClicks, values: Array) -> Array:
-    """As a share of the page's sum, 0 where that is 0."""
+    """The share of the page's sum, 0 if the sum is 0."""
     total = clicks.sums(values)
     return np.asarray(np.divide(values * clicks.credited, total, out=np.zeros(len(values)), where=total != 0))
 
@@ -170,7 +170,7 @@ PUBLISHED = tuple(name for name, row in FEATURES.items() if row.family in tuple(
 
 
 def feature(name: str) -> ClickFeature:
-    """The feature with this name; `kind` and any kind of event is one, too.
+    """The feature with this name; `kind` followed by a kind of event is also a feature.
 
     >>> feature("kind purchase").meaning
     'with an event of kind purchase'
@@ -211,13 +211,13 @@ COLUMN = "captions"
 
 @dataclass(frozen=True)
 class CaptionWeights:
-    """Click weights by a model, of the captions of a batch."""
+    """The click weights that a model gives to the captions of a batch."""
 
     model: CaptionModel
     batch: pa.RecordBatch | None = None
 
     def of(self, decoded: Decoded) -> Array:
-        """`[row, position]`; 1 where a row has no captions, or not one for each document."""
+        """`[row, position]`; 1 if a row does not have a caption for each document."""
         weights = np.ones(decoded.clicked.shape)
         if self._captions is None:
             return weights
@@ -268,7 +268,7 @@ def credit_clicks(
     scheme: Scheme,
     captions: CaptionWeights | None = None,
 ) -> CreditedClicks:
-    """The clicks of decoded impressions, page by page in the order of time; ties from the top down."""
+    """The clicks of decoded impressions, page by page, in the order of time; ties are ordered by rank."""
     clicked = decoded.clicked
     pages, positions = np.nonzero(clicked)
     shares, number = shares_by_click(decoded.impressions, decoded.counts, clicked, chosen, scheme)
@@ -279,7 +279,7 @@ def credit_clicks(
     sizes = np.diff(starts, append=len(pages))
     first = np.repeat(starts, sizes)
     divisor = np.maximum(number[pages], 1)
-    keys = pages * clicked.shape[1] + positions  # their running maximum starts again with each page
+    keys = pages * clicked.shape[1] + positions  # so that the running maximum restarts with each page
     clicks = PageClicks(
         page=pages,
         rank=positions + 1,
@@ -301,8 +301,8 @@ def shares_by_click(
 ) -> tuple[Array, Array]:
     """What each click adds to each ranker's credit, `[click, ranker]`, row by row; and the credited clicks of rows.
 
-    In balanced interleaving the lowest click decides what the clicks above it are worth. So the lowest click gets its
-    credit alone, and every other click what it adds to that. Methods whose credit is not the sum of this are refused.
+    In balanced interleaving, the credit of a click depends on the lowest click. So the lowest click gets the credit
+    that it has alone, and every other click what it adds to that. A method whose credit is not this sum is an error.
     """
     rows, positions = np.nonzero(clicked)
     totals, number = batch.credit(chosen, scheme, impressions, counts, clicked, 1)

@@ -15,12 +15,12 @@ from interleaf.stats.compare import estimate
 from interleaf.stats.signs import ZScore, z_score
 
 GROUPS = 64  # groups of user buckets; fewer than the buckets of a tally, since each holds a matrix
-_RANK = 1e-10  # eigenvalues below this share of the largest are zero on paper, where features sum up to others
+_RANK = 1e-10  # smaller eigenvalues, relative to the largest, count as 0: they come from linearly dependent features
 
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """The number of pages, s = sum Psi, and S = sum Psi Psi^T."""
+    """The number of pages, s = sum of Psi, and S = sum of Psi Psi^T."""
 
     count: float
     sums: Array
@@ -32,7 +32,7 @@ class Total:
 
 
 def total_of(parts: Iterable[Total]) -> Total:
-    """All together; there must be one."""
+    """The sum of totals; there must be at least one."""
     first, *others = parts
     for part in others:
         first = Total(first.count + part.count, first.sums + part.sums, first.products + part.products)
@@ -85,10 +85,10 @@ def group_of(buckets: Array) -> Array:
 
 
 def inverse_z(products: Array, sums: Array, ridge: float | Array = 0.0) -> Array:
-    """w = (S + Gamma)^-1 s / sqrt(s^T (S + Gamma)^-1 s), Gamma the ridge on the diagonal; zeros where s is zero.
+    """w = (S + Gamma)^-1 s / sqrt(s^T (S + Gamma)^-1 s), Gamma the ridge on the diagonal; zeros if s is zero.
 
-    A number is a ridge on all features, an array on each its own (C12, footnote 13). Where S has no inverse, because
-    features sum up to others or never vary, the pseudo-inverse gives the smallest of the best weights.
+    `ridge` is a number for all features, or an array with one per feature (C12, footnote 13). If S has no inverse,
+    because features are linearly dependent or constant, the pseudo-inverse gives the smallest of the best weights.
 
     >>> inverse_z(np.array([[4.0, 0.0], [0.0, 4.0]]), np.array([2.0, 0.0]))
     array([0.5, 0. ])
@@ -97,7 +97,7 @@ def inverse_z(products: Array, sums: Array, ridge: float | Array = 0.0) -> Array
     nothing = np.diag(regular) <= 0
     scale = np.where(nothing, 1.0, np.sqrt(np.abs(np.diag(regular))))
     weights: Array = _solve(regular / np.outer(scale, scale) + np.diag(nothing), sums / scale) / scale
-    weights[nothing] = 0.0  # on some machines the solver leaves a last digit
+    weights[nothing] = 0.0  # on some machines the solver returns rounding errors instead of 0
     quality = float(sums @ weights)
     return weights / np.sqrt(quality) if quality > 0 else np.zeros_like(weights)
 
@@ -118,17 +118,17 @@ def _solve(matrix: Array, right: Array) -> Array:
 POOLED, EACH = "pooled", "each"
 EXAMPLES = (POOLED, EACH)
 RIDGES = (1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, np.inf)
-NEARLY = 0.99  # of the best mean z-score
-_LEVEL = 1e-9  # of a variance: features that sum up to others have none of their own
+NEARLY = 0.99  # share of the best mean z-score
+_LEVEL = 1e-9  # share of a variance; linearly dependent features have no variance of their own
 
 
 @dataclass(frozen=True, eq=False)
 class Fitting:
     """How weights are fitted. `penalized[feature]` says which features have the ridge, relative to their own size.
 
-    Feature 0 is equal credit. Without a ridge on it, a larger ridge pulls towards equal credit, and an infinite one
-    leaves nothing else. `examples` is `pooled`: all experiments as one (C12); or `each`: their mean z-score (footnote
-    12).
+    Feature 0 is equal credit. Without a ridge on it, a larger ridge pulls the weights towards equal credit, and an
+    infinite one gives equal credit. `examples` is `pooled`: all experiments as one (C12); or `each`: their mean z-score
+    (footnote 12).
     """
 
     penalized: Array
@@ -140,11 +140,11 @@ class Fitting:
 
     @property
     def ridges(self) -> tuple[float, ...]:
-        """The ridges to try; an infinite one only where some feature is not penalized."""
+        """The ridges to try; an infinite one only if some feature is not penalized."""
         return RIDGES if not self.penalized.all() else RIDGES[:-1]
 
     def weights(self, experiments: Sequence[Total], ridge: float) -> Array | None:
-        """The weights, scaled so that scores are as large as those of equal credit; None where nothing is preferred."""
+        """The weights, scaled so that scores are as large as those of equal credit; None if there is no preference."""
         if not experiments:
             return None
         pooled = total_of(experiments)
@@ -169,7 +169,7 @@ class Fitting:
         sizes = np.array([np.diag(np.diag(spread)) for spread in spreads])
         variances = spreads - means[:, :, None] * means[:, None, :] + ridge * self.penalized * sizes
         level = np.linalg.cholesky(variances.mean(axis=0) + _LEVEL * (sizes.mean(axis=0) + np.eye(len(start))))
-        turn = np.linalg.inv(level)  # weights w = turn^T v: in v all directions vary alike, which is quickly climbed
+        turn = np.linalg.inv(level)  # w = turn^T v: all directions of v have equal variance
         means, variances = means @ turn.T, turn @ variances @ turn.T
 
         def loss(place: Array) -> tuple[float, Array]:
@@ -186,9 +186,9 @@ class Fitting:
     def ridge(self, groups: Sequence[Sequence[Total]]) -> tuple[float, dict[float, float]]:
         """The ridge by cross-validation: the largest that scores nearly as well as the best, and the score of each.
 
-        The score is the mean z-score per page on groups that were left out. A larger ridge gives steadier weights.
+        The score is the mean z-score per page on groups that were left out. A larger ridge gives more stable weights.
         """
-        pooled = Fitting(self.penalized)  # to choose a ridge, the closed form does
+        pooled = Fitting(self.penalized)  # the closed form is good enough to choose a ridge
         found = {ridge: _left_out(pooled, groups, ridge) for ridge in self.ridges}
         known = {ridge: value for ridge, value in found.items() if value is not None}
         best = max(known.values(), default=0.0)
@@ -225,8 +225,8 @@ class RankerPair(NamedTuple):
     second: str
 
 
-LEVEL = 0.05  # of the test by equal credit that decides an experiment
-PARTS = 8  # parts of users to cross-validate in, where there is one group of experiments
+LEVEL = 0.05  # significance level of equal credit for the better ranker of an experiment
+PARTS = 8  # parts of users for cross-validation, if there is only one group of experiments
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +252,7 @@ class TrainingExample:
 def examples_of(
     pairs: Mapping[RankerPair, Moments], better: Mapping[str, str], groups: Mapping[str, str]
 ) -> list[TrainingExample]:
-    """All pairs: the better ranker is named by experiment, or the one that equal credit decides for."""
+    """All pairs; the better ranker is named in `better`, else decided by a significant test of equal credit."""
     experiments = {pair.experiment for pair in pairs}
     for name, given in (("better", better), ("groups", groups)):
         if unknown := sorted(set(given) - experiments):
@@ -296,7 +296,7 @@ def learn_weights(
 
 
 def _left_out_together(there: Sequence[tuple[TrainingExample, Total]], times: Array | None) -> list[list[Total]]:
-    """Totals by group; where there is one, parts of its users."""
+    """Totals by group; if there is only one group, totals of parts of its users."""
     groups: dict[str, list[Total]] = {}
     for example, total in there:
         groups.setdefault(example.group, []).append(total)
@@ -313,7 +313,7 @@ def _left_out_together(there: Sequence[tuple[TrainingExample, Total]], times: Ar
 
 
 def fold_weights(examples: Sequence[TrainingExample], fitting: Fitting, ridge: float | None, folds: int) -> list[Array]:
-    """Weights of each fold, learned from the users of earlier folds; equal credit where nothing can be learned."""
+    """Weights of each fold, learned from the users of earlier folds; equal credit if nothing can be learned."""
     if folds and not 2 <= folds <= GROUPS:
         raise DataError(f"folds is {folds!r}; give 2 to {GROUPS}, or 0 for none")
     equal = np.eye(len(fitting.penalized))[0]
@@ -329,7 +329,7 @@ def fold_weights(examples: Sequence[TrainingExample], fitting: Fitting, ridge: f
 class HeldOutExperiment:
     """An experiment scored by weights from other groups: z-scores per page by equal and learned credit (C12, Eq. 21).
 
-    `reason` says why one is None.
+    `reason` says why a z-score is None.
     """
 
     experiment: str
@@ -355,7 +355,7 @@ class HeldOutExperiment:
 
 
 def held_out(examples: Sequence[TrainingExample], fitting: Fitting, ridge: float | None) -> list[HeldOutExperiment]:
-    """Score each group by weights and a ridge from the other groups; undecided experiments, too."""
+    """Score each group by weights and a ridge from the other groups, including undecided experiments."""
     found = []
     for group in dict.fromkeys(example.group for example in examples):
         others = [example for example in examples if example.group != group]

@@ -1,4 +1,4 @@
-"""Learns what a click is worth from logs of experiments; the result is a file that `analyze` scores with."""
+"""Learns what a click is worth from logs of experiments; `analyze` can score with the resulting file."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ MAX_EXPERIMENTS = 1000
 
 @dataclass(eq=False)
 class TrainingSums:
-    """The moments of each pair of rankers of a log, how they were counted, and how many rows were dropped, by reason.
+    """The moments of each pair of rankers of a log, how events were counted, and the number of dropped rows by reason.
 
     `scheme` None stands for the normalized scheme of each method.
     """
@@ -96,7 +96,7 @@ class TrainingSums:
         self.dropped += other.dropped
 
     def save(self, path: str | Path) -> None:
-        """Write the sums to a file (.sums). Files of several days add up, and `learn` takes them in place of a log."""
+        """Write the sums to a file (.sums). Files of several days can be added; `learn` takes them instead of a log."""
         rest = {
             "version": VERSION,
             "features": self.features,
@@ -137,7 +137,7 @@ class TrainingSums:
 
 @dataclass(frozen=True)
 class FeatureDifferences:
-    """Takes the place of a credit: the features of the first ranker's clicks less those of the second ranker's."""
+    """Used instead of a credit: the features of the first ranker's clicks minus those of the second ranker's."""
 
     features: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -151,7 +151,7 @@ class FeatureDifferences:
         return self if self.captions is None else replace(self, captions=replace(self.captions, batch=batch))
 
     def label(self, experiment: str, scheme: str) -> str:
-        return scheme  # no report shows it
+        return scheme  # never shown in a report
 
     def columns(self, decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Array:
         """Psi of each row (C12, Eq. 14)."""
@@ -245,7 +245,7 @@ def learn(
     """Learn what clicks are worth from experiments whose better ranker is known (C12, section 10).
 
     `log` is whatever `analyze` takes, with one experiment or many; or `TrainingSums`, or files of saved sums. `better`
-    names the better ranker by experiment. Where it names none, equal credit decides, or the experiment is left out.
+    names the better ranker by experiment. If it names none, equal credit decides, or the experiment is left out.
     `features` are names, those of C12 if omitted. `ridge` is chosen by cross-validation if omitted; `ridge_on` names
     the features that it penalizes, all but equal credit if omitted. `groups` says which experiments are left out
     together. With `folds` of users the credit can score its own experiments without overfitting; with 0 it refuses
@@ -307,7 +307,7 @@ def fit(
 def training_of(
     log: Any, features: Sequence[str] | None, captions: CaptionModel | None, options: LogOptions
 ) -> TrainingSums:
-    """The sums of a log, or saved sums, which keep the options that they were counted with."""
+    """The sums of a log, or saved sums with the options that they were counted with."""
     paths = [log] if isinstance(log, (str, PathLike, TrainingSums)) else log
     if not isinstance(paths, list | tuple) or not any(map(_is_saved, paths)):
         return gather(log, features, captions, options)
@@ -367,7 +367,7 @@ def _weights(
 
 
 def _worths(training: TrainingSums, weights: Array, drawn: Array, confidence: float) -> list[ClickWorth]:
-    """Typical clicks by the learned weights."""
+    """The worth of typical clicks by the learned weights."""
     kinds = tuple(training.counting.weights)
     values = np.array([matrix(_page(page, kinds), training.features)[which] for page, which in TYPICAL.values()])
     ends = intervals(drawn @ values.T, confidence)

@@ -36,7 +36,7 @@ from interleaf.methods.schemes import Scheme
 from interleaf.stats.sums import Interval
 from interleaf.tables import Cell, Table
 
-LEARNED, CROSS_FITTED = "learned ", ", cross-fitted"  # how a report's scheme begins and ends
+LEARNED, CROSS_FITTED = "learned ", ", cross-fitted"  # the start and the end of the scheme's name in a report
 KIND, VERSION = "interleaf learned credit", 1
 
 
@@ -82,7 +82,7 @@ class LearnedCredit:
         return blake2b(json.dumps(self.to_dict()).encode(), digest_size=4).hexdigest()
 
     def is_own(self, experiment: str) -> bool:
-        """Whether weights were learned from this experiment, in whatever version."""
+        """Whether weights were learned from this experiment, in any version."""
         return any(trained.experiment == experiment for trained in self.trained_on)
 
     @property
@@ -93,7 +93,7 @@ class LearnedCredit:
         return self if self.captions is None else replace(self, captions=replace(self.captions, batch=batch))
 
     def label(self, experiment: str, scheme: str) -> str:
-        """What a report calls it."""
+        """The name in reports."""
         return f"{LEARNED}{self.digest} on {scheme}" + (CROSS_FITTED if self.is_own(experiment) else "")
 
     def columns(self, decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Array:
@@ -104,7 +104,7 @@ class LearnedCredit:
         return credited.by_page(worth[:, None] * credited.shares, len(decoded.rows))
 
     def _weights(self, decoded: Decoded) -> Array:
-        """The weights of each row `[row, feature]`; on an own experiment those of its fold."""
+        """The weights of each row, `[row, feature]`; in an experiment it was learned from, those of the user's fold."""
         experiment = decoded.design.experiment
         if not self.is_own(experiment):
             return np.broadcast_to(np.array(self.weights), (len(decoded.rows), len(self.features)))
@@ -118,7 +118,7 @@ class LearnedCredit:
         return np.asarray(np.array(self.folds)[folds])
 
     def apply_to(self, options: LogOptions) -> LogOptions:
-        """The options with this credit, and with the events and the scheme that it was learned on."""
+        """The options with this credit, and with the events and the scheme that it was learned with."""
         if options.sessions is not None:
             raise DataError("learned credit scores impressions one by one; leave out sessions")
         if str(options.counting) not in (str(Counting()), str(self.counting)):
@@ -192,23 +192,23 @@ class LearnedCredit:
 
 
 def needs(captions: CaptionWeights | None) -> tuple[str, ...]:
-    """Columns that features of clicks are made of, besides those that every analysis reads."""
+    """The columns that click features need, in addition to those of every analysis."""
     return ("events.dwell",) if captions is None else ("events.dwell", COLUMN)
 
 
 def counting_to_dict(counting: Counting) -> dict[str, Any]:
-    """Plain data that makes the same `Counting` again."""
+    """A `Counting` as plain data."""
     return {"kinds": counting.weights, "dwell": counting.dwell, "first": counting.first, "window": counting.window}
 
 
-MAX_DRAWN, MAX_PRINTED = 16, 12  # features in a chart, and in a text: those with the largest size
+MAX_DRAWN, MAX_PRINTED = 16, 12  # the number of features in a chart, and in a text: those with the largest size
 
 
 @dataclass(frozen=True)
 class CreditWeight:
-    """A feature's weight with its bootstrap interval; `size` is by how much it typically moves the score of a page.
+    """A feature's weight with its bootstrap interval; `size` is its typical effect on the score of a page.
 
-    Features that measure nearly the same share their weight in an arbitrary way: look at typical clicks, too. `reason`
+    Weights of strongly correlated features are arbitrary: look at typical clicks, too. `reason`
     says why a weight is None.
     """
 
@@ -223,7 +223,7 @@ class CreditWeight:
 
 @dataclass(frozen=True)
 class ClickWorth:
-    """What a typical click is worth, where by equal credit it is worth 1."""
+    """The worth of a typical click; equal credit gives 1."""
 
     click: str
     worth: float
@@ -232,7 +232,7 @@ class ClickWorth:
 
 @dataclass(frozen=True)
 class LearningResult:
-    """Learned credit, what a click is worth by it, and how it does on experiments that it was not learned from.
+    """Learned credit, the worth of typical clicks, and scores of experiments that it was not learned from.
 
     `ridges[ridge]` is the mean z-score per page on experiments left out, for each ridge that was tried.
     """
@@ -248,22 +248,22 @@ class LearningResult:
 
     @property
     def relative(self) -> tuple[float, ...]:
-        """The learned z-scores over those of equal credit, where both are known."""
+        """The ratios of learned z-scores to those of equal credit, where both are known."""
         return tuple(one.relative for one in self.held_out if one.relative is not None)
 
     @property
     def median_relative(self) -> float | None:
-        """The median of these. At 1.2 the typical experiment needs 1 / 1.2^2 = 0.69 times the data."""
+        """The median ratio. At 1.2 the typical experiment needs 1 / 1.2^2 = 0.69 times the data."""
         return median(self.relative) if self.relative else None
 
     @property
     def better(self) -> int:
-        """How many experiments are decided more clearly."""
+        """The number of experiments with a larger z-score than by equal credit."""
         return sum(value > 1 for value in self.relative)
 
     @property
     def flipped(self) -> int:
-        """How many experiments that equal credit decides are decided the other way."""
+        """The number of experiments that equal credit decides, and learned credit decides the other way."""
         return sum(one.flipped for one in self.held_out)
 
     @property
@@ -280,7 +280,7 @@ class LearningResult:
         )
 
     def tables(self, most: int | None = None) -> tuple[Table, ...]:
-        """All numbers, with at most so many weights."""
+        """All tables, with at most `most` weights."""
         return self.worth_table(), self.held_out_table(), self.weight_table(most)
 
     def worth_table(self) -> Table:
@@ -289,7 +289,7 @@ class LearningResult:
         return Table("worth", title, ("click", "worth", self._level), rows, right=("worth", self._level))
 
     def weight_table(self, most: int | None = None) -> Table:
-        """The features, those that move scores most first."""
+        """The weights of features, the largest effect first."""
         rows: list[tuple[Cell, ...]] = []
         for one in sorted(self.weights, key=lambda one: -one.size)[:most]:
             weight = None if one.weight is None else f"{one.weight:+.3f}"
@@ -301,7 +301,7 @@ class LearningResult:
         return Table("weights", title, columns, tuple(rows), columns[3:])
 
     def held_out_table(self) -> Table:
-        """Experiments by weights that were learned from others."""
+        """Experiments scored by weights that were learned from other experiments."""
         rows = tuple(
             (
                 one.experiment,
@@ -348,7 +348,7 @@ class LearningResult:
         }
 
     def charts(self) -> dict[str, dict[str, Any]]:
-        """Typical clicks, and the weights that matter most, each with its interval."""
+        """Typical clicks and the weights with the largest effects, each with its interval."""
         worth = "worth (equal credit gives 1)"
         clicks = [{"click": one.click, worth: one.worth, **_ends(one.interval)} for one in self.worths]
         largest = sorted((one for one in self.weights if one.interval), key=lambda one: -one.size)[:MAX_DRAWN]

@@ -90,7 +90,7 @@ def _rankings_at(array: pa.Array, place: int, rows: Array) -> tuple[pa.Array, Ar
     return logged.values.take(places).cast(pa.list_(pa.string())), logged.there[rows]
 
 
-NO_QUERY, NO_CHANCE = "no query", "no list probability: it is not logged, and {} cannot tell it from what is"
+NO_QUERY, NO_CHANCE = "no query", "no list probability: it is not logged, and {} cannot compute it"
 NEVER_SHOWN = "a list that its own method would never show"
 NOT_RANKED = "no new rankings for its query"
 NO_LOGARITHM = "a log_probability that is no logarithm of a probability"
