@@ -8,7 +8,7 @@ shown_results.py     the results of a log, page by page; kinds of queries
 click_patterns.py    results with the same features, counted together; the design matrix of the models
 training.py          thresholds from data, the five models, and how well they predict clicks
 weighted_scores.py   the scores of an experiment with and without weights, with standard errors
-diagnosis_report.py  the verdict on each pair of rankers, one page explained, and all tables
+diagnosis_report.py  the verdict on each pair of rankers, the explanation of one page, and all tables
 caption.py           `caption`: all passes over the log, on this machine or on Spark
 """
 

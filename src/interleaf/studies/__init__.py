@@ -1,8 +1,8 @@
-"""Published studies, run again, with our numbers beside the published ones.
+"""Reproductions of published studies, with our numbers next to the published ones.
 
 Each study is a module with `study(run: StudyRun) -> Study` and `FINDINGS`, the claims of the paper. `STUDIES` lists
-them all. `study.py` holds what all of them take and return, `datasets.py` their data, `findings.py` the table that says
-which claims were reproduced.
+them all. `study.py` has their arguments and results, `datasets.py` their data, and `findings.py` the table of reproduced
+claims.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def reproduce(
     progress: Progress | None = None,
     cells: FinishedCells | None = None,
 ) -> Study:
-    """Run a study on a learning-to-rank set in a folder, or on synthetic data; `cells` stores what is finished."""
+    """Run a study on a learning-to-rank set in a folder, or on synthetic data; `cells` stores finished parts."""
     check_study(name, scale)
     module = import_module(f"interleaf.studies.{name.replace('-', '_')}")
     study: Study = module.study(StudyRun(folder, scale, seed, progress, cells or FinishedCells()))

@@ -1,4 +1,4 @@
-"""H12c: caption bias, measured and removed, in simulated worlds with a known truth, and on real clicks.
+"""H12c: caption bias is measured and removed, in simulated worlds with a known truth, and on real clicks.
 
 The paper's logs are not public, and of its tables only a few numbers survive in the text. So the study checks in
 simulated worlds what the paper could not check on its logs: whether the diagnosis is right. With the folder of the TREC
@@ -31,12 +31,12 @@ from interleaf.studies.findings import Answer, Finding, PrintedTables, falling
 from interleaf.studies.study import Cell, Study, StudyRun, Table
 
 QUERIES, DOCUMENTS = 500, (10, 25)
-EQUAL, BETTER = (0.5, 0.5), (0.6, 0.4)  # how good the rankers of A and B are: correlation of score and grade
+EQUAL, BETTER = (0.5, 0.5), (0.6, 0.4)  # quality of the rankers A and B: correlation of score and grade
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of world: quality of the rankers, effect of captions, whose captions attract, and the right verdicts."""
+    """A kind of world: quality of the rankers, effect of captions, which captions attract, and the right verdicts."""
 
     name: str
     strengths: tuple[float, float]
@@ -73,7 +73,7 @@ CASES = (
 
 
 def mirrored(data: Judged) -> Judged:
-    """Every query twice, the second time with the features in reverse order: two rankers are then exactly as good."""
+    """Every query twice, the second time with the features in reverse order, so that two rankers are equally good."""
     return replace(
         data,
         features=frozen(np.concatenate([data.features, data.features[:, ::-1]])),
@@ -85,7 +85,7 @@ def mirrored(data: Judged) -> Judged:
 
 
 NAME, TITLE = "caption2012", "Hofmann, Behr and Radlinski (2012): caption bias in interleaving experiments"
-# What is left of Table 3 in the text at hand: weights by model.
+# The weights by model of Table 3 that are in the available text.
 WEIGHTS = {
     "deep links": {"document-wise": 1.041, "combined": 1.048},
     "short URL": {"document-wise": 0.470, "combined": 0.403},
@@ -105,7 +105,7 @@ E6 = "E6: not significant, weighted significantly worse"
 
 @dataclass(frozen=True)
 class CaptionScale:
-    """Worlds of each kind, impressions in each, and impressions in the world that is shown in detail."""
+    """Number of worlds of each kind, impressions in each, and impressions in the world that is shown in detail."""
 
     seeds: int
     impressions: int
@@ -206,7 +206,7 @@ Reports = list[tuple[Case, bool, list[CaptionReport]]]
 
 
 def _diagnoses(reports: Reports) -> Table:
-    """How often the verdict is right, by each kind of weight."""
+    """How often the verdict is right, for each kind of weight."""
     rows: list[tuple[Cell, ...]] = []
     for case, judged, of_case in reports:
         kinds = {
@@ -221,7 +221,7 @@ def _diagnoses(reports: Reports) -> Table:
 
 
 def _scores(reports: Reports) -> Table:
-    """H12c, Table 9: mean scores before and after; by team draft, and as if lists were probabilistic."""
+    """H12c, Table 9: mean scores without and with weights, by team draft and by the probabilistic posterior."""
     rows: list[tuple[Cell, ...]] = []
     for case, judged, of_case in reports:
         for place, method in enumerate(one.method for one in of_case[0].rescored):
@@ -271,7 +271,7 @@ def _real(folder: Path) -> Iterator[tuple[str, CaptionReport]]:
 
 
 def _chart(reports: Reports) -> dict[str, Any]:
-    """The first world of each kind, before and after."""
+    """The first world of each kind, without and with weights."""
     rows = []
     for case, judged, of_case in reports:
         one = of_case[0].rescored[0]

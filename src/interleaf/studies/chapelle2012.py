@@ -1,9 +1,9 @@
-"""C12 on simulated traffic of known truth: do interleaving, absolute metrics and judges agree, and what does each need?
+"""C12 on simulated traffic with a known truth: do interleaving, absolute metrics and judges agree, with how much data?
 
 For every pair of rankers of known order, people are split into three buckets: each ranker's own lists, and interleaved
-lists (`chapelle2012_buckets`). The tables answer C12's questions (`chapelle2012_tables`): does interleaving agree with
-judges, do absolute metrics, which scheme is the most sensitive, how much data does each preference need, and how many
-clicks is a judgment worth.
+lists (`chapelle2012_buckets`). The tables answer C12's questions (`chapelle2012_tables`): do interleaving and absolute
+metrics agree with judges, which scheme is the most sensitive, how much data does each preference need, and how many
+clicks is a judgment worth?
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from interleaf.studies.findings import Answer, Finding, MissingNumberError, Prin
 from interleaf.studies.study import Study, StudyRun, Table
 
 NAME, TITLE = "chapelle2012", "Chapelle, Joachims, Radlinski and Yue (2012): interleaving, absolute metrics and judges"
-QUERIES = 2000  # judged ones, as many as at Yahoo
+QUERIES = 2000  # judged queries, as many as at Yahoo
 CLICK, STOP = (0.05, 0.4), (0.15, 0.4)  # from the lowest grade to the best, at every result
 
 TablesAndCharts = tuple[list[Table], dict[str, Any]]
@@ -44,7 +44,7 @@ TablesAndCharts = tuple[list[Table], dict[str, Any]]
 
 @dataclass(frozen=True)
 class ChapelleScale:
-    """People for each pair by engine, resamples, and subsamples of Algorithm 4."""
+    """Number of people for each pair by engine, of resamples, and of subsamples of Algorithm 4."""
 
     units: dict[str, int]
     repeats: int
@@ -143,7 +143,7 @@ FINDINGS = (
 
 
 def study(task: StudyRun) -> Study:
-    """Run the study on people in front of a set, or of synthetic queries."""
+    """Run the study with simulated people, on a learning-to-rank set or on synthetic queries."""
     size, seed, folds = SCALES[task.scale], task.seed, find(task.folder, task.seed, QUERIES)
     data, generator = replace(folds.whole, name=folds.name), generator_of((NAME, seed))
     rankers = rankers_of(data, seed)
@@ -164,7 +164,7 @@ def study(task: StudyRun) -> Study:
 
 
 def people(data: Judged, units: int) -> People:
-    """Users with lasting tastes and heavy-tailed visits, who may stop after any result, and often leave unclicked."""
+    """Users with constant tastes and heavy-tailed visits, who may stop after any result, and often do not click."""
     shares = np.linspace(0, 1, data.max_grade + 1)
     click, stop = ((low + (high - low) * shares).round(6).tolist() for low, high in (CLICK, STOP))
     return People(units=units, clicks=Cascade(click, stop, stop_needs_click=False))
@@ -177,7 +177,7 @@ def _of_engine(
     generator: np.random.Generator,
     size: ChapelleScale,
 ) -> TablesAndCharts:
-    """The questions that are asked of the pairs of each engine."""
+    """The tables for the pairs of one engine."""
     comparisons = c12.compare_metrics(kind, traffics)
     curves = {str(traffic): c12.curves(traffic, generator, size.repeats) for traffic in traffics}
     tables = [
@@ -194,7 +194,7 @@ def _of_engine(
 def _of_all(
     kinds: c12.Kinds, judged: c12.ByMetric, generator: np.random.Generator, size: ChapelleScale
 ) -> TablesAndCharts:
-    """The questions that are asked of all pairs, or of one."""
+    """The tables for all pairs, or for a single pair."""
     every = {traffic.pair: traffic for _, traffics in kinds for traffic in traffics}
     windows = c12.window_shares(every[c12.FOLLOWED], generator, size.subsamples)
     values = c12.click_values(list(every.values()), judged, generator, size.repeats)

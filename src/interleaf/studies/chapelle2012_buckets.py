@@ -1,4 +1,4 @@
-"""C12's published numbers, and its experiments simulated: pairs of rankers of known order, and people in buckets."""
+"""C12's published numbers, and simulated experiments: pairs of rankers of known order, and people in buckets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Row = tuple[float, ...]
 
 
 class PublishedMetric(NamedTuple):
-    """Differences of the six pairs in per cent (Tables VI and VIII; of interleaving Delta_AB, Tables II and VIII).
+    """Differences of the six pairs in per cent (Tables VI and VIII; for interleaving Delta_AB, Tables II and VIII).
 
     `verdicts` count pairs weakly right and wrong, significantly right and wrong (Tables VII and IX); `correlation` is
     that with DCG@5 (Table VIII).
@@ -77,9 +77,9 @@ CORRELATIONS = {
     ("Bing", "team_draft", "MAP"): (0.689, 0.669, 0.104),
     ("Yahoo", "balanced", "DCG@5"): (0.696, 0.417, 0.419),
 }
-# Table X: how many queries of Clicks@1 do the work of one of balanced interleaving, on Yahoo.
+# Table X: how many queries with Clicks@1 are worth one query with balanced interleaving, on Yahoo.
 DATA_RATIOS: Row = (379.1, 193.1, 17.8, 270.7, 18.9, 0.69)
-CLICKS_A_JUDGEMENT = 10  # clicked queries that do the work of a judged one, with NDCG@5 on Bing
+CLICKS_A_JUDGEMENT = 10  # clicked queries that are worth one judged query, with NDCG@5 on Bing
 # Tables XI and XII: z-scores over those of the binary scheme, and their median. Bing has five other pairs.
 SCHEMES: dict[tuple[str, str], dict[str, tuple[Row, float]]] = {
     ("arXiv", "balanced"): {
@@ -134,7 +134,7 @@ METRICS = ("NDCG@5", "DCG@5", "MAP")
 
 @dataclass(frozen=True)
 class EnginePairs:
-    """Pairs of rankers like those of an engine, whose published numbers are printed beside ours."""
+    """Pairs of rankers like those of an engine, whose published numbers are printed next to ours."""
 
     engine: str
     pairs: tuple[tuple[str, str], ...]
@@ -144,7 +144,7 @@ ENGINES = (EnginePairs("arXiv", ARXIV), EnginePairs("Yahoo", YAHOO))
 
 
 def rankers_of(data: Judged, seed: int) -> dict[str, Array]:
-    """The scores of every ranker, without ties: two rankers differ where they are meant to, and nowhere else."""
+    """The scores of every ranker, without ties, so that two rankers differ only where they should."""
     features = data.varying_features().tolist()
     if len(features) < 2:
         raise DataError(f"{data.name} has {len(features)} features that vary; the study needs a good and a weaker one")
@@ -187,7 +187,7 @@ def judge(data: Judged, rankers: Mapping[str, Array]) -> dict[str, dict[str, Arr
         query: {str(place): int(grade) for place, grade in enumerate(data.grades[data.rows(number)])}
         for number, query in enumerate(data.queries)
     }
-    relevant = max(1, data.max_grade - 1)  # C12's upper two levels, of however many there are
+    relevant = max(1, data.max_grade - 1)  # C12's upper two levels, of any number of levels
     values: dict[str, dict[str, Array]] = {metric: {} for metric in METRICS}
     for name, scores in rankers.items():
         tops = rank(data, [scores], name)[:, 0, :CUT].tolist()
@@ -207,7 +207,7 @@ K = 10
 
 @dataclass(frozen=True, eq=False)
 class Impressions:
-    """Logged impressions by row: their arms, who did what with them, and what was shown, as credit takes it."""
+    """Logged impressions by row: their arms, users and clicks, and the shown lists as credit needs them."""
 
     arms: Array
     pages: QueryPages
@@ -215,7 +215,7 @@ class Impressions:
     counts: Array
 
     def of(self, arm: str) -> Impressions:
-        """Those of one arm."""
+        """The impressions of one arm."""
         some = np.flatnonzero(self.arms == arm)
         pages = QueryPages(*(getattr(self.pages, column.name)[some] for column in fields(QueryPages)))
         shown = Impression(*(values[some] for values in self.shown))
@@ -231,7 +231,7 @@ class Interleaved:
 
     @property
     def pages(self) -> QueryPages:
-        """Who saw the lists, and what they did."""
+        """The users of the lists, and their clicks."""
         return self.impressions.pages
 
     @cached_property
@@ -240,11 +240,11 @@ class Interleaved:
         return self._preferences("binary")
 
     def scores(self, scheme: str) -> Array:
-        """The scores of impressions with a click, which alone carry a preference."""
+        """The scores of impressions with a click; the others have no preference."""
         return self._preferences(scheme)[self.pages.any_click]
 
     def credit(self, scheme: str) -> Array:
-        """`[impression, 3]`: the clicks of the better ranker, of the worse one, and of either."""
+        """`[impression, 3]`: the clicks of the better ranker, of the worse one, and of both together."""
         return np.column_stack(batch.credit(*self._clicks(scheme)))
 
     def _preferences(self, scheme: str) -> Array:
@@ -258,7 +258,7 @@ class Interleaved:
 
 @dataclass(frozen=True, eq=False)
 class PairTraffic:
-    """A pair of rankers, the better one first: what interleaved lists got, and what each ranker's own did."""
+    """The traffic of a pair of rankers, the better one first: interleaved lists, and each ranker's own lists."""
 
     pair: tuple[str, str]
     interleaved: Mapping[str, Interleaved]
@@ -272,7 +272,7 @@ class PairTraffic:
 def traffic_of(
     data: Judged, rankers: Mapping[str, Array], pair: tuple[str, str], people: People, seed: int
 ) -> PairTraffic:
-    """A third of the people for each ranker's own lists, a third for interleaved ones; the same people a method."""
+    """A third of the people sees each ranker's own lists, a third interleaved ones; each method has the same people."""
     both, third = {name: rankers[name] for name in pair}, dict.fromkeys(pair, 1 / 3)
     impressions = {}
     for method in METHODS:

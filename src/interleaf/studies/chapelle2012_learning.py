@@ -1,8 +1,8 @@
-"""C12, section 10: is credit that was learned in other markets more sensitive than equal credit, and is it honest?
+"""C12, section 10: is credit that was learned in other markets more sensitive than equal credit, and valid?
 
-Markets are parts of a set of judged queries, each with people of its own: what they click at random, how long they stay
-and how often they go back differ from market to market. In every market some pairs of rankers are compared whose order
-is known by construction. Every market is scored by credit from the others (C12's Figures 8 and 9).
+Markets are parts of a set of judged queries, each with its own people: how often they click at random, how long they
+stay and how often they go back differ between markets. In every market some pairs of rankers of known order are
+compared. Every market is scored by credit from the others (C12's Figures 8 and 9).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NAME, TITLE = "chapelle2012-learning", "Chapelle, Joachims, Radlinski and Yue (2
 PAIRS = (("E_A", "D_A"), ("D_Y", "A_Y"), ("E_A", "B_A"), ("C_Y", "A_Y"), ("D_A", "C_A"))
 K, QUERIES, FOLDS, RIDGE = 10, 300, 16, 0.01
 CLICK = "click"
-# Lists, credit, where C12 learned it: how many experiments, those decided more clearly, decided the other way; median.
+# Lists, credit, C12's data: number of experiments, those with a larger z-score, with another sign; median ratio.
 SETTINGS = (
     ("team_draft", "normalized_deduped", "arXiv", (12, 10, 0, 1.37)),
     ("balanced", "normalized", "Yahoo", (71, 48, 4, 1.09)),
@@ -51,7 +51,7 @@ WAYS = (("as published", POOLED, 0.0), ("ridge", POOLED, None), ("ridge, each an
 
 @dataclass(frozen=True)
 class LearningScale:
-    """Markets, experiments in all of them, people in each experiment, and relabelled experiments."""
+    """Number of markets, of experiments in all of them, of people in each experiment, and of relabelled experiments."""
 
     markets: int
     experiments: int
@@ -67,7 +67,7 @@ _SUMMARY, _GAINS = "Figures 8 and 9", (1.37, 1.09, 1.25)
 
 
 def clearer(tables: PrintedTables, credit: str) -> Answer:
-    """Whether most experiments are decided more clearly by credit learned elsewhere."""
+    """Whether most experiments have a larger z-score by credit that was learned in other markets."""
     cell = tables.cell(_SUMMARY, "more clearly", credit=credit, whose=WAYS[0][0])
     better, _, number = cell.partition(" of ")
     return cell, int(better) > int(number) / 2
@@ -90,7 +90,7 @@ FINDINGS = (
 
 
 def study(task: StudyRun) -> Study:
-    """Run the study on people in front of a set, or of synthetic queries."""
+    """Run the study with simulated people, on a learning-to-rank set or on synthetic queries."""
     size, seed = SCALES[task.scale], task.seed
     folds = find(task.folder, seed, QUERIES * size.markets)
     every = experiments(folds.whole, size, seed)
@@ -140,7 +140,7 @@ class MarketExperiment:
         return f"market {self.market + 1}/{' > '.join(self.pair)}"
 
     def world(self, method: str, units: int, seed: int) -> World:
-        """Its people in front of its lists: others in every experiment."""
+        """The simulated world of the experiment; every experiment has other people."""
         both = {name: self.rankers[name] for name in self.pair}
         some = people(self.data, self.market, units)
         return World(self.data, both, some, method, K, seed, experiment=self.name)
@@ -166,7 +166,7 @@ def gather_all(task: StudyRun, every: Sequence[MarketExperiment], method: str, s
 
 
 def people(data: Judged, market: int, units: int) -> People:
-    """Users who often click a bad result first and stay longer at good ones; by how much differs between markets."""
+    """Users who often click a bad result first and stay longer at good ones; both effects differ by market."""
     generator = generator_of((NAME, market))
     lowest, shortest, longest = generator.uniform((0.15, 8, 60), (0.45, 20, 120))
     shares = np.linspace(0, 1, data.max_grade + 1)
@@ -182,7 +182,7 @@ def _counted(number: int, better: int, turned: int, middle: float | None) -> tup
 
 
 def _chart(lessons: dict[tuple[str, str], LearningResult]) -> dict[str, Any]:
-    """Figures 8 and 9, right: relative z-scores over those of equal credit."""
+    """Figures 8 and 9, right: relative z-scores against the z-scores of equal credit."""
     x, y = "z-score a page by equal credit", "relative z-score of learned credit"
     rows = [
         {x: one.equal, y: one.relative, "credit": scheme}
@@ -203,7 +203,7 @@ class Users(NamedTuple):
 
 
 def users_of(world: World, scheme: str) -> Users:
-    """The users of a world, as learning sees them."""
+    """The users of a world, with the sums that learning needs."""
     features = default_features([CLICK])
     task = Task(Scoring(scheme, credit=FeatureDifferences(features, (CLICK,))))
     units, pages = [], []
@@ -222,7 +222,7 @@ def users_of(world: World, scheme: str) -> Users:
 
 
 def honesty(users: Users, repeats: int, seed: int) -> Table:
-    """How often a difference is found, at 5 %, where there is none: a coin for each user changes the rankers' names."""
+    """The rate of false positives at 5 %: a coin for each user exchanges the names of the rankers."""
     names = ("equal credit", "learned from the same users", "from all other users", "from users before")
     counts, generator = dict.fromkeys(names, 0), generator_of((NAME, "coins", seed))
     fitting = Fitting(np.arange(users.sums.shape[1]) > 0)
@@ -243,7 +243,7 @@ def honesty(users: Users, repeats: int, seed: int) -> Table:
 
 
 def each_way(moments: Moments, fitting: Fitting) -> Iterator[Array]:
-    """Weights `[group, feature]`: equal; of all users; of all but the fold; of the folds before, as `learn` does."""
+    """Weights `[group, feature]`: equal; from all users; from all other folds; from earlier folds, as `learn` does."""
     folds = credit_fitting.fold_of(np.arange(GROUPS), FOLDS)
     equal = np.eye(len(fitting.penalized))[0]
     examples = [

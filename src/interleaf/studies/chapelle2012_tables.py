@@ -38,7 +38,7 @@ def preference(interleaved: Interleaved) -> Estimate:
 
 
 def is_significant(signal: Estimate) -> bool:
-    """Whether it differs from 0."""
+    """Whether the estimate differs significantly from 0."""
     return signal.p_value is not None and signal.p_value < LEVEL
 
 
@@ -48,7 +48,7 @@ def delta(signal: Estimate) -> float | None:
 
 
 def with_mark(value: float | None, significant: bool) -> Cell:
-    """A number in per cent, with a mark where it is significant."""
+    """A number in per cent, with a mark if it is significant."""
     return None if value is None else f"{value:.2f}" + "*" * significant
 
 
@@ -58,7 +58,7 @@ def two_digits(values: Iterable[float | None]) -> list[Cell]:
 
 
 def signal_table(kind: EnginePairs, traffics: Sequence[PairTraffic], judged: ByMetric) -> Table:
-    """Table II, and the last row of Table VIII: Delta_AB in per cent, and what judges say."""
+    """Table II, and the last row of Table VIII: Delta_AB in per cent, and the preference of judges."""
     ndcg = [f"{difference.mean():.4f}" for difference in _differences(judged["NDCG@5"], traffics)]
     rows: list[tuple[Cell, ...]] = [("NDCG@5, better less worse", "truth", *ndcg)]
     for method in METHODS:
@@ -73,7 +73,7 @@ def signal_table(kind: EnginePairs, traffics: Sequence[PairTraffic], judged: ByM
 
 
 def _differences(by_ranker: Mapping[str, Array], traffics: Iterable[PairTraffic]) -> list[Array]:
-    """By query, of each pair."""
+    """The differences of each pair, by query."""
     return [by_ranker[better] - by_ranker[worse] for better, worse in (traffic.pair for traffic in traffics)]
 
 
@@ -96,7 +96,7 @@ def agreement_table(kinds: Kinds, judged: ByMetric, generator: np.random.Generat
 
 
 def _agreement(differences: Sequence[Array], signals: Sequence[Estimate]) -> tuple[str, str]:
-    """Signs: of judged queries sure by C12's bootstrap, of interleaving clustered by user."""
+    """Agreement of signs; judges are sure by C12's bootstrap, interleaving by an error clustered by user."""
     intervals = [percentiles(one, np.ones(len(one)), resamples=1000).interval or (0.0, 0.0) for one in differences]
     sure = [
         (low > 0 or high < 0) and is_significant(signal) for (low, high), signal in zip(intervals, signals, strict=True)
@@ -107,7 +107,7 @@ def _agreement(differences: Sequence[Array], signals: Sequence[Estimate]) -> tup
 
 
 def _printed(kind: EnginePairs, method: str, metric: str) -> Cell:
-    """What C12 prints: for pairs like Yahoo's, Bing's number where Yahoo has none."""
+    """The published number; for pairs like Yahoo's, that of Bing if Yahoo has none."""
     for engine in (kind.engine, "Bing") if kind.engine == "Yahoo" else (kind.engine,):
         value, *resampled = published.CORRELATIONS.get((engine, method, metric), (None,))
         if value is not None:
@@ -231,7 +231,7 @@ def scheme_table(kind: EnginePairs, method: str, traffics: Sequence[PairTraffic]
 
 
 def _published_row(kind: EnginePairs, method: str, scheme: str) -> list[tuple[Cell, ...]]:
-    """C12's row; of Bing, whose pairs are others, the median."""
+    """C12's row; for Bing, which has other pairs, the median only."""
     theirs = published.SCHEMES.get((kind.engine, method))
     if theirs is not None:
         row, middle = theirs[scheme]
@@ -241,7 +241,7 @@ def _published_row(kind: EnginePairs, method: str, scheme: str) -> list[tuple[Ce
 
 
 def session_table(traffics: Sequence[PairTraffic]) -> Table:
-    """Table XIII: clicks summed over sessions, by the seconds that may pass between queries."""
+    """Table XIII: clicks summed over sessions, by the largest time between two queries of a session."""
     rows: list[tuple[Cell, ...]] = []
     for timeout, (theirs, middle) in published.TIMEOUTS.items():
         ratios = []
@@ -256,7 +256,7 @@ def session_table(traffics: Sequence[PairTraffic]) -> Table:
 
 
 def session_scores(interleaved: Interleaved, timeout: float) -> Array:
-    """Normalised differences of the clicks of whole sessions, of those that have any."""
+    """Normalised differences of clicks, summed over sessions with a click."""
     number = sessions(interleaved.pages.units, interleaved.pages.times, gap=timeout).number
     better, worse, either = totals(number, interleaved.credit(OVER_SESSIONS)).T
     clicked = either > 0
@@ -271,7 +271,7 @@ def _with_median(ratios: Sequence[float | None]) -> list[Cell]:
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # of the data
 OF_SESSIONS = ("reformulation", "session_queries")
 RATIO_METRIC = "clicks_at_1"
-SURE = 0.99  # above, a thousand resamples hardly tell how sure
+SURE = 0.99  # a thousand resamples cannot measure a higher confidence
 FOLLOWED = ("D_Y", "B_Y")  # the pair of Algorithm 4
 HOURS = (1, 2, 4, 8, 16, 32, 64, 128)
 SIZES = (10, 20, 50, 100, 200, 500, 1000, 2000)  # of samples of judged queries
@@ -281,7 +281,7 @@ SCORED_BY = (("team_draft", "binary"), DRAWN, ("balanced", "binary"))
 
 
 class JudgmentValue(NamedTuple):
-    """What judged queries of a pair are worth in clicked ones."""
+    """How many clicked queries the judged queries of a pair are worth."""
 
     metric: str
     pair: str
@@ -290,19 +290,19 @@ class JudgmentValue(NamedTuple):
 
     @property
     def median(self) -> float | None:
-        """Clicked queries a judged one."""
+        """Clicked queries per judged query."""
         ratios = [point.needed / point.size for point in self.points if point.needed is not None]
         return median(ratios) if ratios else None
 
 
 def larger_is_better(metric: AbsoluteMetric, pages: QueryPages) -> Array:
-    """The values of a metric, negated where smaller ones are better."""
+    """The values of a metric, negated if smaller values are better."""
     values = metric.values(pages)
     return -values if metric.rises else values
 
 
 def curves(traffic: PairTraffic, generator: np.random.Generator, repeats: int) -> dict[str, resampling.Curve]:
-    """Algorithm 3 for every metric and both interleaving methods, by queries of a bucket, clicked or not."""
+    """Algorithm 3 for every metric and both interleaving methods, by number of queries, with or without clicks."""
     by_name = {}
     for metric in ABSOLUTE_METRICS.values():
         better, worse = (larger_is_better(metric, pages) for pages in (traffic.better, traffic.worse))
@@ -321,7 +321,7 @@ def _sizes(queries: int) -> list[int]:
 
 
 def consistency_table(kind: EnginePairs, results: Mapping[str, Mapping[str, resampling.Curve]]) -> Table:
-    """Figures 4 and 5 in one number a line: P(wrong) with a tenth of the data."""
+    """Figures 4 and 5 with one number per line: P(wrong) with a tenth of the data."""
     at = SHARES.index(0.1)
     rows = [
         (name, *[f"{1 - by_name[name].probability[at]:.3f}" for by_name in results.values()])
@@ -332,7 +332,7 @@ def consistency_table(kind: EnginePairs, results: Mapping[str, Mapping[str, resa
 
 
 def consistency_chart(kind: EnginePairs, results: Mapping[str, Mapping[str, resampling.Curve]]) -> dict[str, Any]:
-    """Figures 4 and 5: a panel a pair, without the metrics over sessions, as in Figure 5: ten colours are enough."""
+    """Figures 4 and 5: one panel per pair; metrics over sessions are left out, as in Figure 5."""
     names = [*TITLES.values(), *[row.title for row in ABSOLUTE_METRICS.values() if row.name not in OF_SESSIONS]]
     rows = [
         {"queries of a bucket": size, "P(wrong)": 1 - right, "preference by": name, "pair": pair}
@@ -347,7 +347,7 @@ def consistency_chart(kind: EnginePairs, results: Mapping[str, Mapping[str, resa
 def ratio_table(
     kind: EnginePairs, traffics: Sequence[PairTraffic], generator: np.random.Generator, repeats: int
 ) -> Table:
-    """Table X: queries of each bucket that Clicks@1 needs, to those that interleaving needs to be as sure."""
+    """Table X: queries of each bucket that Clicks@1 needs, divided by those that interleaving needs to be as sure."""
     theirs = published.DATA_RATIOS if kind.engine == "Yahoo" else (None,) * len(traffics)
     rows: list[tuple[Cell, ...]] = []
     for traffic, printed in zip(traffics, theirs, strict=True):
@@ -379,7 +379,7 @@ def usable(traffic: PairTraffic, generator: np.random.Generator, repeats: int) -
 def window_shares(
     traffic: PairTraffic, generator: np.random.Generator, repeats: int
 ) -> dict[str, list[resampling.Window]]:
-    """Figure 6, by Algorithm 4: windows of so many hours, by interleaving and by Clicks@1."""
+    """Figure 6, by Algorithm 4: windows of several lengths, by interleaving and by Clicks@1."""
     metric, interleaved = ABSOLUTE_METRICS[RATIO_METRIC], traffic.interleaved[METHODS[0]]
     timed = [
         resampling.Timed(pages.times, larger_is_better(metric, pages)) for pages in (traffic.better, traffic.worse)
@@ -387,7 +387,7 @@ def window_shares(
     times = np.concatenate([interleaved.pages.times, *[bucket.times for bucket in timed]])
     span, hour = (float(times.min()), float(times.max()) + 1), 3600.0
     hours = [length for length in HOURS if length <= (span[1] - span[0]) / hour]
-    # To the rate of the interleaved bucket, or to that of a bucket that has fewer.
+    # Subsample to the rate of the interleaved bucket, or of a bucket with fewer queries.
     thinned = min(len(interleaved.binary), *[len(bucket.times) for bucket in timed])
     return {
         TITLES[METHODS[0]]: resampling.windows(
@@ -427,7 +427,7 @@ def click_values(
     generator: np.random.Generator,
     repeats: int,
 ) -> list[JudgmentValue]:
-    """Figure 7: how many clicked queries are as sure as so many judged ones, by metric, pair and scheme."""
+    """Figure 7: how many clicked queries are as sure as a number of judged ones, by metric, pair and scheme."""
     values = []
     for metric, traffic in ((metric, traffic) for metric in JUDGED_BY for traffic in traffics):
         better, worse = (judged[metric][ranker] for ranker in traffic.pair)
@@ -444,7 +444,7 @@ def click_values(
 
 
 def value_table(values: Sequence[JudgmentValue]) -> Table:
-    """Figure 7 in one number a line: clicked queries a judged one, in the median over the sizes."""
+    """Figure 7 with one number per line: clicked queries per judged query, the median over the sizes."""
     rows: list[tuple[Cell, ...]] = []
     for metric, pair in dict.fromkeys((value.metric, value.pair) for value in values):
         medians = [value.median for value in values if (value.metric, value.pair) == (metric, pair)]
@@ -456,7 +456,7 @@ def value_table(values: Sequence[JudgmentValue]) -> Table:
 
 
 def value_chart(kind: EnginePairs, values: Sequence[JudgmentValue]) -> dict[str, Any]:
-    """Figure 7: a panel a judged metric."""
+    """Figure 7: one panel per judged metric."""
     pairs = [" > ".join(pair) for pair in kind.pairs]
     rows = [
         {"judged queries": point.size, "clicked queries": point.needed, "pair": value.pair, "judged by": value.metric}

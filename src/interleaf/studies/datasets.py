@@ -41,7 +41,7 @@ class StudyData:
         return self.described if self.is_synthetic else f"{self.described}: {data!r}"
 
     def draw_queries(self, max_queries: int, seed: int) -> Judged:
-        """All queries, or at most so many, with the same number from the test queries of each fold."""
+        """At most `max_queries` queries, the same number from the test queries of each fold."""
         tests, each = [test for _, test in self.pairs], max(1, max_queries // len(self.pairs))
         if sum(map(len, tests)) > max_queries:
             tests = [test.select(sorted(shuffled(len(test), (seed, "queries"))[:each])) for test in tests]
@@ -51,7 +51,7 @@ class StudyData:
 def find(folder: Path | None, seed: int, queries: int = 400) -> StudyData:
     """The set in a file or a folder (S1 to S5, or Fold1 to Fold5 of train, vali and test); without one, synthetic."""
     if folder is None:
-        # Like real sets: 40 features of medium quality, in four families whose members agree.
+        # Like real sets: 40 features of medium quality, in four families of correlated features.
         strengths = generator_of((seed, "strengths")).permutation(np.linspace(0.45, 0.2, 40)).tolist()
         data = synthetic(queries, features=40, seed=seed, strengths=strengths, correlation=0.9, families=4)
         return StudyData("synthetic", f"{data!r} (no --data given)", list(data.folds(FOLDS, seed)), is_synthetic=True)

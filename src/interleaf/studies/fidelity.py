@@ -1,8 +1,7 @@
-"""Not in any one paper: what each method still gets wrong when clicks abound, how fast it gets there, what people saw.
+"""A study without a paper: the error of each method with unlimited clicks, how fast it falls, and what people saw.
 
-Every method of the table that compares compares the same rankers, drawn anew for each run, on the same queries, two at
-a time and five at a time. The truth is NDCG@10 on the very queries of the impressions, so that an error that stays is
-the method's own, and not that of the sample.
+All methods compare the same rankers, drawn anew for each run, on the same queries: two rankers, and five. The truth is
+NDCG@10 on the queries of the impressions, so an error that remains is caused by the method and not by the sample.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def error_falls(tables: PrintedTables, method: str) -> Answer:
 
 
 def error_stays(tables: PrintedTables, method: str) -> Answer:
-    """Whether it does not."""
+    """Whether the error does not fall to 0.1."""
     text, falls = error_falls(tables, method)
     return text, not falls
 
@@ -99,13 +98,13 @@ class MethodResult:
         return int(points[at]), np.asarray(self.result.errors[:, at])
 
     def impressions_to(self, level: float) -> int | None:
-        """The first checkpoint from which on the mean error stays at the level or below; None where it does not."""
+        """The first checkpoint from which on the mean error stays at the level or below; None if there is none."""
         above = np.flatnonzero(self.result.errors.mean(axis=0) > level + TOLERANCE)
         after = int(above[-1]) + 1 if len(above) else 0
         return self.result.checkpoints[after] if after < len(self.result.checkpoints) else None
 
     def largest_wrong(self) -> float | None:
-        """The largest difference of NDCG of two rankers that are judged wrongly at the end; None where none are."""
+        """The largest difference of NDCG of two rankers that are compared wrongly at the end; None without any."""
         preferences, truths = self.result.preferences, self.result.truths
         gaps = truths[:, :, None] - truths[:, None, :]
         judged = np.sign(np.where(np.abs(preferences) <= TOLERANCE, 0.0, preferences))
@@ -136,7 +135,7 @@ def study(task: StudyRun) -> Study:
 
 
 def comparing(rankers: int) -> list[str]:
-    """The methods of the table that can compare so many rankers."""
+    """The methods of the table that can compare this number of rankers."""
     return [row.name for row in methods() if row.schemes and rankers <= (row.rankers[1] or rankers)]
 
 
@@ -175,7 +174,7 @@ def _table(results: Sequence[MethodResult], shared: Mapping[int, int]) -> Table:
 
 
 def _errors(one: MethodResult) -> tuple[str, str, str]:
-    """The error at a tenth of the impressions and at the end, and whether it fell by more than chance in between."""
+    """The error at a tenth of the impressions and at the end, and whether it fell significantly in between."""
     _, before = one.earlier
     fallen = before - one.error
     falls = fallen.mean() > 2 * _standard_error(fallen)
@@ -187,7 +186,7 @@ def _standard_error(values: Array) -> float:
 
 
 def _with_error(values: Array) -> str:
-    """The mean and its standard error; none where all runs agree."""
+    """The mean, and its standard error unless all runs agree."""
     error = f" ({_standard_error(values):.3f})" if np.ptp(values) > 0 else ""
     return f"{values.mean():.3f}{error}"
 

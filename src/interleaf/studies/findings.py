@@ -1,4 +1,4 @@
-"""Which findings of a paper were reproduced: every verdict is computed from the numbers in the tables of the study.
+"""The table of findings that were reproduced; verdicts are computed from the printed tables of the study.
 
 So the last table of a study cannot contradict the tables above it, and a page that prints both can be checked without
 running the study again.
@@ -29,7 +29,7 @@ class PrintedTables:
         self._tables = tables
 
     def rows(self, title: str) -> list[Mapping[str, str]]:
-        """The rows of the first table whose title begins so, by column."""
+        """The rows, by column, of the first table whose title begins with `title`."""
         for table in self._tables:
             if table.title.startswith(title):
                 columns, *lines = table.lines()
@@ -44,12 +44,12 @@ class PrintedTables:
         raise MissingNumberError(LEFT_OUT)
 
     def number(self, title: str, column: str, **values: str) -> float:
-        """The first number in that cell."""
+        """The first number in the cell of the row with these values."""
         return number_in(self.cell(title, column, **values))
 
 
 def number_in(text: str) -> float:
-    """The first number in a text; one that was never reached is infinite."""
+    """The first number in a text; infinite if it says that a level was never reached."""
     return NEVER if text.startswith("never") else float(digits_in(text).replace(",", ""))
 
 
@@ -61,7 +61,7 @@ def digits_in(text: str) -> str:
     return match[0]
 
 
-Answer = tuple[str, bool]  # what the run says, and whether that agrees with the paper
+Answer = tuple[str, bool]  # the result of the run, and whether it agrees with the paper
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def findings_table(findings: Sequence[Finding], tables: Sequence[Table]) -> Tabl
 
 
 def falling(tables: PrintedTables, title: str, column: str, by: str, names: Sequence[str]) -> Answer:
-    """Whether the numbers of these rows fall from one to the next."""
+    """Whether the numbers of these rows decrease from one row to the next."""
     numbers = [digits_in(tables.cell(title, column, **{by: name})) for name in names]
     return ", ".join(numbers), all(number_in(one) > number_in(other) for one, other in pairwise(numbers))
 
@@ -105,7 +105,7 @@ def falling(tables: PrintedTables, title: str, column: str, by: str, names: Sequ
 def near(
     tables: PrintedTables, title: str, column: str, by: str, published: Mapping[str, float], within: float
 ) -> Answer:
-    """Whether the numbers of these rows differ from the published ones by at most so much."""
+    """Whether the numbers of these rows are within a tolerance of the published ones."""
     numbers = [digits_in(tables.cell(title, column, **{by: name})) for name in published]
     pairs = zip(numbers, published.values(), strict=True)
     return ", ".join(numbers), all(abs(number_in(ours) - theirs) <= within for ours, theirs in pairs)

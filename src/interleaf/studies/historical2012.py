@@ -1,4 +1,4 @@
-"""H12h, figure 2: accuracy of comparisons from old impressions over their number, one query and two pairs at a time.
+"""H12h, figure 2: accuracy of comparisons from old impressions, by number of impressions.
 
 A repeat draws a query, a source pair and a target pair of single-feature rankers. People with perfect clicks see lists
 of the source pair. The estimators of `counterfactual` then compare the target pair, and their answer is checked against
@@ -41,28 +41,28 @@ ESTIMATORS = (*WEIGHTED, MODEL, ROBUST)
 LIVE = "live impressions"
 PUBLISHED = {"TD": "7.4", "PI+IS": "between TD and PI+MA, erratic", "PI+MA": "65.4", "PI+IS+MA": "70.4, still rising"}
 DRAWN = ("PI+MA", "PI+IS+MA", "PI+IS+MA, self-normalised", "PI+IS+MA clipped, self-normalised", ROBUST, "always 0")
-SIZES = (0, 2, 10, 100)  # effective sample sizes from which a row of the last table starts
+SIZES = (0, 2, 10, 100)  # the smallest effective sample size of each row of the last table
 
-ROUNDING = 1e-12  # outcomes and sums that are zero on paper come out as a few last digits
+ROUNDING = 1e-12  # outcomes and sums below it are rounding errors of 0
 SCORER = scorer_of(str(PROBABILISTIC), "binary", 2)
 
-# An estimator, its weights and outcomes `[row, pair]`, and where it clips weights.
+# An estimator, its weights and outcomes `[row, pair]`, and its largest weight.
 Weighing = tuple[str, Array, Array, float]
 Weigh = Callable[[Impression, Impression, Array, Array], Iterator[Weighing]]
 
 
 @dataclass(frozen=True)
 class HistoricalScale:
-    """Repeats, old impressions in each, and live impressions that the estimates are compared with."""
+    """Number of repeats, of old impressions in each, and of live impressions that estimates are compared with."""
 
     repeats: int
     impressions: int
     live: int = 10_000
-    beyond: int = 100  # repeats in each other world
+    beyond: int = 100  # repeats in each of the other worlds
 
     @property
     def points(self) -> tuple[int, ...]:
-        """Where estimates are looked at: 10, 20, 50, 100, ..."""
+        """The numbers of impressions at which estimates are computed: 10, 20, 50, 100, ..."""
         steps = [step * 10**power for power in range(1, 12) for step in (1, 2, 5)]
         return (*[point for point in steps if point < self.impressions], self.impressions)
 
@@ -74,14 +74,14 @@ _ORDER, _LEVELS = ("PI+IS+MA", "PI+MA", "PI+IS", "TD"), {"PI+IS+MA": 70.4, "PI+M
 
 
 def rises(tables: PrintedTables, estimator: str) -> Answer:
-    """Whether an estimator's accuracy rose after the first thousand impressions, by more than chance."""
+    """Whether an estimator's accuracy rose significantly after the first thousand impressions."""
     row, title = f"{estimator}, after the last over after 1,000", "Differences of accuracy"
     points, error = (tables.number(title, column, of=row) for column in ("points", "standard error"))
     return f"{points:+.1f} points, standard error {error:.1f}", points > 2 * error
 
 
 def stays_flat(tables: PrintedTables, estimator: str) -> Answer:
-    """Whether it did not."""
+    """Whether an estimator's accuracy did not rise significantly."""
     text, is_rising = rises(tables, estimator)
     return text, not is_rising
 
@@ -107,7 +107,7 @@ FINDINGS = (
 class Estimate(NamedTuple):
     """The first target ranker over the second: the mean of w o, self-normalised, and its sign (0: undecided).
 
-    An estimate is 0 where nothing could be used. `weights` is None for a click model.
+    An estimate is 0 without usable impressions. `weights` is None for a click model.
     """
 
     value: float
@@ -154,7 +154,7 @@ def study(task: StudyRun) -> Study:
 def _run_world(
     task: StudyRun, data: Judged, size: HistoricalScale, clicks: str, distance: str, repeats: int
 ) -> list[Repeat]:
-    """All repeats, each with a key of its own, so that threads change nothing."""
+    """All repeats; each has its own key, so results do not depend on threads."""
     features, people = data.varying_features(), named(clicks, grades=max(2, data.max_grade + 1))
     if len(features) < 3:
         raise DataError(f"{data.name} has {len(features)} features that vary; a pair of rankers and a new one need 3")
@@ -221,7 +221,7 @@ def add_weighing(sums: WeightedSums, weights: Array, outcomes: Array, clip: floa
 
 
 def estimate_of(sums: WeightedSums) -> Estimate:
-    """The estimate from what `add_weighing` added; self-normalising changes no sign."""
+    """The estimate from the sums of `add_weighing`; self-normalising changes no sign."""
     (outcome, size), weight = sums.outcomes[0].tolist(), float(sums.weights[0])
     count = sums.impressions[0]
     return Estimate(
@@ -241,7 +241,7 @@ def unweighted(value: float) -> Estimate:
 def _track(
     shows: Stage, target: Stage, people: Cascade, points: Sequence[int], key: tuple[Any, ...], weigh: Weigh
 ) -> dict[str, list[Estimate]]:
-    """Lists of one pair and clicks on them, as both pairs rank them: the estimates at each point."""
+    """The estimates at each point, from lists of one pair, clicks on them, and the ranks by both pairs."""
     start, settings = 0, shows.settings(np.zeros(1, np.int64))
     lists_of, clicks_of = words_of((NAME, *key, "lists")), words_of((NAME, *key, "clicks"))
     sums: dict[str, WeightedSums] = defaultdict(lambda: WeightedSums(2, buckets=1))
@@ -293,7 +293,7 @@ def _curve(accuracy: Mapping[str, Array], size: HistoricalScale) -> Table:
 
 
 def _differences(untied: Sequence[Repeat], size: HistoricalScale) -> Table:
-    """Paired over repeats, because all estimators see the same ones."""
+    """Paired over repeats, because all estimators have the same ones."""
     joint, marginal, both = (_right(untied, name).astype(float) for name in ("PI+IS", "PI+MA", "PI+IS+MA"))
     early = size.points.index(1000)
     gains = {
@@ -338,7 +338,7 @@ def _errors(untied: Sequence[Repeat], distance: Mapping[str, Array], size: Histo
 
 
 def _by_size(untied: Sequence[Repeat]) -> Table:
-    """When to believe a weighted estimate: accuracy by the effective sample size of PI+IS+MA."""
+    """When to trust a weighted estimate: accuracy by the effective sample size of PI+IS+MA."""
     weights = [repeat.estimates["PI+IS+MA"][-1].weights for repeat in untied]
     sizes = np.array([one.effective for one in weights if one is not None])
     rows: list[tuple[Cell, ...]] = []

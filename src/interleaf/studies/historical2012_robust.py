@@ -1,7 +1,7 @@
-"""Beyond H12h: the doubly robust estimate on the protocol of the study, over impressions, people and distance.
+"""An addition to H12h: the doubly robust estimate in the protocol of the study.
 
-Worlds are people and how far the new pair is from the old one: another pair (as in the paper), one ranker exchanged, or
-the old pair itself. Each estimator is held against live impressions of the new pair, and against NDCG.
+Worlds differ in the click model, and in the new pair: another pair (as in the paper), one ranker exchanged, or the old
+pair itself. Each estimator is compared with live impressions of the new pair, and with NDCG.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def targets(chance: np.random.Generator, features: Array, source: Sequence[int],
 def robust_track(
     shows: Stage, target: Stage, people: Cascade, points: Sequence[int], lists_of: Any, clicks_of: Any
 ) -> dict[str, list[float]]:
-    """The model's and the doubly robust estimate from the first so many impressions, at each point."""
+    """The model's and the doubly robust estimate from the first impressions, at each point."""
     numbers, scorer, ranked = np.arange(points[-1]), scorer_of("probabilistic", "binary", 2), _ranked(target)
     queries = np.zeros(len(numbers), np.int64)
     lists = shows.compose(queries, streams(lists_of, numbers), shows.settings(queries[:1]))
@@ -127,7 +127,7 @@ def tables(right: ByWorld, errors: ByWorld, points: Sequence[int]) -> tuple[Tabl
 
 
 def _gains(right: Mapping[str, Array]) -> list[Cell]:
-    """Paired over repeats; the best is the best that was seen, which favours the four."""
+    """Paired over repeats; the best of the four is chosen by the same results, which favours it."""
     if not len(right[ROBUST]):
         return [None] * right[ROBUST].shape[-1]
     cells: list[Cell] = []

@@ -1,9 +1,9 @@
 """H11, Table 3 and Figures 6 to 11: how often two-ranker methods find the better of two single-feature rankers.
 
-Every pair of rankers meets once on each of a fixed set of queries, people click perfectly, and the truth is NDCG
-without cut on the same queries. Ties in scores leave the rankers open, and one pass leaves the verdict to luck, so the
-whole is repeated with other tie orders and more passes. Then a few pairs, chosen by the paper's rule, are followed
-query by query (`hofmann2011_pairs`).
+Every pair of rankers is compared once on each of a fixed set of queries. People click perfectly, and the truth is NDCG
+without cut on the same queries. Rankings depend on how ties are broken, and the result of one pass is noisy, so all is
+repeated with other tie orders and more passes. Then a few pairs, chosen by the paper's rule, are followed query by
+query (`hofmann2011_pairs`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAME, TITLE = "hofmann2011", "Hofmann, Whiteson and de Rijke (2011): accuracy an
 K = 10
 LABELS = [rule.label for rule in RULES]
 FOLLOWED = ("PI-MA", "TD", "BI (lowest)", "DC")  # the four methods of the paper choose the pairs
-# The published order step by step, with C12's depth and whole rankings, then as the paper's text describes BI and DC.
+# Neighbours in the published order: with C12's depth and whole rankings, then with BI and DC as in the paper's text.
 ORDER = (
     *(("PI-MA", "TD"), ("TD", "BI (lowest)"), ("BI (lowest)", "DC"), ("BI (lowest)", "DC, cut")),
     *(("TD", "BI (clicked), cut"), ("BI (clicked), cut", "DC, cut")),
@@ -41,7 +41,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class HofmannScale:
-    """Rankers (None: all), queries, tie orders, passes over the queries for each, and repeats of convergence."""
+    """Numbers of rankers (None: all), queries, tie orders, passes for each order, and repeats of convergence."""
 
     features: int | None
     queries: int
@@ -58,7 +58,7 @@ _LEVELS = {"PI-MA": 91.4, "TD": 89.8, "BI (lowest)": 88.1, "DC": 85.7}
 
 
 def more_accurate(tables: PrintedTables, *methods: str) -> Answer:
-    """Whether the accuracy falls from one method to the next."""
+    """Whether the accuracy decreases from one method to the next."""
     return falling(tables, _TABLE, "ours %", "method", methods)
 
 
@@ -73,7 +73,7 @@ def settles_first(tables: PrintedTables, clicks: str) -> Answer:
 
 
 def errs_systematically(tables: PrintedTables) -> Answer:
-    """Whether DC errs on some rankers more often than chance."""
+    """Whether DC errs on some rankers significantly more often than on average."""
     flagged = int(tables.number("Systematic errors", "rankers", method="DC"))
     return f"{flagged} rankers", flagged > 0
 
@@ -114,7 +114,7 @@ class PairVerdicts:
 
     @property
     def right_together(self) -> Array:
-        """The same after all passes."""
+        """Whether the better ranker won over all passes together."""
         return np.asarray(self.sums.sum(axis=2) > TOLERANCE)
 
 
@@ -145,7 +145,7 @@ def study(task: StudyRun) -> Study:
 
 
 def judge(rankings: FeatureRankings, passes: int, key: Any) -> PairVerdicts:
-    """Let all pairs meet on all queries, `passes` times; pairs of equal NDCG have no better ranker and are left out."""
+    """Compare all pairs on all queries, `passes` times; pairs with equal NDCG are left out."""
     ndcg, model = rankings.ndcg.mean(axis=0), perfect(rankings.scale)
     ranked = np.argsort(-ndcg, kind="stable").tolist()
     pairs = [(one, other) for one, other in combinations(ranked, 2) if ndcg[one] - ndcg[other] > TOLERANCE]
@@ -183,7 +183,7 @@ def _accuracy(verdicts: Sequence[PairVerdicts]) -> Table:
 
 
 def _order(verdicts: Sequence[PairVerdicts]) -> Table:
-    """The published order, step by step: tie orders are the independent repetitions, passes of one are not."""
+    """The published order of methods; tie orders are independent repetitions, passes of one tie order are not."""
     once = np.array([one.right.mean(axis=1) for one in verdicts]) * 100
     published = {rule.label: rule.published for rule in RULES}
     rows: list[tuple[Cell, ...]] = []

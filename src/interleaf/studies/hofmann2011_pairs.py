@@ -1,7 +1,7 @@
-"""H11's comparisons of two rankers at a time: all rankers rank once, and any pair of them then meets on any queries.
+"""H11's comparisons of two rankers: all rankers rank once, then any pair can be compared on any queries.
 
-A row of its Table 3 is a `JudgingRule`: which method composes the lists, and which one judges the clicks on them. Rules
-that share their lists are judged on the same clicks.
+A row of its Table 3 is a `JudgingRule`: the method that composes the lists, and the one that credits the clicks. Rules
+with the same lists have the same clicks.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ BALANCED, DRAFTED, PROBABILISTIC = "balanced(depth=lowest)", "team_draft(fill=fa
 
 @dataclass(frozen=True)
 class JudgingRule:
-    """How lists are composed and clicks judged; with `cut`, by ranks no lower than the last that is shown.
+    """How lists are composed and clicks credited; with `cut`, ranks below the shown list are ignored.
 
-    `published` is the paper's accuracy of the method, whatever the variant.
+    `published` is the paper's accuracy of the method, for all variants.
     """
 
     label: str
@@ -45,8 +45,8 @@ class JudgingRule:
     published: float | None = None
 
 
-# In the order of the lists they share. Ranks below the cut make a difference to BI (clicked) and to DC only: team draft
-# needs no ranks, and C12's depth is never below the list. PI's observed owners are teams like those of team draft.
+# Rules with the same lists are neighbours. Ranks below the cut only matter for BI (clicked) and DC: team draft needs no
+# ranks, and C12's depth is never below the list. PI's observed owners are teams like those of team draft.
 RULES = (
     JudgingRule("PI-MA", PROBABILISTIC, PROBABILISTIC, published=91.4),
     JudgingRule("PI", PROBABILISTIC, DRAFTED),
@@ -61,12 +61,12 @@ SCHEME = scheme_of("binary")
 
 
 def sharing_lists(rules: Iterable[JudgingRule] = RULES) -> list[tuple[JudgingRule, ...]]:
-    """Rules by the lists they judge."""
+    """Groups of rules with the same lists."""
     return [tuple(group) for _, group in groupby(rules, key=lambda rule: rule.lists)]
 
 
 class FeatureRankings:
-    """Every ranker's ranking of every query: `orders[ranker, row]` are documents best first, query after query.
+    """Every ranker's ranking of every query: `orders[ranker, row]` are documents, the best of each query first.
 
     `ndcg[query, ranker]` is without cut, as in the paper; `scale` is the number of grades.
     """
@@ -90,13 +90,13 @@ class FeatureRankings:
         return rankings
 
     def clickable(self, model: Cascade) -> Array:
-        """The queries with a document that can be clicked; on the others no impression ever counts."""
+        """The queries with a document that can be clicked; impressions of the others never count."""
         can = np.array([float(probability) > 0 for probability in model.click])
         return np.flatnonzero(np.add.reduceat(can[self.data.grades], self.data.offsets[:-1]) > 0)
 
 
 class Meeting:
-    """Two rankers on lists of one method, judged by one or more rules; positive outcomes are for the first ranker."""
+    """Two rankers on lists of one method, scored by one or more rules; positive outcomes are for the first ranker."""
 
     def __init__(
         self, rankings: FeatureRankings, pair: tuple[int, int], rules: Sequence[JudgingRule], model: Cascade
@@ -106,7 +106,7 @@ class Meeting:
         self._settings = self._stage.settings(np.zeros(1, np.int64))
 
     def outcomes(self, queries: Array, numbers: Array, key: Any) -> tuple[Array, Array]:
-        """`[rule, impression]` for numbered impressions of queries, and which of these were clicked at all."""
+        """`[rule, impression]` for numbered impressions of queries, and which of these have a click."""
         lists = self._stage.compose(queries, streams(words_of((key, "lists")), numbers), self._settings)
         shown, grades = self._stage.look_up(queries, lists)
         clicks = self._model.sample_batch(grades, lists.counts, streams(words_of((key, "clicks")), numbers))
@@ -123,13 +123,13 @@ class Meeting:
 
 
 def perfect(grades: int) -> Cascade:
-    """Clicks rise with the grade and nobody stops; for grades that no table knows, they rise evenly."""
+    """Clicks rise with the grade and nobody stops; for a number of grades that no table has, they rise linearly."""
     tables = {table.grades for table in TABLES if table.name == "perfect"}
     return named("perfect" if grades in tables else "perfect_linear", grades=grades)
 
 
 def realistic(grades: int) -> Cascade:
-    """H11's noisy people; for grades that no table knows, by the rule of the tables.
+    """H11's noisy people; for a number of grades that no table has, by the rule of the tables.
 
     Clicks go from .05 to .8 by equal factors, stops from 0 to .8 by equal steps (unverified).
     """
@@ -141,7 +141,7 @@ def realistic(grades: int) -> Cascade:
 
 CLICKS = {"perfect": perfect, "realistic": realistic}
 CHUNK = 16_384
-RARE = 1_000  # impressions for a click: where it takes more, there is nothing to follow
+RARE = 1_000  # impressions per click; pairs that need more are not followed
 SETTLED = 0.95
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -157,7 +157,7 @@ class RankerPair:
 
 @dataclass(frozen=True)
 class Converged:
-    """`right[rule, point]`: of so many repeats, those that prefer the better ranker after so many clicked queries."""
+    """`right[rule, point]`: how many repeats prefer the better ranker after each number of clicked queries."""
 
     pair: RankerPair
     clicks: str
@@ -185,9 +185,9 @@ def converge(
 
 
 class Stream:
-    """Outcomes of endless impressions of queries drawn at random, those without a click left out.
+    """An endless stream of outcomes of impressions with a click, on random queries.
 
-    Impressions are independent, so that the next n of them are as good a repeat as any.
+    Impressions are independent, so each next n of them are a repeat.
     """
 
     def __init__(self, meeting: Meeting, queries: Array, key: Any) -> None:
@@ -220,14 +220,14 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
 
 def settled_at(curves: Converged, row: int) -> int | None:
-    """The first point from which on the share of right repeats stays at 95 % or above; None where it does not."""
+    """The first point from which on the share of right repeats stays at 95 % or above; None if there is none."""
     below = np.flatnonzero(curves.right[row] < SETTLED * curves.repeats)
     after = 0 if not len(below) else int(below[-1]) + 1
     return curves.points[after] if after < len(curves.points) else None
 
 
 def tables(results: Sequence[Converged]) -> list[Table]:
-    """For each kind of people: clicked queries that each method needs, and the share it ends at where it never does."""
+    """For each kind of people: the clicked queries that each method needs, or its share of right repeats at the end."""
     tables = []
     for clicks in CLICKS:
         rows: list[tuple[Cell, ...]] = [
@@ -252,7 +252,7 @@ def _describe(curves: Converged, row: int) -> str:
 
 
 def pair_table(rankings: FeatureRankings, pairs: Sequence[RankerPair]) -> Table:
-    """Table 4, and how the NDCG differences of each pair spread over the queries."""
+    """Table 4, and the distribution of each pair's NDCG differences over queries."""
     rows: list[tuple[Cell, ...]] = []
     for pair in pairs:
         one, other = pair.rankers

@@ -2,8 +2,8 @@
 
 The released protocol (not all of it is in the paper's text): impressions on the queries of training and validation,
 NDCG@10 on the test queries as truth, constant features dropped, rankers are single features drawn anew for each run,
-each with its own random order of ties, and the stop coin tossed after every document that was read. Beside it stands
-the error with the truth on the impression queries: the truth on other queries puts a floor under the error.
+each with its own random order of ties, and people may stop after every document that they read. The study also reports
+the error with the truth on the impression queries, because with the truth on other queries the error cannot reach 0.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class OosterhuisScale:
-    """Runs per fold, impressions per run, numbers of rankers, and runs of the slow optimized method."""
+    """Number of runs per fold, impressions per run, numbers of rankers, and runs of the slow optimized method."""
 
     runs: int
     impressions: int
@@ -199,7 +199,7 @@ def _run_folds(
 
 
 def _draw_features(features: list[int], count: int, key: tuple[int, int]) -> Callable[[int], list[int]]:
-    """The same features in the same run of every method, so that methods are compared on equal terms."""
+    """Each run has the same features for every method, so that methods are compared on the same rankers."""
     return lambda number: generator_of((*key, number, count)).permutation(features)[:count].tolist()
 
 
@@ -238,7 +238,7 @@ def _tests(results: Mapping[Any, list[Result]], counts: list[int]) -> Table:
 
 
 def _chart(results: Mapping[Any, list[Result]], counts: list[int]) -> dict[str, Any]:
-    """Figure 1: error over impressions, a panel a click model, for the second number of rankers."""
+    """Figure 1: error over impressions, one panel per click model, for the second number of rankers."""
     count = counts[min(1, len(counts) - 1)]
     rows = []
     for (rankers, clicks, label), by_fold in results.items():

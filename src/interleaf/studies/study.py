@@ -1,4 +1,4 @@
-"""What every study takes and returns: `StudyRun` is the task, `Study` the result, `FinishedCells` the parts so far."""
+"""The arguments (`StudyRun`) and the result (`Study`) of all studies, and their stored parts (`FinishedCells`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Study:
-    """A published study, run again: on which data, at which scale, with what result."""
+    """The reproduction of a published study: its data, scale and results."""
 
     name: str
     title: str
@@ -50,7 +50,7 @@ class Study:
         return "\n\n".join([*parts, *self.notes]) + "\n"
 
     def write(self, folder: Path) -> list[Path]:
-        """Write tables as CSV and Markdown, charts as PNG, SVG and JSON; each file is renamed into place when whole."""
+        """Write tables as CSV and Markdown, charts as PNG, SVG and JSON; each file is written whole or not at all."""
         files = {f"{self.name}.md": self.to_markdown().encode()}
         for table in self.tables:
             text = StringIO()
@@ -111,7 +111,7 @@ class FinishedCells:
                 pickle.dump(result, file, pickle.HIGHEST_PROTOCOL)
             os.replace(unfinished, path)
         except OSError:
-            pass  # the study goes on, and can only not be continued
+            pass  # the study goes on, but cannot be resumed after an interrupt
         return result
 
     def count(self) -> int:
@@ -128,7 +128,7 @@ class FinishedCells:
 
 @dataclass
 class StudyRun:
-    """What a study is run with: a learning-to-rank set (None: synthetic queries), scale and seed.
+    """The arguments of a study: a learning-to-rank set (None: synthetic queries), scale and seed.
 
     `total` is the number of cells of the study, which progress reports are relative to.
     """
@@ -186,7 +186,7 @@ def _digest_of_file(path: Path) -> str:
 
 @cache
 def _digest_of_code() -> str:
-    """All source files of interleaf that a result may depend on."""
+    """A digest of all source files of interleaf that a result may depend on."""
     top = Path(interleaf.__file__).parent
     files = [path for path in sorted(top.rglob("*.py")) if path.relative_to(top).parts[0] not in OTHER_CODE]
     return _digest(*[f"{path.relative_to(top)} {_digest_of_file(path)}" for path in files])
