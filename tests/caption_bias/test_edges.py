@@ -47,7 +47,7 @@ def linked_rows() -> list[dict[str, Any]]:
         ([row | {"events": []} for row in ROWS], "0 of them clicked; give a log with clicks and with results not"),
         ([clicked(row, range(1, len(row["documents"]) + 1)) for row in ROWS], "give a log with clicks and with"),
         ([row | {"unit": "one"} for row in ROWS], "all units of the log are held out"),
-        (captioned_rows(60, seed=3, method="balanced"), "cannot be weighted one by one where balanced gives credit"),
+        (captioned_rows(60, seed=3, method="balanced"), "balanced cannot credit each click alone"),
     ],
     ids=["no captions", "no clicks", "all clicked", "all held out", "another method"],
 )

@@ -112,7 +112,7 @@ def test_one_experiment_alone_is_learned_from_and_nothing_is_said_of_others() ->
     lesson = learn(world("one", seed=1))
     check(lesson)
     assert lesson.median_relative is None
-    assert lesson.sentence == "Whether learned credit helps cannot be told: no other experiment to learn from."
+    assert lesson.sentence == "Whether learned credit helps is unknown: no other experiment to learn from."
     assert lesson.ridges  # cross-validated over parts of its users
 
 

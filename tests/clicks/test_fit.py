@@ -296,7 +296,7 @@ def pages_parts(pages: ResultPages) -> tuple[Array, Array, Array, Array]:
     [
         ({"documents": RAGGED.documents[:, :2]}, r"must both be \[pages, ranks\]"),
         ({"clicks": RAGGED.clicks.astype(int)}, "True or False"),
-        ({"queries": RAGGED.queries[:3]}, "one number a page"),
+        ({"queries": RAGGED.queries[:3]}, "one number per page"),
         ({"queries": RAGGED.queries + 1}, r"a query has a number outside 0 \.\. 0; .* raise query_count"),
         ({"documents": RAGGED.documents + 1}, r"a document has a number outside 0 \.\. 2"),
         ({"documents": np.where(RAGGED.shown, RAGGED.documents, -2)}, r"a document has a number outside"),

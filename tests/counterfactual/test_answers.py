@@ -73,7 +73,7 @@ def test_the_plan_of_a_live_experiment_stands_beside_the_answer() -> None:
 def test_a_plan_for_an_estimate_that_shows_nobody_better_says_so() -> None:
     found = reuse(table_of(old_log()), NEW)
     assert found.answers[0].winner(found.confidence) is None
-    assert "do not tell x and y apart" in found.answer[0]
+    assert "no significant difference between x and y" in found.answer[0]
     assert not isinstance(found.plans["x", "y"], str)
     assert "Live instead, x against y, if the preference is as large as this uncertain estimate: " in str(found)
 

@@ -114,7 +114,7 @@ def test_a_sparse_log_is_not_given_confidence() -> None:
     queries = {name: {f"q{number}": ranking["q"] for number in range(20)} for name, ranking in NEW.items()}
     rows = [row | {"query": f"q{number // 2}"} for number, row in enumerate(old_log(40))]
     sparse, dense = reuse(table_of(rows), queries), reuse(table_of(old_log(40)), NEW)
-    assert "for chance alone: the log knows too little" in sparse.answer[0]
+    assert "for random error alone: the log has too little data" in sparse.answer[0]
     assert "with 95 % confidence" not in sparse.answer[0]
     assert "2.0 impressions per query are few to fit a click model to." in sparse.warnings
     assert "with 95 % confidence, by PI+DR." in dense.answer[0]

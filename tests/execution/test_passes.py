@@ -74,5 +74,5 @@ def test_of_a_rankers_rankings_the_first_is_kept_and_a_change_is_told_in_whateve
         assert found.rankings == {"A": {"q": ["a", "b"]}}
         assert found.changed == {"A": {"q"}}
     for parts in ([borrowed((1, "ab")), borrowed((2, "ba"))], [borrowed((1, "ab")), borrowed((2, "ab"), (2, "ba"))]):
-        with pytest.raises(DataError, match="version 1 of 'shop', in another in version 2"):
+        with pytest.raises(DataError, match="version 1 of 'shop' and in version 2"):
             merged(*parts)

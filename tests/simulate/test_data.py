@@ -134,7 +134,7 @@ WRONG: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "not a number": (lambda: judged(features=[[1], [np.nan]]), ["feature 1 of row 1 is nan"]),
     "no such query": (lambda: small().select([3, 10]), ["query number 10", "0 to 9"]),
     "no query": (lambda: small().select([]), ["an empty choice"]),
-    "too many folds": (lambda: small(3).folds(4, 1), ["cannot make 4 folds of the 3 queries", "at most one a query"]),
+    "too many folds": (lambda: small(3).folds(4, 1), ["cannot make 4 folds of the 3 queries", "at most one per query"]),
     "one fold": (lambda: small(3).folds(1, 1), ["cannot make 1 folds of the 3 queries"]),
     "too many parts": (lambda: small(3).split((0.9, 0.05, 0.05), 1), ["3 queries", "too few"]),
     "shares beyond one": (lambda: small(3).split((0.9, 0.9), 1), ["sum to 1"]),

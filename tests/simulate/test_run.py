@@ -156,7 +156,7 @@ def test_impossible_studies_are_refused() -> None:
         run(DATA, [1, 2], runs=1, cut=0)
     with pytest.raises(ClickError, match="the name of a table or a model"):
         run(DATA, [1, 2], clicks=3, runs=1)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="one a row"):
+    with pytest.raises(DataError, match="one per row"):
         run(DATA, [1, np.zeros(3)], runs=1)
 
 

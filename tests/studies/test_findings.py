@@ -55,7 +55,7 @@ def test_what_a_run_does_not_have_cannot_be_tried() -> None:
     refused = Finding("a log", "all", None, "it is not public")
     assert findings_table([refused], []).rows[0][3:] == (CANNOT, "it is not public")
     empty = Table("", "Table 9", ("method", "ours"), (("a", None), ("b", "1")))
-    assert findings_table([missing], [empty]).rows[0][3:] == (CANNOT, "the run gave no figure")
+    assert findings_table([missing], [empty]).rows[0][3:] == (CANNOT, "the run gave no number")
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def verdict(
     """The verdict on a pair by one kind of weights; `is_judged`: the model was fitted to judged results."""
     before, after, change = found.plain, found.weighted[weights], found.change[weights]
     if before.value is None or before.p_value is None or after.value is None or after.p_value is None:
-        return CaptionVerdict(UNKNOWN, f"Whether captions matter cannot be told: {before.reason or after.reason}.")
+        return CaptionVerdict(UNKNOWN, f"Whether captions matter is unknown: {before.reason or after.reason}.")
     level = significance(confidence)
     was, remains = before.p_value <= level, after.p_value <= level
     moved = change.p_value is not None and change.p_value <= level
@@ -206,7 +206,7 @@ _SENTENCES = {
     "weighted by their captions.",
 }
 _NEEDS_JUDGMENTS = (
-    "Whether captions matter to {first} and {second} cannot be told without judgments: the score is {before}, and "
+    "Whether captions matter to {first} and {second} is unknown without judgments: the score is {before}, and "
     "{after} with clicks weighted by their captions, but better documents that also look better would do the same. Log "
     "grades to find out."
 )

@@ -204,7 +204,7 @@ class WeightedScores:
         if not first.method.additive:
             known = [name for name, method in METHODS.items() if method.additive]
             raise MethodError(
-                f"clicks cannot be weighted one by one where {first} gives credit; score by {listed(known)}"
+                f"{first} cannot credit each click alone, so clicks cannot have weights; score by {listed(known)}"
             )
         same = self._method is not None or first.method is self._posterior.method
         return [first] if same else [first, self._posterior]

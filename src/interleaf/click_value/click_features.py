@@ -321,7 +321,7 @@ def shares_by_click(
     np.add.at(sums, rows, shares)
     if np.abs(sums - totals).max() > _AGREE * max(1.0, np.abs(totals).max()):
         raise MethodError(
-            f"credit cannot be learned for {chosen}: what it gives for several clicks is not the sum of what it gives "
-            "for each; score its lists by a method where it is"
+            f"credit cannot be learned for {chosen}: its credit for several clicks is not the sum of its credit for "
+            "each click; score its lists by another method"
         )
     return shares, number

@@ -122,7 +122,7 @@ class LearnedCredit:
         if options.sessions is not None:
             raise DataError("learned credit scores impressions one by one; leave out sessions")
         if str(options.counting) not in (str(Counting()), str(self.counting)):
-            raise DataError(f"this credit was learned of events that count as {self.counting}, not {options.counting}")
+            raise DataError(f"the credit was learned with events that count as {self.counting}, not {options.counting}")
         if self.scheme is not None and options.scheme not in (None, self.scheme):
             raise DataError(f"this credit was learned on scheme {self.scheme!r}, not {options.scheme!r}; leave it out")
         counting = self.counting
@@ -271,7 +271,7 @@ class LearningResult:
         middle = self.median_relative
         if middle is None:
             reasons = list(dict.fromkeys(one.reason for one in self.held_out if one.reason))
-            return f"Whether learned credit helps cannot be told: {reasons[0] if reasons else 'nothing was left out'}."
+            return f"Whether learned credit helps is unknown: {reasons[0] if reasons else 'nothing was left out'}."
         return (
             f"On experiments that it was not learned from, learned credit has {middle:.2f} times the z-score of equal "
             f"credit (the median; {self.better} of {len(self.relative)} are decided more clearly, "

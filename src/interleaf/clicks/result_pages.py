@@ -63,7 +63,7 @@ class ResultPages:
                 f"documents {shapes[0]} and clicks {shapes[1]} must both be [pages, ranks], and clicks True or False"
             )
         if not len(self.queries) == len(self.sessions) == len(self.documents):
-            raise ClickError("queries and sessions need one number a page")
+            raise ClickError("queries and sessions need one number per page")
         _check_numbers(self.queries, "query", self.query_count)
         _check_numbers(self.documents[self.documents != -1], "document", self.document_count)
         if (self.shown[:, 1:] & ~self.shown[:, :-1]).any() or (self.clicks & ~self.shown).any():

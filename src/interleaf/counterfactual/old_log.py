@@ -72,8 +72,8 @@ class LoggedRankings:
             return
         if there != here:
             raise DataError(
-                f"ranker {name!r} ranks query {query!r} in one way in {_named(there)}, in another in {_named(here)}; "
-                "name the version (--version) or experiment that is meant, or give its rankings"
+                f"ranker {name!r} ranks query {query!r} differently in {_named(there)} and in {_named(here)}; "
+                "name the version (--version) or the experiment, or give its rankings"
             )
         self.changed[name].add(query)
 

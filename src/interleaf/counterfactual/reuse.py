@@ -61,7 +61,7 @@ MIN_PLANNED = 0.95  # of the new rankers' lists, the share that the log could sh
 MIN_KNOWN = 0.995  # of the places in new lists: below it, a warning says so
 MIN_LOOKS = 5  # impressions for each query
 MAX_OUTSIDE = 0.5  # of the impressions, the share of queries that are not ranked
-TOO_LITTLE = "the log knows too little of what the new rankers would show"
+TOO_LITTLE = "the log has too little data on the new rankers' lists"
 OLD_LISTS = "old lists, which are not the new rankers' (expect up to twice as many units)"
 
 

@@ -174,7 +174,7 @@ def _answer_sentence(one: PairEstimate, found: ReuseResult) -> str:
     if one.value is None:
         return f"Nothing can be said of {pair}: {one.reason}."
     if one.interval is None and found.supported is not None:
-        return f"Which of {pair} people would prefer cannot be told from this log: {one.reason}."
+        return f"This log does not show which of {pair} people would prefer: {one.reason}."
     if one.interval is None:
         return f"{pair}: {one.value:+.3f} by {one.estimator}, and no interval: {one.reason}."
     span = f"between {_signed(one.interval[0])} and {_signed(one.interval[1])} {_sureness(one, found)}"
@@ -182,9 +182,9 @@ def _answer_sentence(one: PairEstimate, found: ReuseResult) -> str:
     if found.supported is not None:
         span = f"{one.first} over {one.second} lies {span}"
         if winner is None:
-            return f"Which of {pair} people would prefer cannot be told from this log: {span}."
+            return f"This log does not show which of {pair} people would prefer: {span}."
     elif winner is None:
-        return f"The old impressions do not tell {pair} apart: {one.value:+.3f}, {span}."
+        return f"The old impressions show no significant difference between {pair}: {one.value:+.3f}, {span}."
     else:
         span = f"{one.first} over {one.second} is {one.value:+.3f}, {span}"
     return f"People would prefer {winner} to {one.second if winner == one.first else one.first}: {span}."
@@ -193,7 +193,7 @@ def _answer_sentence(one: PairEstimate, found: ReuseResult) -> str:
 def _sureness(one: PairEstimate, found: ReuseResult) -> str:
     """The confidence, the estimator, and the number of pairs, in words."""
     sure, many = f"{100 * found.confidence:g} % confidence", len(found.answers)
-    how = f"by {one.estimator}, for chance alone: {found.doubt} for {sure}" if found.doubt else ""
+    how = f"by {one.estimator}, for random error alone: {found.doubt} for {sure}" if found.doubt else ""
     how = how or f"with {sure}, by {one.estimator}"
     return how if many == 1 else f"{how} (an interval of this pair alone; who wins is decided over all {many}, by Holm)"
 

@@ -50,7 +50,7 @@ class Judged:
     def _check(self) -> None:
         rows, ends = len(self.features), self.offsets
         if len(self.grades) != rows:
-            raise DataError(f"{self.name}: {rows} rows of features, but {len(self.grades)} grades; give one a row")
+            raise DataError(f"{self.name}: {rows} rows of features, but {len(self.grades)} grades; give one per row")
         if len(ends) != len(self.queries) + 1:
             counts = f"{len(ends)} offsets for {len(self.queries)} queries"
             raise DataError(f"{self.name}: {counts}; give where each query starts, and the end of the last")
@@ -133,7 +133,7 @@ class Judged:
         if not 2 <= count <= len(self):
             raise DataError(
                 f"cannot make {count} folds of the {len(self)} queries of {self.name}; "
-                "ask for at least 2, at most one a query"
+                "ask for at least 2, at most one per query"
             )
         order = shuffled(len(self), ("folds", seed))
         return QueryFolds(self, tuple(tuple(sorted(order[fold::count])) for fold in range(count)))
@@ -208,7 +208,7 @@ def _frozen_features(features: Array) -> Array:
     source = np.asarray(features)
     matrix = np.ascontiguousarray(source, np.float32)
     if matrix.ndim != 2:
-        raise DataError(f"features have {matrix.ndim} axes; give a matrix with a row a document and a column a feature")
+        raise DataError(f"features have {matrix.ndim} axes; give a matrix [document, feature]")
     # A read-only array was checked before; another check would read a whole memory-mapped file.
     if source.flags.writeable and not np.isfinite(matrix.sum(dtype=np.float64)):
         row, column = np.argwhere(~np.isfinite(matrix))[0]

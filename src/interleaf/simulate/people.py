@@ -183,8 +183,8 @@ def _by_grade(name: str, values: Sequence[float], grades: int) -> Array:
         return np.linspace(values[0], values[1], grades)
     if len(values) < grades:
         raise ClickError(
-            f"people: {name} knows grades 0 to {len(values) - 1}, but the data goes up to {grades - 1}; give a number "
-            "a grade, or two for the lowest and the highest"
+            f"people: {name} knows grades 0 to {len(values) - 1}, but the data goes up to {grades - 1}; give one "
+            "number per grade, or two for the lowest and the highest"
         )
     return np.array(values[:grades], np.float64)
 
@@ -207,7 +207,7 @@ def arms_of(
             raise DataError(f"a ranker cannot be named {ranker!r}: that is the name of an arm; give it another name")
     for name, share in shares.items():
         if name != HOLDOUT and name not in rankers:
-            raise DataError(f"there can be no arm {name!r}; an arm is {listed([HOLDOUT, *rankers])}")
+            raise DataError(f"there is no arm {name!r}; an arm is {listed([HOLDOUT, *rankers])}")
         if not 0 <= share <= 1:
             raise DataError(f"arm {name!r} has the share {share!r}; give a number from 0 to 1")
     left = 1 - sum(shares.values())

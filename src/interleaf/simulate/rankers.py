@@ -34,7 +34,7 @@ def scores_of(data: Judged, ranker: Ranker) -> Array:
     if scores.shape != (len(data.grades),) or not np.isfinite(scores).all():
         raise DataError(
             f"a ranker gave scores of shape {scores.shape}; {data.name} needs {len(data.grades)} finite numbers, "
-            "one a row"
+            "one per row"
         )
     return scores
 
@@ -149,7 +149,7 @@ def read_scores(path: str | PathLike[str], data: Judged) -> Array:
     """Read scores: one number per line, one line per row of the data, in its order."""
     lines = _lines(path)
     if len(lines) != len(data.grades):
-        raise DataError(f"{path} holds {len(lines)} scores; {data.name} has {len(data.grades)} rows, give one a row")
+        raise DataError(f"{path} holds {len(lines)} scores; {data.name} has {len(data.grades)} rows, give one per row")
     return np.array([_number(line.strip(), path, number) for number, line in lines])
 
 

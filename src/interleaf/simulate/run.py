@@ -274,7 +274,7 @@ def run(
     if cut is not None and cut < 1:
         raise DataError(f"NDCG cannot be cut at {cut}; give a rank from 1 up, or None for all of the ranking")
     if runs < 1 or impressions < 1:
-        raise DataError(f"{runs} runs of {impressions} impressions is nothing to simulate; give at least 1 of each")
+        raise DataError(f"{runs} runs of {impressions} impressions cannot be simulated; give at least 1 of each")
     finished = _all_runs(settings, runs, threads, progress)
     return Result(
         method=settings.chosen.text,

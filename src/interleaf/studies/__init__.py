@@ -1,8 +1,8 @@
 """Reproductions of published studies, with our numbers next to the published ones.
 
 Each study is a module with `study(run: StudyRun) -> Study` and `FINDINGS`, the claims of the paper. `STUDIES` lists
-them all. `study.py` has their arguments and results, `datasets.py` their data, and `findings.py` the table of reproduced
-claims.
+them all. `study.py` has their arguments and results, `datasets.py` their data, and `findings.py` the table of claims
+that were reproduced.
 """
 
 from __future__ import annotations

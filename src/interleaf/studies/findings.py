@@ -57,7 +57,7 @@ def digits_in(text: str) -> str:
     """The first number in a text, as it is printed."""
     match = re.search(r"[-+]?\d[\d,]*\.?\d*", text)
     if match is None:
-        raise MissingNumberError("the run gave no figure")
+        raise MissingNumberError("the run gave no number")
     return match[0]
 
 
