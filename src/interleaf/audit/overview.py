@@ -68,7 +68,7 @@ def overview(progress: Progress | None = None) -> Overview:
 
 
 def variants(row: Method) -> list[str]:
-    """The method as it is by default, then with each other parameter choice."""
+    """The method with its defaults, then with each other parameter choice."""
     changed = [f"{row.name}({p.name}={choice})" for p in row.parameters for choice in p.choices if choice != p.default]
     return [row.name, *(resolve(text).text for text in changed)]
 

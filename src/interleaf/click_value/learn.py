@@ -244,12 +244,13 @@ def learn(
 ) -> LearningResult:
     """Learn what clicks are worth from experiments whose better ranker is known (C12, section 10).
 
-    `log` is whatever `analyze` takes, with one experiment or many; or `TrainingSums`, or files of saved sums. `better`
-    names the better ranker by experiment. If it names none, equal credit decides, or the experiment is left out.
-    `features` are names, those of C12 if omitted. `ridge` is chosen by cross-validation if omitted; `ridge_on` names
-    the features that it penalizes, all but equal credit if omitted. `groups` says which experiments are left out
-    together. With `folds` of users the credit can score its own experiments without overfitting; with 0 it refuses
-    them. The click weight of the model `captions` becomes a feature. All other options are those of `analyze`.
+    `log` is a log as `analyze` takes it, with one experiment or many; or `TrainingSums`, or files of saved sums.
+    `better` names the better ranker by experiment. For other experiments equal credit decides; those without a
+    significant difference are left out. `features` are names, those of C12 if omitted. `ridge` is chosen by
+    cross-validation if omitted; `ridge_on` names the features that it penalizes, all but equal credit if omitted.
+    `groups` says which experiments are left out together. With `folds` of users the credit can score its own
+    experiments without overfitting; with 0 it refuses them. The click weight of the model `captions` becomes a feature.
+    All other options are those of `analyze`.
     """
     options = LogOptions.of_arguments(locals())
     training = training_of(log, features, captions, options)

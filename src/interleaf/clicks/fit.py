@@ -252,7 +252,7 @@ def fit_cascade(
     rounds: int = 1000,
     tolerance: float = 1e-7,
 ) -> FittedCascade:
-    """Fit by EM from Guo's closed form, which `rounds=0` leaves as it is.
+    """Fit by EM, starting from Guo's closed form; `rounds=0` returns the closed form.
 
     The prior of a pair's attraction weighs as much as `strength` reads; None chooses it by the likelihood of held-out
     sessions. The mean of the prior is that of the ranks where the pair was shown: if people stop only after clicks,
@@ -317,7 +317,7 @@ class _CascadeProblem:
 
     @cached_property
     def _next_shown(self) -> Array:
-        """Places with a document below, where it matters whether people stop."""
+        """Whether there is a document below each place; only there it matters whether people stop."""
         depth = int(self.pages.shown.any(axis=0).sum())
         return np.asarray(self.pages.shown[:, 1:depth])
 

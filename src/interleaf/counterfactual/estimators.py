@@ -79,7 +79,7 @@ class DoublyRobust:
         add_foreseen(self._scorer, lists, np.minimum(weights, self.clip), outcomes, self.models, sums.mended)
 
     def foresee(self, sums: ModelSums, rows: OldRows, pages: Array, groups: Array, key: Any) -> None:
-        """Add a random list of the new rankers for each old list, drawn with the key and the old impression."""
+        """Add random lists of the new rankers for each old list, drawn with the key and the old impression."""
         repeats, words = self._repeats, words_of(key)
         size = max(1, CHUNK // repeats)
         for start in range(0, len(pages), size):

@@ -177,7 +177,7 @@ class WeighedLists(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RankersView:
-    """Looks up old lists in the new rankings."""
+    """Looks up old lists in the new rankings; `longest` is the length of the longest old list."""
 
     new: NewRankings
     scorer: Scorer
@@ -250,7 +250,7 @@ def _add_batch(
 
 
 GROUPS = 20  # groups of units for the jackknife
-ROOM = 2**20  # up to so many units are counted exactly; more are estimated from a sample
+ROOM = 2**20  # up to this number, units are counted exactly; beyond, the number is estimated
 
 
 class LogCounts(MergeableSums):

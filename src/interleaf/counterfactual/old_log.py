@@ -259,7 +259,7 @@ def _list_chances(chosen: ResolvedMethod, decoded: Decoded, logged: Array) -> tu
 class LogSurvey:
     """The length of each query's longest list, `longest[query]`, and the impressions of each method.
 
-    `kept` holds all impressions, or is None if they are not held in memory.
+    `kept` are all impressions, or None if they are not held in memory.
     """
 
     def __init__(self, rankers: Collection[str], keep: bool) -> None:

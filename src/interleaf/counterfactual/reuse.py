@@ -304,9 +304,9 @@ def reuse(
 ) -> ReuseResult:
     """Compare new rankers on an old log that never showed their lists (H12h, and a doubly robust estimate).
 
-    `log` is whatever `analyze` takes, with queries and documents, and with lists drawn by a method whose list
+    `log` is a log as `analyze` takes it, with queries and documents, and with lists drawn by a method whose list
     probabilities are known. `rankings[ranker]` is the path of a TREC run, a mapping from queries to documents, or a
-    function of a query; None stands for the log's own ranker of that name, if its rankings are logged. `clip` is the
+    function of a query; None means the ranker of that name in the log, if its rankings are logged. `clip` is the
     largest weight of the clipped estimate, and `seed` the random seed of the new rankers' lists. All other options are
     those of `analyze`, but events have no weights here. `method` (default: that of most old lists) compares the new
     rankers. The log is held in memory; with `engine="spark"` executors read it three times instead.

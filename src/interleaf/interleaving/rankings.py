@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Document = Hashable
 Rankings = Mapping[str, Sequence[Document]] | Sequence[Sequence[Document]]
 
-_NOTHING: Document = object()  # stands for the documents that a shorter ranking does not have
+_NOTHING: Document = object()  # fills up shorter rankings
 MAX_DOCUMENTS = 1_000_000
 MAX_RANKERS = 127  # teams are logged as 8-bit integers
 

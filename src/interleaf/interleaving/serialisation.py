@@ -78,7 +78,7 @@ def check_fields(data: Mapping[str, Any], chosen: ResolvedMethod) -> dict[str, A
 
 
 def _rankings(data: Mapping[str, Any], lengths: tuple[int, ...]) -> tuple[tuple[Document, ...], ...]:
-    """Input rankings that were stored beside the ranks, in the order of the rankers."""
+    """Input rankings that were stored in addition to the ranks, in the order of the rankers."""
     rankings = tuple(tuple(_sequence(one, "rankings")) for one in _sequence(data.get("rankings"), "rankings"))
     if tuple(map(len, rankings)) != lengths:
         raise ListError(

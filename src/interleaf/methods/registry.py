@@ -82,7 +82,7 @@ class Method:
     same_lists_as: str = ""  # the method that draws the same lists, if there is another
     list_parameters: tuple[str, ...] = ()  # the parameters that the lists depend on
     depends_on_k: bool = False  # a longer list need not begin with the shorter list of the same key
-    even_owners: bool = False  # each ranker owns each position equally often, whatever is shown there
+    even_owners: bool = False  # each ranker owns each position equally often, for any documents
     even_tops: bool = False  # the top document of each ranker is shown first equally often
     takes_best: bool = False  # each document is the best one of some ranking that is not shown above it
     unfair_values: tuple[Value, ...] = ()  # parameter values for which `fair`, `even_owners` and `even_tops` are false
@@ -328,7 +328,7 @@ ALL_SCHEMES = tuple(dict.fromkeys(scheme for row in METHODS.values() for scheme 
 
 
 def unchanged(ranker: str) -> ResolvedMethod:
-    """The method that shows one ranker's list as it is.
+    """The method that shows one ranker's list unchanged.
 
     >>> str(unchanged("production"))
     'single(ranker=production)'

@@ -19,7 +19,7 @@ from interleaf.kernels.sorting import sort_descending
 from interleaf.methods.probabilistic import powers_of
 from interleaf.methods.team_draft import FAIR, draft, draft_probability
 
-FEW = 8  # up to so many clicks, it is faster to scan the list for each click than to sort it
+FEW = 8  # up to this number of clicks, scanning the list for each click is faster than sorting it
 
 
 class SampleScoredOnlySettings(NamedTuple):

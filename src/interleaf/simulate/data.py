@@ -198,7 +198,7 @@ def shuffled(count: int, key: Key) -> list[int]:
 
 
 def frozen(array: Array) -> Array:
-    """The same array, contiguous and read-only, so that kernels are compiled for one type only."""
+    """The same array as a plain read-only view, so that kernels are compiled for one type only."""
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view

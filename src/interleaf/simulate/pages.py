@@ -103,7 +103,7 @@ class RankedDocuments:
         return pa.ListArray.from_arrays(pa.array(outer), documents)
 
     def _sides(self) -> Array:
-        """The `side` of each row of the data, by its ranks in the first two rankings, under their names."""
+        """The `side` of each row of the data, by its ranks in the first two rankings, without relabelling."""
         rows, places = self.rows[: self.queries], self.stage.places[: self.queries]
         inside = rows >= 0
         sides = np.zeros(len(self.data.grades))

@@ -233,7 +233,7 @@ def assign(arms: Sequence[SimulatedArm], salt: str, units: Sequence[str]) -> Arr
 DEVICES = ("desktop", "mobile", "tablet")
 COUNTRIES = ("BR", "DE", "FR", "IN", "JP", "US")
 CRAWLING = 30  # times as many visits
-ROOM = 3_600_000_000  # microseconds between the starts of two sessions of a unit, if there are enough days
+ROOM = 3_600_000_000  # min microseconds between the starts of two sessions of a unit, if there are enough days
 THINKING = 8.0  # median seconds between the end of a page and the next query
 
 

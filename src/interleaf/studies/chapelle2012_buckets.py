@@ -115,7 +115,7 @@ SCHEMES: dict[tuple[str, str], dict[str, tuple[Row, float]]] = {
         "normalized_deduped": ((1.48, 1.58, 1.57, 1.50, 2.87), 1.57),
     },
 }
-# Table XIII: Normalized Click-Direct over sessions with so many seconds between queries, on Yahoo.
+# Table XIII: Normalized Click-Direct over sessions, by the largest number of seconds between queries, on Yahoo.
 TIMEOUTS: dict[int, tuple[Row, float]] = {
     0: ((0.95, 1.05, 1.06, 1.05, 1.05, 0.98), 1.05),
     10: ((0.94, 1.05, 1.06, 1.05, 1.06, 0.99), 1.05),

@@ -141,7 +141,7 @@ def realistic(grades: int) -> Cascade:
 
 CLICKS = {"perfect": perfect, "realistic": realistic}
 CHUNK = 16_384
-RARE = 1_000  # impressions per click; pairs that need more are not followed
+RARE = 1_000  # max impressions per click; if more are needed, no comparison can converge
 SETTLED = 0.95
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

@@ -121,7 +121,7 @@ class FinishedCells:
         return sum(not path.name.startswith(PREFIX) for path in self._folder.iterdir())
 
     def remove(self) -> None:
-        """Delete all cells: the study is complete, or starts anew."""
+        """Delete all cells, because the study is complete or starts again."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
