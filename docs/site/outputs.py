@@ -15,8 +15,8 @@ from typing import Any
 
 from mkdocs.exceptions import PluginError
 
-from interleaf import schema
 from interleaf.cli import main
+from interleaf.log import schema
 from interleaf.log.drop_reasons import DropReason
 from interleaf.report.codes import CheckCode
 from interleaf.report.health import CHECKS

@@ -100,5 +100,5 @@ def test_a_ranker_without_a_name_is_refused_everywhere(service: Live, tmp_path: 
         Experiment.of({"name": "shoes", "rankers": ["", "B"]})
     row = {**stored, "experiment": "shoes", "version": 1, "impression": "i", "arm": "interleaved", "unit": "u"}
     (tmp_path / "log.jsonl").write_text(json.dumps(row | {"time": "2026-01-05T00:00:00Z"}))
-    with pytest.raises(interleaf.InterleafError, match="no rankers"):
+    with pytest.raises(interleaf.InterleafError, match="method or rankers"):
         interleaf.tally_log(tmp_path / "log.jsonl")

@@ -110,7 +110,10 @@ def test_the_command_takes_fixed_documents(capsys: pytest.CaptureFixture[str], m
     printed = json.loads(capsys.readouterr().out)
     assert printed["whole_list"][0::2] == ["ad", "7"]
     assert list(interleaf.Interleaving.from_dict(printed).whole_list) == printed["whole_list"]
-    for wrong, words in ((["ad"], "RANK=DOCUMENT"), (["1=a", "1=b"], "names a rank twice"), (["0=a"], "1 is the top")):
+    with pytest.raises(SystemExit, match="2"):
+        main(["interleave", "--fixed", "ad"])
+    assert "RANK=DOCUMENT" in capsys.readouterr().err
+    for wrong, words in ((["1=a", "1=b"], "names a rank twice"), (["0=a"], "1 is the top")):
         monkeypatch.setattr(sys, "stdin", io.StringIO('{"A": ["a"], "B": ["b"]}'))
         assert main(["interleave", "--fixed", *wrong]) == 2
         assert words in capsys.readouterr().err

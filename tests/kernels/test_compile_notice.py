@@ -42,7 +42,7 @@ def test_short_compiling_and_functions_of_others_are_not_announced(tmp_path: Pat
 
 
 def test_it_goes_through_logging_so_that_a_service_writes_it_its_own_way(tmp_path: Path) -> None:
-    set_up = "from interleaf.server.logs import set_up\nset_up()\n"
+    set_up = "from interleaf.server.monitoring import set_up\nset_up()\n"
     done = run(EAGER + set_up + ONE_LIST, tmp_path)
     assert done.stdout == "('a', 'b')\n"
     assert done.stderr.count("\n") == 1

@@ -107,7 +107,7 @@ def test_any_log_becomes_one_file_of_the_native_schema(tmp_path: Path) -> None:
     for name in ("all.parquet", "all.jsonl.gz"):
         reading = log.convert(folder, tmp_path / name)
         assert reading.rows == 2 * COUNT
-        assert reading.dropped == {"no 'impression'": 1}
+        assert reading.dropped == {"no_value:impression": 1}
         found = pa.Table.from_batches(list(log.read(tmp_path / name))).cast(SCHEMA)
         assert found.combine_chunks().equals(pa.concat_tables([table, table]).combine_chunks())
 

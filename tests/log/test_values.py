@@ -88,7 +88,7 @@ def test_numbers_of_numpy_and_sequences_of_any_kind_are_taken() -> None:
         ("events", [{"rank": 1, "time": NOON}], "has no 'kind'"),
         ("captions", [{"highlights": [{"field": "url", "start": 0}]}], "'highlights': .* has no 'end'"),
         ("attributes", [("a", "b", "c")], "unpack"),
-        ("attributes", [1], "no list of pairs"),
+        ("attributes", [1], "not a list of pairs"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, value: Any, words: str) -> None:

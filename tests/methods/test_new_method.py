@@ -134,7 +134,7 @@ def test_a_row_that_promises_more_is_contradicted_by_the_command_line(
     promises = Claims(considerate=True, fair=True, pareto=True, reusable=False)
     monkeypatch.setitem(METHODS, "toy", replace(ROW, claims=promises))
     assert cli.main(["audit", "toy"]) == 1
-    assert capsys.readouterr().err == "interleaf audit: toy does not keep what the table of methods claims\n"
+    assert capsys.readouterr().err == "interleaf audit: toy does not have all properties that are claimed\n"
 
 
 def test_schemes_that_only_more_rankers_have_are_audited_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_tests_for_one_look_are_there_only_for_one_look() -> None:
         (one,) = analyze(table_of(lists(0.6)), look=look).comparisons
         for name in names:
             assert (getattr(one, name) is not None) == (look == (1, 1))
-            assert look == (1, 1) or "one look" in one.reasons[name]
+            assert look == (1, 1) or "one planned look" in one.reasons[name]
     with pytest.raises(DataError, match="max_t holds for one look"):
         analyze(table_of(lists(0.6)), correction="max_t")
 

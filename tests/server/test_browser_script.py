@@ -23,7 +23,7 @@ from tests.support.browser import page as page
 from tests.support.stand_in import until
 
 pytestmark = needs_browser
-SCRIPT = Path(interleaf.__file__).parent / "serve" / "static" / "interleaf.js"
+SCRIPT = Path(interleaf.__file__).parent / "server" / "static" / "interleaf.js"
 RESULTS = """<!doctype html><title>results</title>
 <link rel="icon" href="data:,">
 <script src="{site}/static/interleaf.js" defer {data}></script>{more}

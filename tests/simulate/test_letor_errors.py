@@ -97,7 +97,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letor, "LONGEST", 1000)
+    monkeypatch.setattr(letor, "MAX_LINE_BYTES", 1000)
     monkeypatch.setattr(letor, "PIECE", 100)
     with pytest.raises(DataError, match="line 2: a line of over"):
         read_letor(written(tmp_path, ROW + "1" * 5000))

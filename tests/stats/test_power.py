@@ -162,7 +162,7 @@ def test_a_pilot_that_says_nothing_gives_its_reason_and_no_plan() -> None:
     assert pilot(np.array([1.0, 0]), np.array([2, 0]), 3).reason == ONE_BUCKET
     alike = pilot(np.array([1.0, 2]), np.array([1, 2]), 2)
     assert alike == Pilot(None, 1.5, ALIKE)
-    with pytest.raises(DataError, match="same mean"):
+    with pytest.raises(DataError, match="same preference"):
         units_needed(0.1, alike)
     with pytest.raises(DataError, match="cannot fill"):
         pilot(np.array([1.0, 0]), np.array([2, 2]), 1)

@@ -94,7 +94,7 @@ def test_the_command_line_ends_sessions(visitor: Visitor, tmp_path: Path, capsys
     assert "ended 1 session" in capsys.readouterr().out
     assert [status_with(visitor.service, cookie) for cookie in (reader, admin)] == [401, 200]
     assert main(["keys", "sign-out", "nonsense", "--store", place]) != 0
-    assert "there is no key 'nonsense'; see interleaf keys list" in capsys.readouterr().err
+    assert "there is no key 'nonsense'; interleaf keys list shows all" in capsys.readouterr().err
     assert status_with(visitor.service, admin) == 200
     assert main(["keys", "sign-out", "--store", place]) == 0
     assert status_with(visitor.service, admin) == 401
