@@ -22,8 +22,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import kernel
 
 STRENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # of the prior, chosen by held-out likelihood
-HELD_OUT_SHARE, HELD_OUT_SEED = 0.2, 0
-MAX_START = 0.95  # EM cannot leave an examination of 1
+HELD_OUT_SHARE, HELD_OUT_SEED, MAX_START = 0.2, 0, 0.95  # a start below 1: EM cannot leave an examination of 1
 Trials = tuple[tuple[float, float], ...]
 State = TypeVar("State")
 

@@ -254,9 +254,8 @@ def synthetic(
 
     where the noises `shared` (one per document and family) and `own_j` are standard normal, s_j is the strength of the
     feature (default: evenly from 0.8 for feature 1 down to 0 for the last) and c the `correlation`. So the quality of
-    feature j, its correlation with the grade, is s_j. In a family,
-    corr(x_i, x_j) = s_i s_j + c sqrt((1 - s_i^2) (1 - s_j^2)). Feature j (from 0) of F belongs to family
-    j * `families` // F, like one measure on several fields in real sets.
+    feature j, its correlation with the grade, is s_j; in a family, corr(x_i, x_j) is s_i s_j + c sqrt((1 - s_i^2) (1 -
+    s_j^2)). Feature j (from 0) of F belongs to family j * `families` // F, like one measure on several fields.
 
     In a share `shared_prefix` of the queries, features 2, 4, 6, ... put the same documents first, in the same order, as
     features 1, 3, 5, ... do, down to `prefix_length`: values are exchanged, and the quality moves towards that of the
