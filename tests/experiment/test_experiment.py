@@ -84,7 +84,7 @@ def test_a_setting_that_cannot_be_is_named_with_its_remedy(field: str, value: An
 
 @pytest.mark.parametrize("missing", ["name", "rankers"])
 def test_name_and_rankers_may_not_be_left_out(missing: str) -> None:
-    with pytest.raises(ExperimentError, match="may not be left out"):
+    with pytest.raises(ExperimentError, match="it is required"):
         Experiment.of({name: value for name, value in SHOES.items() if name != missing})
 
 
@@ -138,7 +138,7 @@ def test_experiments_of_one_lane_never_share_a_unit() -> None:
 
 
 def test_a_lane_without_room_says_who_is_there() -> None:
-    with pytest.raises(ExperimentError, match="beside shoes"):
+    with pytest.raises(ExperimentError, match="next to shoes"):
         free_place(shoes(name="boots", lane="search", share=0.5), [shoes(lane="search", share=0.6)])
     with pytest.raises(ExperimentError, match=r"'shoes' has 0 to 0\.6"):
         free_place(shoes(name="boots", lane="search", share=0.3, offset=0.5), [shoes(lane="search", share=0.6)])
