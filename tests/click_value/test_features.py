@@ -146,7 +146,7 @@ def test_credit_that_is_not_a_sum_over_clicks_is_refused(spec: str, other: str, 
     shown = interleave([list("abcd"), list(other)], spec, k=4, key=key).to_dict(rankings=True)
     decoded = decoded_of([made_row(0, clicks) | shown])
     chosen = resolve(spec)
-    with pytest.raises(MethodError, match="what it gives for several clicks is not the sum"):
+    with pytest.raises(MethodError, match="its credit for several clicks is not the sum"):
         credit_clicks(decoded, ["click"], chosen, chosen.scheme("normalized", 2))
 
 
