@@ -196,6 +196,8 @@ def test_ids_that_are_too_long_stay_different_people(url: str) -> None:
 def test_an_impression_of_another_experiment_or_query_shows_the_control(url: str) -> None:
     with Client(url, timeout=120) as client:
         other = client.interleave("boots", RANKINGS, unit="u", query="q")
+        client.interleave("shoes", RANKINGS, unit="u", query="q")
+        until(lambda: client._known.get("shoes") is not None)  # its settings are fetched in the background
         for more in ({}, {"page": 2}):
             answer = client.interleave("shoes", RANKINGS, unit="u", query="q", impression=other.impression, **more)  # type: ignore[arg-type]
             start = 3 if more else 0
