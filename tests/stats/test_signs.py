@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import DataError
-from interleaf.stats.signs import delta, sign_flip, sign_flips, sign_test, z_score
+from interleaf.kernels.arrays import Array
+from interleaf.stats.signs import FLIPS, delta, sign_flips, sign_test, z_score
+from interleaf.stats.sums import Figure
 
 
 def binomial(wins: int, losses: int) -> Fraction:
@@ -69,6 +71,11 @@ def test_the_z_score_is_that_of_the_scores(scores: list[int]) -> None:
 def test_without_scores_there_is_no_z_score() -> None:
     assert z_score(0, 0, 0).reason == "no impression with an event"
     assert z_score(0.3, 0.03, 3).reason == "all scores are the same"  # 0.1 thrice, not exactly so in floats
+
+
+def sign_flip(sums: Array, flips: int = FLIPS, seed: int = 0) -> Figure:
+    """The test of one pair."""
+    return sign_flips(sums[:, None], flips, seed)[0]
 
 
 def enumerated(sums: list[int]) -> Fraction:

@@ -12,7 +12,7 @@ import numpy as np
 
 from interleaf.click_value.learned_credit import LEARNED
 from interleaf.errors import DataError
-from interleaf.kernels.arrays import Array
+from interleaf.kernels.arrays import Array, pairs
 from interleaf.methods.registry import resolve
 from interleaf.methods.schemes import scheme_of
 from interleaf.report.model import Comparison, Point, SegmentComparison
@@ -40,7 +40,7 @@ from interleaf.report.weights import (
 )
 from interleaf.stats import bootstrap, compare, sequence, signs, sums
 from interleaf.stats.compare import Estimate
-from interleaf.stats.ranking import pair_sums, pairs
+from interleaf.stats.ranking import pair_sums
 from interleaf.stats.sums import Interval, significance
 from interleaf.tally import About, Tally
 from interleaf.tally.score_sums import ONE, ScoreSums

@@ -13,7 +13,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.stats.consistency import resampled_means
+from interleaf.stats.consistency import divide_or_nan, resampled_means
 from interleaf.stats.signs import z_score
 
 REPEATS = 1_000
@@ -55,8 +55,8 @@ def verdicts(differences: Sequence[float | None], significant: Sequence[bool]) -
     >>> verdicts([0.5, 0.1, -0.2, 0.0], [True, False, True, False])
     VerdictCounts(right=2, wrong=1, significantly_right=1, significantly_wrong=1)
     """
-    found = list(zip([difference or 0.0 for difference in differences], significant, strict=True))
-    right, wrong = ([sure for difference, sure in found if sign * difference > 0] for sign in (1, -1))
+    pairs = list(zip([difference or 0.0 for difference in differences], significant, strict=True))
+    right, wrong = ([sure for difference, sure in pairs if sign * difference > 0] for sign in (1, -1))
     return VerdictCounts(len(right), len(wrong), sum(right), sum(wrong))
 
 
@@ -68,8 +68,8 @@ def correlation(one: Sequence[float] | Array, other: Sequence[float] | Array) ->
     """
     if len(one) != len(other):
         raise DataError(f"there are {len(one)} differences on one side and {len(other)} on the other; give pairs")
-    found = _correlations(np.atleast_2d(np.asarray(one, float)), np.atleast_2d(np.asarray(other, float)))
-    return None if np.isnan(found[0]) else float(found[0])
+    (found,) = _correlations(np.array([one], float), np.array([other], float))
+    return None if np.isnan(found) else float(found)
 
 
 def bootstrap_correlation(
@@ -85,17 +85,16 @@ def bootstrap_correlation(
         raise DataError(f"there are judged differences of {pairs} pairs, and scores of {len(scores)}; give both")
     counts = generator.multinomial(queries, np.full(queries, 1 / queries), repeats)
     means = [resampled_means(np.asarray(some, float), len(some), repeats, generator) for some in scores]
-    found = _correlations(counts @ judged / queries, np.stack(means, axis=1))
-    found = found[~np.isnan(found)]
-    return Correlation(float(found.mean()), float(found.std())) if len(found) else None
+    every = _correlations(counts @ judged / queries, np.stack(means, axis=1))
+    known = every[~np.isnan(every)]
+    return Correlation(float(known.mean()), float(known.std())) if len(known) else None
 
 
 def _correlations(one: Array, other: Array) -> Array:
     """The correlation of each row; nan if one side does not vary."""
     one, other = (values - values.mean(axis=1, keepdims=True) for values in (one, other))
     scale = np.sqrt((one**2).sum(axis=1) * (other**2).sum(axis=1))
-    found: Array = np.divide((one * other).sum(axis=1), scale, out=np.full(len(one), np.nan), where=scale > 0)
-    return found
+    return divide_or_nan((one * other).sum(axis=1), scale)
 
 
 def triples(preferences: Mapping[tuple[str, str], float]) -> list[Triple]:
@@ -106,12 +105,12 @@ def triples(preferences: Mapping[tuple[str, str], float]) -> list[Triple]:
     """
     both = {**{(other, one): -value for (one, other), value in preferences.items()}, **preferences}
     rankers = dict.fromkeys(ranker for pair in preferences for ranker in pair)
-    found = []
-    for a, b, c in permutations(rankers, 3):
-        steps = [both.get(pair, 0.0) for pair in ((a, c), (a, b), (b, c))]
-        if min(steps[1:]) > 0 and (a, c) in both:
-            found.append(Triple((a, b, c), *steps))
-    return found
+    every = [
+        Triple((a, b, c), *(both.get(pair, 0.0) for pair in ((a, c), (a, b), (b, c))))
+        for a, b, c in permutations(rankers, 3)
+        if (a, c) in both
+    ]
+    return [triple for triple in every if min(triple.first_second, triple.second_third) > 0]
 
 
 def z_ratios(scores: Mapping[str, Array], baseline: str) -> dict[str, float | None]:
@@ -122,9 +121,9 @@ def z_ratios(scores: Mapping[str, Array], baseline: str) -> dict[str, float | No
     """
     if baseline not in scores:
         raise DataError(f"there are no scores of the baseline {baseline!r}; give them with the others")
-    found = {
+    z_scores = {
         scheme: z_score(float(values.sum()), float((values**2).sum()), len(values)).value
         for scheme, values in scores.items()
     }
-    base = found[baseline]
-    return {scheme: value / base if value is not None and base else None for scheme, value in found.items()}
+    base = z_scores[baseline]
+    return {scheme: value / base if value is not None and base else None for scheme, value in z_scores.items()}

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -60,24 +59,18 @@ def resample(sums: Array, counts: Array, resamples: int = RESAMPLES, seed: int =
     sums, totals = (part[there] for part in columns(sums, counts))
     means = np.empty((resamples if len(sums) else 0, sums.shape[1]))
     both = np.hstack([sums, totals[:, :1]])  # the weights are read once
-    weights = _kept if resamples <= RESAMPLES else _drawn
-    for place, some in enumerate(weights(len(sums), len(means), seed)):
+    for place, some in enumerate(_weights(len(sums), len(means), seed)):
         drawn = product(some, both)
         means[place * CHUNK : (place + 1) * CHUNK] = drawn[:, :-1] / drawn[:, -1:]
     return means
 
 
-def _drawn(buckets: int, resamples: int, seed: int) -> Iterator[Array]:
-    """The weights of all resamples, a chunk at a time."""
-    generator = np.random.default_rng(seed)
-    for start in range(0, resamples, CHUNK):
-        yield poisson_weights(buckets, min(CHUNK, resamples - start), generator)
-
-
 @lru_cache(maxsize=2)
-def _kept(buckets: int, resamples: int, seed: int) -> tuple[Array, ...]:
-    """The same, cached, so that a report made every second does not draw again: ten megabytes for 1,024 buckets."""
-    return tuple(_drawn(buckets, resamples, seed))
+def _weights(buckets: int, resamples: int, seed: int) -> list[Array]:
+    """Weights in chunks, cached, so that a report made every second does not draw them again."""
+    generator = np.random.default_rng(seed)
+    sizes = [min(CHUNK, resamples - start) for start in range(0, resamples, CHUNK)]
+    return [poisson_weights(buckets, size, generator) for size in sizes]
 
 
 def intervals(means: Array, confidence: float = 0.95) -> tuple[Interval, ...]:

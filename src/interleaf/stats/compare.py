@@ -86,13 +86,13 @@ def estimate(sums: Array, counts: Array, confidence: float = 0.95) -> Estimate:
 
 def estimates(sums: Array, counts: Array, confidence: float = 0.95) -> tuple[Estimate, ...]:
     """Estimates of many pairs, or of many points in time: one per column of `sums[bucket, column]`."""
-    return _concluded(jackknife(sums, counts), confidence)
+    return _conclude(jackknife(sums, counts), confidence)
 
 
 def with_error(found: Estimate, error: float, effective: float, confidence: float = 0.95) -> Estimate:
     """The estimate with another error and another number of effective units."""
     values, errors, units = (np.array([number], np.float64) for number in (found.value, error, effective))
-    return _concluded(Jackknife(values, errors, units, np.array([found.buckets]), np.zeros((0, 1))), confidence)[0]
+    return _conclude(Jackknife(values, errors, units, np.array([found.buckets]), np.zeros((0, 1))), confidence)[0]
 
 
 def difference(
@@ -136,25 +136,16 @@ def difference(
     shares = sum(quotient(arm.errors**4, arm.effective - 1) for arm in (first, second))
     effective = 1 + quotient((first.errors**2 + second.errors**2) ** 2, np.asarray(shares))
     joint = Jackknife(values, np.sqrt((deviations**2).sum(axis=0)), effective, buckets, deviations)
-    return _concluded(joint, confidence)[0]
+    return _conclude(joint, confidence)[0]
 
 
-def _reason(buckets: int, error: float, effective: float) -> str:
-    if buckets == 0:
-        return EMPTY
-    if buckets == 1:
-        return ONE_BUCKET
-    if error == 0:
-        return ALIKE
-    return FEW if effective < 2 else ""
-
-
-def _concluded(found: Jackknife, confidence: float) -> tuple[Estimate, ...]:
+def _conclude(found: Jackknife, confidence: float) -> tuple[Estimate, ...]:
     """Estimates of all columns, with intervals and p-values, or with the reason why there are none."""
     from scipy.special import stdtr, stdtrit
 
-    reasons = [_reason(*facts) for facts in zip(found.buckets, found.errors, found.effective, strict=True)]
-    degrees = np.where([not reason for reason in reasons], found.effective - 1, 1.0)
+    problems = [found.buckets == 0, found.buckets == 1, found.errors == 0, found.effective < 2]
+    reasons = np.select(problems, [EMPTY, ONE_BUCKET, ALIKE, FEW], "").tolist()
+    degrees = np.where(np.any(problems, axis=0), 1.0, found.effective - 1)
     radius = stdtrit(degrees, 1 - significance(confidence) / 2) * found.errors
     p_values = 2 * stdtr(degrees, -np.abs(quotient(found.values, found.errors)))
     low, high = found.values - radius, found.values + radius

@@ -32,26 +32,28 @@ def resampled_means(values: Array, size: int, repeats: int, generator: np.random
     >>> resampled_means(np.array([1.0, 1.0]), 5, 2, np.random.default_rng(1))
     array([1., 1.])
     """
-    check_sample(values, size)
+    _check_sample(values, size)
     distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
-    if len(distinct) < size:
-        shares = np.append(counts, len(values) - counts.sum()) / len(values)
-        parts = [_drawn_counts(distinct, shares, size, part, generator) for part in _parts(repeats, len(shares))]
-    else:
-        parts = [_drawn_rows(values, size, part, generator) for part in _parts(repeats, size)]
-    means = np.concatenate(parts)
+    shares = np.append(counts, len(values) - counts.sum()) / len(values)
+    by_count = len(distinct) < size
+    part = max(1, min(repeats, _ROOM // (len(shares) if by_count else size)))  # repeats that fit into memory
+    means = np.empty(repeats)
+    for start in range(0, repeats, part):
+        some = means[start : start + part]
+        if by_count:
+            times = generator.multinomial(size, shares, len(some))[:, :-1]
+            some[:] = divide_or_nan(times @ distinct, times.sum(axis=1))
+        else:
+            sample = generator.choice(values, (len(some), size))
+            some[:] = divide_or_nan(np.nansum(sample, axis=1), (~np.isnan(sample)).sum(axis=1))
     means[np.abs(means) <= TOLERANCE * np.abs(distinct).max(initial=0)] = 0
     return means
 
 
-def _drawn_counts(distinct: Array, shares: Array, size: int, repeats: int, generator: np.random.Generator) -> Array:
-    counts = generator.multinomial(size, shares, repeats)[:, :-1]
-    return _divided(counts @ distinct, counts.sum(axis=1))
-
-
-def _drawn_rows(values: Array, size: int, repeats: int, generator: np.random.Generator) -> Array:
-    drawn = generator.choice(values, (repeats, size))
-    return _divided(np.nansum(drawn, axis=1), (~np.isnan(drawn)).sum(axis=1))
+def divide_or_nan(above: Array, below: Array) -> Array:
+    """The quotient; nan if the denominator is not above 0."""
+    quotients: Array = np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0)
+    return quotients
 
 
 def resampled_medians(values: Array, size: int, repeats: int, generator: np.random.Generator) -> Array:
@@ -63,13 +65,11 @@ def resampled_medians(values: Array, size: int, repeats: int, generator: np.rand
     >>> resampled_medians(np.array([3.0, 3.0, np.nan]), 9, 2, np.random.default_rng(1))
     array([3., 3.])
     """
-    check_sample(values, size)
+    _check_sample(values, size)
     ordered = np.sort(values[~np.isnan(values)])
     counted = generator.binomial(size, len(ordered) / len(values), repeats)
     medians = np.full(repeats, np.nan)
     some = np.flatnonzero(counted)
-    if not len(some):
-        return medians
     lower = (counted[some] + 1) // 2
     low = generator.beta(lower, counted[some] + 1 - lower)
     above = np.maximum(counted[some] - lower, 1)  # a single value has none above it, and is the median
@@ -85,23 +85,11 @@ STATISTICS: dict[str, Callable[[Array, int, int, np.random.Generator], Array]] =
 }
 
 
-def check_sample(values: Array, size: int) -> None:
-    """Raise an error if no sample of this size can be drawn."""
+def _check_sample(values: Array, size: int) -> None:
     if not len(values):
         raise DataError("there is nothing to resample; give at least one score")
     if size < 1:
         raise DataError(f"a sample cannot have the size {size}; give a whole number from 1 up")
-
-
-def _parts(repeats: int, width: int) -> list[int]:
-    """Split repeats into parts that fit into memory."""
-    part = max(1, min(repeats, _ROOM // width))
-    return [min(part, repeats - start) for start in range(0, repeats, part)]
-
-
-def _divided(sums: Array, counts: Array) -> Array:
-    means: Array = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
-    return means
 
 
 REPEATS = 1_000
@@ -179,8 +167,8 @@ def bucket_consistency(
 
 
 def _curve(sizes: Sequence[int], repeats: int, differences: Sequence[Array]) -> Curve:
-    first = tuple(int((found > 0).sum()) for found in differences)
-    return Curve(tuple(sizes), first, tuple(int((found < 0).sum()) for found in differences), repeats)
+    first, second = (tuple(int((sign * some > 0).sum()) for some in differences) for sign in (1, -1))
+    return Curve(tuple(sizes), first, second, repeats)
 
 
 def needed(scores: Array, probability: float, generator: np.random.Generator, repeats: int = REPEATS) -> int | None:
@@ -218,25 +206,19 @@ def equivalents(
     There is no answer for a probability of 1, nor for one within three standard errors of a coin flip: use other sizes
     then.
     """
-    found = []
+    rows = []
     for size, probability in zip(sizes, probabilities, strict=True):
-        reason = _unusable(probability, 1.5 / math.sqrt(repeats))
-        count = None if probability is None or reason else needed(scores, probability, generator, repeats)
-        if reason is None and count is None:
+        count, reason = None, None
+        if probability is None:
+            reason = "no sample prefers either ranker"
+        elif probability <= 0.5 + 1.5 / math.sqrt(repeats):
+            reason = "no better than a coin"
+        elif probability == 1:
+            reason = "no sample errs"
+        elif (count := needed(scores, probability, generator, repeats)) is None:
             reason = f"not even {FARTHEST} times the observed scores are that sure"
-        found.append(Equivalent(size, probability, count, reason))
-    return found
-
-
-def _unusable(probability: float | None, margin: float) -> str | None:
-    if probability is None:
-        return "no sample prefers either ranker"
-    if probability <= 0.5 + margin:
-        return "no better than a coin"
-    return "no sample errs" if probability == 1 else None
-
-
-WINDOW_REPEATS = 100
+        rows.append(Equivalent(size, probability, count, reason))
+    return rows
 
 
 class Timed(NamedTuple):
@@ -272,7 +254,7 @@ def bucket_windows(
     step: float,
     lengths: Sequence[int],
     generator: np.random.Generator,
-    repeats: int = WINDOW_REPEATS,
+    repeats: int = 100,
 ) -> list[Window]:
     """The same for two buckets; the larger mean wins. Each bucket is repeatedly sampled down to `queries` queries, as
     many as the interleaved bucket has.
@@ -280,21 +262,19 @@ def bucket_windows(
     for bucket in (first, second):
         if len(bucket.times) < queries:
             raise DataError(f"a bucket has {len(bucket.times)} queries, not the {queries} it should be thinned out to")
-    found: list[list[Array]] = [[] for _ in lengths]
+    differences: dict[int, list[Array]] = {length: [] for length in lengths}
     for _ in range(repeats):
-        thinned = [_steps(_thinned(bucket, queries, generator), span, step) for bucket in (first, second)]
-        for differences, length in zip(found, lengths, strict=True):
-            (one, ones), (other, others) = ([_sliding(part, length) for part in bucket] for bucket in thinned)
+        steps = []
+        for bucket in (first, second):
+            rows = generator.permutation(len(bucket.times))[:queries]
+            steps.append(_steps(Timed(bucket.times[rows], bucket.values[rows]), span, step))
+        for length in lengths:
+            (one, ones), (other, others) = ([_sliding(part, length) for part in bucket] for bucket in steps)
             both = (ones > 0) & (others > 0)
             means = one / np.maximum(ones, 1) - other / np.maximum(others, 1)
-            differences.append(np.where(both, means, 0.0))
+            differences[length].append(np.where(both, means, 0.0))
     largest = max(float(np.nanmax(np.abs(bucket.values))) for bucket in (first, second))
-    return [_window(length, differences, largest) for length, differences in zip(lengths, found, strict=True)]
-
-
-def _thinned(bucket: Timed, queries: int, generator: np.random.Generator) -> Timed:
-    kept = generator.permutation(len(bucket.times))[:queries]
-    return Timed(bucket.times[kept], bucket.values[kept])
+    return [_window(length, differences[length], largest) for length in lengths]
 
 
 def _steps(scores: Timed, span: tuple[float, float], step: float) -> tuple[Array, Array]:
@@ -319,6 +299,6 @@ def _sliding(values: Array, length: int) -> Array:
 
 
 def _window(length: int, differences: Sequence[Array], largest: float) -> Window:
-    found = np.concatenate(differences)
-    wrong, undecided = found < -TOLERANCE * largest, np.abs(found) <= TOLERANCE * largest
+    every = np.concatenate(differences)
+    wrong, undecided = every < -TOLERANCE * largest, np.abs(every) <= TOLERANCE * largest
     return Window(length, float(wrong.mean()), float(undecided.mean()))

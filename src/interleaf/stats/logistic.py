@@ -10,23 +10,11 @@ import numpy as np
 from interleaf.kernels.arrays import Array
 
 STEPS = 60
-
-
 TOLERANCE = 1e-12  # stop if a further step would gain less log-likelihood
-
-
 ROUNDING = 1e-11  # relative rounding error of a log-likelihood
-
-
 LARGEST = 15.0  # a larger weight is taken to diverge: e^15 is three million
-
-
 RIDGE = 0.15  # a prior with a standard deviation of 2.6: no click in a hundred trials counts as half a click
-
-
 HELD = 0.5  # a weight that moves farther with a hundredth of the penalty would diverge without it
-
-
 _CHUNK = 65_536
 
 
@@ -47,17 +35,16 @@ class Fit(NamedTuple):
 def fit(design: Array, rows: Array, clicks: Array, start: Array | None = None) -> Fit:
     """The maximum likelihood weights; the columns of the design must be linearly independent.
 
-    >>> found = fit(np.array([[1.0, 0], [1, 1]]), np.array([4, 4]), np.array([1, 3]))
-    >>> found.weights.tolist()
+    >>> fit(np.array([[1.0, 0], [1, 1]]), np.array([4, 4]), np.array([1, 3])).weights.tolist()
     [-1.0986, 2.1972]
     """
-    found = _climb(design, rows, clicks, start, 0.0)
-    if found is not None:
-        return found
-    found, loose = (_climb(design, rows, clicks, None, ridge) for ridge in (RIDGE, RIDGE / 100))
-    if found is None or loose is None:  # a penalised likelihood has one maximum, which Newton's steps reach
+    plain = _climb(design, rows, clicks, start, 0.0)
+    if plain is not None:
+        return plain
+    firm, loose = (_climb(design, rows, clicks, None, ridge) for ridge in (RIDGE, RIDGE / 100))
+    if firm is None or loose is None:  # a penalised likelihood has one maximum, which Newton's steps reach
         raise ArithmeticError("logistic regression did not converge")
-    return found._replace(held=np.abs(loose.weights - found.weights) > HELD)
+    return firm._replace(held=np.abs(loose.weights - firm.weights) > HELD)
 
 
 def _climb(design: Array, rows: Array, clicks: Array, start: Array | None, ridge: float) -> Fit | None:
@@ -72,7 +59,7 @@ def _climb(design: Array, rows: Array, clicks: Array, start: Array | None, ridge
         except np.linalg.LinAlgError:
             return None
         if gradient @ step < TOLERANCE:
-            likelihood = height + _penalty(weights, ridge)
+            likelihood = height + ridge * float(weights @ weights) / 2
             return Fit(weights, np.linalg.inv(information), likelihood, np.zeros(len(weights), np.bool_))
         size, lost = 2.0, -np.inf
         while size > 1e-9 and lost < height - ROUNDING * max(1.0, abs(height)):
@@ -90,11 +77,7 @@ def _height(design: Array, rows: Array, clicks: Array, weights: Array, ridge: fl
     for part, some in _chunks(design):
         scores = part @ weights
         total += float(clicks[some] @ scores - rows[some] @ np.logaddexp(0, scores))
-    return total - _penalty(weights, ridge)
-
-
-def _penalty(weights: Array, ridge: float) -> float:
-    return ridge * float(weights @ weights) / 2
+    return total - ridge * float(weights @ weights) / 2
 
 
 def _sums(design: Array, rows: Array, clicks: Array, weights: Array) -> tuple[Array, Array]:
@@ -110,10 +93,10 @@ def _sums(design: Array, rows: Array, clicks: Array, weights: Array) -> tuple[Ar
 
 def gram(design: Array, rows: Array) -> Array:
     """X' diag(rows) X."""
-    found = np.zeros((design.shape[1], design.shape[1]))
+    total = np.zeros((design.shape[1], design.shape[1]))
     for part, some in _chunks(design):
-        found += part.T @ (part * rows[some][:, None])
-    return found
+        total += part.T @ (part * rows[some][:, None])
+    return total
 
 
 def _chunks(design: Array) -> Iterator[tuple[Array, slice]]:

@@ -10,10 +10,8 @@ of experiments that detect the effect, over all pilots of this size and the expe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 
@@ -49,16 +47,6 @@ class Pilot:
     degrees: float = math.inf
     mean_square: float = 0.0
     square: float = 0.0
-
-
-class Boundary(NamedTuple):
-    """The half-width of an interval in standard errors, as a normal deviate, and the degrees of freedom it lacks.
-
-    With f degrees of freedom, the interval is that of a t-test with f^2 / (f + missing_degrees).
-    """
-
-    width: float
-    missing_degrees: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -133,7 +121,7 @@ def units_needed(effect: float, known: Pilot, power: float = 0.8, confidence: fl
     """
     _check_effect(effect)
     _check_power(power, confidence)
-    return _units(effect, known, power, confidence, Boundary(_one_look(confidence)))
+    return _units(effect, known, power, confidence, _one_look(confidence))
 
 
 def units_watched(effect: float, known: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
@@ -150,20 +138,37 @@ def units_watched(effect: float, known: Pilot, power: float = 0.8, confidence: f
     beta = NormalDist().inv_cdf(power)
     width = math.sqrt(sequence.cost_of_watching(power, confidence)) * (_one_look(confidence) + beta) - beta
     width += 0.583 / math.sqrt(LOOKS)
-    return _units(effect, known, power, confidence, Boundary(width, sequence.MISSING_DEGREES))
+    return _units(effect, known, power, confidence, width, sequence.MISSING_DEGREES)
 
 
-def _units(effect: float, known: Pilot, power: float, confidence: float, boundary: Boundary) -> Plan:
+def _units(
+    effect: float, known: Pilot, power: float, confidence: float, width: float, missing_degrees: float = 0.0
+) -> Plan:
+    from scipy.special import gammaincinv
+
     fewest = max(2, math.ceil(round(MIN_EFFECTIVE / known.effective, 9)))
 
     def needed(of: Pilot) -> int:
-        return _first(lambda units: _power(units, effect, of, boundary) >= power, fewest)
+        """The smallest number of units that is enough, by bisection."""
+        low, high = fewest - 1, fewest
+        while _power(high, effect, of, width, missing_degrees) < power:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            is_enough = _power(middle, effect, of, width, missing_degrees) >= power
+            low, high = (low, middle) if is_enough else (middle, high)
+        return high
 
     units = needed(known)
-    low, high = (_known_variance(known, part) for part in RANGE)
-    span = (needed(low), needed(high)) if math.isfinite(known.degrees) else (units, units)
-    made = _plan(effect, units, _power(units, effect, known, boundary), confidence, known, span)
-    return replace(made, at_minimum=units == fewest)
+    span = units, units
+    if math.isfinite(known.degrees):
+        # The true variance as a multiple of the pilot's, at both ends of what the pilot allows.
+        ratios = [float(known.degrees / (2 * gammaincinv(known.degrees / 2, 1 - part))) for part in RANGE]
+        variance, _ = _known(known)
+        ends = [replace(known, variance=variance * r, square=known.square * r, degrees=math.inf) for r in ratios]
+        span = needed(ends[0]), needed(ends[1])
+    reached = _power(units, effect, known, width, missing_degrees)
+    return replace(_plan(effect, units, reached, confidence, known, span), at_minimum=units == fewest)
 
 
 def power_at(units: int, effect: float, known: Pilot, confidence: float = 0.95) -> Plan:
@@ -174,7 +179,7 @@ def power_at(units: int, effect: float, known: Pilot, confidence: float = 0.95) 
     """
     _check_effect(effect)
     _check_units(units, known)
-    return _plan(effect, units, _power(units, effect, known, Boundary(_one_look(confidence))), confidence, known)
+    return _plan(effect, units, _power(units, effect, known, _one_look(confidence)), confidence, known)
 
 
 def detectable_effect(units: int, known: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
@@ -185,23 +190,27 @@ def detectable_effect(units: int, known: Pilot, power: float = 0.8, confidence: 
     """
     _check_units(units, known)
     _check_power(power, confidence)
-    boundary, low, high = Boundary(_one_look(confidence)), 0.0, math.sqrt(_variance(known, 0.0))
-    while _power(units, high, known, boundary) < power:
+    width, low, high = _one_look(confidence), 0.0, math.sqrt(_variance(known, 0.0))
+    while _power(units, high, known, width) < power:
         low, high = high, 2 * high
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if _power(units, middle, known, boundary) >= power else (middle, high)
+        low, high = (low, middle) if _power(units, middle, known, width) >= power else (middle, high)
     return _plan(high, units, power, confidence, known)
 
 
-def _power(units: int, effect: float, known: Pilot, boundary: Boundary) -> float:
-    """The mean power over the possible true variances."""
+def _power(units: int, effect: float, known: Pilot, width: float, missing_degrees: float = 0.0) -> float:
+    """The mean power over the possible true variances.
+
+    `width` is the half-width of an interval in standard errors, as a normal deviate. With f degrees of freedom, the
+    interval is that of a t-test with f^2 / (f + missing_degrees).
+    """
     from scipy.special import nctdtr
 
     degrees = max(units * known.effective - 1, 1.0)
     # The squared error of a jackknife is too large, by one effective unit.
     precision, variance = units * degrees / (degrees + 1), _variance(known, effect)
-    critical = float(statistic(boundary.width, degrees**2 / (degrees + boundary.missing_degrees))) ** 2
+    critical = float(statistic(width, degrees**2 / (degrees + missing_degrees))) ** 2
     # Signs vary more if their mean is smaller, so they vary more at the edge of significance than at `effect`.
     edge = critical * (1 + known.square * effect**2 / variance) / (1 + critical * known.square / precision)
     shift = abs(effect) * math.sqrt(precision / variance)
@@ -216,36 +225,13 @@ def _pilots(degrees: float) -> Array:
     if math.isinf(degrees):
         return np.ones(1)
     middles = (np.arange(PILOTS) + 0.5) / PILOTS
-    found: Array = np.sqrt(2 * gammaincinv(degrees / 2, middles) / degrees)
-    return found
-
-
-def _known_variance(known: Pilot, part: float) -> Pilot:
-    """The pilot as if the true variance were this quantile of the variances that the pilot allows."""
-    from scipy.special import gammaincinv
-
-    if math.isinf(known.degrees):
-        return known
-    ratio = known.degrees / float(2 * gammaincinv(known.degrees / 2, 1 - part))
-    variance = None if known.variance is None else known.variance * ratio
-    return replace(known, variance=variance, square=known.square * ratio, degrees=math.inf)
+    return np.asarray(np.sqrt(2 * gammaincinv(degrees / 2, middles) / degrees))
 
 
 def _variance(known: Pilot, effect: float) -> float:
     """The variance if this is the effect."""
     variance, _ = _known(known)
     return max(variance + known.square * (known.mean_square - effect**2), MIN_VARIANCE * variance)
-
-
-def _first(is_enough: Callable[[int], bool], start: int) -> int:
-    """The smallest number from `start` up that is enough."""
-    low, high = start - 1, start
-    while not is_enough(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
 
 
 def _plan(
@@ -256,10 +242,6 @@ def _plan(
     fewest, most = span or (units, units)
     variance = _variance(known, effect)
     return Plan(effect, units, clicking, impressions, power, confidence, variance, each, fewest, most)
-
-
-def _one_look(confidence: float) -> float:
-    return NormalDist().inv_cdf(1 - significance(confidence) / 2)
 
 
 def _known(known: Pilot) -> tuple[float, float]:
@@ -274,14 +256,18 @@ def _known(known: Pilot) -> tuple[float, float]:
     return variance, each
 
 
-def _check_power(power: float, confidence: float) -> None:
-    if not significance(confidence) / 2 < power < 1:
-        raise DataError(f"power is {power!r}; give a share between 0 and 1, such as 0.8")
+def _one_look(confidence: float) -> float:
+    return NormalDist().inv_cdf(1 - significance(confidence) / 2)
 
 
 def _check_effect(effect: float) -> None:
     if not (effect and math.isfinite(effect)):
         raise DataError(f"an effect of {effect!r} needs no plan; give the preference to be shown, such as 0.02")
+
+
+def _check_power(power: float, confidence: float) -> None:
+    if not significance(confidence) / 2 < power < 1:
+        raise DataError(f"power is {power!r}; give a share between 0 and 1, such as 0.8")
 
 
 def _check_units(units: int, known: Pilot) -> None:

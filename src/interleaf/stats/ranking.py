@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -10,8 +11,7 @@ from itertools import permutations
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.kernels.arrays import Array
-from interleaf.kernels.arrays import pairs as pairs
+from interleaf.kernels.arrays import Array, pairs
 from interleaf.stats.bootstrap import intervals
 from interleaf.stats.compare import Estimate
 from interleaf.stats.sums import Interval, significance
@@ -65,60 +65,43 @@ def cycles(rankers: Sequence[str], beats: Array) -> tuple[Cycle, ...]:
         for b, c in permutations(range(a + 1, count), 2)
         if beats[a, b] and beats[b, c] and beats[c, a]
     ]
-    found = triples or [_shortest(group[0], beats) for group in groups(beats) if len(group) > 1]
-    return tuple(tuple(rankers[place] for place in cycle) for cycle in found)
-
-
-def sentence(cycle: Cycle) -> str:
-    """The cycle in words.
-
-    >>> sentence(("A", "B", "C"))
-    'A beats B beats C beats A'
-    """
-    return " beats ".join([*cycle, cycle[0]])
+    places = triples or [_shortest_cycle(group[0], beats) for group in groups(beats) if len(group) > 1]
+    return tuple(tuple(rankers[place] for place in cycle) for cycle in places)
 
 
 def groups(beats: Array) -> list[list[int]]:
     """Strongly connected groups: within a group, each ranker beats each other one directly or through others."""
-    reach = beats.astype(bool) | np.eye(len(beats), dtype=bool)
-    for _ in range(len(beats).bit_length()):
-        reach = (reach.astype(np.int64) @ reach.astype(np.int64)) > 0
-    mutual = reach & reach.T
-    return [
-        [int(other) for other in np.flatnonzero(mutual[place])]
-        for place in range(len(beats))
-        if not mutual[place, :place].any()
-    ]
+    from scipy.sparse.csgraph import connected_components
+
+    labels = connected_components(beats, connection="strong")[1].tolist()
+    members: dict[int, list[int]] = {}
+    for place, label in enumerate(labels):
+        members.setdefault(label, []).append(place)
+    return list(members.values())
 
 
-def _shortest(start: int, beats: Array) -> tuple[int, ...]:
+def _shortest_cycle(start: int, beats: Array) -> tuple[int, ...]:
     """A shortest cycle through a ranker, by breadth-first search."""
-    ways: list[tuple[int, ...]] = [(start,)]
+    ways: deque[tuple[int, ...]] = deque([(start,)])
     seen = {start}
     while True:
-        longer: list[tuple[int, ...]] = []
-        for way in ways:
-            if beats[way[-1], start]:
-                return way
-            for place in np.flatnonzero(beats[way[-1]]):
-                if int(place) not in seen:
-                    seen.add(int(place))
-                    longer.append((*way, int(place)))
-        ways = longer
+        way = ways.popleft()
+        if beats[way[-1], start]:
+            return way
+        for place in np.flatnonzero(beats[way[-1]]).tolist():
+            if place not in seen:
+                seen.add(place)
+                ways.append((*way, place))
 
 
 @dataclass(frozen=True)
-class Standing:
+class PairwiseStanding:
     """The standing of each ranker among the others.
 
-    `preference[i][j]` is the estimate of i over j, None if there is none; `significant[i][j]` says whether it is
-    significant. `copeland` is pairs won minus pairs lost. `condorcet` is the ranker that beats every other one
-    significantly; if there is none, `reason` says why. `cycles` are computed from the estimates.
+    `copeland` is pairs won minus pairs lost. `condorcet` is the ranker that beats every other one significantly; if
+    there is none, `reason` says why. `cycles` are computed from the estimates.
     """
 
-    rankers: tuple[str, ...]
-    preference: tuple[tuple[float | None, ...], ...]
-    significant: tuple[tuple[bool, ...], ...]
     copeland: tuple[int, ...]
     condorcet: str | None
     cycles: tuple[Cycle, ...]
@@ -130,12 +113,12 @@ def standing(
     estimates: Sequence[Estimate],
     adjusted_p_values: Sequence[float | None],
     confidence: float = 0.95,
-) -> Standing:
+) -> PairwiseStanding:
     """The standing, from estimates of all pairs, in the order of `pairs`, and their adjusted p-values.
 
     >>> from interleaf.stats.compare import estimates
-    >>> found = estimates(np.array([[3, 4, 1], [2, 4, 1], [2, 3, 2]] * 9), np.full(27, 5))
-    >>> standing(["A", "B", "C"], found, [one.p_value for one in found]).condorcet
+    >>> ours = estimates(np.array([[3, 4, 1], [2, 4, 1], [2, 3, 2]] * 9), np.full(27, 5))
+    >>> standing(["A", "B", "C"], ours, [one.p_value for one in ours]).condorcet
     'A'
     """
     count = len(pairs(len(rankers))[0])
@@ -144,29 +127,18 @@ def standing(
             f"{len(rankers)} rankers make {count} pairs, but there are {len(estimates)} estimates and "
             f"{len(adjusted_p_values)} p-values; give one of each per pair"
         )
-    values = np.array([found.value if found.value is not None else np.nan for found in estimates], np.float64)
+    values = np.array([one.value for one in estimates], np.float64)  # None becomes nan
     level = significance(confidence)
     marks = matrix(np.array([p_value is not None and p_value <= level for p_value in adjusted_p_values])) != 0
-    preference = matrix(values)
-    beats = preference > 0
-    best = np.flatnonzero((beats & marks).sum(axis=1) == len(rankers) - 1)
-    return Standing(
-        rankers=tuple(rankers),
-        preference=tuple(tuple(None if np.isnan(one) else float(one) for one in row) for row in preference),
-        significant=tuple(tuple(map(bool, row)) for row in marks),
-        copeland=tuple(int(score) for score in beats.sum(axis=1) - beats.sum(axis=0)),
-        condorcet=rankers[best[0]] if len(best) else None,
-        cycles=cycles(rankers, beats),
-        reason="" if len(best) else _reason(rankers, values),
-    )
-
-
-def _reason(rankers: Sequence[str], values: Array) -> str:
-    missing = np.flatnonzero(np.isnan(values))
-    if len(missing):
+    beats = matrix(values) > 0
+    best, missing = np.flatnonzero((beats & marks).sum(axis=1) == len(rankers) - 1), np.flatnonzero(np.isnan(values))
+    reason = "" if len(best) else "no ranker surely beats all others"
+    if reason and len(missing):
         first, second = (part[missing[0]] for part in pairs(len(rankers)))
-        return f"there is no estimate of {rankers[first]!r} against {rankers[second]!r}"
-    return "no ranker surely beats all others"
+        reason = f"there is no estimate of {rankers[first]!r} against {rankers[second]!r}"
+    copeland = (beats.sum(axis=1) - beats.sum(axis=0)).tolist()
+    winner = rankers[best[0]] if len(best) else None
+    return PairwiseStanding(tuple(copeland), winner, cycles(rankers, beats), reason)
 
 
 STEPS, STEP = 100, 2.0  # maximum number of Newton steps, and maximum size of a step
@@ -209,10 +181,12 @@ def strengths(
     if reason:
         return Strengths(None, None, reason)
     fitted = bradley_terry(shares)
-    found = tuple(float(strength) for strength in fitted)
     if means is None or not len(means):
-        return Strengths(found, None, "" if means is None else "no resamples")
-    return Strengths(found, intervals(_resampled(means, 0.5 / impressions, fitted), confidence))
+        return Strengths(tuple(fitted.tolist()), None, "" if means is None else "no resamples")
+    rows = max(1, ROOM // len(fitted) ** 2)
+    parts = [_shares(means[row : row + rows], 0.5 / impressions) for row in range(0, len(means), rows)]
+    resampled = np.concatenate([bradley_terry(part, fitted) for part in parts])
+    return Strengths(tuple(fitted.tolist()), intervals(resampled, confidence))
 
 
 def separation(rankers: Sequence[str], wins: Array) -> str:
@@ -221,14 +195,13 @@ def separation(rankers: Sequence[str], wins: Array) -> str:
     >>> separation(["A", "B"], np.array([[0, 3], [0, 0]]))
     "no strength fits: 'A' never lost to the others"
     """
-    together = groups((wins + wins.T) > 0)
-    if len(together) > 1:
-        return f"no strength fits: {_named(rankers, together[0])} never met the others"
-    apart = groups(wins > 0)
+    together, apart = groups((wins + wins.T) > 0), groups(wins > 0)
     if len(apart) == 1:
         return ""
-    top = next(group for group in apart if not np.delete(wins[:, group], group, axis=0).any())
-    return f"no strength fits: {_named(rankers, top)} never lost to the others"
+    top, verb = together[0], "met"
+    if len(together) == 1:
+        top, verb = next(group for group in apart if not np.delete(wins[:, group], group, axis=0).any()), "lost to"
+    return f"no strength fits: {', '.join(repr(rankers[place]) for place in top)} never {verb} the others"
 
 
 def bradley_terry(wins: Array, start: Array | None = None) -> Array:
@@ -263,14 +236,3 @@ def _shares(values: Array, least: float) -> Array:
     diagonal = np.arange(shares.shape[-1])
     shares[..., diagonal, diagonal] = 0.0
     return shares
-
-
-def _resampled(means: Array, least: float, start: Array) -> Array:
-    """One fit per resample, in batches."""
-    rows = max(1, ROOM // len(start) ** 2)
-    parts = [means[row : row + rows] for row in range(0, len(means), rows)]
-    return np.concatenate([bradley_terry(_shares(part, least), start) for part in parts])
-
-
-def _named(rankers: Sequence[str], group: Sequence[int]) -> str:
-    return ", ".join(repr(rankers[place]) for place in group)

@@ -98,8 +98,7 @@ def supremum_p_value(level: Array | float) -> Array:
     from scipy.special import ndtr
 
     reached = np.maximum(level, 0.8)
-    found: Array = 4 * (ndtr(-reached) - ndtr(-3 * reached) + ndtr(-5 * reached) - ndtr(-7 * reached))
-    return found
+    return np.asarray(4 * (ndtr(-reached) - ndtr(-3 * reached) + ndtr(-5 * reached) - ndtr(-7 * reached)))
 
 
 def cost_of_watching(power: float = 0.8, confidence: float = 0.95) -> float:
@@ -145,10 +144,15 @@ def anytimes(
     width = statistic(multiplier(size, planned, confidence), degrees)
     radius = np.where(width > WIDEST, np.inf, errors * width)
     p_values = anytime_p_value(deviate(values / errors, degrees), size, planned)
-    return tuple(
-        _record(one, float(half), float(p_value))
-        for one, half, p_value in zip(estimates, radius, p_values, strict=True)
-    )
+    rows = []
+    for one, half, p_value in zip(estimates, radius.tolist(), p_values.tolist(), strict=True):
+        if one.value is None or one.p_value is None:
+            rows.append(Anytime(None, None, one.reason))
+        elif math.isfinite(half):
+            rows.append(Anytime((one.value - half, one.value + half), p_value))
+        else:
+            rows.append(Anytime(None, p_value, EARLY))
+    return tuple(rows)
 
 
 def degrees_of_freedom(effective_units: Array | float) -> Array:
@@ -159,14 +163,6 @@ def degrees_of_freedom(effective_units: Array | float) -> Array:
     """
     free = np.asarray(effective_units, np.float64) - 1
     return free * free / (free + MISSING_DEGREES)
-
-
-def _record(found: Estimate, radius: float, p_value: float) -> Anytime:
-    if found.value is None or found.p_value is None:
-        return Anytime(None, None, found.reason)
-    if not math.isfinite(radius):
-        return Anytime(None, p_value, EARLY)
-    return Anytime((found.value - radius, found.value + radius), p_value)
 
 
 def _checked(units: Array | float, planned: float | None) -> Array:
@@ -200,8 +196,7 @@ def _edge(rate: Array) -> Array:
     from scipy.special import lambertw
 
     inner = np.minimum(2 * math.pi * np.square(rate), math.exp(-1) * (1 - 1e-12))  # W is undefined beyond
-    edges: Array = np.sqrt(-lambertw(-inner, -1).real)
-    return edges
+    return np.asarray(np.sqrt(-lambertw(-inner, -1).real))
 
 
 def _supremum_quantile(probability: float) -> float:

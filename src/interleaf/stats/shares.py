@@ -58,17 +58,14 @@ def share_tests(hits: Array, totals: Array, expected: Array | float) -> tuple[Sh
     deviation = np.sqrt(wanted * (1 - wanted) * np.maximum(spread, quotient(np.ones_like(total), total)))
     statistics = np.abs(quotient(found.values - wanted, deviation))
     p_values = 2 * stdtr(np.maximum(found.effective - 1, 1.0), -statistics)
-    figures = zip(found.values, wanted, p_values, found.buckets, found.effective, strict=True)
-    return tuple(_share(*map(float, cell)) for cell in figures)
-
-
-def _share(share: float, expected: float, p_value: float, buckets: float, effective: float) -> Share:
-    if not buckets:
-        return Share(None, expected, None, "nothing was counted")
-    if buckets == 1:
-        return Share(share, expected, None, ONE_BUCKET)
-    if effective * min(expected, 1 - expected) < FEWEST:
-        needed = math.ceil(FEWEST / min(expected, 1 - expected))
-        reason = f"too few units: this test needs {needed:,} effective units, and there are {effective:,.1f}"
-        return Share(share, expected, None, reason)
-    return Share(share, expected, min(1.0, p_value))
+    cells = np.stack([found.values, wanted, p_values, found.buckets, found.effective], axis=1).tolist()
+    tests = []
+    for share, aim, p_value, buckets, effective in cells:
+        rarer, reason = min(aim, 1 - aim), ""
+        if buckets < 2:
+            reason = ONE_BUCKET if buckets else "nothing was counted"
+        elif effective * rarer < FEWEST:
+            needed = math.ceil(FEWEST / rarer)
+            reason = f"too few units: this test needs {needed:,} effective units, and there are {effective:,.1f}"
+        tests.append(Share(share if buckets else None, aim, None if reason else min(1.0, p_value), reason))
+    return tuple(tests)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -74,20 +73,14 @@ def z_score(total: float, squares: float, count: int) -> ZScore:
     return ZScore(per_query * math.sqrt(count), per_query)
 
 
-def sign_flip(sums: Array, flips: int = FLIPS, seed: int = 0) -> Figure:
-    """The p-value of one pair's `sums[bucket]` by random sign flips.
-
-    >>> sign_flip(np.array([3, 1, 2, 2])).value  # 2 of 16 give a sum as large: no sign flipped, or all
-    0.125
-    """
-    return sign_flips(np.asarray(sums).reshape(-1, 1), flips, seed)[0]
-
-
 def sign_flips(sums: Array, flips: int = FLIPS, seed: int = 0) -> tuple[Figure, ...]:
     """For each pair of `sums[bucket, pair]`: how often random signs of the buckets give a sum at least as large.
 
     With few buckets, all signs are tried; otherwise p = (1 + those as large) / (1 + flips). All pairs share the signs.
     The test assumes that without a preference a bucket's sum has a symmetric distribution around 0.
+
+    >>> sign_flips(np.array([[3], [1], [2], [2]]))[0].value  # 2 of 16 give a sum as large: no sign flipped, or all
+    0.125
     """
     sums = np.asarray(sums, np.float64)
     if sums.ndim != 2 or not np.isfinite(sums).all() or flips < 1:
@@ -97,8 +90,7 @@ def sign_flips(sums: Array, flips: int = FLIPS, seed: int = 0) -> tuple[Figure, 
     exact = len(sums) <= FEW_BUCKETS
     tried = 0 if exact else 1  # with random flips, the observed signs count as one of them
     large = np.full(sums.shape[1], tried)
-    drawn = _kept_signs if flips <= FLIPS else _random_signs
-    for signs in _all_signs(len(sums)) if exact else drawn(len(sums), flips, seed):
+    for signs in [_all_signs(len(sums))] if exact else _random_signs(len(sums), flips, seed):
         large += (np.abs(product(signs, sums)) >= least).sum(axis=0)
         tried += len(signs)
     some = (sums != 0).any(axis=0)
@@ -108,23 +100,19 @@ def sign_flips(sums: Array, flips: int = FLIPS, seed: int = 0) -> tuple[Figure, 
     )
 
 
-def _all_signs(buckets: int) -> Iterator[Array]:
+def _all_signs(buckets: int) -> Array:
     """All signs with the first one fixed, because flipping all signs does not change the size of a sum."""
     patterns = np.arange(2 ** max(buckets - 1, 0))
     bits = (patterns[:, None] >> np.arange(max(buckets - 1, 0))) & 1
-    yield np.hstack([np.ones((len(bits), min(buckets, 1)), np.int8), 1 - 2 * bits])
-
-
-def _random_signs(buckets: int, flips: int, seed: int) -> Iterator[Array]:
-    generator = np.random.default_rng(seed)
-    for start in range(0, flips, CHUNK):
-        yield 1 - 2 * generator.integers(0, 2, (min(CHUNK, flips - start), buckets), np.int8)
+    return np.hstack([np.ones((len(bits), min(buckets, 1)), np.int8), 1 - 2 * bits])
 
 
 @lru_cache(maxsize=2)
-def _kept_signs(buckets: int, flips: int, seed: int) -> tuple[Array, ...]:
-    """The same, cached, so that a report made every second does not draw again: ten megabytes for 1,024 buckets."""
-    return tuple(_random_signs(buckets, flips, seed))
+def _random_signs(buckets: int, flips: int, seed: int) -> list[Array]:
+    """Signs in chunks, cached, so that a report made every second does not draw them again."""
+    generator = np.random.default_rng(seed)
+    sizes = [min(CHUNK, flips - start) for start in range(0, flips, CHUNK)]
+    return [1 - 2 * generator.integers(0, 2, (size, buckets), np.int8) for size in sizes]
 
 
 def _check(**counts: int) -> None:

@@ -42,18 +42,18 @@ def columns(sums: Array, counts: Array) -> tuple[Array, Array]:
         raise DataError("sums and counts must be finite numbers, and counts at least 0")
     wide = np.broadcast_to(wide, table.shape)
     cleaned = np.where(np.abs(table) <= ROUNDING * wide, 0.0, table)
-    if (cleaned[wide == 0] != 0).any():
-        bucket = int(np.flatnonzero(((wide == 0) & (cleaned != 0)).any(axis=1))[0])
-        raise DataError(f"bucket {bucket} has a sum but counts no impression; give its count")
+    uncounted = np.flatnonzero(((wide == 0) & (cleaned != 0)).any(axis=1))
+    if len(uncounted):
+        raise DataError(f"bucket {uncounted[0]} has a sum but counts no impression; give its count")
     return cleaned, wide
 
 
 def product(small: Array, table: Array) -> Array:
     """`small @ table`, where `small` is a large matrix of small integers; only a few rows are floats at a time."""
-    found = np.empty((len(small), table.shape[1]))
+    products = np.empty((len(small), table.shape[1]))
     for start in range(0, len(small), ROWS):
-        found[start : start + ROWS] = small[start : start + ROWS].astype(np.float64) @ table
-    return found
+        products[start : start + ROWS] = small[start : start + ROWS].astype(np.float64) @ table
+    return products
 
 
 def quotient(above: Array, below: Array) -> Array:

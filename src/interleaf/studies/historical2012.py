@@ -104,7 +104,7 @@ FINDINGS = (
 )  # fmt: skip
 
 
-class Estimate(NamedTuple):
+class WeightedEstimate(NamedTuple):
     """The first target ranker over the second: the mean of w o, self-normalised, and its sign (0: undecided).
 
     An estimate is 0 without usable impressions. `weights` is None for a click model.
@@ -121,7 +121,7 @@ class Repeat:
     """The sign of the target's NDCG difference, and each estimator at each point (live ones at their end)."""
 
     truth: int
-    estimates: Mapping[str, Sequence[Estimate]]
+    estimates: Mapping[str, Sequence[WeightedEstimate]]
 
 
 def study(task: StudyRun) -> Study:
@@ -220,11 +220,11 @@ def add_weighing(sums: WeightedSums, weights: Array, outcomes: Array, clip: floa
     sums.add(np.zeros(len(weights), np.int64), weights, columns, clip)
 
 
-def estimate_of(sums: WeightedSums) -> Estimate:
+def estimate_of(sums: WeightedSums) -> WeightedEstimate:
     """The estimate from the sums of `add_weighing`; self-normalising changes no sign."""
     (outcome, size), weight = sums.outcomes[0].tolist(), float(sums.weights[0])
     count = sums.impressions[0]
-    return Estimate(
+    return WeightedEstimate(
         outcome / count if count else 0.0,
         outcome / weight if weight > 0 else 0.0,
         int(np.sign(outcome)) if abs(outcome) > ROUNDING * size else 0,
@@ -232,20 +232,20 @@ def estimate_of(sums: WeightedSums) -> Estimate:
     )
 
 
-def unweighted(value: float) -> Estimate:
+def unweighted(value: float) -> WeightedEstimate:
     """The estimate of a click model."""
     value = 0.0 if abs(value) <= ROUNDING else value
-    return Estimate(value, value, int(np.sign(value)))
+    return WeightedEstimate(value, value, int(np.sign(value)))
 
 
 def _track(
     shows: Stage, target: Stage, people: Cascade, points: Sequence[int], key: tuple[Any, ...], weigh: Weigh
-) -> dict[str, list[Estimate]]:
+) -> dict[str, list[WeightedEstimate]]:
     """The estimates at each point, from lists of one pair, clicks on them, and the ranks by both pairs."""
     start, settings = 0, shows.settings(np.zeros(1, np.int64))
     lists_of, clicks_of = words_of((NAME, *key, "lists")), words_of((NAME, *key, "clicks"))
     sums: dict[str, WeightedSums] = defaultdict(lambda: WeightedSums(2, buckets=1))
-    estimates: dict[str, list[Estimate]] = defaultdict(list)
+    estimates: dict[str, list[WeightedEstimate]] = defaultdict(list)
     for point in points:
         while start < point:
             numbers = np.arange(start, min(start + CHUNK, point))
