@@ -16,7 +16,7 @@ from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import kernel, mix
 from interleaf.tally.draws import Draws
-from interleaf.tally.tally_file import check_shape
+from interleaf.tally.tally_file import check_shape, fill_units
 from interleaf.tally.units import UnitSums, pack
 
 HOUR = 3_600_000_000  # in microseconds
@@ -46,15 +46,14 @@ class Timeline:
         first = int(places.min(initial=0))
         size = int(places.max(initial=0)) - first + 1
         if size > 4 * MAX_STRETCHES:
-            found, numbers = np.unique(places, return_inverse=True)
+            stretches, numbers = np.unique(places, return_inverse=True)
         else:
-            found, numbers = first + np.arange(size), places - first
+            stretches, numbers = first + np.arange(size), places - first
         cells = numbers * GROUPS + buckets // (BUCKETS // GROUPS)
-        shape = len(found), GROUPS
-        shown = np.bincount(cells, minlength=len(found) * GROUPS).reshape(shape)
-        clicked = np.bincount(cells[has_event], minlength=len(found) * GROUPS).reshape(shape)
-        used = shown.any(axis=1)
-        self._put(found[used], np.stack([shown, clicked], axis=2)[used])
+        counts = [np.bincount(some, minlength=len(stretches) * GROUPS) for some in (cells, cells[has_event])]
+        table = np.stack(counts, axis=1).reshape(len(stretches), GROUPS, 2)
+        used = table.any(axis=(1, 2))
+        self._put(stretches[used], table[used])
 
     def merge(self, step: int, places: Array, counts: Array) -> None:
         self._widen(step)
@@ -129,11 +128,15 @@ class Evidence:
     def _rankers(self) -> int:
         return int(self.draws.owners.shape[1])
 
+    @property
+    def _samples(self) -> dict[str, UnitSums]:
+        return {"visits": self.visits, "contents": self.contents}
+
     def merge(self, other: Evidence) -> None:
         self.draws = Draws(*(mine + theirs for mine, theirs in zip(self.draws, other.draws, strict=True)))
         self.timeline.merge(other.timeline.step, other.timeline.places, other.timeline.counts)
-        for mine, theirs in ((self.visits, other.visits), (self.contents, other.contents)):
-            mine.merge(theirs.level, *theirs.unordered)
+        for name, units in other._samples.items():
+            self._samples[name].merge(units.level, *units.unordered)
         for segment, counted in other.firsts.items():
             self.firsts[segment] = self.firsts.get(segment, 0) + counted
 
@@ -146,7 +149,7 @@ class Evidence:
         yield from self.draws._asdict().items()
         yield "places", self.timeline.places
         yield "counts", self.timeline.counts
-        for name, units in (("visits", self.visits), ("contents", self.contents)):
+        for name, units in self._samples.items():
             yield name, units.hashes
             yield f"{name}_values", units.values
         for number, counted in enumerate(self.firsts.values()):
@@ -154,32 +157,20 @@ class Evidence:
 
     @property
     def rest(self) -> dict[str, Any]:
-        return {
-            "step": self.timeline.step,
-            "levels": [self.visits.level, self.contents.level],
-            "segments": list(self.firsts),
-        }
+        levels = [units.level for units in self._samples.values()]
+        return {"step": self.timeline.step, "levels": levels, "segments": list(self.firsts)}
 
-    def take(self, arrays: Mapping[str, Array], rest: Mapping[str, Any]) -> None:
-        """Add the `arrays` and the `rest` of another object."""
-        other = Evidence(self._rankers)
-        other.draws = Draws(*(check_shape(values, arrays[name]) for name, values in other.draws._asdict().items()))
-        places = check_shape(other.timeline.places, arrays["places"], 1)
-        other.timeline.merge(
-            rest["step"], places, check_shape(other.timeline.counts, arrays["counts"], 1)[: len(places)]
-        )
-        for name, units, level in zip(
-            ("visits", "contents"), (other.visits, other.contents), rest["levels"], strict=True
-        ):
-            hashes, values = (
-                check_shape(units.hashes, arrays[name], 1),
-                check_shape(units.values, arrays[f"{name}_values"], 1),
-            )
-            units.merge(level, hashes[: len(values)], values)
-        shape = np.zeros((BUCKETS, self._rankers), np.int64)
+    def fill(self, arrays: Mapping[str, Array], rest: Mapping[str, Any]) -> None:
+        """Set empty sums from the `arrays` and the `rest` of others."""
+        self.draws = Draws(*(check_shape(values, arrays[name]) for name, values in self.draws._asdict().items()))
+        places = check_shape(self.timeline.places, arrays["places"], 1)
+        counts = check_shape(self.timeline.counts, arrays["counts"], 1)[: len(places)]
+        self.timeline.merge(rest["step"], places, counts)
+        for (name, units), level in zip(self._samples.items(), rest["levels"], strict=True):
+            fill_units(units, level, arrays[name], arrays[f"{name}_values"])
+        empty = np.zeros((BUCKETS, self._rankers), np.int64)
         for number, (attribute, value) in enumerate(rest["segments"]):
-            other.firsts[attribute, value] = check_shape(shape, arrays[f"first{number}"])
-        self.merge(other)
+            self.firsts[attribute, value] = check_shape(empty, arrays[f"first{number}"])
 
 
 def _contents_of(decoded: Decoded, rows: Array) -> Array:

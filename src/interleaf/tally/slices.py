@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from copy import copy
 
 import numpy as np
 
@@ -68,18 +69,15 @@ class Slices:
             return
         width = other.width
         self._cover(other.first * width, (other.first + len(other.clicked)) * width - 1)
-        np.add.at(self.clicked, self._places(other, np.arange(len(other.clicked))), other.clicked)
         self.sample.merge(other.sample)
         self.cells.raise_to(self.sample.level)
-        keys, values = other.cells.unordered
-        units, parts = unpack(keys)
-        self.cells.merge(other.cells.level, pack(units, self._places(other, parts)), values)
+        self._add_slices(other)
 
     def totals(self) -> Iterator[tuple[Array, Array, Array]]:
         """For the end of each slice: units with an event so far, their impressions with an event, and their sums."""
         keys, values = self.cells.unordered
-        found, parts = unpack(keys)
-        units, places = np.unique(found, return_inverse=True)
+        units, parts = unpack(keys)
+        units, places = np.unique(units, return_inverse=True)
         clicked = np.zeros(len(units), np.int64)
         sums = np.zeros((len(units), self.cells.columns), np.int64)
         for part in range(len(self.clicked)):
@@ -88,10 +86,11 @@ class Slices:
             sums[places[rows]] += values[rows, SUMS:]
             yield units, clicked, sums
 
-    def _places(self, other: Slices, parts: Array) -> Array:
-        """The indices of the slices that contain slices of another object."""
-        places: Array = (other.first + parts) * other.width // self.width - self.first
-        return places
+    def _add_slices(self, other: Slices) -> None:
+        """Add slices of another object, each of which lies within one of these."""
+        places = (other.first + np.arange(len(other.clicked))) * other.width // self.width - self.first
+        np.add.at(self.clicked, places, other.clicked)
+        self.cells.merge_parts(other.cells, places)
 
     def _cover(self, since: int, until: int) -> None:
         """Add slices for the whole time from `since` to `until`."""
@@ -107,14 +106,10 @@ class Slices:
         if (step, first) == (self.step, self.first):
             self.clicked = np.concatenate([self.clicked, np.zeros(size - len(self.clicked), np.int64)])
             return
-        old = Slices(self.cells.columns)
-        old.step, old.first, old.clicked, old.cells = self.step, self.first, self.clicked, self.cells
+        old = copy(self)
         self.step, self.first, self.clicked = step, first, np.zeros(size, np.int64)
-        np.add.at(self.clicked, self._places(old, np.arange(len(old.clicked))), old.clicked)
-        keys, values = old.cells.unordered
-        units, parts = unpack(keys)
         self.cells = UnitSums(old.cells.columns, old.cells.room)
-        self.cells.merge(old.cells.level, pack(units, self._places(old, parts)), values)
+        self._add_slices(old)
 
 
 Key = tuple[str, str]  # an attribute and its value
@@ -126,8 +121,8 @@ class Segments:
     """`impressions` and `clicked` by segment, and `cells`: the sums of each unit in each segment."""
 
     def __init__(self, columns: int) -> None:
-        self.impressions: dict[Key, int] = {}
-        self.clicked: dict[Key, int] = {}
+        self.impressions = Counter[Key]()
+        self.clicked = Counter[Key]()
         self.cells = UnitSums(columns, max(1024, SEGMENT_ROOM // (columns + SUMS - 1)))
 
     def __len__(self) -> int:
@@ -153,8 +148,8 @@ class Segments:
 
     def _count(self, key: Key, impressions: int, clicked: int) -> int:
         """Count impressions of a segment; returns the number of the segment."""
-        self.impressions[key] = self.impressions.get(key, 0) + impressions
-        self.clicked[key] = self.clicked.get(key, 0) + clicked
+        self.impressions[key] += impressions
+        self.clicked[key] += clicked
         return list(self.impressions).index(key)
 
     def check(self) -> None:
@@ -169,9 +164,7 @@ class Segments:
         """Add the sums of another object, in which segments may have other numbers."""
         places = [self._count(key, other.impressions[key], other.clicked[key]) for key in other]
         self.check()
-        keys, values = other.cells.unordered
-        units, parts = unpack(keys)
-        self.cells.merge(other.cells.level, pack(units, np.array(places, np.int64)[parts]), values)
+        self.cells.merge_parts(other.cells, np.array(places, np.int64))
 
     def clear(self) -> None:
         self.impressions.clear()

@@ -59,10 +59,7 @@ def to_bytes(tally: Tally) -> bytes:
         "levels": {name: one.level for name, one in (_samples(tally) | _units(tally)).items()},
         "evidence": tally.evidence.rest,
     }
-    arrays = {
-        "slices": tally.slices.clicked,
-        "rest": np.frombuffer(json.dumps(rest).encode(), np.uint8),
-    }
+    arrays = {"slices": tally.slices.clicked, "rest": np.frombuffer(json.dumps(rest).encode(), np.uint8)}
     arrays |= {name: sample.hashes for name, sample in _samples(tally).items()}
     for name, units in _units(tally).items():
         arrays |= {name: units.hashes, f"{name}.values": units.values}
@@ -107,15 +104,19 @@ def _tally(arrays: dict[str, Any], rest: dict[str, Any], kind: type[Tally]) -> T
     tally.slices.step, tally.slices.first = rest["slices"]
     tally.slices.clicked = check_shape(tally.slices.clicked, arrays["slices"], 1)
     for name, units in _units(tally).items():
-        values = check_shape(units.values, arrays[f"{name}.values"], 1)
-        units.merge(rest["levels"][name], check_shape(units.hashes, arrays[name], 1)[: len(values)], values)
+        fill_units(units, rest["levels"][name], arrays[name], arrays[f"{name}.values"])
     for name, sample in _samples(tally).items():
         sample.raise_to(rest["levels"][name])
         sample.add(check_shape(sample.hashes, arrays[name], 1))
-    prefixed = {name: array for name, array in arrays.items() if name.startswith(_EVIDENCE)}
-    evidence = {name.removeprefix(_EVIDENCE): array for name, array in prefixed.items()}
-    tally.evidence.take(evidence, rest["evidence"])
+    evidence = {name.removeprefix(_EVIDENCE): array for name, array in arrays.items() if name.startswith(_EVIDENCE)}
+    tally.evidence.fill(evidence, rest["evidence"])
     return tally
+
+
+def fill_units(units: UnitSums, level: int, hashes: Array, values: Array) -> None:
+    """Add the arrays of a file to a table, after a check of their shapes."""
+    values = check_shape(units.values, values, 1)
+    units.merge(level, check_shape(units.hashes, hashes, 1)[: len(values)], values)
 
 
 def _units(tally: Tally) -> dict[str, UnitSums]:

@@ -32,18 +32,17 @@ class Seen:
 
     def repeats(self, hashes: Array) -> Array:
         """Which of these hashes were added before, or are repeated in this array; adds all of them."""
-        found = np.zeros(len(hashes), np.bool_)
+        repeated = np.zeros(len(hashes), np.bool_)
         done = 0
         while done < len(hashes):
             self._grow()
-            done, self.size = _repeats(self._keys, self.size, self.level, hashes, done, found)
+            done, self.size = _repeats(self._keys, self.size, self.level, hashes, done, repeated)
         self._grow()
-        return found
+        return repeated
 
     def _grow(self) -> None:
         while self.size > self.room:
-            self.level += 1
-            self._rebuild(len(self._keys))
+            self.raise_to(self.level + 1)
         if is_full(self.size, self._keys):
             self._rebuild(2 * len(self._keys))
 
@@ -51,6 +50,11 @@ class Seen:
         keys = self._keys[self._keys != 0]
         self._keys = np.zeros(places, np.uint64)
         _, self.size = _repeats(self._keys, 0, self.level, keys, 0, np.zeros(len(keys), np.bool_))
+
+    def raise_to(self, level: int) -> None:
+        if level > self.level:
+            self.level = level
+            self._rebuild(len(self._keys))
 
 
 class Sample(Seen):
@@ -67,11 +71,6 @@ class Sample(Seen):
         self.raise_to(other.level)
         level = self.level
         return int(self.repeats(other.hashes).sum()) << level
-
-    def raise_to(self, level: int) -> None:
-        if level > self.level:
-            self.level = level
-            self._rebuild(len(self._keys))
 
 
 @kernel
@@ -203,39 +202,44 @@ class UnitSums:
             )
         self._grow()
 
-    def _put(self, hashes: Array, values: Array) -> None:
+    def merge(self, level: int, hashes: Array, values: Array) -> None:
+        """Add the rows of units that were sampled at this level."""
+        self.raise_to(level)
         self._forget()
         # Adding units in the order of another table is fast only if this table is not smaller.
         self._grow(min(len(hashes), self.room))
         for start in range(0, len(hashes), 1024):
             self._grow()
-            keep = start + np.flatnonzero(hashes[start : start + 1024] & np.uint64((1 << self.level) - 1) == 0)
-            self.size = _put(self._keys, self._values, self.size, hashes[keep], values[keep])
+            rows = start + np.flatnonzero(self._is_sampled(hashes[start : start + 1024]))
+            self.size = _put(self._keys, self._values, self.size, hashes[rows], values[rows])
         self._grow()
+
+    def merge_parts(self, other: UnitSums, parts: Array) -> None:
+        """Add the sums of units in parts, where `parts[n]` is the number here of the other's part n."""
+        keys, values = other.unordered
+        units, numbers = unpack(keys)
+        self.merge(other.level, pack(units, parts[numbers]), values)
+
+    def _is_sampled(self, hashes: Array) -> Array:
+        return hashes & np.uint64((1 << self.level) - 1) == 0
 
     def _grow(self, expected: int = 0) -> None:
         """Make room for a thousand more, or for `expected` in all: enlarge the table, or sample fewer units."""
         while self.size > self.room:
-            self.level += 1
-            self._rebuild(len(self._keys), self._keys & np.uint64((1 << self.level) - 1) == 0)
+            self.raise_to(self.level + 1)
         while is_full(max(self.size, expected) + 1024, self._keys):
-            self._rebuild(2 * len(self._keys), np.ones(len(self._keys), np.bool_))
+            self._rebuild(2 * len(self._keys))
 
-    def _rebuild(self, places: int, keep: Array) -> None:
-        keep &= self._keys != 0
-        keys, values = self._keys[keep], self._values[keep]
+    def _rebuild(self, places: int) -> None:
+        rows = (self._keys != 0) & self._is_sampled(self._keys)
+        keys, values = self._keys[rows], self._values[rows]
         self._make(places)
         self.size = _put(self._keys, self._values, 0, keys, values)
 
-    def merge(self, level: int, hashes: Array, values: Array) -> None:
-        self.raise_to(level)
-        self._put(hashes, values)
-
     def raise_to(self, level: int) -> None:
         if level > self.level:
-            self._forget()
             self.level = level
-            self._rebuild(len(self._keys), self._keys & np.uint64((1 << level) - 1) == 0)
+            self._rebuild(len(self._keys))
 
     def reorder(self, order: Sequence[int], linear: bool) -> None:
         self._forget()
