@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from interleaf import plots
@@ -28,6 +29,7 @@ MATRIX = {"the row's ranker does better": (plots.BLUE, "■"), "the column's doe
 INK = "inherit"
 MANY = 12  # with so many pairs, labels of two lines take too much room
 MAX_WRITTEN = 8  # a matrix with more rankers has no room for numbers
+ENDS = ("low", "high", "estimate")
 MARGIN = 0.15  # margin of a chart over time, as a share of its scale
 SLIVER = 0.08  # a part of a bar below this share is too narrow for its number
 
@@ -45,20 +47,25 @@ class Chart:
 def charts(report: ReportData) -> dict[str, list[Chart]]:
     """The charts of each section that has any."""
     names = Names(report.rankers)
-    made = {
-        "comparisons": _forest(forest_rows(report, names), report, "Which ranker people prefer"),
-        "over_time": _over_time(time_rows(report, names), report),
-        "outcomes": _outcomes(outcome_rows(report, names)),
-        "standing": [*_matrix(matrix_rows(report, names), report), *_strengths(strength_rows(report, names))],
-        "slots": _slots(slot_rows(report, names)),
-        "segments": _forest(segment_rows(report, names), report, "Which ranker people prefer, by segment"),
-    }
-    return {section: drawn for section, drawn in made.items() if drawn}
+    parts: list[tuple[str, list[Row], Callable[[list[Row], ReportData], list[Chart]]]] = [
+        ("comparisons", forest_rows(report, names), _forest),
+        ("over_time", time_rows(report, names), _over_time),
+        ("outcomes", outcome_rows(report, names), _outcomes),
+        ("standing", matrix_rows(report, names), _matrix),
+        ("standing", strength_rows(report, names), _strengths),
+        ("slots", slot_rows(report, names), _slots),
+        ("segments", segment_rows(report, names), partial(_forest, by=", by segment")),
+    ]
+    sections: dict[str, list[Chart]] = {}
+    for section, rows, draw in parts:
+        if rows:
+            sections.setdefault(section, []).extend(draw(rows, report))
+    return sections
 
 
 def forest_rows(report: ReportData, names: Names) -> list[Row]:
     """The pairs that are shown and have an estimate, with their intervals."""
-    labelled = _labelled(shown(report), names)
+    labelled = _label(shown(report), names)
     return [_forest_row(label, pair, names) for label, pair in labelled if pair.estimate is not None]
 
 
@@ -96,11 +103,9 @@ def _interval(estimate: float | None, interval: Interval | None, name: str = "es
 def outcome_rows(report: ReportData, names: Names) -> list[Row]:
     """Three rows per pair: how many impressions prefer the first ranker, neither, and the second."""
     rows: list[Row] = []
-    for label, pair in _labelled(shown(report), names):
-        if pair.wins is None or pair.ties is None or pair.losses is None:
-            continue
-        numbers = (pair.wins, pair.ties, pair.losses)
-        if not any(numbers):
+    for label, pair in _label(shown(report), names):
+        numbers = [number for number in (pair.wins, pair.ties, pair.losses) if number is not None]
+        if len(numbers) < len(OUTCOMES) or not any(numbers):
             continue
         for place, (outcome, number) in enumerate(zip(OUTCOMES, numbers, strict=True)):
             written = count(number) if number >= SLIVER * sum(numbers) else ""
@@ -118,22 +123,16 @@ def matrix_rows(report: ReportData, names: Names) -> list[Row]:
     rows = []
     for one in order:
         for other in order:
-            pair, sign = pairs.get((one, other)), 1
-            if pair is None:
-                pair, sign = pairs.get((other, one)), -1
-            if pair is not None and pair.estimate is not None:
-                cell = _matrix_cell(sign * pair.estimate, bool(pair.winner), len(order) <= MAX_WRITTEN)
-                rows.append({"row": names[one], "column": names[other], **cell})
+            pair = pairs.get((one, other)) or pairs.get((other, one))
+            if pair is None or pair.estimate is None:
+                continue
+            estimate = pair.estimate if pair.first == one else -pair.estimate
+            mark = ("▼" if estimate < 0 else "▲") if pair.winner and estimate else ""
+            better = list(MATRIX)[estimate < 0] if estimate else None  # an even pair has no colour
+            written = f"{signed(estimate)} {mark}".strip() if len(order) <= MAX_WRITTEN else mark
+            cell = {"estimate": estimate, "strength": abs(estimate), "better": better, "written": written}
+            rows.append({"row": names[one], "column": names[other], **cell})
     return rows
-
-
-def _matrix_cell(estimate: float, sure: bool, roomy: bool) -> Row:
-    if estimate == 0:
-        better, mark = None, ""  # an even pair has no colour
-    else:
-        better, mark = (list(MATRIX)[estimate < 0], ("▲", "▼")[estimate < 0] if sure else "")
-    written = f"{signed(estimate)} {mark}".strip() if roomy else mark
-    return {"estimate": estimate, "strength": abs(estimate), "better": better, "written": written}
 
 
 def strength_rows(report: ReportData, names: Names) -> list[Row]:
@@ -154,49 +153,34 @@ def slot_rows(report: ReportData, names: Names) -> list[Row]:
     ]
 
 
-def _forest(rows: list[Row], report: ReportData, title: str) -> list[Chart]:
-    if not rows:
-        return []
+def _forest(rows: list[Row], report: ReportData, by: str = "") -> list[Chart]:
     described = f"The line is the {interval_name(report)}: if it excludes 0, people prefer one ranker."
     spec = plots.intervals(
         rows, "label", "estimate", ("low", "high"),
         colour="preferred", shapes={name: SHAPES[sign] for name, (_, sign) in FOREST.items()},
         colours=_colours(FOREST),
     )  # fmt: skip
-    return [Chart(title + _over(rows), described, spec, FOREST)]
+    return [Chart(f"Which ranker people prefer{by}{_over(rows)}", described, spec, FOREST)]
 
 
 def _over_time(rows: list[Row], report: ReportData) -> list[Chart]:
     # Early intervals are wide, so the scale fits points with at least a quarter of the impressions; others are cut off.
     late = [row for row in rows if 4 * row["impressions"] >= max(other["impressions"] for other in rows)]
-    ends = [row[end] for row in late for end in ("low", "high", "estimate") if row[end] is not None]
-    limits = _room(ends) if ends else None
+    ends = [row[end] for row in late for end in ENDS if row[end] is not None]
+    low, high = min(0.0, *ends), max(0.0, *ends)
+    margin = MARGIN * (high - low)  # shows where a cut band continues
+    limits = low - margin, high + margin
     times = [datetime.fromisoformat(row["time"]) for row in rows]
-    span = max(times) - min(times) if times else timedelta()
-    shape = next(shape for most, shape in _TIMES if span <= most)
+    shape = next(shape for most, shape in _TIMES if max(times) - min(times) <= most)
     described = f"The estimate over time, with its {interval_name(report)}."
     panels: dict[str, list[Row]] = {}
     for row in rows:
-        cut = {end: _within(row[end], limits) for end in ("low", "high", "estimate")}
+        cut = {end: min(max(row[end], limits[0]), limits[1]) for end in ENDS if row[end] is not None}
         panels.setdefault(row["pair"], []).append(row | cut)
     return [
-        Chart(
-            pair,
-            described,
-            plots.over_time(
-                some, "time", "estimate", ("low", "high"),
-                format=shape, limits=limits,
-            ),
-        )
+        Chart(pair, described, plots.over_time(some, "time", "estimate", ("low", "high"), format=shape, limits=limits))
         for pair, some in panels.items()
-    ]  # fmt: skip
-
-
-def _room(ends: list[float]) -> tuple[float, float]:
-    """Limits that include all ends and zero, with a margin, so that one sees where a cut band continues."""
-    low, high = min(0.0, *ends), max(0.0, *ends)
-    margin = MARGIN * (high - low)
-    return low - margin, high + margin
+    ]
 
 
 # The format of times, by the longest span of a chart for which it is used.
@@ -208,49 +192,34 @@ _TIMES = (
 )
 
 
-def _within(number: float | None, limits: tuple[float, float] | None) -> float | None:
-    return number if number is None or limits is None else min(max(number, limits[0]), limits[1])
-
-
-def _outcomes(rows: list[Row]) -> list[Chart]:
-    if not rows:
-        return []
+def _outcomes(rows: list[Row], report: ReportData) -> list[Chart]:
     spec = plots.stacked(rows, "label", "outcome", "number", "place", "written", colours=_colours(OUTCOMES))
     return [Chart(f"Impressions with an event{_over(rows)}", "Which ranker of the pair they prefer.", spec, OUTCOMES)]
 
 
 def _matrix(rows: list[Row], report: ReportData) -> list[Chart]:
-    if not rows:
-        return []
     rankers = len({row["row"] for row in rows})
     side = 64 if rankers <= MAX_WRITTEN else max(16, 600 // rankers)
     spec = plots.heat(
         rows, "row", "column", "strength", "written", colour="better", colours=_colours(MATRIX), cell=(side, side)
-    )  # fmt: skip
+    )
     marked = f"with {100 * report.confidence:g} % confidence, corrected for all pairs, as in the verdict"
     key = {**MATRIX, f"the row's ranker is preferred {marked}": (INK, "▲"), "the column's is": (INK, "▼")}
     return [Chart("Each ranker against each other", "The stronger the colour, the larger the difference.", spec, key)]
 
 
-def _strengths(rows: list[Row]) -> list[Chart]:
-    if not rows:
-        return []
+def _strengths(rows: list[Row], report: ReportData) -> list[Chart]:
     spec = plots.intervals(rows, "label", "strength", ("low", "high"))
     return [Chart("Strength of each ranker", "Bradley-Terry strengths with their intervals; higher is stronger.", spec)]
 
 
-def _slots(rows: list[Row]) -> list[Chart]:
-    if not rows:
-        return []
-    title, described = (
-        "Share of each ranker by position",
-        "Each bar should end at its tick, the expected share.",
-    )
+def _slots(rows: list[Row], report: ReportData) -> list[Chart]:
+    title = "Share of each ranker by position"
     rankers = list(dict.fromkeys(row["ranker"] for row in rows))
     if len(rankers) <= len(plots.SERIES):
         spec = plots.shares(rows, "position", "share", "expected", "ranker")
         key = {ranker: (colour, "■") for ranker, colour in zip(rankers, plots.SERIES, strict=False)}
-        return [Chart(title, described, spec, key)]
+        return [Chart(title, "Each bar should end at its tick, the expected share.", spec, key)]
     written = [{**row, "position": str(row["position"]), "written": share(row["share"])} for row in rows]
     spec = plots.heat(written, "ranker", "position", "share", "written", cell=(48, 20))
     return [Chart(title, "The stronger the colour, the larger the share; each column should have one colour.", spec)]
@@ -266,7 +235,7 @@ def _over(rows: list[Row]) -> str:
     return f", over {seconds.pop()}" if len(seconds) == 1 else ""
 
 
-def _labelled(pairs: Sequence[Comparison], names: Names) -> list[Labelled]:
+def _label(pairs: Sequence[Comparison], names: Names) -> list[Labelled]:
     """Labels: the first ranker if all pairs have the same second one, else both, on two lines unless there are many."""
     if len({pair.second for pair in pairs}) == 1:
         return [(names[pair.first], pair) for pair in pairs]

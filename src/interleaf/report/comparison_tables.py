@@ -43,14 +43,10 @@ def shown_in_brief(report: ReportData) -> tuple[Comparison, ...]:
     return pairs[:MAX_ROWS] or shown(report)
 
 
-def wins_and_losses(report: ReportData) -> tuple[Counter[str], Counter[str]]:
+def wins_and_losses(report: ReportData) -> tuple[Counter[str | None], Counter[str | None]]:
     """How many other rankers each ranker beats, and how many it loses to, corrected for all pairs together."""
-    wins, losses = Counter[str](), Counter[str]()
-    for pair in report.comparisons:
-        if (winner := pair.winner) is not None:
-            wins[winner] += 1
-            losses[pair.second if winner == pair.first else pair.first] += 1
-    return wins, losses
+    decided = [pair for pair in report.comparisons if pair.winner is not None]
+    return Counter(pair.winner for pair in decided), Counter(pair.loser for pair in decided)
 
 
 def pick_furthest(things: Sequence[Thing], comparison_of: Callable[[Thing], Comparison]) -> tuple[Thing, ...]:

@@ -297,10 +297,7 @@ def _z_scores(tally: Tally, found: RankerPairs) -> Iterator[list[Figure]]:
     squares = tally.scores.squares[found.order] / ONE
     for total, square in zip(sums.sum(axis=0).tolist(), squares.tolist(), strict=True):
         found_z = signs.z_score(total, square, clicked)
-        yield [
-            ("z_score", found_z.value, found_z.reason),
-            ("z_score_per_query", found_z.per_query, found_z.reason),
-        ]
+        yield [("z_score", found_z.value, found_z.reason), ("z_score_per_query", found_z.per_query, found_z.reason)]
 
 
 MAX_PAIRS = 12  # pairs that have a history

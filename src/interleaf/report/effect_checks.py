@@ -67,10 +67,7 @@ def units_once(data: CheckInput) -> CheckResult:
     # Count days, not impressions, because a user who finds nothing asks again on the same day.
     share = _difference(with_event[once], with_event[back] / days[back])
     many = _difference(*(clicks[some & clicked] / events[some & clicked] for some in (once, back)))
-    ratios = [
-        (share, _odds(share.once) / max(_odds(share.back), 1e-9)),
-        (many, many.once / max(many.back, 1e-9)),
-    ]
+    ratios = [(share, _odds(share.once) / max(_odds(share.back), 1e-9)), (many, many.once / max(many.back, 1e-9))]
     odd = [ratio for compared, ratio in ratios if compared.p_value < FAIL_BELOW and ratio > WARN_RATIO]
     p_value = _effect_p_value(tally)
     differs = p_value is not None and p_value < FAIL_BELOW

@@ -30,12 +30,12 @@ _hints = cache(get_type_hints)
 
 
 def to_frame(report: ReportData) -> pa.Table:
-    """A row per comparison, a column per field; an interval is two columns, `_low` and `_high`."""
+    """The comparisons as an Arrow table: a column per field; an interval is two columns, `_low` and `_high`."""
     return _table(Comparison, report.comparisons)
 
 
 def to_frames(report: ReportData) -> dict[str, pa.Table]:
-    """All tables of a report by name, also empty ones."""
+    """All tables as Arrow tables by name, also empty ones: `comparisons`, `health`, `arms`, `metrics` and others."""
     metrics = [(arm.name, metric) for arm in report.arms for metric in arm.metrics]
     pairs = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
     return {

@@ -10,7 +10,7 @@ from typing import Any
 
 from interleaf import plots
 from interleaf.environment import require
-from interleaf.errors import DataError, InterleafError
+from interleaf.errors import DataError, InterleafError, MissingExtraError
 from interleaf.report.charts import Chart, charts
 from interleaf.report.layout import MARKS, lay_out
 from interleaf.report.model import ReportData
@@ -36,22 +36,35 @@ def templates(*places: tuple[str, str], finalize: Callable[[Any], Any] | None = 
 
 
 def to_html(report: ReportData, path: str | Path | None = None) -> str:
-    """The page, also written to `path` if it is given. It has charts if the extra `plots` is installed."""
+    """The whole report as one HTML page that needs no network; written to `path` if it is given.
+
+    It has charts if the extra `plots` is installed.
+    """
     template = templates().get_template("page.html")
-    drawn, missing = _drawn(report)
+    from markupsafe import Markup
+
+    drawings, missing = {}, ""
+    try:
+        plots.check_drawing()
+        drawings = {name: [_inline(chart) for chart in some] for name, some in charts(report).items()}
+    except MissingExtraError:
+        missing = NO_CHARTS
     sheet = files("interleaf.report").joinpath("templates", "page.css").read_text("utf-8")
     page = lay_out(report)
     html: str = template.render(
         page=page,
         # Sections that consist of a chart only are left out.
-        sections=[part for part in page.sections if part.tables or not part.folded or part.name in drawn],
-        charts=drawn,
+        sections=[part for part in page.sections if part.tables or not part.folded or part.name in drawings],
+        charts=drawings,
         missing=missing,
         marks={mark: status for status, mark in MARKS.items()},
-        sheet=_markup(sheet),
+        sheet=Markup(sheet),
     )
-    if path is not None:
-        _write(Path(path), html)
+    try:
+        if path is not None:
+            Path(path).write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write the page {path}: {error.strerror}; give a path that can be written") from None
     return html
 
 
@@ -67,19 +80,9 @@ def to_notebook(report: ReportData) -> str:
     return f'<iframe sandbox title="report" style="{style}" srcdoc="{escape(page)}"></iframe>'
 
 
-def _drawn(report: ReportData) -> tuple[dict[str, list[dict[str, Any]]], str]:
-    """The charts of each section as inline SVG, and a sentence if they cannot be drawn."""
-    try:
-        plots.check_drawing()
-    except InterleafError:
-        return {}, NO_CHARTS
-    made = charts(report)
-    return {name: [_inline(chart) for chart in found] for name, found in made.items()}, ""
-
-
 def _inline(chart: Chart) -> dict[str, Any]:
     """A chart as SVG that scales with the page and has a label for screen readers; wide charts get their own row."""
-    from markupsafe import escape
+    from markupsafe import Markup, escape
 
     svg = plots.to_svg(chart.spec)
     width, height = re.findall(r'(?:width|height)="(\d+(?:\.\d+)?)"', svg)[:2]
@@ -88,24 +91,10 @@ def _inline(chart: Chart) -> dict[str, Any]:
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" viewBox="0 0 {width} {height}" '
         f'style="max-width:{1.25 * float(width):.0f}px"><title>{escape(chart.title)}</title>'
     )
-    drawn = _markup(re.sub(r"^<svg[^>]*>", lambda _: head, svg, count=1))
-    return {"chart": chart, "svg": drawn, "wide": float(width) > WIDE}
+    drawing = Markup(re.sub(r"^<svg[^>]*>", lambda _: head, svg, count=1))
+    return {"chart": chart, "svg": drawing, "wide": float(width) > WIDE}
 
 
 def unbroken(value: Any) -> Any:
     """Text without line breaks between a number and its percent sign."""
     return value.replace(" %", "\u00a0%") if isinstance(value, str) else value
-
-
-def _markup(text: str) -> Any:
-    """Markup of ours, which is not escaped again."""
-    from markupsafe import Markup
-
-    return Markup(text)
-
-
-def _write(path: Path, html: str) -> None:
-    try:
-        path.write_text(html, encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"cannot write the page {path}: {error.strerror}; give a path that can be written") from None

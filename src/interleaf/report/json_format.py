@@ -26,7 +26,7 @@ def to_dict(report: ReportData) -> dict[str, Any]:
 
 
 def to_json(report: ReportData, indent: int | None = None) -> str:
-    """The report as JSON; `from_dict(json.loads(...))` reads it back."""
+    """The report as JSON; `Report.from_dict(json.loads(...))` reads it back."""
     return json.dumps(to_dict(report), allow_nan=False, indent=indent)
 
 

@@ -8,15 +8,7 @@ from dataclasses import dataclass, replace
 from interleaf.report import sections
 from interleaf.report.comparison_tables import Grid
 from interleaf.report.format import Names, count, several, share
-from interleaf.report.model import (
-    DISAGREE,
-    FAILED,
-    OK,
-    SKIPPED,
-    WARNING,
-    ReportData,
-    Totals,
-)
+from interleaf.report.model import DISAGREE, FAILED, OK, SKIPPED, WARNING, ReportData, Totals
 from interleaf.report.sections import Section
 from interleaf.tables import Table
 

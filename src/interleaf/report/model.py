@@ -119,6 +119,11 @@ class Comparison:
         return self.first if low > 0 else self.second if high < 0 else None
 
     @property
+    def loser(self) -> str | None:
+        """The other ranker, if there is a winner."""
+        return None if self.winner is None else self.second if self.winner == self.first else self.first
+
+    @property
     def unanimous(self) -> str | None:
         """The ranker that all lists favour, if they are so uniform that no interval can be computed."""
         if not self.estimate or self.reasons.get("interval") != ALIKE or (self.wins and self.losses):

@@ -32,7 +32,7 @@ def to_text(report: ReportData) -> str:
 
 
 def show(report: ReportData, file: TextIO | None = None) -> None:
-    """Print the report in brief: in colour on a terminal if rich is installed, otherwise as plain text."""
+    """Print the report in brief: in colour on a terminal if the extra `report` is installed, else as plain text."""
     file = sys.stdout if file is None else file
     encoding = file.encoding or "utf-8"
     if file.isatty() and encoding.lower().startswith("utf") and find_spec("rich"):

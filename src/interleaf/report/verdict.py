@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from interleaf.log.drop_reasons import EventStatus, text_of
+from interleaf.report import model
 from interleaf.report.format import signed, span
 from interleaf.report.log_checks import unusable_events
-from interleaf.report.model import (
-    BROKEN,
-    DISAGREE,
-    FAILED,
-    PREFERRED,
-    UNDECIDED,
-    Activity,
-    Check,
-    Comparison,
-    Totals,
-    Verdict,
-)
+from interleaf.report.model import Activity, Check, Comparison, Totals, Verdict
 from interleaf.report.rule import ReportSettings
 
 NOTHING = Totals(0, 0, 0, True, None, None)
@@ -32,15 +22,15 @@ def verdict(
     activity: Sequence[Activity] = (),
 ) -> Verdict:
     """The verdict by the rule of the report. After a failed check, it is not trusted."""
-    failed = tuple(f"{check.name}: {check.figure}" for check in checks if check.status == FAILED)
+    failed = tuple(f"{check.name}: {check.figure}" for check in checks if check.status == model.FAILED)
     sentence, winner = _answer(comparisons, settings, totals)
-    code = UNDECIDED if winner is None else PREFERRED
+    code = model.UNDECIDED if winner is None else model.PREFERRED
     if any(one.people_and_visits_disagree for one in comparisons) and winner is None:
-        code = DISAGREE
+        code = model.DISAGREE
         if len(comparisons) == 1:
             sentence = _disagreement(comparisons[0], activity)
     if failed:
-        code = BROKEN
+        code = model.BROKEN
         sentence = f"Do not trust this yet: {len(failed)} health check{'s' * (len(failed) > 1)} failed. {sentence}"
     return Verdict(sentence, winner, not failed, failed, code, _next_step(code, winner, settings, totals, comparisons))
 
@@ -49,9 +39,9 @@ def _next_step(
     code: str, winner: str | None, settings: ReportSettings, totals: Totals, comparisons: Sequence[Comparison]
 ) -> str:
     """What to do now."""
-    if code == BROKEN:
+    if code == model.BROKEN:
         return "Fix what the failed checks report, then restart the experiment as a new version."
-    if code == DISAGREE:
+    if code == model.DISAGREE:
         return "Compare heavy and light users below, and decide which of them matter more before you choose a ranker."
     if winner is not None and winner == settings.control:
         return f"Keep {winner}, and try another candidate."
@@ -73,9 +63,7 @@ def _answer(comparisons: Sequence[Comparison], settings: ReportSettings, totals:
         return f"The log has no interleaved lists{dropped}, so no ranker is compared with another.", None
     if comparisons[0].clicked == 0 and (nothing := _without_events(totals)):
         return nothing, None
-    if len(comparisons) == 1:
-        return _of_two(comparisons[0], settings)
-    return _of_many(comparisons, settings)
+    return _of_two(comparisons[0], settings) if len(comparisons) == 1 else _of_many(comparisons, settings)
 
 
 def _without_events(totals: Totals) -> str:
@@ -97,15 +85,6 @@ def _without_events(totals: Totals) -> str:
     return f"No event has reached a list; {lost:,} events came that match no list of any experiment." if lost else ""
 
 
-def _unanimity(one: Comparison) -> str:
-    """A sentence that says that all lists favour one ranker."""
-    number = one.clicked if one.wins is None or one.losses is None else one.wins + one.losses
-    return (
-        f"All {number:,} lists where clicks favoured one of the two favoured {one.unanimous}. That is too uniform to "
-        "compute an interval: check that real people clicked, or wait for a list that differs."
-    )
-
-
 def _of_two(one: Comparison, settings: ReportSettings) -> tuple[str, str | None]:
     if one.clicked == 0:
         return "There are no clicks yet, so there is nothing to compare.", None
@@ -114,20 +93,21 @@ def _of_two(one: Comparison, settings: ReportSettings) -> tuple[str, str | None]
             return f"Clicks favour {one.first} and {one.second} equally: every person's score is 0.", None
         return f"No click favours {one.first} or {one.second}: every list scores 0.", None
     if one.unanimous is not None:
-        return _unanimity(one), None
+        number = one.clicked if one.wins is None or one.losses is None else one.wins + one.losses
+        return (
+            f"All {number:,} lists where clicks favoured one of the two favoured {one.unanimous}. That is too uniform "
+            "to compute an interval: check that real people clicked, or wait for a list that differs."
+        ), None
     if one.estimate is None or one.interval is None:
         reason = one.reasons.get("interval", "")
         return f"It is too early to say which ranker people prefer: {reason}.", None
-    winner = one.winner
-    if winner is None:
+    if one.winner is None:
         return (
             f"No difference between {one.first} and {one.second} is shown yet: the score is {signed(one.estimate)}, "
-            f"and the data of {one.units:,} units allow anything from {span(one.interval)}.",
-            None,
-        )
-    loser = one.second if winner == one.first else one.first
-    shares, sure = _shares(one, winner), _sure(one, settings, winner)
-    return f"People prefer {winner} to {loser}{shares}. Chance does not explain that: {sure}.", winner
+            f"and the data of {one.units:,} units allow anything from {span(one.interval)}."
+        ), None
+    shares, sure = _shares(one, one.winner), _sure(one, settings)
+    return f"People prefer {one.winner} to {one.loser}{shares}. Chance does not explain that: {sure}.", one.winner
 
 
 def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
@@ -139,11 +119,11 @@ def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
         f"(score of {one.first} over {one.second}: {signed(person)}); if each search counts once, that score is "
         f"{signed(search)}."
     )
-    if activity and activity[-1].estimate is not None:
-        heavy = activity[-1]
+    heavy = activity[-1] if activity else None
+    if heavy and heavy.estimate is not None:
         sentence += (
             f" The {heavy.units:,} units with {heavy.searches} searches are {heavy.share_of_units:.1%} of the units "
-            f"and made {heavy.share_of_searches:.0%} of the searches; their score is {signed(heavy.estimate or 0.0)}."
+            f"and made {heavy.share_of_searches:.0%} of the searches; their score is {signed(heavy.estimate)}."
         )
     return sentence
 
@@ -153,27 +133,25 @@ def _shares(one: Comparison, winner: str) -> str:
     if one.wins is None or one.losses is None or not one.wins + one.losses:
         return ""
     is_first = winner == one.first
-    loser = one.second if is_first else one.first
     won, lost = (one.wins, one.losses) if is_first else (one.losses, one.wins)
-    said = f": of {one.clicked:,} lists with an event, {won:,} favoured {winner}, {lost:,} {loser} and "
-    said += f"{one.clicked - won - lost:,} neither"
+    lists = f": of {one.clicked:,} lists with an event, {won:,} favoured {winner}, {lost:,} {one.loser} and "
+    lists += f"{one.clicked - won - lost:,} neither"
     if one.unit_wins is None or one.unit_losses is None or one.unit_sign_test_of != "units" or one.units is None:
-        return said
+        return lists
     won, lost = (one.unit_wins, one.unit_losses) if is_first else (one.unit_losses, one.unit_wins)
-    return f"{said}; of {one.units:,} people, {won:,} favoured {winner} and {lost:,} {loser}"
+    return f"{lists}; of {one.units:,} people, {won:,} favoured {winner} and {lost:,} {one.loser}"
 
 
-def _sure(one: Comparison, settings: ReportSettings, winner: str) -> str:
+def _sure(one: Comparison, settings: ReportSettings) -> str:
     """The score with its interval and confidence, signed as in all tables: below 0 if the second ranker wins."""
-    whose = "its score" if winner == one.first else f"the score of {one.first} over {one.second}"
-    score = signed(one.estimate or 0.0)
+    whose = "its score" if one.winner == one.first else f"the score of {one.first} over {one.second}"
     low, high = one.interval or (0.0, 0.0)
     when = "valid even if you check repeatedly"
     if settings.look is not None:
         which, of = settings.look
         when = "at this one look" if of == 1 else f"at look {which} of {of}"
-    sure = f"{settings.confidence:.0%} confidence, {when}"
-    return f"{whose} is {score}, between {signed(low)} and {signed(high)} with {sure}"
+    score = f"{signed(one.estimate or 0.0)}, between {signed(low)} and {signed(high)}"
+    return f"{whose} is {score} with {settings.confidence:.0%} confidence, {when}"
 
 
 def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> tuple[str, str | None]:
@@ -182,33 +160,21 @@ def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> tup
     for one in comparisons:
         for ranker in (one.first, one.second):
             beats.setdefault(ranker, set())
-        if (winner := one.winner) is not None:
-            beats[winner].add(one.second if winner == one.first else one.first)
+        if one.winner and one.loser:
+            beats[one.winner].add(one.loser)
     best = [ranker for ranker, beaten in beats.items() if len(beaten) == len(beats) - 1]
     if best:
         return f"People prefer {best[0]} to each of the other {len(beats) - 1} rankers.", best[0]
-    decided = sum(map(len, beats.values()))
-    if settings.control is not None:
-        better = [ranker for ranker, beaten in beats.items() if settings.control in beaten]
-        if better:
-            return (
-                f"People prefer {_listed(better)} to the control {settings.control}; no ranker beats all others.",
-                None,
-            )
-    return (
+    better = [ranker for ranker, beaten in beats.items() if settings.control in beaten]
+    if better:
+        names = " and ".join(filter(None, [", ".join(better[:-1]), better[-1]]))
+        return f"People prefer {names} to the control {settings.control}; no ranker beats all others.", None
+    decided, uniform = sum(map(len, beats.values())), sum(one.unanimous is not None for one in comparisons)
+    sentence = (
         f"No ranker beats all others yet: {decided} of {len(comparisons)} pairs show a difference, "
-        f"corrected for all pairs together.{_uniform(comparisons)}",
-        None,
+        "corrected for all pairs together."
     )
-
-
-def _uniform(comparisons: Sequence[Comparison]) -> str:
-    number = sum(one.unanimous is not None for one in comparisons)
-    if not number:
-        return ""
-    of = "1 of them is" if number == 1 else f"{number} of them are"
-    return f" {of} too uniform to compute an interval: check that real people clicked."
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(([", ".join(names[:-1])] if len(names) > 1 else []) + [names[-1]])
+    if uniform:
+        of = "1 of them is" if uniform == 1 else f"{uniform} of them are"
+        sentence += f" {of} too uniform to compute an interval: check that real people clicked."
+    return sentence, None
