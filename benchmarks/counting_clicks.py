@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from interleaf.analysis.analyze import tally_log
 from interleaf.clicks import Cascade
-from interleaf.report.comparisons import RankerPairs, estimates_of
+from interleaf.report.comparisons import RankerPairs
 from interleaf.report.weights import weighted_sums
 from interleaf.simulate import People, World, synthetic
 from interleaf.stats import looks, sequence, signs
-from interleaf.stats.compare import Estimate
+from interleaf.stats.compare import Estimate, estimates
 from interleaf.tables import Table
 from interleaf.tally import Tally
 from interleaf.tally.score_sums import ONE
@@ -90,7 +90,7 @@ def look_at(tally: Tally) -> Seen:
     pairs, (voices, weights) = RankerPairs.of(tally.about.rankers, None), weighted_sums(tally)
     sums = pairs.scores(scores.sums, linear)
     return Seen(
-        estimates_of(pairs.weighted_scores(voices, weights, linear), weights, 1 - LEVEL)[0],
+        estimates(pairs.weighted_scores(voices, weights, linear), weights, 1 - LEVEL)[0],
         float(sums.sum()),
         float(scores.squares[0]) / ONE,
         int(scores.clicked.sum()),

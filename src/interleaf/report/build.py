@@ -14,7 +14,7 @@ from interleaf.log.drop_reasons import text_of
 from interleaf.methods.registry import resolve
 from interleaf.report.arms import arms, baseline
 from interleaf.report.codes import CheckInput, FindText, NoteCode
-from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, estimates_of, over_time, time_of
+from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, over_time, time_of
 from interleaf.report.health import run_checks
 from interleaf.report.list_checks import neutrality, slots
 from interleaf.report.model import Standing, Strength, Totals
@@ -23,7 +23,7 @@ from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, UNIT, UNIT_AND_QUERY, R
 from interleaf.report.segments import segments
 from interleaf.report.verdict import verdict
 from interleaf.report.weights import activity
-from interleaf.stats import ranking
+from interleaf.stats import compare, ranking
 from interleaf.stats.looks import MAX_LOOKS
 from interleaf.tally import Fact, Tally
 from interleaf.tally.page_sums import CLICKED
@@ -137,7 +137,7 @@ def _standing(tally: Tally, result: ComparisonResult, settings: ReportSettings) 
     natural = RankerPairs.of(rankers, None)
     back = np.argsort(result.pairs.order)
     sums = natural.weighted_scores(result.sums, result.weights, tally.about.linear)
-    estimates = estimates_of(sums, result.weights, settings.confidence)
+    estimates = compare.estimates(sums, result.weights, settings.confidence)
     adjusted = [result.comparisons[place].adjusted_p_value for place in back]
     places = ranking.standing(rankers, estimates, adjusted, settings.confidence)
     values = np.array([estimate.value or 0.0 for estimate in estimates])

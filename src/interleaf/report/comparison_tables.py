@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from interleaf.report.format import Names, several
 from interleaf.report.model import BY_SEGMENT, Comparison, Point, ReportData, SegmentComparison, columns_of
@@ -56,8 +56,8 @@ def pick_furthest(things: Sequence[Thing], comparison_of: Callable[[Thing], Comp
         pair = comparison_of(things[number])
         return abs(pair.estimate) / pair.error if pair.estimate is not None and pair.error else 0.0
 
-    kept = sorted(range(len(things)), key=errors_from_zero, reverse=True)[:MAX_ROWS]
-    return tuple(things[number] for number in sorted(kept))
+    furthest = sorted(range(len(things)), key=errors_from_zero, reverse=True)[:MAX_ROWS]
+    return tuple(things[number] for number in sorted(furthest))
 
 
 def points_shown(report: ReportData) -> tuple[Point, ...]:
@@ -100,12 +100,7 @@ UNKNOWN = "it could not be computed from this data"
 Value = TypeVar("Value")
 
 
-class Missing(NamedTuple):
-    """A cell that is None: its row, its column, and why."""
-
-    row: str
-    column: str
-    reason: str
+Missing = tuple[str, str, str]  # the row and the column of a cell that is None, and why it is
 
 
 class Grid:
@@ -114,7 +109,7 @@ class Grid:
     >>> grid = Grid("slots", "", ("position",), ("share", "p"))
     >>> grid.add("position 1", "1", "50 %", None, reasons={"p": "one coin"})
     >>> grid.table().rows, grid.missing
-    ((('1', '50 %', None),), [Missing(row='position 1', column='p', reason='one coin')])
+    ((('1', '50 %', None),), [('position 1', 'p', 'one coin')])
     """
 
     def __init__(
@@ -131,15 +126,15 @@ class Grid:
         self.rows.append(cells)
         for column, cell in zip(self.columns, cells, strict=True):
             if cell is None:
-                self.missing.append(Missing(label, column, (reasons or {}).get(column) or reason or UNKNOWN))
+                self.missing.append((label, column, (reasons or {}).get(column) or reason or UNKNOWN))
 
     def table(self) -> Table:
         """The table, with numbers aligned right; with `drop_empty`, without empty columns, whose reasons stay."""
-        filled = [any(row[number] is not None for row in self.rows) for number in range(len(self.columns))]
-        kept = [number for number, full in enumerate(filled) if full or not self.drop_empty]
-        columns = tuple(self.columns[number] for number in kept)
-        rows = tuple(tuple(row[number] for number in kept) for row in self.rows)
-        return Table(self.name, self.title, columns, rows, right=self.figures)
+        columns = list(zip(self.columns, *self.rows, strict=True))
+        if self.drop_empty:
+            columns = [column for column in columns if any(cell is not None for cell in column[1:])]
+        titles, *rows = zip(*columns, strict=True)
+        return Table(self.name, self.title, titles, tuple(rows), right=self.figures)
 
 
 def write(form: Callable[[Value], str], value: Value | None) -> str | None:
@@ -150,16 +145,16 @@ def write(form: Callable[[Value], str], value: Value | None) -> str | None:
 def explain_missing(missing: Iterable[Missing]) -> tuple[str, ...]:
     """Every reason once, with the columns and rows that it explains.
 
-    >>> explain_missing([Missing("a over b", "p", "one unit"), Missing("a over b", "interval", "one unit")])
+    >>> explain_missing([("a over b", "p", "one unit"), ("a over b", "interval", "one unit")])
     ('No p, interval for a over b: one unit.',)
     """
     rows: dict[tuple[str, str], list[str]] = {}
     for row, column, reason in missing:
         rows.setdefault((reason, column), []).append(row)
     columns: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for (reason, column), found in rows.items():
-        columns.setdefault((reason, tuple(found)), []).append(column)
+    for (reason, column), labels in rows.items():
+        columns.setdefault((reason, tuple(labels)), []).append(column)
     return tuple(
-        f"No {', '.join(titles)} for {several(found)}: {reason.rstrip('.')}."
-        for (reason, found), titles in columns.items()
+        f"No {', '.join(titles)} for {several(labels)}: {reason.rstrip('.')}."
+        for (reason, labels), titles in columns.items()
     )

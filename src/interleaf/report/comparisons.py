@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ from interleaf.stats.compare import Estimate
 from interleaf.stats.ranking import pair_sums
 from interleaf.stats.sums import Interval, significance
 from interleaf.tally import About, Tally
-from interleaf.tally.score_sums import ONE, ScoreSums
+from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import CLICKED, SINCE, SUMS
 
 NOT_BY_QUERY = "it is not computed if errors are clustered by query"
@@ -76,23 +77,16 @@ class RankerPairs:
         return replace(self, first=first, second=second, turn=np.where(lost, -self.turn, self.turn))
 
     def scores(self, sums: Array, linear: bool) -> Array:
-        """Sums of pairs `[..., pair]` as numbers, from a tally's columns."""
+        """Sums `[row, pair]` as numbers, from a tally's columns."""
         numbers = sums / ONE
-        flat = numbers.reshape(-1, numbers.shape[-1])
-        found = pair_sums(flat) if linear else flat
-        turned: Array = (found[:, self.order] * self.turn).reshape(*sums.shape[:-1], len(self.order))
-        return turned
+        by_pair = pair_sums(numbers) if linear else numbers
+        return by_pair[:, self.order] * self.turn
 
     def weighted_scores(self, sums: Array, weights: Array, linear: bool) -> Array:
         """Weighted sums of pairs `[bucket, pair]` as numbers; rounding errors become 0."""
-        found = self.scores(sums, linear)
-        found[np.abs(found) * ONE <= 2 * weights[:, None]] = 0.0
-        return found
-
-    def sides(self, scores: ScoreSums) -> tuple[Array, Array]:
-        """Wins and losses of the first ranker."""
-        wins, losses = scores.wins[self.order], scores.losses[self.order]
-        return np.where(self.turn > 0, wins, losses), np.where(self.turn > 0, losses, wins)
+        scores = self.scores(sums, linear)
+        scores[np.abs(scores) * ONE <= 2 * weights[:, None]] = 0.0
+        return scores
 
     def names(self, pair: int) -> tuple[str, str]:
         """The first and the second ranker."""
@@ -112,32 +106,27 @@ class ComparisonResult:
 
 def compare_pairs(tally: Tally, settings: ReportSettings) -> ComparisonResult:
     """Compare all pairs. Without a control, the winner of a pair comes first."""
-    found = RankerPairs.of(tally.about.rankers, settings.control)
+    pairs = RankerPairs.of(tally.about.rankers, settings.control)
     voices, weights = weighted_sums(tally)
     units = units_with_event(tally)
-    decided = _decide_pairs(tally, found, voices, weights, units, settings)
-    if settings.control is None:
-        lost = [interval is not None and interval[1] < 0 for interval in (one.interval for one in decided.decisions)]
-        if any(lost):
-            found = found.turned(np.array(lost))
-            decided = _decide_pairs(tally, found, voices, weights, units, settings)
+    decided = _decide_pairs(tally, pairs, voices, weights, units, settings)
+    lost = np.array([one.interval is not None and one.interval[1] < 0 for one in decided.decisions])
+    if settings.control is None and lost.any():
+        pairs = pairs.turned(lost)
+        decided = _decide_pairs(tally, pairs, voices, weights, units, settings)
     clicked = int(tally.scores.clicked.sum())
     totals = {"impressions": int(tally.scores.impressions.sum()), "clicked": clicked, "units": units}
     parts = zip(
-        decided.estimates,
-        decided.decisions,
+        map(_by_the_rule, decided.estimates, decided.decisions),
         _one_look(decided, settings),
-        _sides(tally, found, settings),
-        _unit_sides(tally, found, settings),
-        _z_scores(tally, found),
-        _other_voices(tally, found, decided.estimates, settings, units),
+        _sides(tally, pairs, settings),
+        _unit_sides(tally, pairs, settings),
+        _z_scores(tally, pairs),
+        _other_voices(tally, pairs, decided.estimates, settings, units),
         strict=True,
     )
-    made = []
-    for pair, (estimate, decision, *others) in enumerate(parts):
-        figures = [*_by_the_rule(estimate, decision), *(one for figures in others for one in figures)]
-        made.append(_comparison(found.names(pair), totals, figures))
-    return ComparisonResult(found, tuple(made), voices, weights, decided.means)
+    comparisons = [_comparison(pairs.names(pair), totals, chain(*figures)) for pair, figures in enumerate(parts)]
+    return ComparisonResult(pairs, tuple(comparisons), voices, weights, decided.means)
 
 
 class _Decided(NamedTuple):
@@ -150,20 +139,20 @@ class _Decided(NamedTuple):
 
 
 def _decide_pairs(
-    tally: Tally, found: RankerPairs, voices: Array, weights: Array, units: int, settings: ReportSettings
+    tally: Tally, pairs: RankerPairs, voices: Array, weights: Array, units: int, settings: ReportSettings
 ) -> _Decided:
-    sums = found.weighted_scores(voices, weights, tally.about.linear)
-    estimates = estimates_of(sums, weights, settings.confidence)
+    sums = pairs.weighted_scores(voices, weights, tally.about.linear)
+    estimates = compare.estimates(sums, weights, settings.confidence)
     if settings.cluster == UNIT_AND_QUERY:
         if reason := why_no_cells(tally):
             raise DataError(f"errors cannot be clustered by query: {reason}; leave out cluster={UNIT_AND_QUERY!r}")
         cells = QueryCells.of(tally)
-        scores = found.scores(cells.sums, tally.about.linear)
+        scores = pairs.scores(cells.sums, tally.about.linear)
         estimates = with_queries(estimates, cells, scores, settings.confidence)
+    means = np.zeros((0, sums.shape[1]))
     # Only tests for one look and the strengths of many rankers need resamples.
-    is_needed = settings.cluster == UNIT and (settings.look == ONE_LOOK or len(found.rankers) > 2)
-    resamples = settings.resamples if is_needed else 0
-    means = bootstrap.resample(sums, weights, resamples, settings.seed) if resamples else np.zeros((0, sums.shape[1]))
+    if settings.resamples and settings.cluster == UNIT and (settings.look == ONE_LOOK or len(pairs.rankers) > 2):
+        means = bootstrap.resample(sums, weights, settings.resamples, settings.seed)
     return _Decided(sums, estimates, means, decide(estimates, units, settings, max_score(tally.about), means))
 
 
@@ -172,44 +161,35 @@ def max_score(about: About) -> float:
     return math.inf if about.linear or about.scheme.startswith(LEARNED) else 1.0
 
 
-def estimates_of(sums: Array, counts: Array, confidence: float) -> tuple[Estimate, ...]:
-    """The estimate of each column; all share the counts."""
-    return compare.estimates(sums, np.repeat(counts[:, None], sums.shape[1], axis=1), confidence)
-
-
-def sign_reason(tally: Tally) -> str:
-    """Why wins are not counted; '' if they are."""
-    method = resolve(tally.about.method).method
-    if any(scheme_of(scheme).form.takes_expected_sign for scheme in method.schemes):
-        return ""
-    return f"the sign of one impression's credit is biased under {method.name}, so wins are not counted"
-
-
 Figure = tuple[str, Any, str]  # a field of Comparison, its value, and the reason if that is None
 
 
-def _comparison(names: tuple[str, str], totals: dict[str, int], figures: Sequence[Figure]) -> Comparison:
-    values: dict[str, Any] = totals | {name: value for name, value, _ in figures}
-    reasons = {name: reason for name, value, reason in figures if value is None}
-    return Comparison(first=names[0], second=names[1], reasons=reasons, **values)
+def _comparison(names: tuple[str, str], totals: dict[str, int], figures: Iterable[Figure]) -> Comparison:
+    values, reasons = dict[str, Any](totals), {}
+    for name, value, reason in figures:
+        values[name] = value
+        if value is None:
+            reasons[name] = reason
+    return Comparison(*names, reasons=reasons, **values)
 
 
 def segment_comparison(
     names: tuple[str, str], estimate: Estimate, decision: Decision, impressions: int, clicked: int
 ) -> SegmentComparison:
     """A comparison of a part of the log."""
-    figures = list(_by_the_rule(estimate, decision))
-    figures += [(name, None, "not counted by segment") for name in ("units", "wins", "losses", "ties")]
-    found = _comparison(names, {"impressions": impressions, "clicked": clicked}, figures)
-    return SegmentComparison(**vars(found))
+    uncounted = [(name, None, "not counted by segment") for name in ("units", "wins", "losses", "ties")]
+    totals = {"impressions": impressions, "clicked": clicked}
+    return SegmentComparison(**vars(_comparison(names, totals, [*_by_the_rule(estimate, decision), *uncounted])))
 
 
-def _by_the_rule(estimate: Estimate, decision: Decision) -> Iterator[Figure]:
-    for name in ("error", "effective_units"):
-        yield name, getattr(estimate, name), estimate.reason
-    yield "estimate", estimate.value, estimate.reason
-    for name in ("interval", "p_value", "adjusted_p_value"):
-        yield name, getattr(decision, name), decision.reason
+def _by_the_rule(estimate: Estimate, decision: Decision) -> list[Figure]:
+    of_rule = [(name, getattr(decision, name), decision.reason) for name in ("interval", "p_value", "adjusted_p_value")]
+    return [
+        ("error", estimate.error, estimate.reason),
+        ("effective_units", estimate.effective_units, estimate.reason),
+        ("estimate", estimate.value, estimate.reason),
+        *of_rule,
+    ]
 
 
 def _one_look(decided: _Decided, settings: ReportSettings) -> Iterator[list[Figure]]:
@@ -230,14 +210,15 @@ def _one_look(decided: _Decided, settings: ReportSettings) -> Iterator[list[Figu
 
 
 def _other_voices(
-    tally: Tally, found: RankerPairs, estimates: Sequence[Estimate], settings: ReportSettings, units: int
+    tally: Tally, pairs: RankerPairs, estimates: Sequence[Estimate], settings: ReportSettings, units: int
 ) -> Iterator[list[Figure]]:
     """Estimates per person and per search, and whether these two disagree."""
     voices, weights = weighted_sums(tally, PER_PERSON)
-    per_person = estimates_of(found.weighted_scores(voices, weights, tally.about.linear), weights, settings.confidence)
-    per_search = found.scores(tally.scores.sums, tally.about.linear)
-    searches = estimates_of(per_search, tally.scores.clicked, settings.confidence)
-    for person, search, bounded in zip(per_person, searches, estimates, strict=True):
+    sums = pairs.weighted_scores(voices, weights, tally.about.linear)
+    per_person = compare.estimates(sums, weights, settings.confidence)
+    sums = pairs.scores(tally.scores.sums, tally.about.linear)
+    per_search = compare.estimates(sums, tally.scores.clicked, settings.confidence)
+    for person, search, bounded in zip(per_person, per_search, estimates, strict=True):
         figures: list[Figure] = []
         for name, voice in (("per_person", person), ("per_search", search)):
             interval, reason = interval_of(voice, max(units, 1), settings, significance(settings.confidence))
@@ -256,12 +237,15 @@ def _side(estimate: Estimate, confidence: float) -> int:
     return 1 if estimate.value > 0 else -1
 
 
-def _sides(tally: Tally, found: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
+def _sides(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
     """Wins, losses and ties of impressions, if the sign of a score is meaningful."""
-    reason, clicked = sign_reason(tally), int(tally.scores.clicked.sum())
+    method, clicked = resolve(tally.about.method).method, int(tally.scores.clicked.sum())
+    is_meaningful = any(scheme_of(scheme).form.takes_expected_sign for scheme in method.schemes)
     names = ("wins", "losses", "ties", "delta", "sign_test_p_value")
-    for wins, losses in zip(*(side.tolist() for side in found.sides(tally.scores)), strict=True):
-        if reason:
+    sides = np.stack([tally.scores.wins, tally.scores.losses], axis=1)[pairs.order]
+    for wins, losses in np.where(pairs.turn[:, None] > 0, sides, sides[:, ::-1]).tolist():
+        if not is_meaningful:
+            reason = f"the sign of one impression's credit is biased under {method.name}, so wins are not counted"
             yield [(name, None, reason) for name in names]
             continue
         ties = clicked - wins - losses
@@ -274,15 +258,16 @@ def _sign_test(wins: int, losses: int, settings: ReportSettings) -> sums.Figure:
     return signs.sign_test(wins, losses) if settings.look == ONE_LOOK else sums.Figure(None, ONE_LOOK_ONLY)
 
 
-def _unit_sides(tally: Tally, found: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
+def _unit_sides(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
     """How many units prefer each ranker; buckets instead of units, if not all units are stored."""
     exact = tally.units.is_exact
     sums = tally.units.rows[:, SUMS:] if exact else tally.scores.sums
     counts = tally.units.rows[:, CLICKED] if exact else tally.scores.clicked
-    scores = found.scores(sums, tally.about.linear)
+    scores = pairs.scores(sums, tally.about.linear)
     # The rounding error is at most half of 2^-24 for each impression and ranker.
     preferred = np.where(np.abs(scores) * ONE <= counts[:, None], 0.0, np.sign(scores))
-    for wins, losses in zip((preferred > 0).sum(axis=0).tolist(), (preferred < 0).sum(axis=0).tolist(), strict=True):
+    for column in preferred.T:
+        wins, losses = int((column > 0).sum()), int((column < 0).sum())
         test = _sign_test(wins, losses, settings)
         yield [
             ("unit_wins", wins, ""),
@@ -292,12 +277,12 @@ def _unit_sides(tally: Tally, found: RankerPairs, settings: ReportSettings) -> I
         ]
 
 
-def _z_scores(tally: Tally, found: RankerPairs) -> Iterator[list[Figure]]:
-    clicked, sums = int(tally.scores.clicked.sum()), found.scores(tally.scores.sums, tally.about.linear)
-    squares = tally.scores.squares[found.order] / ONE
+def _z_scores(tally: Tally, pairs: RankerPairs) -> Iterator[list[Figure]]:
+    clicked, sums = int(tally.scores.clicked.sum()), pairs.scores(tally.scores.sums, tally.about.linear)
+    squares = tally.scores.squares[pairs.order] / ONE
     for total, square in zip(sums.sum(axis=0).tolist(), squares.tolist(), strict=True):
-        found_z = signs.z_score(total, square, clicked)
-        yield [("z_score", found_z.value, found_z.reason), ("z_score_per_query", found_z.per_query, found_z.reason)]
+        z = signs.z_score(total, square, clicked)
+        yield [("z_score", z.value, z.reason), ("z_score_per_query", z.per_query, z.reason)]
 
 
 MAX_PAIRS = 12  # pairs that have a history
@@ -322,8 +307,8 @@ def over_time(tally: Tally, settings: ReportSettings, result: ComparisonResult) 
         estimates = compare.estimates(sums[:, :, pair].T, weights.T, settings.confidence)
         intervals: list[Interval | None] = [None] * len(ends)
         if settings.rule == ANYTIME:
-            found = sequence.anytimes(estimates, units, settings.planned_units, 1 - levels[pair])
-            intervals = [clip_to_possible(one.interval, max_score(tally.about)) for one in found]
+            anytimes = sequence.anytimes(estimates, units, settings.planned_units, 1 - levels[pair])
+            intervals = [clip_to_possible(one.interval, max_score(tally.about)) for one in anytimes]
         for place in range(len(ends) - 1):
             figures = (shown[place], estimates[place].value, intervals[place])
             points.append(Point(time_of(int(ends[place])), first, second, *figures))

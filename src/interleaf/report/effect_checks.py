@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -41,14 +40,6 @@ MAX_PAIRS = 12  # pairs that are tested without a query
 MAX_CLICKED = 0.99  # share of lists with a click: odds beyond it are too large to be meaningful
 
 
-class _Difference(NamedTuple):
-    """A number for units that came once, and for those that came back; the p-value that the first is larger."""
-
-    once: float
-    back: float
-    p_value: float
-
-
 @health_check(CheckCode.UNITS_ONCE, "Units that came once")
 def units_once(data: CheckInput) -> CheckResult:
     """Do units that came on a single day click far more than others, or for another ranker? If so, look for bots that
@@ -65,30 +56,32 @@ def units_once(data: CheckInput) -> CheckResult:
         return CheckResult(SKIPPED, f"{figure}: the check needs {MIN_UNITS} of each")
     clicked = events > 0
     # Count days, not impressions, because a user who finds nothing asks again on the same day.
-    share = _difference(with_event[once], with_event[back] / days[back])
-    many = _difference(*(clicks[some & clicked] / events[some & clicked] for some in (once, back)))
-    ratios = [(share, _odds(share.once) / max(_odds(share.back), 1e-9)), (many, many.once / max(many.back, 1e-9))]
-    odd = [ratio for compared, ratio in ratios if compared.p_value < FAIL_BELOW and ratio > WARN_RATIO]
+    share, share_back, share_p = _compare_means(with_event[once], with_event[back] / days[back])
+    per_list = [clicks[some & clicked] / events[some & clicked] for some in (once, back)]
+    many, many_back, many_p = _compare_means(*per_list)
+    ratios = [(share_p, _odds(share) / max(_odds(share_back), 1e-9)), (many_p, many / max(many_back, 1e-9))]
+    odd = [ratio for p_value, ratio in ratios if p_value < FAIL_BELOW and ratio > WARN_RATIO]
     p_value = _effect_p_value(tally)
     differs = p_value is not None and p_value < FAIL_BELOW
     fails = len(odd) + differs > 1 or max(odd, default=0.0) > FAIL_RATIO
     effect = "" if p_value is None else f"; that both prefer the same ranker has p = {p_value:.2g}"
     return CheckResult(
         FAILED if fails else WARNING if odd or differs else OK,
-        f"{once.sum():,} units came on one day: {share.once:.1%} of them clicked, {many.once:.2f} documents per list; "
-        f"{back.sum():,} came again: they clicked on {share.back:.1%} of days, {many.back:.2f} per list{effect}",
+        f"{once.sum():,} units came on one day: {share:.1%} of them clicked, {many:.2f} documents per list; "
+        f"{back.sum():,} came again: they clicked on {share_back:.1%} of days, {many_back:.2f} per list{effect}",
         "look for bots that take a new id for each visit, and exclude them (exclude)",
     )
 
 
-def _difference(once: Array, back: Array) -> _Difference:
+def _compare_means(once: Array, back: Array) -> tuple[float, float, float]:
+    """The mean of units that came once, that of units that came back, and the p-value that the first is larger."""
     from scipy.special import ndtr
 
     if not len(once) or not len(back):
-        return _Difference(0.0, 0.0, 1.0)
+        return 0.0, 0.0, 1.0
     error = math.sqrt(float(once.var() / len(once) + back.var() / len(back)))
-    gap = float(once.mean() - back.mean())
-    return _Difference(float(once.mean()), float(back.mean()), float(ndtr(-gap / error)) if error else 1.0)
+    first, second = float(once.mean()), float(back.mean())
+    return first, second, float(ndtr(-float(once.mean() - back.mean()) / error)) if error else 1.0
 
 
 def _by_unit(tally: Tally) -> tuple[Array, Array, Array]:
@@ -118,11 +111,12 @@ def _effect_p_value(tally: Tally) -> float | None:
     means = RankerPairs.of(tally.about.rankers, None).scores(rows[:, SUMS:], tally.about.linear) / counts[:, None]
     if min(once.sum(), (~once).sum()) < MIN_UNITS:
         return None
-    found = [
+    p_values = [
         difference(pair * once, once.astype(np.float64), pair * ~once, (~once).astype(np.float64)).p_value
         for pair in means.T
     ]
-    return min((p_value for p_value in holm(found) if p_value is not None), default=None)
+    worst = smallest(holm(p_values))
+    return None if worst is None else worst[0]
 
 
 @health_check(CheckCode.EFFECT_OVER_TIME, "Same effect over time", interleaved=True)
@@ -221,15 +215,15 @@ def _without(
         column = result.pairs.weighted_scores(sums, weights, tally.about.linear)[:, place]
         parts.append((estimate(column, weights), count))
     ((whole, before), (rest, after)), one = parts, result.comparisons[place]
-    figures = [(each.value, each.error, each.effective_units) for each in (whole, rest)]
-    (value, error, units), (left, left_error, left_units) = figures
-    if one.estimate is None or one.error is None or one.effective_units is None or value is None or left is None:
+    if one.estimate is None or one.error is None or one.effective_units is None or whole.value is None:
         return None
-    if not error or not units or left_error is None or left_units is None:
+    if not whole.error or not whole.effective_units or rest.value is None or rest.error is None:
         return None
-    effective = max(2.0, one.effective_units * left_units / units)
     changed = replace(
-        rest, value=one.estimate + left - value, error=one.error * left_error / error, effective_units=effective
+        rest,
+        value=one.estimate + rest.value - whole.value,
+        error=one.error * rest.error / whole.error,
+        effective_units=max(2.0, one.effective_units * (rest.effective_units or 0.0) / whole.effective_units),
     )
     return changed, max(1, round((one.units or 0) * after / before))
 

@@ -10,18 +10,8 @@ from typing import Any, get_origin, get_type_hints
 
 import pyarrow as pa
 
-from interleaf.report.model import (
-    Check,
-    Comparison,
-    Metric,
-    Neutrality,
-    Point,
-    ReportArm,
-    ReportData,
-    SegmentComparison,
-    Slot,
-    Strength,
-)
+from interleaf.report import model
+from interleaf.report.model import ReportData
 from interleaf.stats.sums import Interval
 
 _TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), datetime: pa.timestamp("us", "UTC")}
@@ -31,7 +21,7 @@ _hints = cache(get_type_hints)
 
 def to_frame(report: ReportData) -> pa.Table:
     """The comparisons as an Arrow table: a column per field; an interval is two columns, `_low` and `_high`."""
-    return _table(Comparison, report.comparisons)
+    return _table(model.Comparison, report.comparisons)
 
 
 def to_frames(report: ReportData) -> dict[str, pa.Table]:
@@ -40,15 +30,15 @@ def to_frames(report: ReportData) -> dict[str, pa.Table]:
     pairs = [(segment, pair) for segment in report.segments for pair in segment.comparisons]
     return {
         "comparisons": to_frame(report),
-        "health": _table(Check, report.health),
-        "strengths": _table(Strength, report.standing.strengths if report.standing is not None else ()),
-        "arms": _table(ReportArm, report.arms),
-        "metrics": _table(Metric, [metric for _, metric in metrics], arm=[arm for arm, _ in metrics]),
-        "slots": _table(Slot, report.slots),
-        "neutrality": _table(Neutrality, report.neutrality),
-        "over_time": _table(Point, report.over_time),
+        "health": _table(model.Check, report.health),
+        "strengths": _table(model.Strength, report.standing.strengths if report.standing is not None else ()),
+        "arms": _table(model.ReportArm, report.arms),
+        "metrics": _table(model.Metric, [metric for _, metric in metrics], arm=[arm for arm, _ in metrics]),
+        "slots": _table(model.Slot, report.slots),
+        "neutrality": _table(model.Neutrality, report.neutrality),
+        "over_time": _table(model.Point, report.over_time),
         "segments": _table(
-            SegmentComparison,
+            model.SegmentComparison,
             [pair for _, pair in pairs],
             attribute=[segment.attribute for segment, _ in pairs],
             value=[segment.value for segment, _ in pairs],

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from interleaf.report import sections
 from interleaf.report.comparison_tables import Grid
 from interleaf.report.format import Names, count, several, share
-from interleaf.report.model import DISAGREE, FAILED, OK, SKIPPED, WARNING, ReportData, Totals
+from interleaf.report.model import DISAGREE, FAILED, OK, SKIPPED, WARNING, ReportData
 from interleaf.report.sections import Section
 from interleaf.tables import Table
 
@@ -70,44 +70,30 @@ class ReportPage:
 def lay_out(report: ReportData, brief: bool = False) -> ReportPage:
     """The whole report in reading order; with `brief`, only the parts that fit a terminal."""
     names = Names(report.rankers)
+    verdict, step = report.verdict, names.within(report.verdict.next_step)
     if brief:
-        arms = sections.arms(report, names) if not report.comparisons else None
-        compared = sections.comparisons(report, names, brief)
-        numbers = [sections.standing(report, names), compared, sections.segments(report, names), arms]
-        parts = [_health(report, names, brief), *filter(None, numbers), *_dropped(report, names)]
-        parts += [Section("notes", "Notes", tuple(map(names.within, report.notes)))] if report.notes else []
-        parts += _next_step(report, names, "What to do next: ")
-    else:
+        dropped = "; ".join(f"{names.within(text)}: {count(n)}" for text, n in _by_text(report, report.totals.dropped))
         parts = [
-            _health(report, names),
-            *_numbers(report, names),
-            _input(report, names),
-            Section("reading", "How to read this", READING),
-            *_next_step(report, names),
+            sections.standing(report, names),
+            sections.comparisons(report, names, brief),
+            sections.segments(report, names),
+            None if report.comparisons else sections.arms(report, names),
+            Section("dropped", "Dropped", (f"Rows dropped: {dropped}.",)) if dropped else None,
+            Section("notes", "Notes", tuple(map(names.within, report.notes))) if report.notes else None,
         ]
-    verdict = report.verdict
+        step = f"What to do next: {step}" if step else ""
+    else:
+        numbers = filter(None, [make(report, names) for make in NUMBERS])
+        # With many rankers, only the leaderboard is open.
+        parts = [replace(one, closed=report.standing is not None and one.name != "standing") for one in numbers]
+        parts += [_input(report, names), Section("reading", "How to read this", READING)]
+    parts = [_health(report, names, brief), *parts, Section("next", "What to do next", (step,)) if step else None]
     decided = WINNER if verdict.winner is not None else SPLIT if verdict.code == DISAGREE else EVEN
     tone = decided if verdict.trusted else UNTRUSTED
     reasons = tuple(map(names.within, verdict.why))
     title = f"{names.within(report.experiment)}, version {report.version}"
-    return ReportPage(title, tone, names.within(verdict.sentence), reasons, _facts(report), tuple(parts))
-
-
-def _numbers(report: ReportData, names: Names) -> Iterator[Section]:
-    """The sections with numbers; with many rankers, only the leaderboard is open."""
-    for make in NUMBERS:
-        section = make(report, names)
-        if section is not None:
-            yield replace(section, closed=report.standing is not None and section.name != "standing")
-
-
-def _dropped(report: ReportData, names: Names) -> list[Section]:
-    """In brief: the dropped rows on one line."""
-    if not report.totals.dropped:
-        return []
-    counts = _by_text(report, report.totals.dropped)
-    told = "; ".join(f"{names.within(text)}: {count(number)}" for text, number in counts)
-    return [Section("dropped", "Dropped", (f"Rows dropped: {told}.",))]
+    page = tuple(filter(None, parts))
+    return ReportPage(title, tone, names.within(verdict.sentence), reasons, _facts(report), page)
 
 
 def _by_text(report: ReportData, counts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -115,17 +101,17 @@ def _by_text(report: ReportData, counts: Mapping[str, int]) -> list[tuple[str, i
     return [(report.totals.texts.get(code, code), number) for code, number in counts.items()]
 
 
-def _next_step(report: ReportData, names: Names, before: str = "") -> list[Section]:
-    step = report.verdict.next_step
-    return [Section("next", "What to do next", (before + names.within(step),))] if step else []
-
-
 def _facts(report: ReportData) -> tuple[str, ...]:
     totals = report.totals
+    days = "no times known"
+    if totals.since is not None and totals.until is not None:
+        number = (totals.until.date() - totals.since.date()).days + 1
+        last = f" to {totals.until:%Y-%m-%d}" if number > 1 else ""
+        days = f"{count(number)} day{'s' * (number != 1)} ({totals.since:%Y-%m-%d}{last})"
     units = f"{'' if totals.units_are_exact else 'about '}{count(totals.units)} unit{'s' * (totals.units != 1)}"
     planned = "" if report.planned_units is None else f" ({count(report.planned_units)} planned)"
     return (
-        _days(totals),
+        days,
         f"{units}{planned}",
         f"{count(totals.impressions)} impression{'s' * (totals.impressions != 1)}",
         f"{count(totals.clicked)} with an event",
@@ -133,16 +119,7 @@ def _facts(report: ReportData) -> tuple[str, ...]:
     )
 
 
-def _days(totals: Totals) -> str:
-    if totals.since is None or totals.until is None:
-        return "no times known"
-    days = (totals.until.date() - totals.since.date()).days + 1
-    if days == 1:
-        return f"1 day ({totals.since:%Y-%m-%d})"
-    return f"{count(days)} days ({totals.since:%Y-%m-%d} to {totals.until:%Y-%m-%d})"
-
-
-def _health(report: ReportData, names: Names, brief: bool = False) -> Section:
+def _health(report: ReportData, names: Names, brief: bool) -> Section:
     """All checks, the worst first; in brief, only those that warn or failed, one line each."""
     short, order = _health_in_short(report, names), list(MARKS)
     checks = sorted(report.health, key=lambda check: order.index(check.status))
@@ -159,15 +136,14 @@ def _health(report: ReportData, names: Names, brief: bool = False) -> Section:
 
 
 def _health_in_short(report: ReportData, names: Names) -> str:
-    found = {status: [names.within(c.name) for c in report.health if c.status == status] for status in MARKS}
-    made = len(report.health) - len(found[SKIPPED])
-    said = [f"{status.capitalize()}: {several(found[status])}." for status in (FAILED, WARNING) if found[status]]
-    if not made:
+    checks = {status: [names.within(c.name) for c in report.health if c.status == status] for status in MARKS}
+    lists = {status: f"{status.capitalize()}: {several(some)}." for status, some in checks.items() if some}
+    bad, skipped = [lists[status] for status in (FAILED, WARNING) if status in lists], lists.get(SKIPPED)
+    number = len(report.health) - len(checks[SKIPPED])
+    fine = f"{len(checks[OK])} of {number} checks are fine." if bad else f"All {number} checks are fine."
+    if not number:
         fine = "No check could be made." if report.health else "No check was made."
-    else:
-        fine = f"{len(found[OK])} of {made} checks are fine." if said else f"All {made} checks are fine."
-    skipped = [f"Skipped: {several(found[SKIPPED])}."] if found[SKIPPED] else []
-    return " ".join([*said, fine, *skipped])
+    return " ".join(filter(None, [*bad, fine, skipped]))
 
 
 def _input(report: ReportData, names: Names) -> Section:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from interleaf.kernels.arrays import Array
@@ -42,17 +40,16 @@ def slots(tally: Tally) -> tuple[Slot, ...]:
     positions = np.flatnonzero(owned.any(axis=(0, 2)))
     if not len(positions):
         return ()
-    tested_rankers = range(1) if len(rankers) == 2 else range(len(rankers))
-    hits = np.stack([owned[:, place, ranker] for place in positions for ranker in tested_rankers], axis=1)
-    totals = np.stack([owned[:, place].sum(axis=1) for place in positions for _ in tested_rankers], axis=1)
+    tested = 1 if len(rankers) == 2 else len(rankers)  # the shares of two rankers are one test
+    hits = owned[:, positions, :tested].reshape(len(owned), -1)
+    totals = np.repeat(owned[:, positions].sum(axis=2), tested, axis=1)
     tests = share_tests(hits, totals, 1 / len(rankers))
     adjusted = holm([share.p_value for share in tests])
     rows = []
     for number, place in enumerate(positions.tolist()):
-        total = int(owned[:, place].sum())
+        owners = owned[:, place].sum(axis=0).tolist()
         for ranker, name in enumerate(rankers):
-            share = int(owned[:, place, ranker].sum()) / total
-            test = number * len(tested_rankers) + (ranker if len(tested_rankers) > 1 else 0)
+            test, share = number * tested + min(ranker, tested - 1), owners[ranker] / sum(owners)
             rows.append(Slot(place + 1, name, share, 1 / len(rankers), adjusted[test], tests[test].reason))
     return tuple(rows)
 
@@ -85,14 +82,10 @@ def fair_lists(data: CheckInput) -> CheckResult:
             "no list has the owners of all its documents, so it is unknown whether lists are mixed, and fairly",
             "log the owner of every shown document, not of clicked ones only, or log the ranks",
         )
-    return _fair_slots(data.slots)
-
-
-def _fair_slots(slots: Sequence[Slot]) -> CheckResult:
-    worst = smallest([slot.p_value for slot in slots])
+    worst = smallest([slot.p_value for slot in data.slots])
     if worst is None:
-        return CheckResult(SKIPPED, next((slot.reason for slot in slots), "no position has an owner"))
-    p_value, slot = worst[0], slots[worst[1]]
+        return CheckResult(SKIPPED, next((slot.reason for slot in data.slots), "no position has an owner"))
+    p_value, slot = worst[0], data.slots[worst[1]]
     if p_value == 1:
         return CheckResult(OK, "every ranker owns its share of every position, as far as chance allows")
     return CheckResult(
@@ -106,13 +99,13 @@ def _fair_slots(slots: Sequence[Slot]) -> CheckResult:
 def _fair_tops(tally: Tally) -> CheckResult:
     """For methods without teams: if top documents differ, that of each ranker should be first equally often."""
     method, rankers = resolve(tally.about.composed).method, len(tally.about.rankers)
-    tops = tally.lists.tops
-    shown_first = tops[:, 1:].sum(axis=1)
+    tops = tally.lists.tops[:, 1:]
+    shown_first = tops.sum(axis=1)
     if not method.even_tops:
         return CheckResult(SKIPPED, f"{method.name} does not promise equal shares of positions")
     if not shown_first.any():
         return CheckResult(SKIPPED, "no list has ranks and top documents that differ")
-    tests = share_tests(tops[:, 1:], np.repeat(shown_first[:, None], rankers, axis=1), 1 / rankers)
+    tests = share_tests(tops, shown_first, 1 / rankers)
     worst = smallest(holm([test.p_value for test in tests]))
     if worst is None:
         return CheckResult(SKIPPED, tests[0].reason)
@@ -222,7 +215,7 @@ def clicks_by_ranker(data: CheckInput) -> CheckResult:
         if is_enough and own < NEARLY_NONE * expected:
             figure = f"{own:,} clicks on {mine:,} documents of {ranker}; the others' rate would give {expected:,.0f}"
             return CheckResult(FAILED, figure, remedy)
-    tests = [_coin_test(owners, place) for place in range(len(rankers))]
+    tests = [_test_coins(owners, place) for place in range(len(rankers))]
     worst = smallest(holm([test[2] for test in tests]))
     if worst is None:
         reason = "the rankers rarely have the same next document, or the log lacks ranks, teams or lengths"
@@ -239,14 +232,13 @@ def clicks_by_ranker(data: CheckInput) -> CheckResult:
     )
 
 
-def _coin_test(owners: Array, place: int) -> tuple[float, float, float | None]:
+def _test_coins(owners: Array, place: int) -> tuple[float, float, float | None]:
     """Click-through rates of one ranker and of the others where chance decides the owner, and the p-value."""
     owned, clicks = owners[:, :, COIN_SLOTS], owners[:, :, COIN_CLICKS]
     mine = clicks[:, place], owned[:, place]
     others = clicks.sum(axis=1) - mine[0], owned.sum(axis=1) - mine[1]
-    rates = [float(hits.sum() / max(totals.sum(), 1)) for hits, totals in (mine, others)]
-    p_value = difference(*mine, *others).p_value if clicks.sum() >= MIN_COIN_CLICKS else None
-    return rates[0], rates[1], p_value
+    own_rate, rate = (float(hits.sum() / max(totals.sum(), 1)) for hits, totals in (mine, others))
+    return own_rate, rate, difference(*mine, *others).p_value if clicks.sum() >= MIN_COIN_CLICKS else None
 
 
 @health_check(CheckCode.CLICKS_BY_RANK, "Clicks by rank")

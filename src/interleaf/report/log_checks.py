@@ -47,8 +47,7 @@ def _left_out(tally: Tally, cause: Fact, remedy: str) -> CheckResult | None:
     figure = f"{number:,} of {tally.impressions + number:,} rows ({share:.2%}) are left out: {_causes(counts)}"
     concurrent = tally.facts.get(Fact.CONCURRENT, 0) if cause == Fact.OTHER_VERSION else 0
     if concurrent:
-        if grade_share(concurrent / (tally.impressions + concurrent), WARN_ABOVE, FAIL_ABOVE) == FAILED:
-            status = FAILED
+        status = FAILED if concurrent / (tally.impressions + concurrent) > FAIL_ABOVE else status
         figure += f"; about {concurrent:,} of them came after version {tally.about.version} began"
     return CheckResult(status, figure, remedy)
 
@@ -59,9 +58,8 @@ def rows_other_rankers(data: CheckInput) -> CheckResult | None:
     in all rows, or give another comparison another experiment name.
     """
     rankers = ", ".join(data.tally.about.rankers)
-    return _left_out(
-        data.tally, Fact.OTHER_RANKERS, f"write ranker names the same way in all rows; this report compares {rankers}"
-    )
+    remedy = f"write ranker names the same way in all rows; this report compares {rankers}"
+    return _left_out(data.tally, Fact.OTHER_RANKERS, remedy)
 
 
 @health_check(CheckCode.ROWS_OTHER_METHOD, "Rows of another method")
@@ -79,10 +77,8 @@ def rows_other_experiment(data: CheckInput) -> CheckResult | None:
     """Only if there are any: rows whose experiment has nearly the same name are not in this report. If they belong to
     it, write the name the same way in all rows.
     """
-    name = data.tally.about.experiment
-    return _left_out(
-        data.tally, Fact.OTHER_EXPERIMENT, f"write the name of the experiment as {name!r} in all rows that belong to it"
-    )
+    remedy = f"write the name of the experiment as {data.tally.about.experiment!r} in all rows that belong to it"
+    return _left_out(data.tally, Fact.OTHER_EXPERIMENT, remedy)
 
 
 @health_check(CheckCode.ROWS_OTHER_VERSION, "Rows of another version")
@@ -90,10 +86,9 @@ def rows_other_version(data: CheckInput) -> CheckResult | None:
     """Only if there are any: rows of other versions are not in this report. It fails if another version still came
     after this one began: then some servers or clients still use the old version.
     """
-    version = data.tally.about.version
     remedy = (
-        f"this report covers version {version}: select another one by its number, and make all writers use the "
-        "current version"
+        f"this report covers version {data.tally.about.version}: select another one by its number, and make all "
+        "writers use the current version"
     )
     return _left_out(data.tally, Fact.OTHER_VERSION, remedy)
 
@@ -202,9 +197,9 @@ def events_unmatched(data: CheckInput) -> CheckResult:
     """
     causes = sorted(Fact.UNMATCHED.details(data.tally.facts).items())
     remedy = _NAME_IMPRESSION if causes else "their impressions are not in the log: send both, or wait for late files"
-    found = _lost(data.tally, data.tally.events[EventStatus.UNMATCHED], remedy)
+    result = _lost(data.tally, data.tally.events[EventStatus.UNMATCHED], remedy)
     by_cause = "".join(f"; {cause}: {number:,}" for cause, number in causes)
-    return found._replace(figure=found.figure + by_cause)
+    return result._replace(figure=result.figure + by_cause)
 
 
 @health_check(CheckCode.EVENTS_EARLY, "Events before their impression")
@@ -242,8 +237,8 @@ def events_idle(data: CheckInput) -> CheckResult | None:
 def events_without_time(data: CheckInput) -> CheckResult | None:
     """Only if there are any: the times of events cannot be read. Fix the code that writes the log."""
     number = data.tally.events[EventStatus.NO_TIME]
-    found = _lost(data.tally, number, f"write times in ISO 8601, such as {TIME_EXAMPLE}")
-    return found._replace(figure=f"{found.figure} have no time that can be read") if number else None
+    result = _lost(data.tally, number, f"write times in ISO 8601, such as {TIME_EXAMPLE}")
+    return result._replace(figure=f"{result.figure} have no time that can be read") if number else None
 
 
 @health_check(CheckCode.EVENTS_UNPLACED, f"Events {EventStatus.UNPLACED.text}")

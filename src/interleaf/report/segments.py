@@ -14,10 +14,11 @@ from dataclasses import replace
 from itertools import groupby
 from statistics import NormalDist
 
-from interleaf.report.comparisons import ComparisonResult, estimates_of, max_score, segment_comparison
+from interleaf.report.comparisons import ComparisonResult, max_score, segment_comparison
 from interleaf.report.model import Segment
 from interleaf.report.rule import HOLM, ReportSettings, decide
 from interleaf.report.weights import max_weight, weigh
+from interleaf.stats import compare
 from interleaf.stats.compare import Estimate
 from interleaf.tally import Tally
 
@@ -33,7 +34,7 @@ def segments(tally: Tally, settings: ReportSettings, result: ComparisonResult) -
         limit = max_weight(len(own) << tally.segments.cells.level)
         sums, weights = weigh(own, clicked, columns, limit)
         voices = result.pairs.weighted_scores(sums, weights, tally.about.linear)
-        found.append(estimates_of(voices, weights, settings.confidence))
+        found.append(compare.estimates(voices, weights, settings.confidence))
     # The anytime interval depends on the number of all units; the units of a segment grow with them.
     units = max((one.units or 0 for one in result.comparisons), default=0)
     rule = replace(settings, correction=HOLM)

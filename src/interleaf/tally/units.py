@@ -221,7 +221,7 @@ class UnitSums:
         self.merge(other.level, pack(units, parts[numbers]), values)
 
     def _is_sampled(self, hashes: Array) -> Array:
-        return hashes & np.uint64((1 << self.level) - 1) == 0
+        return np.asarray(hashes & np.uint64((1 << self.level) - 1) == 0)
 
     def _grow(self, expected: int = 0) -> None:
         """Make room for a thousand more, or for `expected` in all: enlarge the table, or sample fewer units."""
