@@ -15,23 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
 from interleaf.client.connections import AwayError, Connections, Reply
 from interleaf.client.delivery_thread import EVENTS, LISTED, MAX_EVENTS, TAKEN, DeliveryThread, LatencyBreaker
-from interleaf.client.fallback import (
-    Answer,
-    EventCounts,
-    KnownExperiments,
-    Status,
-    compose,
-    is_key_rejected,
-    is_out_of_scope,
-    to_client_error,
-)
+from interleaf.client.fallback import Answer, EventCounts, KnownExperiments, Status, compose
 from interleaf.client.spool import FolderSpool, MemorySpool, Spool
 from interleaf.client.visitors import Visitors, whole
 from interleaf.errors import ClientError, ExperimentError
@@ -154,12 +144,12 @@ class Client:
         """
         self._check_open()
         many = events if isinstance(events, Iterable) and not isinstance(events, (str, bytes, Mapping)) else [events]
-        logged = [one for one in many if not (isinstance(one, Mapping) and _is_unlogged(one))]
+        logged = [one for one in many if not _is_unlogged(one)]
         usable = [event for event in map(self._visitors.event, logged) if event is not None]
-        taken, deadline = EventCounts(unusable=len(logged) - len(usable)), _since() + self._timeout
+        counts, deadline = EventCounts(unusable=len(logged) - len(usable)), _since() + self._timeout
         for start in range(0, len(usable), MAX_EVENTS):
-            taken += self._told(usable[start : start + MAX_EVENTS], deadline)
-        return taken
+            counts += self._send_events(usable[start : start + MAX_EVENTS], deadline)
+        return counts
 
     def call(self, method: str, path: str, body: Any = None, *, timeout: float = 60.0) -> dict[str, Any]:
         """Make any other call of the API, such as `call("POST", "/v1/experiments/shoes/start")`. For scripts: it raises
@@ -172,7 +162,7 @@ class Client:
         except AwayError as problem:
             raise ClientError(f"the service is away: {problem}") from None
         if not reply.is_success:
-            raise to_client_error(reply.status, reply.data)
+            raise reply.error
         return reply.data
 
     def status(self) -> Status:
@@ -200,9 +190,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         self.close()
 
     def _check_open(self) -> None:
@@ -238,36 +226,32 @@ class Client:
 
     def _refused(self, experiment: str, request: Request, body: dict[str, Any], reply: Reply) -> Answer:
         """Raise errors of the caller. Values of visitors, and changes in the service, must not break a search."""
-        error = to_client_error(reply.status, reply.data)
+        error, known, is_running = reply.error, self._known.get(experiment), False
         field = re.split(r"[.\[]", error.field or "")[0]
         if reply.status == 422 and field in FROM_VISITORS:
             self._visitors.note(field, f"was refused, so the control is shown: {error}")
-            return self._composed(experiment, request, body, is_running=False)
-        known = self._known.get(experiment)
-        if reply.status == 409:  # a draft, or stopped
-            if known is None:
-                self._learn(experiment)
-            return self._composed(experiment, request, body, is_running=False)
-        if reply.status == 404 and error.field == "impression":  # the first page may still be in the spool
-            return self._composed(experiment, request, body)
-        if is_key_rejected(reply.status, reply.data) and known is not None:
+        elif reply.status == 409:  # a draft, or stopped
+            try:
+                if known is None:
+                    self._delivery.learn(experiment)
+            except AwayError:
+                log.warning("the control of experiment %r is not known yet: the first ranking is shown", experiment)
+        elif reply.status == 404 and error.field == "impression":  # the first page may still be in the spool
+            is_running = True
+        elif known is None:
+            raise error
+        elif reply.is_key_rejected:
             self._delivery.miss(error)
-            return self._composed(experiment, request, body)
-        if is_out_of_scope(reply.data) and known is not None:
+            is_running = True
+        elif reply.is_out_of_scope:
             self._delivery.note_out_of_scope(f"experiment {experiment!r} shows the control", error)
-            return self._composed(experiment, request, body, is_running=False)
-        if reply.status == 404 and known is not None:
+        elif reply.status == 404:
             log.warning("experiment %r: %s", experiment, error)
-            return self._composed(experiment, request, body, is_running=False)
-        raise error
+        else:
+            raise error
+        return self._composed(experiment, request, body, is_running=is_running)
 
-    def _learn(self, experiment: str) -> None:
-        try:
-            self._delivery.learn(experiment)
-        except AwayError:
-            log.warning("the control of experiment %r is not known yet: the first ranking is shown", experiment)
-
-    def _told(self, events: list[dict[str, Any]], deadline: float) -> EventCounts:
+    def _send_events(self, events: list[dict[str, Any]], deadline: float) -> EventCounts:
         """Send events. Spool them if time is over, or if earlier records, perhaps their impressions, are spooled."""
         try:
             if not self._spool.is_empty() or time.monotonic() >= deadline:
@@ -279,28 +263,27 @@ class Client:
             self._has_worked = True
             data = reply.data
             return EventCounts(data["accepted"], data["repeated"], data["unmatched"])
-        error = to_client_error(reply.status, reply.data)
-        if is_key_rejected(reply.status, reply.data) and self._has_worked:
-            self._delivery.miss(error)
+        if reply.is_key_rejected and self._has_worked:
+            self._delivery.miss(reply.error)
             return self._spooled(events)
         if reply.status != 422:
-            raise error
+            raise reply.error
         if len(events) > 1:  # a refused event must not block the others
-            return sum((self._told([event], deadline) for event in events), EventCounts())
-        self._visitors.note("an event", f"was refused: {error}")
+            return sum((self._send_events([event], deadline) for event in events), EventCounts())
+        self._visitors.note("an event", f"was refused: {reply.error}")
         return EventCounts(unusable=1)
 
     def _spooled(self, events: list[dict[str, Any]]) -> EventCounts:
         now = _now()
-        kept = self._put(None, {"events": [{"time": now} | event for event in events]})
-        return EventCounts(spooled=len(events) if kept else 0)
+        is_spooled = self._put(None, {"events": [{"time": now} | event for event in events]})
+        return EventCounts(spooled=len(events) if is_spooled else 0)
 
     def _put(self, experiment: str | None, body: dict[str, Any]) -> bool:
-        kept = self._spool.put(_encoded({"experiment": experiment, "body": body}))
-        if not kept and self._spool.dropped == 1:
+        is_spooled = self._spool.put(_encoded({"experiment": experiment, "body": body}))
+        if not is_spooled and self._spool.dropped == 1:
             log.error("records are dropped from now on: %s", self._spool.problem)
         self._delivery.wake()
-        return kept
+        return is_spooled
 
 
 _OPEN: WeakSet[Client] = WeakSet()
@@ -327,9 +310,9 @@ def _fixed(fixed: Mapping[int, str | int]) -> dict[int, str]:
     return places
 
 
-def _is_unlogged(event: Mapping[str, Any]) -> bool:
+def _is_unlogged(event: Any) -> bool:
     """Whether an event belongs to a list that is not logged."""
-    return event.get("impression", "") is None and event.get("unit") is None
+    return isinstance(event, Mapping) and event.get("impression", "") is None and event.get("unit") is None
 
 
 def _since() -> float:
@@ -397,9 +380,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *problem: object) -> None:
         await self.close()
 
     async def _run(self, function: Callable[_P, _R], *arguments: _P.args, **options: _P.kwargs) -> _R:

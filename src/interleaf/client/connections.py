@@ -145,6 +145,23 @@ class Reply(NamedTuple):
     def is_success(self) -> bool:
         return 200 <= self.status < 300
 
+    @property
+    def error(self) -> ClientError:
+        """An error response as an exception, with the service's message."""
+        code, field = self.data["code"], self.data.get("field")
+        place = f" (at {field})" if field else ""
+        return ClientError(f"{self.data['message']}{place} [{self.status} {code}]", self.status, code, field)
+
+    @property
+    def is_out_of_scope(self) -> bool:
+        """Whether the key is valid but does not allow this request."""
+        return self.data.get("code") in ("wrong_experiment", "wrong_role")
+
+    @property
+    def is_key_rejected(self) -> bool:
+        """Whether the key itself is refused: missing, unknown, revoked or expired. An admin can fix that."""
+        return self.status in (401, 403) and not self.is_out_of_scope
+
 
 class Connections:
     """Connections to one service. A request takes at most `timeout` seconds, from the DNS lookup to the last byte.
@@ -233,19 +250,14 @@ class Connections:
         except BaseException:
             connection.close()
             raise
-        if reply.will_close:
+        with self._lock:
+            is_kept = not reply.will_close and len(self._idle) < self._max_idle
+            if is_kept:
+                self._idle.append(connection)
+        if not is_kept:
             connection.close()
-        else:
-            self._keep(connection)
         if reply.status >= 500 or reply.status in _AWAY:
             wait = reply.headers.get("Retry-After", "")
             seconds = min(float(wait), MAX_WAIT) if wait.isdecimal() else None
             raise AwayError(f"the service answered {reply.status}", seconds, reply.status)
         return Reply(reply.status, json.loads(text))
-
-    def _keep(self, connection: TimedConnection) -> None:
-        with self._lock:
-            if len(self._idle) < self._max_idle:
-                self._idle.append(connection)
-                return
-        connection.close()

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from interleaf.client.connections import AwayError, Connections, Reply
-from interleaf.client.fallback import KnownExperiments, is_key_rejected, is_out_of_scope, to_client_error
+from interleaf.client.fallback import KnownExperiments
 from interleaf.client.spool import Spool
 from interleaf.errors import ClientError
 
@@ -206,7 +206,8 @@ class DeliveryThread:
                 records = list(self._read(names[start : start + _CHUNK]))
                 for name, record in records:
                     if record["experiment"] is not None:
-                        self._send_list(name, record)
+                        path = f"/v1/experiments/{quote(record['experiment'], safe='')}/interleave"
+                        self._settle([name], self._send(path, record["body"], LISTED))
                 self._send_events([(name, record) for name, record in records if record["experiment"] is None])
 
     def _read(self, names: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -221,10 +222,6 @@ class DeliveryThread:
                 self._spool.quarantine(name)
             except OSError as problem:
                 log.error("the spooled record %s cannot be read now: %r", name, problem)
-
-    def _send_list(self, name: str, record: dict[str, Any]) -> None:
-        path = f"/v1/experiments/{quote(record['experiment'], safe='')}/interleave"
-        self._settle([name], self._send(path, record["body"], LISTED))
 
     def _send_events(self, records: list[tuple[str, dict[str, Any]]]) -> None:
         while records:
@@ -255,7 +252,7 @@ class DeliveryThread:
         began = time.monotonic()
         reply = self._connections.ask(method, path, None if body is None else json.dumps(body).encode(), fields)
         self._is_slow = self._breaker.is_slow(time.monotonic() - began)
-        if is_key_rejected(reply.status, reply.data):
+        if reply.is_key_rejected:
             raise AwayError(f"the service answered {reply.status} to this key", self._backoff[1])
         return reply
 
@@ -269,8 +266,14 @@ class DeliveryThread:
                 self._meet()
             elif reply.status == FAILED:
                 self._fail(name)
+            elif reply.is_out_of_scope:  # it can be delivered by hand with another key
+                self.refused += 1
+                log.warning("the spooled record %s is set aside: %s", name, reply.error)
+                self._spool.quarantine(name)
             else:
-                self._refuse(name, reply)
+                self.refused += 1
+                log.warning("a spooled record was refused and dropped: %s", reply.error)
+                self._spool.remove(name)
 
     def _fail(self, name: str) -> None:
         """Count a failed try of a record, if other requests succeeded since its last try.
@@ -290,15 +293,6 @@ class DeliveryThread:
         self._meet()
         if self._failures_in_a_row >= MAX_FAILURES:
             raise AwayError(f"the service answered {FAILED} to {MAX_FAILURES} records in a row")
-
-    def _refuse(self, name: str, reply: Reply) -> None:
-        self.refused += 1
-        if is_out_of_scope(reply.data):  # it can be delivered by hand with another key
-            log.warning("the spooled record %s is set aside: %s", name, to_client_error(reply.status, reply.data))
-            self._spool.quarantine(name)
-        else:
-            log.warning("a spooled record was refused and dropped: %s", to_client_error(reply.status, reply.data))
-            self._spool.remove(name)
 
 
 def _record(text: bytes) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from interleaf.client.spool import write_private
-from interleaf.errors import ClientError, InterleafError
+from interleaf.errors import InterleafError
 from interleaf.experiment import Experiment, Request, show
 from interleaf.experiment.assignment import OUTSIDE
 from interleaf.experiment.serving import unmixed_page
@@ -74,23 +74,6 @@ class Status:
     quarantined: int = 0
 
 
-def to_client_error(status: int, error: Mapping[str, Any]) -> ClientError:
-    """An error response of the service as an exception, with its message."""
-    field = error.get("field")
-    place = f" (at {field})" if field else ""
-    return ClientError(f"{error['message']}{place} [{status} {error['code']}]", status, error["code"], field)
-
-
-def is_key_rejected(status: int, error: Mapping[str, Any]) -> bool:
-    """Whether the key itself is refused: missing, unknown, revoked or expired. An admin can fix that."""
-    return status in (401, 403) and not is_out_of_scope(error)
-
-
-def is_out_of_scope(error: Mapping[str, Any]) -> bool:
-    """Whether the key is valid but does not allow this request."""
-    return error.get("code") in ("wrong_experiment", "wrong_role")
-
-
 RUNNING = "running"
 log = logging.getLogger("interleaf.client")
 
@@ -137,7 +120,9 @@ class KnownExperiments:
         self._known[name] = known
         if is_new:
             self._keep(name, data)
-            _warm(known)
+            with suppress(InterleafError):  # compose a list now, so that compilation does not delay the first request
+                request = Request("warm", "warm", "warm", {name: ["a", "b", "c"] for name in known.settings.rankers})
+                show(replace(known.settings, share=1.0, offset=None, holdout=0.0), known.version, request)
 
     def _path(self, name: str) -> Path | None:
         return self._folder and self._folder / f"{quote(name, safe='')}.settings"
@@ -177,18 +162,11 @@ def _first(request: Request) -> list[str]:
     """The first available ranking with fixed documents in place; all of it if the page size is unknown."""
     ranking = next((ranking for ranking in request.rankings.values() if ranking), [])
     rest = [document for document in ranking if document not in request.fixed.values()]
-    whole = list(insert_fixed(rest, request.fixed))
+    documents = list(insert_fixed(rest, request.fixed))
     if request.k is None:
-        return whole if request.page == 1 else []
-    return whole[request.k * (request.page - 1) : request.k * request.page]
+        return documents if request.page == 1 else []
+    return documents[request.k * (request.page - 1) : request.k * request.page]
 
 
 def _known(data: Any) -> Known:
     return Known(Experiment.of(data["settings"]), int(data["version"]), str(data["state"]))
-
-
-def _warm(known: Known) -> None:
-    """Compose a list now, so that compilation does not delay the first request."""
-    with suppress(InterleafError):
-        request = Request("warm", "warm", "warm", {name: ["a", "b", "c"] for name in known.settings.rankers})
-        show(replace(known.settings, share=1.0, offset=None, holdout=0.0), known.version, request)

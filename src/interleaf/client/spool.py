@@ -14,9 +14,9 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from interleaf.errors import DataError
 
@@ -32,36 +32,10 @@ _FULL = "the spool is full"
 log = logging.getLogger("interleaf.client")
 
 
-class Spool(Protocol):
-    """Records, oldest first. A full spool drops new records and counts them; `problem` says why it dropped the last."""
-
-    dropped: int
-    problem: str
-
-    def put(self, record: bytes) -> bool:
-        """Store a record; False if it was dropped."""
-
-    def is_empty(self) -> bool: ...
-    def names(self) -> list[str]:
-        """The names of all records, oldest first."""
-
-    def read(self, name: str) -> bytes | None:
-        """A record, or None if another process has removed it; `ValueError` if it is not a file."""
-
-    def remove(self, name: str) -> None: ...
-    def quarantine(self, name: str) -> None:
-        """Set aside a record that cannot be delivered."""
-
-    @contextmanager
-    def claimed(self) -> Iterator[bool]:
-        """Whether this process may deliver the records while the context is open."""
-
-    def forget(self) -> None:
-        """After a fork: drop the records that the parent delivers."""
-
-
 class MemorySpool:
     """Records in memory, which are lost when the process ends.
+
+    A full spool drops new records and counts them; `problem` says why it dropped the last.
 
     >>> spool = MemorySpool(most=1)
     >>> spool.put(b"one"), spool.put(b"two"), spool.dropped
@@ -75,6 +49,7 @@ class MemorySpool:
         self.forget()
 
     def put(self, record: bytes) -> bool:
+        """Store a record; False if it was dropped."""
         if len(self._records) >= self._most:
             self.dropped += 1
             return False
@@ -85,6 +60,7 @@ class MemorySpool:
         return not self._records
 
     def names(self) -> list[str]:
+        """The names of all records, oldest first."""
         return sorted(self._records)
 
     def read(self, name: str) -> bytes | None:
@@ -93,14 +69,14 @@ class MemorySpool:
     def remove(self, name: str) -> None:
         self._records.pop(name, None)
 
-    def quarantine(self, name: str) -> None:
-        self.remove(name)
+    quarantine = remove  # there is no place where a record could be inspected
 
-    @contextmanager
-    def claimed(self) -> Iterator[bool]:
-        yield True
+    def claimed(self) -> AbstractContextManager[bool]:
+        """Whether this process may deliver the records while the context is open."""
+        return nullcontext(True)
 
     def forget(self) -> None:
+        """After a fork: drop the records, which the parent delivers."""
         self._records: dict[str, bytes] = {}
         self.dropped = 0
 
@@ -137,22 +113,23 @@ class FolderSpool:
         return True
 
     def is_empty(self) -> bool:
-        return next(self._found(), None) is None
+        return next(self._scan(), None) is None
 
     def names(self) -> list[str]:
         """Names from before this call. A listing may find a file that is written meanwhile and miss an earlier one, so
         an event could come before its impression. Names far in the future are from before the clock was set back.
         """
         now = time.time_ns()
-        found = sorted(name for name in self._found() if not _stamp(now) <= name < _stamp(now + _MINUTE))
-        self._count = len(found)
-        return found
+        names = sorted(name for name in self._scan() if not _stamp(now) <= name < _stamp(now + _MINUTE))
+        self._count = len(names)
+        return names
 
-    def _found(self) -> Iterator[str]:
+    def _scan(self) -> Iterator[str]:
         with suppress(OSError), os.scandir(self._folder) as entries:
             yield from (one.name for one in entries if one.name.endswith(_SUFFIX) and one.name not in self._stuck)
 
     def read(self, name: str) -> bytes | None:
+        """A record, or None if another process has removed it; `ValueError` if it is not a file."""
         path = self._folder / name
         try:
             if not stat.S_ISREG(path.stat().st_mode):  # reading a named pipe would wait for a writer
@@ -199,6 +176,9 @@ class FolderSpool:
 
     def forget(self) -> None:
         """Parent and child share the folder, so all records stay."""
+
+
+Spool = MemorySpool | FolderSpool
 
 
 def make_private(folder: Path) -> None:

@@ -12,6 +12,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -192,22 +193,15 @@ def _id(value: Any) -> str | None:
     return None if text is None else clean_id(text) or None
 
 
-def _short(max_length: int) -> Callable[[Any], str | None]:
-    """A cleaner for names, which are dropped rather than cut if they are too long."""
-
-    def clean(value: Any) -> str | None:
-        text = _as_text(value)
-        return text if text and text == clean_text(text, max_length) else None
-
-    return clean
+def _short(max_length: int, value: Any) -> str | None:
+    """A name, which is dropped rather than cut if it is too long."""
+    text = _as_text(value)
+    return text if text and text == clean_text(text, max_length) else None
 
 
-def _whole(least: int, most: int) -> Callable[[Any], int | None]:
-    def clean(value: Any) -> int | None:
-        number = whole(value)
-        return number if number is not None and least <= number <= most else None
-
-    return clean
+def _whole(least: int, most: int, value: Any) -> int | None:
+    number = whole(value)
+    return number if number is not None and least <= number <= most else None
 
 
 def _highlights(value: Any) -> list[dict[str, Any]] | None:
@@ -219,15 +213,12 @@ def _highlights(value: Any) -> list[dict[str, Any]] | None:
     return [one for one in cleaned if None not in one.values()]
 
 
-def _number(least: float, most: float) -> Callable[[Any], float | None]:
-    def clean(value: Any) -> float | None:
-        try:
-            number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
-        except (ValueError, OverflowError):
-            return None
-        return number if least <= number <= most else None
-
-    return clean
+def _number(least: float, most: float, value: Any) -> float | None:
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return number if least <= number <= most else None
 
 
 def _time(value: Any) -> str | None:
@@ -245,21 +236,21 @@ def _time(value: Any) -> str | None:
 
 _EVENT: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("event", "impression", "unit"), _id),
-    "rank": _whole(1, limits.MAX_RANK),
-    "document": _short(limits.MAX_DOCUMENT),
-    "kind": _short(limits.MAX_LABEL),
+    "rank": partial(_whole, 1, limits.MAX_RANK),
+    "document": partial(_short, limits.MAX_DOCUMENT),
+    "kind": partial(_short, limits.MAX_LABEL),
     "time": _time,
-    "dwell": _number(0, limits.MAX_DWELL),
-    "value": _number(-limits.MAX_VALUE, limits.MAX_VALUE),
+    "dwell": partial(_number, 0, limits.MAX_DWELL),
+    "value": partial(_number, -limits.MAX_VALUE, limits.MAX_VALUE),
 }
 _HIGHLIGHT: dict[str, Callable[[Any], Any]] = {
-    "field": _short(limits.MAX_LABEL),
-    **dict.fromkeys(("start", "end"), _whole(0, limits.MAX_HIGHLIGHT_END)),
+    "field": partial(_short, limits.MAX_LABEL),
+    **dict.fromkeys(("start", "end"), partial(_whole, 0, limits.MAX_HIGHLIGHT_END)),
 }
 _CAPTION_TEXTS = ("title", "url", "snippet")
 _CAPTION: dict[Any, Callable[[Any], Any]] = {
     "highlights": _highlights,
-    "deep_links": _whole(0, limits.MAX_DEEP_LINKS),
+    "deep_links": partial(_whole, 0, limits.MAX_DEEP_LINKS),
 }
 
 
