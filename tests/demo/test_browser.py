@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 
 from interleaf.client import Client
 from interleaf.demo.engine import Engine, LibraryEntry
-from interleaf.demo.live_demo import NAME, Live
+from interleaf.demo.live_demo import NAME, begin
 from interleaf.demo.site import Site, address, listen, serve_app
 from interleaf.server.app import create_app
 from interleaf.store.sql import SqlStore, open_store
@@ -37,7 +37,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, SqlSto
         app, client = create_app(store), Client(address(place), timeout=120)
         app.router.routes[:0] = Site(engine, client, NAME, RANKERS).routes()
         with serve_app(app, place), client:
-            Live(address(place)).begin(RANKERS)
+            begin(client, RANKERS)
             yield address(place), store
 
 

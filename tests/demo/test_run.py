@@ -19,7 +19,7 @@ import pytest
 import interleaf
 from interleaf.cli import VERBS, main
 from interleaf.client import Client
-from interleaf.demo.live_demo import Demo, Live, RunningLine, line_of, run
+from interleaf.demo.live_demo import Demo, RunningLine, begin, line_of, read_report, run
 from interleaf.demo.searchers import Crowd, searches
 from interleaf.demo.site import address, listen, serve_app
 from interleaf.errors import InterleafError
@@ -129,9 +129,9 @@ def test_people_are_served_over_http_and_an_experiment_that_is_stopped_breaks_no
         Client(address(place), timeout=60) as client,
     ):
         engine = library()
-        live, coming = Live(address(place)), searches(engine.entries, 6)
-        live.begin(("equal", "exact"))
-        assert live.report() is None
+        coming = searches(engine.entries, 6)
+        begin(client, ("equal", "exact"))
+        assert read_report(client) is None
         crowd = Crowd(engine, client, "demo", ("equal", "exact"), coming, per_second=1000)
         crowd.start()
         while not crowd.has_gone:
@@ -146,7 +146,7 @@ def test_people_are_served_over_http_and_an_experiment_that_is_stopped_breaks_no
         assert after.problem is None
         assert sum(batch.num_rows for batch in store.export("demo")) == len(coming)
         with pytest.raises(InterleafError, match="stopped"):
-            live.begin(("equal", "exact"))
+            begin(client, ("equal", "exact"))
 
 
 def test_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:

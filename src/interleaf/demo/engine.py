@@ -8,6 +8,7 @@ import sqlite3
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -47,15 +48,15 @@ class LibraryEntry:
 def read_entries(folder: Path | None = None) -> list[LibraryEntry]:
     """All entries in a folder of sources, by default the standard library, in a fixed order."""
     folder = folder or Path(sysconfig.get_paths()["stdlib"])
-    found: dict[str, LibraryEntry] = {}
+    entries: dict[str, LibraryEntry] = {}
     for path in _sources(folder):
         parts = path.relative_to(folder).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         for entry in _module(name, path):
-            found.setdefault(entry.id, entry)  # the first of several definitions, such as those of a property
-    if not found:
+            entries.setdefault(entry.id, entry)  # the first of several definitions, such as those of a property
+    if not entries:
         raise DataError(f"{folder} holds no Python sources with docstrings; the demo searches those: install them")
-    return list(found.values())
+    return list(entries.values())
 
 
 def _sources(folder: Path) -> Iterator[Path]:
@@ -87,8 +88,8 @@ def _definitions(body: Sequence[ast.stmt], owner: str, module: str, kind: str) -
             continue
         name, text = f"{owner}.{node.name}", ast.get_docstring(node)
         if text:
-            found = CLASS if isinstance(node, ast.ClassDef) else kind
-            yield LibraryEntry(name, found, module, name + _parameters(node, kind), _plain(text))
+            own_kind = CLASS if isinstance(node, ast.ClassDef) else kind
+            yield LibraryEntry(name, own_kind, module, name + _parameters(node, kind), _plain(text))
         if isinstance(node, ast.ClassDef):
             yield from _definitions(node.body, name, module, METHOD)
 
@@ -96,8 +97,8 @@ def _definitions(body: Sequence[ast.stmt], owner: str, module: str, kind: str) -
 def _parameters(node: Definition, kind: str) -> str:
     """The parameters as text, without self; for a class, those of its constructor."""
     if isinstance(node, ast.ClassDef):
-        made = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
-        return _parameters(made[0], METHOD) if made else ""
+        constructors = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+        return _parameters(constructors[0], METHOD) if constructors else ""
     marks = {ast.unparse(mark).partition("(")[0] for mark in node.decorator_list}
     if marks & {"property", "cached_property", "functools.cached_property"}:
         return ""
@@ -194,14 +195,14 @@ class Engine:
     def search(self, query: str, ranker: str, k: int = 10) -> list[str]:
         """The ids of the best k entries that contain a word of the query; ties in the order of the library."""
         order = f"ORDER BY {ranker_of(ranker).order}, rowid LIMIT :k"
-        rows = self._rows(f"SELECT id FROM entries WHERE entries MATCH :match {order}", query, k=k)
-        return [one for (one,) in rows]
+        return [
+            name for (name,) in self._rows(f"SELECT id FROM entries WHERE entries MATCH :match {order}", query, k=k)
+        ]
 
     def answers(self, query: str, rankers: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, dict[str, Any]]]:
         """The ranking of each ranker, and the captions of all documents in them."""
         rankings = {ranker: self.search(query, ranker) for ranker in rankers}
-        found = dict.fromkeys(one for ranking in rankings.values() for one in ranking)
-        return rankings, self.captions(query, list(found))
+        return rankings, self.captions(query, list(dict.fromkeys(chain.from_iterable(rankings.values()))))
 
     def captions(self, query: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The captions of entries, with the words of the query highlighted, in the format of the log."""

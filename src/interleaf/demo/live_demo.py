@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import time
@@ -11,15 +10,13 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TextIO
-from urllib.error import HTTPError, URLError
-from urllib.request import ProxyHandler, Request, build_opener
+from typing import TextIO
 
 from interleaf.client import Client
 from interleaf.demo.engine import Engine, ranker_of, read_entries
 from interleaf.demo.searchers import Crowd, searches, truth
 from interleaf.demo.site import Site, address, listen, serve_app
-from interleaf.errors import InterleafError
+from interleaf.errors import ClientError, InterleafError
 from interleaf.report.format import signed, span
 from interleaf.report.report import Report
 from interleaf.server.app import create_app
@@ -32,50 +29,32 @@ MAX_WAIT = 300.0  # seconds to wait for an answer: the first ones compile, which
 _PATH = f"/v1/experiments/{NAME}"
 
 
-class Live:
-    """The experiment `demo` of a service."""
+def begin(client: Client, rankers: Sequence[str]) -> None:
+    """Create and start the experiment `demo`, or continue the one that runs in the store already."""
+    settings = {"name": NAME, "rankers": list(rankers), "planned_units": PLANNED_UNITS}
+    try:
+        stored = client.call("GET", _PATH, timeout=MAX_WAIT)
+    except ClientError as error:
+        if error.status == 401:
+            remedy = "give another --store, or leave it out"
+            raise InterleafError(f"the store has keys, and the demo has none; {remedy}") from None
+        if error.status != 404:
+            raise
+        settings |= {"holdout": HOLDOUT, "by": ["device"]}
+        stored = client.call("POST", "/v1/experiments", settings, timeout=MAX_WAIT)
+    if stored["state"] == "draft":
+        stored = client.call("POST", f"{_PATH}/start", timeout=MAX_WAIT)
+    if stored["state"] != "running" or stored["settings"]["rankers"] != settings["rankers"]:
+        raise InterleafError(
+            f"the store holds another experiment {NAME!r}, {stored['state']}, of {stored['settings']['rankers']}; "
+            "give another --store, or leave it out"
+        )
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._opener = build_opener(ProxyHandler({}))  # ignore proxy settings: the service is on this machine
 
-    def begin(self, rankers: Sequence[str]) -> None:
-        """Create and start the experiment, or continue the one that runs in the store already."""
-        settings = {"name": NAME, "rankers": list(rankers), "planned_units": PLANNED_UNITS}
-        status, found = self._ask("GET", _PATH)
-        if status == 401:
-            raise InterleafError("the store has keys, and the demo has none; give another --store, or leave it out")
-        if status == 404:
-            _, found = self._ask("POST", "/v1/experiments", settings | {"holdout": HOLDOUT, "by": ["device"]})
-        if found.get("state") == "draft":
-            _, found = self._ask("POST", f"{_PATH}/start")
-        if "error" in found:
-            raise InterleafError(f"the experiment of the demo cannot run: {found['error']['message']}")
-        if found["state"] != "running" or found["settings"]["rankers"] != settings["rankers"]:
-            raise InterleafError(
-                f"the store holds another experiment {NAME!r}, {found['state']}, of {found['settings']['rankers']}; "
-                "give another --store, or leave it out"
-            )
-
-    def report(self) -> Report | None:
-        """The current report; None before the first list was shown."""
-        status, found = self._ask("GET", f"{_PATH}/report")
-        if status != 200:
-            raise InterleafError(f"there is no report of the demo: {found['error']['message']}")
-        return Report.from_dict(next(iter(found["reports"].values()))) if found["reports"] else None
-
-    def _ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """The status of an answer, and its JSON."""
-        data = None if body is None else json.dumps(body).encode()
-        request = Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
-        try:
-            with self._opener.open(request, timeout=MAX_WAIT) as reply:
-                return reply.status, json.load(reply)
-        except HTTPError as refused:
-            with refused:
-                return refused.code, json.load(refused)
-        except (URLError, TimeoutError) as problem:
-            raise InterleafError(f"the service of the demo does not answer: {problem}") from None
+def read_report(client: Client) -> Report | None:
+    """The current report; None before the first list was shown."""
+    reports = client.call("GET", f"{_PATH}/report", timeout=MAX_WAIT)["reports"]
+    return Report.from_dict(next(iter(reports.values()))) if reports else None
 
 
 PIPED = 5.0  # seconds between two lines in a pipe
@@ -163,17 +142,17 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
         store = stack.enter_context(closing(open_store(demo.store or Path(folder) / "demo.sqlite")))
         line.hint("Reading the documentation of the standard library ...")
         engine = stack.enter_context(closing(Engine(read_entries())))
-        client, live = Client(address(place), timeout=SERVICE_TIMEOUT), Live(address(place))
-        app = create_app(store)
+        url, app = address(place), create_app(store)
+        client = Client(url, timeout=SERVICE_TIMEOUT)
         app.router.routes[:0] = Site(engine, client, NAME, demo.rankers).routes()
         stack.enter_context(serve_app(app, place))
         stack.callback(client.close)
         line.hint("Starting the experiment; the first time this compiles its methods ...")
-        live.begin(demo.rankers)
+        begin(client, demo.rankers)
         coming = searches(engine.entries, demo.people, demo.seed)
         crowd = Crowd(engine, client, NAME, demo.rankers, coming, demo.searches_per_second)
         stack.callback(crowd.stop)
-        report = _watch_until_decided(demo, live, crowd, line)
+        report = _watch_until_decided(demo, url, client, crowd, line)
         has_gone = crowd.has_gone
         crowd.stop()
         if crowd.problem is not None:
@@ -193,19 +172,18 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
         return 1 if demo.until_decided and not _is_decided(report) else 0
 
 
-def _watch_until_decided(demo: Demo, live: Live, crowd: Crowd, line: RunningLine) -> Report | None:
+def _watch_until_decided(demo: Demo, url: str, client: Client, crowd: Crowd, line: RunningLine) -> Report | None:
     """Print the current result until the demo is over; returns the report that decided it, if one did.
 
     A verdict stays valid even if later searches make the interval include zero again.
     """
-    is_told = False
-    watch, search = f"{live.url}/experiments/{NAME}", f"{live.url}/search"
+    is_told, watch = False, f"{url}/experiments/{NAME}"
     with suppress(KeyboardInterrupt):
-        line.end(f"Open {watch} to watch, {search} to search and click yourself; Ctrl-C ends.\n")
+        line.end(f"Open {watch} to watch, {url}/search to search and click yourself; Ctrl-C ends.\n")
         crowd.start()
         while True:
             has_gone = crowd.has_gone
-            report = live.report()  # may be some seconds old
+            report = read_report(client)  # may be some seconds old
             if crowd.problem is not None:
                 break
             if demo.until_decided and _is_decided(report):

@@ -26,21 +26,18 @@ def reciprocal_ranks(engine: Engine, ranker: str, searches: Iterable[PersonSearc
 
     Their mean is the mean reciprocal rank (Voorhees, 1999).
     """
-    found = []
-    for search in searches:
-        ranking = engine.search(search.query, ranker, k)
-        found.append(1 / (ranking.index(search.wanted) + 1) if search.wanted in ranking else 0.0)
-    return found
+    rankings = [(search.wanted, engine.search(search.query, ranker, k)) for search in searches]
+    return [1 / (ranking.index(wanted) + 1) if wanted in ranking else 0.0 for wanted, ranking in rankings]
 
 
 def truth(engine: Engine, rankers: Sequence[str], asked: Sequence[PersonSearch]) -> str:
     """The true quality of the rankers, in a sentence."""
     means = {ranker: fmean(reciprocal_ranks(engine, ranker, asked)) for ranker in rankers}
-    told = ", ".join(f"{ranker} {mean:.3f}" for ranker, mean in means.items())
+    figures = ", ".join(f"{ranker} {mean:.3f}" for ranker, mean in means.items())
     best = max(means, key=lambda ranker: means[ranker])
     return (
         f"The truth, since what these people want is known: {best} is best. "
-        f"Mean reciprocal rank of the wanted entry, over {len(asked):,} searches: {told}."
+        f"Mean reciprocal rank of the wanted entry, over {len(asked):,} searches: {figures}."
     )
 
 

@@ -93,13 +93,10 @@ class Site:
         """The search page; with a query, the interleaved results."""
         query, unit = _query(request), _unit(request)
         rankings, captions = self._engine.answers(query, self._rankers)
-        shown = (
-            self._client.interleave(
-                self._experiment, rankings, unit=unit, query=query, captions=captions, attributes={"device": "yours"}
-            )
-            if captions
-            else None
-        )
+        shown = None
+        if captions:
+            about: dict[str, Any] = {"query": query, "captions": captions, "attributes": {"device": "yours"}}
+            shown = self._client.interleave(self._experiment, rankings, unit=unit, **about)
         answer = self._page(
             "search.html",
             query=query,
