@@ -234,7 +234,7 @@ def test_of_many_rankers_the_leaderboard_comes_first_and_the_pairs_are_folded(
     assert page.index('<section id="standing">') < page.index('<details id="pairs">') < page.index('class="scores"')
     assert page.count("the verdict is based on this") == 1
     standing_of(EXAMPLES["healthy"], monkeypatch, settings)
-    visitor.service.client.app.state.service.reports.clear()  # type: ignore[attr-defined]
+    visitor.service.client.app.state.service.reports._cache.clear()  # type: ignore[attr-defined]
     assert '<details id="pairs">' not in visitor.open("/experiments/shoes").text
 
 
@@ -304,7 +304,7 @@ def test_a_set_up_on_trial_says_what_it_should_show(mode: str) -> None:
 
 
 def test_a_form_has_a_field_for_every_setting_and_reads_back_what_it_shows() -> None:
-    names = [field.name for group in form_pages.groups({}) for field in group.fields]
+    names = [field.name for _, fields, _ in form_pages.groups({}) for field in fields]
     assert sorted(names) == sorted([*SETTINGS, form_pages.PARAMETERS])
     settings = Experiment.of(
         {

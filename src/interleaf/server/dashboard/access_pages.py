@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from starlette.responses import RedirectResponse, Response
@@ -19,7 +17,7 @@ from interleaf.server.dashboard.form_pages import sentence
 from interleaf.server.dashboard.visit import HEADERS, Visit, page
 from interleaf.server.schemas import ApiError
 from interleaf.server.service import SECOND, log
-from interleaf.store.records import ADMIN, INGEST, READ, ROLES, AccessKey
+from interleaf.store.records import ADMIN, INGEST, READ, ROLES
 
 _OURS = re.compile(r"/(?![/\\])[A-Za-z0-9._/?=-]{0,300}")
 
@@ -29,9 +27,8 @@ async def show_login(visit: Visit) -> Response:
     if visit.who is not None:
         return RedirectResponse(_onward(visit.request.query_params.get("next", "/")), 303)
     revoked_own = visit.request.query_params.get("revoked") == "own"
-    return ask_for_key(
-        visit, problem="You revoked the key that you were logged in with; log in with another." * revoked_own
-    )
+    problem = "You revoked the key that you were logged in with; log in with another." if revoked_own else ""
+    return ask_for_key(visit, problem=problem)
 
 
 def ask_for_key(visit: Visit, status: int = 200, problem: str = "") -> Response:
@@ -54,14 +51,14 @@ async def enter(visit: Visit) -> Response:
     if key.role not in browser_session.ROLES:
         return ask_for_key(visit, 403, f"The dashboard is for read and admin keys, and this key's role is {key.role}.")
     answer = RedirectResponse(_onward(visit.form.get("next", "/")), 303, HEADERS)
-    await browser_session.end(service, visit.cookie)  # a session of an earlier login
+    await asyncio.to_thread(service.store.end_session, visit.cookie)  # of an earlier login
     browser_session.keep(service, request, answer, await browser_session.begin(service, key))
     return answer
 
 
 async def leave(visit: Visit) -> Response:
     """End the session."""
-    await browser_session.end(visit.service, visit.cookie)
+    await asyncio.to_thread(visit.service.store.end_session, visit.cookie)
     return _left()
 
 
@@ -75,7 +72,7 @@ async def leave_everywhere(visit: Visit) -> Response:
 
 def _left() -> Response:
     answer = RedirectResponse("/login", 303, HEADERS)
-    answer.delete_cookie(browser_session.COOKIE, path="/", httponly=True, samesite="strict")
+    answer.delete_cookie(browser_session.COOKIE, httponly=True, samesite="strict")
     return answer
 
 
@@ -91,15 +88,6 @@ MEANINGS = {
 }
 DAY, MAX_DAYS = 86_400 * SECOND, 3650
 _LABEL, _ID = Text(100), re.compile("[0-9a-f]{16}")
-
-
-@dataclass(frozen=True)
-class KeyLine:
-    """A row of the table of keys: the key, its state, and its number of sessions."""
-
-    key: AccessKey
-    state: str
-    sessions: int
 
 
 async def show_keys(visit: Visit) -> Response:
@@ -118,7 +106,7 @@ async def _page(visit: Visit, status: int = 200, problem: str = "", secret: str 
         visit,
         "keys.html",
         status,
-        lines=[KeyLine(key, _state(key, now), sessions.get(key.id, 0)) for key in keys],
+        lines=[(key, key.is_valid(now), sessions.get(key.id, 0)) for key in keys],
         is_anyone_in=bool(sessions),
         meanings=MEANINGS,
         problem=problem,
@@ -128,12 +116,6 @@ async def _page(visit: Visit, status: int = 200, problem: str = "", secret: str 
     )
 
 
-def _state(key: AccessKey, now: int) -> str:
-    if key.revoked is not None:
-        return "revoked"
-    return "expired" if key.is_expired(now) else "valid"
-
-
 async def add(visit: Visit) -> Response:
     """Create a key. The first one must be an admin key; otherwise nobody could create others here.
 
@@ -141,7 +123,7 @@ async def add(visit: Visit) -> Response:
     """
     service, form = visit.service, visit.form
     role, label, experiment = (form.get(name, "").strip() for name in ("role", "label", "experiment"))
-    problems = [*_problems(form), *_first_key_problems(visit)]
+    problems = _problems(visit)
     if problems:
         return await _page(visit, 422, " ".join(problems))
     now = service.clock()
@@ -167,9 +149,9 @@ async def add(visit: Visit) -> Response:
     return answer
 
 
-def _problems(form: Mapping[str, str]) -> list[str]:
-    """One sentence for each invalid field."""
-    problems = []
+def _problems(visit: Visit) -> list[str]:
+    """One sentence for each invalid field, and for a first key that would lock out the user who creates it."""
+    form, problems = visit.form, []
     if form.get("role", "") not in ROLES:
         problems.append("Choose what the key is for.")
     try:
@@ -181,18 +163,11 @@ def _problems(form: Mapping[str, str]) -> list[str]:
         problems.append(f"Days until it expires: give a whole number from 1 to {MAX_DAYS:,}, or nothing.")
     if not _ID.fullmatch(form.get("id", "")):
         problems.append("The form has no id of a new key: load the page again.")
+    is_whole = form.get("role") == ADMIN and not form.get("experiment", "").strip() and not days
+    if visit.who is OPEN and not is_whole:
+        first = "The first key must be an admin key for all experiments that does not expire"
+        problems.append(f"{first}: all requests need a key then.")
     return problems
-
-
-def _first_key_problems(visit: Visit) -> list[str]:
-    """Check that the first key does not lock out the user who creates it."""
-    form = visit.form
-    is_whole = form.get("role") == ADMIN and not form.get("experiment", "").strip() and not form.get("days", "").strip()
-    if visit.who is not OPEN or is_whole:
-        return []
-    return [
-        "The first key must be an admin key for all experiments that does not expire: all requests need a key then."
-    ]
 
 
 async def revoke(visit: Visit) -> Response:
@@ -218,7 +193,6 @@ async def sign_out(visit: Visit) -> Response:
     if target is not None and target not in (key.id for key in keys):
         raise ApiError(404, "unknown", f"there is no key {target[:100]!r}")
     ended = await asyncio.to_thread(visit.service.store.end_sessions, target)
-    log.info(
-        "ended sessions", extra={"key": target or "all", "sessions": ended, "by": visit.who.id if visit.who else ""}
-    )
+    by = visit.who.id if visit.who else ""
+    log.info("ended sessions", extra={"key": target or "all", "sessions": ended, "by": by})
     return RedirectResponse("/keys", 303, HEADERS)

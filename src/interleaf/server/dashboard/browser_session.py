@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import secrets
 from hashlib import blake2b
 
 from starlette.requests import Request
@@ -33,11 +32,6 @@ async def begin(service: Service, key: AccessKey) -> str:
     return await asyncio.to_thread(service.store.begin_session, key.id, now, expires)
 
 
-def unkeyed() -> str:
-    """A cookie for a store without keys, where no login is needed: it only protects forms."""
-    return secrets.token_urlsafe(32)
-
-
 async def holder(service: Service, cookie: str) -> AccessKey | None:
     """The key of a session; None if the session has ended or its key is not valid any more."""
     if not cookie or len(cookie) > MAX_COOKIE:
@@ -46,11 +40,6 @@ async def holder(service: Service, cookie: str) -> AccessKey | None:
         return OPEN
     key = await asyncio.to_thread(service.store.session_key, cookie, service.clock())
     return key if key is not None and key.role in ROLES else None
-
-
-async def end(service: Service, cookie: str) -> None:
-    """End a session."""
-    await asyncio.to_thread(service.store.end_session, cookie)
 
 
 def token(cookie: str) -> str:
@@ -62,9 +51,8 @@ def token(cookie: str) -> str:
 def check_token(cookie: str, given: str) -> None:
     """Refuse a form of another site, or of a page loaded before the latest login."""
     if not cookie or not hmac.compare_digest(token(cookie).encode(), given.encode(errors="replace")):
-        raise ApiError(
-            403, "wrong_token", "this form is out of date, or of another site: reload its page and try again"
-        )
+        problem = "this form is out of date, or of another site: reload its page and try again"
+        raise ApiError(403, "wrong_token", problem)
 
 
 def check_site(request: Request) -> None:
@@ -84,12 +72,5 @@ def check_site(request: Request) -> None:
 
 def keep(service: Service, request: Request, response: Response, cookie: str) -> None:
     """Set the cookie: for this site only, and not readable by scripts."""
-    response.set_cookie(
-        COOKIE,
-        cookie,
-        max_age=round(service.settings.cookie_hours * 3600),
-        path="/",
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
-    )
+    seconds, is_secure = round(service.settings.cookie_hours * 3600), request.url.scheme == "https"
+    response.set_cookie(COOKIE, cookie, seconds, secure=is_secure, httponly=True, samesite="strict")

@@ -6,8 +6,9 @@ import csv
 import io
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
+from itertools import cycle
 from typing import Any
 
 from starlette.responses import Response
@@ -51,29 +52,27 @@ def analysis(settings: Experiment, version: int, metric: str) -> str:
 
 def first_list(settings: Experiment, address: str, is_open: bool) -> str:
     """The command that asks for a list; without a key if the service has no keys."""
-    rankings = {
-        ranker: ["doc-1", "doc-2", "doc-3"][:: 1 if place % 2 == 0 else -1]
-        for place, ranker in enumerate(settings.rankers)
-    }
+    orders = cycle((["doc-1", "doc-2", "doc-3"], ["doc-3", "doc-2", "doc-1"]))
+    rankings = dict(zip(settings.rankers, orders, strict=False))
     body = {"unit": "user-7", "query": "trail shoes", "rankings": rankings}
-    return _post(f"{address}/v1/experiments/{settings.name}/interleave", json.dumps(body, ensure_ascii=False), is_open)
+    return _post(f"{address}/v1/experiments/{settings.name}/interleave", body, is_open)
 
 
 def first_event(settings: Experiment, address: str, is_open: bool) -> str:
     """The command that reports an event."""
     event = {"impression": "THE ID FROM THE ANSWER", "rank": 1, "kind": settings.primary}
-    return _post(f"{address}/v1/events", json.dumps({"events": [event]}, ensure_ascii=False), is_open)
+    return _post(f"{address}/v1/events", {"events": [event]}, is_open)
 
 
 def first_experiment(address: str, is_open: bool) -> str:
     """The command that creates an experiment."""
-    body = {"name": "shoes", "rankers": ["production", "candidate"]}
-    return _post(f"{address}/v1/experiments", json.dumps(body), is_open)
+    return _post(f"{address}/v1/experiments", {"name": "shoes", "rankers": ["production", "candidate"]}, is_open)
 
 
-def _post(address: str, body: str, is_open: bool) -> str:
+def _post(address: str, body: dict[str, Any], is_open: bool) -> str:
     key = [] if is_open else ["-H", "Authorization: Bearer KEY"]
-    return shlex.join(["curl", address, *key, "-H", "Content-Type: application/json", "-d", body])
+    data = json.dumps(body, ensure_ascii=False)
+    return shlex.join(["curl", address, *key, "-H", "Content-Type: application/json", "-d", data])
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a text that begins with one of these
@@ -99,15 +98,18 @@ async def table(visit: Visit) -> Response:
 
 def table_names(report: Report | None) -> tuple[str, ...]:
     """The tables of a report that have rows."""
-    if report is None:
-        return ()
     parts = ("comparisons", "health", "arms", "slots", "neutrality", "over_time", "segments")
-    return tuple(name for name in parts if getattr(report, name))
+    return tuple(name for name in parts if getattr(report, name, ()))
 
 
 def csv_of(reports: Mapping[str, Report], name: str) -> str | None:
     """A table as CSV with unrounded numbers and the metric in the first column; None if it has no rows."""
-    rows = list(_rows(reports, name))
+    rows = []
+    for metric, report in reports.items():
+        table = to_frames(report).get(name)
+        for row in table.to_pylist() if table is not None else ():
+            values = {("event_metric" if column == "metric" else column): _cell(value) for column, value in row.items()}
+            rows.append({"metric": _cell(metric)} | values)
     if not rows:
         return None
     text = io.StringIO()
@@ -115,15 +117,6 @@ def csv_of(reports: Mapping[str, Report], name: str) -> str | None:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-def _rows(reports: Mapping[str, Report], name: str) -> Iterator[dict[str, Any]]:
-    for metric, report in reports.items():
-        frame = to_frames(report).get(name)
-        for row in frame.to_pylist() if frame is not None else ():
-            yield {"metric": _cell(metric)} | {
-                ("event_metric" if column == "metric" else column): _cell(value) for column, value in row.items()
-            }
 
 
 def _cell(value: Any) -> Any:

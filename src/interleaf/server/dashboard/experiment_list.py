@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -20,7 +19,7 @@ from interleaf.server.dashboard.result_summary import conflicts, early_warning
 from interleaf.server.dashboard.visit import DashboardState, Visit, page, part
 from interleaf.server.endpoints import MAX_PAGE, read_number, read_search
 from interleaf.store.event_fates import EventFate
-from interleaf.store.records import DRAFT, RUNNING, STATES, Search, Stored
+from interleaf.store.records import DRAFT, RUNNING, STATES, Stored
 
 FRESH, SLOW = 3.0, 15.0  # maximum age in seconds of a report in the list; SLOW: if it takes long to compute
 STALE = 60.0  # the same for a stopped or decided experiment
@@ -64,6 +63,7 @@ async def _values(visit: Visit) -> dict[str, Any]:
     await service.wait_for_kernels(stored for stored in experiments if stored.state != DRAFT)
     lines = await service.run_report(lambda: [_line(stored, visit.shared) for stored in experiments])
     unplaced = await asyncio.to_thread(store.unplaced) if search.only is None else {}
+    query = {"search": search.text, "state": search.state, "archived": "true" if search.archived else None}
     return {
         "lines": lines,
         "total": total,
@@ -72,7 +72,7 @@ async def _values(visit: Visit) -> dict[str, Any]:
         "last": last,
         "search": search,
         "states": STATES,
-        "query": _query(search),
+        "query": urlencode({name: value for name, value in query.items() if value}),
         "is_empty": total == 0 and (await asyncio.to_thread(store.count_experiments)).number == 0,
         "first": downloads.first_experiment(visit.address, visit.is_open),
         "address": visit.address,
@@ -80,27 +80,19 @@ async def _values(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _query(search: Search) -> str:
-    """The query string of a search, without the page number."""
-    query = {"search": search.text, "state": search.state, "archived": "true" if search.archived else None}
-    return urlencode({name: value for name, value in query.items() if value})
-
-
 def _line(stored: Stored, shared: DashboardState) -> ExperimentLine:
-    reports = _reports(stored, shared) if stored.state != DRAFT else {}
-    report = next(iter(reports.values()), None)
-    is_disputed, mode = bool(conflicts(stored.settings, reports)), MODES.get(stored.settings.mode, "")
-    is_early = report is not None and bool(early_warning(report))
-    return ExperimentLine(stored, report, *judgement(report), is_disputed, mode, is_early)
-
-
-def _reports(stored: Stored, shared: DashboardState) -> Mapping[str, Report]:
-    """The reports of all metrics, primary first; they may be older than those on the experiment's page."""
+    """An experiment with the reports of all metrics, which may be older than those on the experiment's page."""
 
     def max_age(seconds: float) -> float:
         return min(max(FRESH, seconds / SHARE), SLOW) if stored.state == RUNNING else STALE
 
-    return shared.service.reports.get_blocking(stored.settings.name, stored.version, max_age).reports
+    reports = {}
+    if stored.state != DRAFT:
+        reports = shared.service.reports.get_blocking(stored.settings.name, stored.version, max_age).reports
+    report = next(iter(reports.values()), None)
+    is_disputed, mode = bool(conflicts(stored.settings, reports)), MODES.get(stored.settings.mode, "")
+    is_early = report is not None and bool(early_warning(report))
+    return ExperimentLine(stored, report, *judgement(report), is_disputed, mode, is_early)
 
 
 def judgement(report: Report | None) -> tuple[str, str]:

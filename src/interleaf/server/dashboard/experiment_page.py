@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from starlette.responses import Response
@@ -14,15 +13,14 @@ from interleaf.experiment import Experiment
 from interleaf.experiment.serving import build_whole_list
 from interleaf.experiment.settings import COMPARE, SETTINGS
 from interleaf.report.format import Names, count
-from interleaf.report.layout import MARKS, ReportPage, lay_out
+from interleaf.report.layout import MARKS, lay_out
 from interleaf.report.model import FAILED, WARNING
 from interleaf.report.report import Report
-from interleaf.report.sections import Section
 from interleaf.server.dashboard import downloads, static_files
 from interleaf.server.dashboard.downloads import table_names
 from interleaf.server.dashboard.experiment_list import MODES, judgement
-from interleaf.server.dashboard.result_summary import Scorecard, outlook, scorecard, trials
-from interleaf.server.dashboard.visit import Charts, Visit, moment, page, part, short
+from interleaf.server.dashboard.result_summary import outlook, scorecard, trials
+from interleaf.server.dashboard.visit import Visit, moment, page, part, short
 from interleaf.server.endpoints import read_version
 from interleaf.server.ingest import to_microseconds
 from interleaf.server.reports import CurrentReports
@@ -55,15 +53,6 @@ class ShownDocument:
     is_fixed: bool = False
 
 
-@dataclass(frozen=True)
-class ExampleImpression:
-    """An impression as shown on the page."""
-
-    time: Any
-    facts: tuple[tuple[str, str], ...]
-    documents: tuple[ShownDocument, ...]
-
-
 def teams(rankers: Iterable[str]) -> tuple[Team, ...]:
     """The marks of all rankers."""
     names = Names(rankers)
@@ -73,16 +62,10 @@ def teams(rankers: Iterable[str]) -> tuple[Team, ...]:
     )
 
 
-def example(row: Mapping[str, Any], marked: Sequence[Team]) -> ExampleImpression:
+def example(row: Mapping[str, Any], marked: Sequence[Team]) -> dict[str, Any]:
     """A row of the log, prepared for the page."""
-    attributes = row.get("attributes") or {}
-    facts = [
-        ("query", row.get("query")),
-        ("unit", row.get("unit")),
-        ("arm", row.get("arm")),
-        *(dict(attributes).items()),
-        ("does not count", row.get("excluded")),
-    ]
+    facts = [(name, row.get(name)) for name in ("query", "unit", "arm")]
+    facts += [*dict(row.get("attributes") or {}).items(), ("does not count", row.get("excluded"))]
     happened: dict[int, Counter[str]] = {}
     for event in row.get("events") or ():
         happened.setdefault(event["rank"], Counter())[event["kind"]] += 1
@@ -93,12 +76,9 @@ def example(row: Mapping[str, Any], marked: Sequence[Team]) -> ExampleImpression
         else ShownDocument(short(document), "", None, "", "", is_fixed=True)
         for document in build_whole_list(row)
     ]
-    texts = tuple((short(str(name), 40), short(str(value))) for name, value in facts if value not in (None, ""))
-    return ExampleImpression(_time(row["time"]), texts, tuple(shown))
-
-
-def _time(time: int | datetime) -> Any:
-    return moment(time if isinstance(time, int) else to_microseconds(time))
+    texts = [(short(str(name), 40), short(str(value))) for name, value in facts if value not in (None, "")]
+    time = row["time"] if isinstance(row["time"], int) else to_microseconds(row["time"])
+    return {"time": moment(time), "facts": texts, "documents": shown}
 
 
 def _to_document(
@@ -120,38 +100,6 @@ MAX_EXAMPLES = 8
 # Sections after the leaderboard, the scorecard, the estimate over time and the progress, in this order.
 NUMBERS = ("neutrality", "slots", "arms", "segments")
 WRONG = {MARKS[FAILED], MARKS[WARNING]}
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """The parts of a report that the page shows."""
-
-    report: Report
-    page: ReportPage
-    sections: Mapping[str, Section]
-    scorecard: Scorecard
-    charts: Charts
-
-    @property
-    def wrong(self) -> Table | None:
-        """The health checks that failed or warn."""
-        return self._checks(lambda row: row[0] in WRONG)
-
-    @property
-    def fine(self) -> Table | None:
-        """The health checks that passed."""
-        return self._checks(lambda row: row[0] not in WRONG)
-
-    def _checks(self, is_wanted: Any) -> Table | None:
-        for table in self.sections["health"].tables:
-            rows = tuple(row for row in table.rows if is_wanted(row))
-            return Table(table.name, "", table.columns, rows, table.right) if rows else None
-        return None
-
-    @property
-    def share(self) -> float | None:
-        """The share of the planned units that was reached; None without a plan."""
-        return None if self.report.planned_units is None else self.report.totals.units / self.report.planned_units
 
 
 async def show(visit: Visit) -> Response:
@@ -219,11 +167,30 @@ def _possible(stored: Stored) -> dict[str, bool]:
     }
 
 
-def _numbers(visit: Visit, settings: Experiment, version: int, current: CurrentReports, report: Report) -> Numbers:
+def _numbers(
+    visit: Visit, settings: Experiment, version: int, current: CurrentReports, report: Report
+) -> dict[str, Any]:
+    """The parts of a report that the page shows."""
     laid_out = lay_out(report)
     sections = {section.name: section for section in laid_out.sections}
-    charts = visit.shared.chart_cache.get_blocking(settings.name, version)
-    return Numbers(report, laid_out, sections, scorecard(settings, current.reports), charts)
+    checks = sections["health"].tables
+    return {
+        "report": report,
+        "page": laid_out,
+        "sections": sections,
+        "scorecard": scorecard(settings, current.reports),
+        "charts": visit.shared.charts.get_blocking((settings.name, version)),
+        "wrong": _select_checks(checks, is_wrong=True),
+        "fine": _select_checks(checks, is_wrong=False),
+    }
+
+
+def _select_checks(checks: Sequence[Table], is_wrong: bool) -> Table | None:
+    """The health checks that failed or warn, or those that passed."""
+    for table in checks[:1]:
+        rows = tuple(row for row in table.rows if (row[0] in WRONG) == is_wrong)
+        return Table(table.name, "", table.columns, rows, table.right) if rows else None
+    return None
 
 
 def _apart(current: CurrentReports) -> Table | None:

@@ -11,19 +11,8 @@ from starlette.responses import RedirectResponse, Response
 
 from interleaf.errors import ExperimentError, StateError
 from interleaf.experiment import Experiment
-from interleaf.experiment.settings import (
-    ATTRIBUTIONS,
-    MODES,
-    NOTES,
-    SETTINGS,
-    Choice,
-    EventWeights,
-    Number,
-    Optional,
-    Prose,
-    SettingKind,
-    Several,
-)
+from interleaf.experiment import settings as kinds
+from interleaf.experiment.settings import ATTRIBUTIONS, MODES, NOTES, SETTINGS
 from interleaf.methods.registry import ALL_SCHEMES, METHODS
 from interleaf.server import endpoints
 from interleaf.server.auth import OPEN
@@ -40,22 +29,17 @@ GROUPS = {
 }
 OPEN_GROUPS = 2  # the other groups are collapsed: their defaults usually fit
 PARAMETERS = "method_parameters"
-CHOICES = dict(
-    zip(
-        (*MODES, *ATTRIBUTIONS),
-        (
-            "compare the rankers",
-            "A/A test: every ranker gets the control's list",
-            "A/A test: the rankers' names are swapped at random",
-            "known loser: the other rankers get the control's list reversed",
-            "are not counted",
-            "count for the last list that showed the document",
-            "count for every list that showed the document",
-            "count for a list of the ranker that showed it most",
-        ),
-        strict=True,
-    )
+_MEANINGS = (
+    "compare the rankers",
+    "A/A test: every ranker gets the control's list",
+    "A/A test: the rankers' names are swapped at random",
+    "known loser: the other rankers get the control's list reversed",
+    "are not counted",
+    "count for the last list that showed the document",
+    "count for every list that showed the document",
+    "count for a list of the ranker that showed it most",
 )
+CHOICES = dict(zip((*MODES, *ATTRIBUTIONS), _MEANINGS, strict=True))
 _NEEDED = ("name", "rankers")
 _COMMAS = ("by", "tags")  # lists whose items contain no commas
 _ON_ONE_LINE = ("rankers",)  # lists of at least two items: a single line is split at its commas
@@ -76,50 +60,43 @@ class Field:
     error: str
 
 
-@dataclass(frozen=True)
-class Group:
-    """Fields that belong together."""
-
-    title: str
-    fields: tuple[Field, ...]
-    is_open: bool
-
-
 def groups(
     typed: Mapping[str, str], wrong: Mapping[str, str] | None = None, only: str | None = None
-) -> tuple[Group, ...]:
-    """The fields of all settings, filled with what was typed; a group with an error is expanded.
+) -> list[tuple[str, list[Field], bool]]:
+    """The fields of all settings in groups, each with its title and whether it is expanded; with `only`, that group.
 
-    With `only`, the fields of that group.
+    Fields are filled with what was typed. A group with an error is expanded.
     """
     rest = [name for name in SETTINGS if not any(name in names for names in GROUPS.values())]
     all_groups = []
     for place, (title, names) in enumerate((*GROUPS.items(), ("More", tuple(rest)))):
         fields = [_field(name, typed, (wrong or {}).get(name, "")) for name in names]
         if "method" in names:
-            fields.insert(names.index("method") + 1, _parameters(typed))
-        is_open = place < OPEN_GROUPS or any(field.error for field in fields)
+            label, meaning = "Parameters of the method", "parameters of the method that differ from its defaults"
+            value, hint = typed.get(PARAMETERS, ""), "such as tau=1"
+            parameters = Field(PARAMETERS, label, meaning, "line", value, {}, False, hint, "")
+            fields.insert(names.index("method") + 1, parameters)
         if fields and only in (None, title):
-            all_groups.append(Group(title, tuple(fields), is_open))
-    return tuple(all_groups)
+            all_groups.append((title, fields, place < OPEN_GROUPS or any(field.error for field in fields)))
+    return all_groups
 
 
 def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
     setting = SETTINGS[name]
     kind, widget, hint = setting.metadata["kind"], "line", ""
-    within = kind.kind if isinstance(kind, Optional) else kind
+    within = kind.kind if isinstance(kind, kinds.Optional) else kind
     choices: dict[str, str] = {}
     match within:
-        case Choice():
+        case kinds.Choice():
             widget, choices = "choice", {word: CHOICES.get(word, word) for word in within.words}
-        case Number():
+        case kinds.Number():
             widget, hint = "number", f"{within.least:g} to {within.most:,g}"
-        case Prose():
+        case kinds.Prose():
             widget = "lines"
-        case Several():
+        case kinds.Several():
             widget, hint = "lines", "one per line"
             hint += ", or with commas" * (name in _COMMAS) + ", or all on one line with commas" * (name in _ON_ONE_LINE)
-        case EventWeights():
+        case kinds.EventWeights():
             hint = "such as click=1, purchase=5"
     if name == "method":
         widget, choices = "choice", {row.name: row.title for row in METHODS.values() if row.schemes}
@@ -131,17 +108,11 @@ def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
     return Field(name, label, meaning, widget, typed.get(name, ""), choices, name in _NEEDED, hint, wrong)
 
 
-def _parameters(typed: Mapping[str, str]) -> Field:
-    meaning = "parameters of the method that differ from its defaults"
-    value = typed.get(PARAMETERS, "")
-    return Field(PARAMETERS, "Parameters of the method", meaning, "line", value, {}, False, "such as tau=1", "")
-
-
 def typed_of(settings: Experiment) -> dict[str, str]:
     """Settings as texts of form fields."""
-    found = {name: _text(value) for name, value in settings.to_dict().items()}
+    typed = {name: _text(value) for name, value in settings.to_dict().items()}
     method, _, parameters = settings.method.partition("(")
-    return found | {"method": method, PARAMETERS: parameters.removesuffix(")")}
+    return typed | {"method": method, PARAMETERS: parameters.removesuffix(")")}
 
 
 def defaults() -> dict[str, str]:
@@ -187,13 +158,13 @@ def wrong_in(data: Mapping[str, Any]) -> dict[str, str]:
     >>> wrong_in({"name": "shoes", "k": "ten"})
     {'rankers': 'This is needed.', 'k': 'Give a whole number from 1 to 200.'}
     """
-    found = {name: "This is needed." for name in _NEEDED if name not in data}
+    problems = {name: "This is needed." for name in _NEEDED if name not in data}
     for name, value in data.items():
         try:
             SETTINGS[name].metadata["kind"].check(value)
         except ValueError as remedy:
-            found[name] = sentence(str(remedy))
-    return found
+            problems[name] = sentence(str(remedy))
+    return problems
 
 
 def sentence(remedy: str) -> str:
@@ -201,14 +172,14 @@ def sentence(remedy: str) -> str:
     return f"{remedy[:1].upper()}{remedy[1:].rstrip('.')}."
 
 
-def _value(kind: SettingKind, text: str) -> Any:
+def _value(kind: kinds.SettingKind, text: str) -> Any:
     """The value as JSON would hold it; text that is not a number stays text, which the check refuses."""
-    within = kind.kind if isinstance(kind, Optional) else kind
-    if isinstance(within, Several):
+    within = kind.kind if isinstance(kind, kinds.Optional) else kind
+    if isinstance(within, kinds.Several):
         return [line.strip() for line in text.splitlines() if line.strip()]
-    if isinstance(within, Number):
+    if isinstance(within, kinds.Number):
         return _number(text, within.whole)
-    if isinstance(within, EventWeights):
+    if isinstance(within, kinds.EventWeights):
         pairs = [part.rpartition("=") if "=" in part else (part, "=", "1") for part in text.split(",") if part.strip()]
         return {kind.strip(): _number(weight.strip(), False) for kind, _, weight in pairs}
     return text
@@ -222,6 +193,7 @@ def _number(text: str, whole: bool) -> float | int | str:
 
 
 Call = Callable[..., Awaitable[Response]]
+Texts = Mapping[str, str]
 OVER = (STOPPED, DECIDED)
 NOTES_GROUP = "Notes"
 
@@ -246,8 +218,7 @@ async def edit(visit: Visit) -> Response:
     """Change a draft, or create a new version of a running experiment."""
     stored = await visit.service.experiment(visit.name)
     if stored.state in OVER:  # the form has only the notes
-        notes = {field: visit.form.get(field, "") for field in NOTES}
-        visit.form = typed_of(stored.settings) | notes
+        visit.form = typed_of(stored.settings) | {field: visit.form.get(field, "") for field in NOTES}
     visit.form = {**visit.form, "name": visit.name}
     return await _save(visit, endpoints.edit, visit.name, stored.state)
 
@@ -267,15 +238,11 @@ async def _save(visit: Visit, call: Call, name: str, state: str = DRAFT) -> Resp
 
 
 def _form(
-    visit: Visit,
-    typed: Mapping[str, str],
-    wrong: Mapping[str, str] | None = None,
-    name: str = "",
-    state: str = DRAFT,
-    status: int = 200,
+    visit: Visit, typed: Texts, wrong: Texts | None = None, name: str = "", state: str = DRAFT, status: int = 200
 ) -> Response:
     """The page with the form. The name of an existing experiment cannot be edited."""
-    problems = " ".join(f"{_label(field)}: {remedy}" for field, remedy in (wrong or {}).items())
+    labels = {name: setting.metadata["label"] for name, setting in SETTINGS.items()}
+    problems = " ".join(f"{labels.get(field, field)}: {remedy}" for field, remedy in (wrong or {}).items())
     return page(
         visit,
         "form.html",
@@ -289,16 +256,11 @@ def _form(
     )
 
 
-def _label(field: str) -> str:
-    return str(SETTINGS[field].metadata["label"]) if field in SETTINGS else field
-
-
 def action(call: Call, *fields: str) -> Callable[[Visit], Awaitable[Response]]:
     """A handler that makes an API call, with these form fields as its body."""
 
     async def run(visit: Visit) -> Response:
-        body = {field: visit.form.get(field, "").strip() for field in fields}
-        await _call(visit, call, body)
+        await _call(visit, call, {field: visit.form.get(field, "").strip() for field in fields})
         return _onward(visit.name)
 
     return run
@@ -306,8 +268,7 @@ def action(call: Call, *fields: str) -> Callable[[Visit], Awaitable[Response]]:
 
 async def delete(visit: Visit) -> Response:
     """Delete an experiment with all its rows, if its name was typed to confirm."""
-    stored = await visit.service.experiment(visit.name)
-    await endpoints.delete_confirmed(visit.service, stored.settings.name, visit.form.get("confirm", "").strip())
+    await endpoints.delete_confirmed(visit.service, visit.request, visit.form.get("confirm", "").strip())
     return RedirectResponse("/", 303, HEADERS)
 
 

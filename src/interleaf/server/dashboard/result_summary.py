@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 
@@ -61,13 +61,11 @@ class Scorecard:
 def scorecard(settings: Experiment, reports: Mapping[str, Report]) -> Scorecard:
     """The rows of all metrics, the primary one first; only the first row of a metric has its note."""
     names = Names(settings.rankers)
-    every = [(metric, pair) for metric, report in reports.items() for pair in shown(report)]
+    every = [(metric, *one) for metric, report in reports.items() for one in enumerate(shown(report))]
     some = every[:MAX_ROWS]
-    reach = _reach([pair for _, pair in some])
-    rows = [_row(metric, pair, names, settings, reach) for metric, pair in some]
-    metrics = [row.metric for row in rows]
-    noted = [row if metrics.index(row.metric) == place else replace(row, note="") for place, row in enumerate(rows)]
-    return Scorecard(tuple(noted), len(every) - len(some), conflicts(settings, reports))
+    reach = _reach([pair for _, _, pair in some])
+    rows = tuple(_row(metric, place == 0, pair, names, settings, reach) for metric, place, pair in some)
+    return Scorecard(rows, len(every) - len(some), conflicts(settings, reports))
 
 
 def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str, ...]:
@@ -76,8 +74,7 @@ def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str,
     Events with a negative weight count against the ranker that has more of them. The weighted sum of all kinds is
     compared with the primary metric only, because it contains the others.
     """
-    names = Names(settings.rankers)
-    found = []
+    names, warnings = Names(settings.rankers), []
     for (one, report), (other, against) in combinations(reports.items(), 2):
         if other == WEIGHTED and one != settings.primary:
             continue
@@ -87,41 +84,39 @@ def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str,
             worse = _favoured(others.get(frozenset((pair.first, pair.second))), settings.events.get(other, 1.0))
             if better is not None and worse is not None and better != worse:
                 by = "all kinds together, weighted," if other == WEIGHTED else names[other]
-                found.append(
+                warnings.append(
                     f"Metrics disagree: by {names[one]} people prefer {names[better]}, and by {by} "
                     f"{names[worse]}. Decide which of the two matters more before you choose a ranker."
                 )
-    return tuple(found[:MAX_ROWS])
+    return tuple(warnings[:MAX_ROWS])
 
 
 def _favoured(pair: Comparison | None, weight: float) -> str | None:
     """The ranker that the events of a kind favour; None if neither."""
-    winner = None if pair is None else pair.winner or (pair.unanimous if _is_sure(pair) else None)
-    if pair is None or winner is None or weight >= 0:
+    if pair is None:
+        return None
+    agreeing = (pair.unit_wins or 0) + (pair.unit_losses or 0)
+    is_sure = agreeing > 0 and 2.0 ** (1 - agreeing) < UNLIKELY  # enough units agree that chance is unlikely
+    winner = pair.winner or (pair.unanimous if is_sure else None)
+    if winner is None or weight >= 0:
         return winner
     return pair.second if winner == pair.first else pair.first
 
 
-def _is_sure(pair: Comparison) -> bool:
-    """Whether a unanimous result is significant: enough units agree that chance is unlikely."""
-    agreeing = (pair.unit_wins or 0) + (pair.unit_losses or 0)
-    return agreeing > 0 and 2.0 ** (1 - agreeing) < UNLIKELY
-
-
-def _row(metric: str, pair: Comparison, names: Names, settings: Experiment, reach: float) -> Row:
+def _row(metric: str, is_first: bool, pair: Comparison, names: Names, settings: Experiment, reach: float) -> Row:
     preferred = {None: NEITHER, pair.first: FIRST, pair.second: SECOND}[pair.winner]
     counts_against = settings.events.get(metric, 1.0) < 0
-    said = {
-        NEITHER: "no difference shown"
-        if pair.unanimous is None
-        else f"all {'are of' if counts_against else 'favour'} {names[pair.unanimous]}",
-        FIRST: f"{names[pair.first]} {'has more' if counts_against else 'is preferred'}",
-        SECOND: f"{names[pair.second]} {'has more' if counts_against else 'is preferred'}",
-    }[preferred]
+    if pair.winner is not None:
+        said = f"{names[pair.winner]} {'has more' if counts_against else 'is preferred'}"
+    elif pair.unanimous is not None:
+        said = f"all {'are of' if counts_against else 'favour'} {names[pair.unanimous]}"
+    else:
+        said = "no difference shown"
+    note = "counts against" if counts_against else _weights(metric, settings, names)
     outcomes = (pair.wins, pair.ties, pair.losses)
     return Row(
         names[metric],
-        "counts against" if counts_against else _weights(metric, settings, names),
+        note if is_first else "",
         pair_label(pair, names),
         None if pair.estimate is None else signed(pair.estimate),
         None if pair.interval is None else span(pair.interval),
@@ -171,37 +166,27 @@ class Trial:
 
 def trials(settings: Experiment, report: Report | None) -> tuple[Trial, ...]:
     """The checks that this experiment runs."""
-    found = []
-    if settings.mode in (AA, RELABELLED):
-        found.append(_alike(settings, report))
+    checks = []
+    if settings.mode == AA:
+        checks.append(_alike("A/A", "Every ranker is given the control's ranking", report))
+    if settings.mode == RELABELLED:
+        how = "The names of the rankers are swapped at random for each unit"
+        checks.append(_alike("Relabelled A/A", how, report))
     if settings.mode == LOSER:
-        found.append(_loser(settings, report))
+        checks.append(_loser(settings, report))
     if settings.holdout:
-        found.append(
-            Trial(
-                "Holdout",
-                f"{share(settings.holdout)} of the units see the control's list unchanged. Interleaved units should "
-                "do no worse than these, unless a candidate is worse than the control: otherwise interleaving itself "
-                "hurts, through latency or through how lists are shown.",
-                _held_out(report),
-            )
+        should = (
+            f"{share(settings.holdout)} of the units see the control's list unchanged. Interleaved units should "
+            "do no worse than these, unless a candidate is worse than the control: otherwise interleaving itself "
+            "hurts, through latency or through how lists are shown."
         )
-    return tuple(found)
+        wrong = [] if report is None else [check for check in report.health if check.status in (WARNING, FAILED)]
+        shows = [f"{check.name}: {check.figure}." for check in wrong if "holdout" in check.name.lower()]
+        checks.append(Trial("Holdout", should, " ".join(shows) or "So far all checks of the holdout are fine."))
+    return tuple(checks)
 
 
-def _held_out(report: Report | None) -> str:
-    wrong = [] if report is None else [check for check in report.health if check.status in (WARNING, FAILED)]
-    said = [f"{check.name}: {check.figure}." for check in wrong if "holdout" in check.name.lower()]
-    return " ".join(said) or "So far all checks of the holdout are fine."
-
-
-def _alike(settings: Experiment, report: Report | None) -> Trial:
-    how = (
-        "Every ranker is given the control's ranking"
-        if settings.mode == AA
-        else "The names of the rankers are swapped at random for each unit"
-    )
-    title = "A/A" if settings.mode == AA else "Relabelled A/A"
+def _alike(title: str, how: str, report: Report | None) -> Trial:
     should = (
         f"{how}, so there is no real difference: no winner should be shown, and the health check A/A should be "
         "fine. If it fails, do not trust other comparisons of this set-up."
@@ -247,12 +232,11 @@ def outlook(stored: Stored, settings: Experiment, report: Report | None, now: in
         return Outlook()
     is_running = stored.state == RUNNING
     last = max(report.totals.until, datetime.fromtimestamp(now / 1e6, UTC)) if is_running else report.totals.until
-    rate = _units_a_day(report, last - report.totals.since)
-    return Outlook(
-        _time_left(report, rate) if is_running else "",
-        _advice(settings, report, rate if is_running else None),
-        early_warning(report),
-    )
+    time = last - report.totals.since
+    rate = None if time < MIN_TIME else report.totals.units / (time / DAY)  # units per day
+    left = _time_left(report, rate) if is_running else ""
+    advice = _advice(settings, report, rate if is_running else None)
+    return Outlook(left, advice, early_warning(report))
 
 
 def early_warning(report: Report) -> str:
@@ -264,10 +248,6 @@ def early_warning(report: Report) -> str:
         "This winner is based on less than a day of traffic. Users in the morning differ from users in the "
         "evening, and weekdays from weekends: wait for at least a whole day, better a week, before you decide."
     )
-
-
-def _units_a_day(report: Report, time: timedelta) -> float | None:
-    return None if time < MIN_TIME else report.totals.units / (time / DAY)
 
 
 def _time_left(report: Report, rate: float | None) -> str:

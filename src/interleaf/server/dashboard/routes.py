@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -32,7 +33,6 @@ from interleaf.store.records import ADMIN, READ
 PUBLIC = "public"
 FORM = "application/x-www-form-urlencoded"
 MAX_FIELDS = 200
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def routes(service: Service) -> list[Route]:
     return [*page_routes, Route("/static/{name}", static_files.serve, methods=["GET"])]
 
 
-def _endpoint(shared: DashboardState, address: PageRoute) -> Endpoint:
+def _endpoint(shared: DashboardState, address: PageRoute) -> Callable[[Request], Awaitable[Response]]:
     async def run(request: Request) -> Response:
         visit = Visit(shared, request)
         try:
@@ -104,7 +104,7 @@ async def _answer(visit: Visit, address: PageRoute) -> Response:
     visit.who = await browser_session.holder(service, visit.cookie)
     is_new = visit.who is None and await service.access.is_open()
     if is_new:
-        visit.who, visit.cookie = OPEN, browser_session.unkeyed()
+        visit.who, visit.cookie = OPEN, secrets.token_urlsafe(32)  # no login is needed; the cookie protects forms
     if address.method == "POST":
         browser_session.check_site(request)
         visit.form = await _read_form(request, service.settings.max_body)
@@ -139,7 +139,7 @@ def error_page(visit: Visit, error: Exception) -> Response:
         log.exception("a page failed", exc_info=error, extra={"route": visit.request.scope["route"].path})
     sentence = msgspec.json.decode(response.body)["error"]["message"]
     title = HTTPStatus(response.status_code).phrase
-    page_routes = page(visit, "refused.html", response.status_code, title=title, sentence=sentence)
+    answer = page(visit, "refused.html", response.status_code, title=title, sentence=sentence)
     if "retry-after" in response.headers:
-        page_routes.headers["Retry-After"] = response.headers["retry-after"]
-    return page_routes
+        answer.headers["Retry-After"] = response.headers["retry-after"]
+    return answer

@@ -56,15 +56,13 @@ def _load(path: Path) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         with os.fdopen(descriptor, "rb") as file:
-            found = (os.fstat(descriptor), path.parent.lstat())
-            return file.read() if all(map(_is_ours, found)) else None
+            for place in (os.fstat(descriptor), path.parent.lstat()):
+                is_plain = stat.S_ISREG(place.st_mode) or stat.S_ISDIR(place.st_mode)
+                if not is_plain or place.st_uid != os.geteuid() or place.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                    return None
+            return file.read()
     except OSError:
         return None
-
-
-def _is_ours(found: os.stat_result) -> bool:
-    is_plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-    return is_plain and found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _save(path: Path, script: bytes) -> None:
@@ -87,45 +85,42 @@ EMBEDDED = "interleaf.js"  # the script for result pages of other sites
 _HOUR = 3600
 
 
-@dataclass(frozen=True)
+@dataclass
 class StaticFile:
-    """A file as it is, and compressed."""
+    """A file as it is, and compressed, with its ETag."""
 
     data: bytes
-    packed: bytes
-    tag: str
 
-    @classmethod
-    def of(cls, data: bytes) -> StaticFile:
-        """A file with its ETag."""
-        return cls(data, gzip.compress(data, 6, mtime=0), f'"{blake2b(data, digest_size=12).hexdigest()}"')
+    def __post_init__(self) -> None:
+        self.packed = gzip.compress(self.data, 6, mtime=0)
+        self.tag = f'"{blake2b(self.data, digest_size=12).hexdigest()}"'
 
 
 async def serve(request: Request) -> Response:
     """Respond with a file; other sites may load interleaf.js."""
     name = request.path_params["name"]
-    found = await asyncio.shield(asyncio.wrap_future(prepare())) if name == VEGA else own_files().get(name)
-    if found is None:
+    file = await asyncio.shield(asyncio.wrap_future(prepare())) if name == VEGA else own_files().get(name)
+    if file is None:
         return Response("there is no such file", 404, media_type="text/plain")
     max_age = {VEGA: 8760 * _HOUR, EMBEDDED: _HOUR}.get(name, 0)  # seconds; the URL of Vega contains its version
-    headers = {"ETag": found.tag, "Vary": "Accept-Encoding", "Cache-Control": f"public, max-age={max_age}"}
+    headers = {"ETag": file.tag, "Vary": "Accept-Encoding", "Cache-Control": f"public, max-age={max_age}"}
     if name == EMBEDDED:
         headers["Access-Control-Allow-Origin"] = "*"
-    if found.tag in request.headers.get("if-none-match", ""):
+    if file.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     kind = KINDS[name[name.rindex(".") :]]
     if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(found.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=kind)
-    return Response(found.data, headers=headers, media_type=kind)
+        return Response(file.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=kind)
+    return Response(file.data, headers=headers, media_type=kind)
 
 
 @lru_cache(maxsize=1)
 def own_files() -> dict[str, StaticFile]:
     """All files of this package; static reports and pages share a stylesheet."""
     folders = [files(package).joinpath("static") for package in FOLDERS]
-    found = [path for folder in folders for path in folder.iterdir() if path.name.endswith(tuple(KINDS))]
-    found.append(files("interleaf.report").joinpath("templates", "page.css"))
-    return {path.name: StaticFile.of(path.read_bytes()) for path in found}
+    paths = [path for folder in folders for path in folder.iterdir() if path.name.endswith(tuple(KINDS))]
+    paths.append(files("interleaf.report").joinpath("templates", "page.css"))
+    return {path.name: StaticFile(path.read_bytes()) for path in paths}
 
 
 @lru_cache(maxsize=1)
@@ -134,7 +129,7 @@ def vega() -> StaticFile | None:
     if find_spec("vl_convert") is None:
         return None
     try:
-        return StaticFile.of(chart_script())
+        return StaticFile(chart_script())
     except (OSError, subprocess.CalledProcessError) as error:
         log.error("pages show no charts until a restart: their script could not be built", extra={"reason": str(error)})
         return None

@@ -24,7 +24,6 @@ from interleaf.server.auth import OPEN
 from interleaf.server.cache import TTLCache
 from interleaf.server.dashboard import browser_session
 from interleaf.server.rate_limits import Attempts
-from interleaf.server.reports import Reports
 from interleaf.server.service import Service
 from interleaf.store.records import ADMIN, AccessKey
 from interleaf.tables import one_line
@@ -42,26 +41,6 @@ class Charts:
     missing: str = ""
 
 
-class ChartCache:
-    """The charts of each version whose page is open; they may be a few seconds older than its report."""
-
-    def __init__(self, reports: Reports) -> None:
-        self._reports = reports
-        self._cache = TTLCache(self._draw, TTL, MAX_DRAWINGS)
-
-    def get_blocking(self, name: str, version: int) -> Charts:
-        """The charts of a version that has a report."""
-        return self._cache.get_blocking((name, version))
-
-    def _draw(self, place: tuple[str, int]) -> Charts:
-        try:
-            plots.check_drawing()
-        except InterleafError:
-            return Charts(missing=NO_CHARTS)
-        report = next(iter(self._reports.get_blocking(*place).reports.values()), None)
-        return Charts() if report is None else Charts(charts(report))
-
-
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -73,10 +52,21 @@ HEADERS = {
 
 
 class DashboardState:
-    """What all requests to the dashboard share."""
+    """What all requests to the dashboard share.
+
+    `charts`: those of each version whose page is open; they may be a few seconds older than its report.
+    """
 
     def __init__(self, service: Service) -> None:
-        self.service, self.attempts, self.chart_cache = service, Attempts(), ChartCache(service.reports)
+        self.service, self.attempts, self.charts = service, Attempts(), TTLCache(self._draw, TTL, MAX_DRAWINGS)
+
+    def _draw(self, place: tuple[str, int]) -> Charts:
+        try:
+            plots.check_drawing()
+        except InterleafError:
+            return Charts(missing=NO_CHARTS)
+        report = next(iter(self.service.reports.get_blocking(*place).reports.values()), None)
+        return Charts() if report is None else Charts(charts(report))
 
 
 @dataclass
@@ -135,19 +125,9 @@ def part(visit: Visit, template: str, **values: Any) -> Response:
 
 def render(visit: Visit, template: str, **values: Any) -> str:
     """Render a template."""
-    return (
-        environment()
-        .get_template(template)
-        .render(
-            who=visit.who,
-            may_act=visit.may_act,
-            may_manage=visit.may_manage,
-            is_open=visit.is_open,
-            token=browser_session.token(visit.cookie),
-            marks={mark: status for status, mark in MARKS.items()},
-            **values,
-        )
-    )
+    values |= {name: getattr(visit, name) for name in ("who", "may_act", "may_manage", "is_open")}
+    values |= {"token": browser_session.token(visit.cookie), "marks": {mark: status for status, mark in MARKS.items()}}
+    return environment().get_template(template).render(values)
 
 
 @lru_cache(maxsize=1)
