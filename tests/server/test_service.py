@@ -198,7 +198,7 @@ def test_page_log_and_tallies_agree_before_and_after_folding(service: Live) -> N
 
 
 def reports(service: Live) -> dict[str, Any]:
-    service.client.app.state.service.reports.clear()  # type: ignore[attr-defined]
+    service.client.app.state.service.reports._cache.clear()  # type: ignore[attr-defined]
     return {name: plain(Report.from_dict(data)) for name, data in service.report().json()["reports"].items()}
 
 

@@ -65,18 +65,18 @@ YEAR = 365 * 24 * HOUR
 
 
 def test_it_ends_with_its_service_and_removes_its_folder() -> None:
-    begun = warming.begin()
-    assert begun.process.stdin is not None
-    begun.process.stdin.close()
-    assert begun.process.wait(120) == warming.UNFINISHED
-    until(lambda: not begun.folder.exists())
+    process, folder = warming.begin()
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(120) == warming.UNFINISHED
+    until(lambda: not folder.exists())
 
 
 def test_it_ends_at_once_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
-    begun = warming.begin()
-    assert begun.process.wait(120) == 0
-    until(lambda: not begun.folder.exists())
+    process, folder = warming.begin()
+    assert process.wait(120) == 0
+    until(lambda: not folder.exists())
 
 
 def test_each_method_is_marked_as_ready_the_default_one_first() -> None:

@@ -118,7 +118,7 @@ def test_without_the_right_key_a_request_is_refused_before_its_body_is_read(serv
 
 def test_each_key_has_a_rate_limit(served: Callable[..., Served]) -> None:
     one = served(key="ingest", requests_per_second=4.0)
-    one.service.access._watch = lambda: 1000.0
+    one.service.access._rates._watch = lambda: 1000.0
     answers = [one.ask(raw(LIST, wanted(place), Authorization=f"Bearer {one.secret}"))[0] for place in range(6)]
     assert [answer[9:12] for answer in answers] == [b"201"] * 4 + [b"429"] * 2
 

@@ -6,9 +6,7 @@ import contextlib
 import gc
 import sys
 from collections.abc import AsyncIterator
-from functools import lru_cache
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -16,13 +14,12 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from interleaf.server import dashboard, openapi
-from interleaf.server import service as serving
 from interleaf.server.auth import BROWSER, OPEN, check_scope
 from interleaf.server.middleware import Middleware, read_body
 from interleaf.server.openapi import CALLS, EITHER, EVENTS, PUBLIC, Call
 from interleaf.server.rate_limits import network_of
-from interleaf.server.schemas import JSON, RETRY, ApiError
-from interleaf.server.service import SERVICE, Clock, Service, ServiceSettings, log
+from interleaf.server.schemas import RETRY, ApiError, JsonResponse
+from interleaf.server.service import SERVICE, Clock, Service, ServiceSettings, log, monotonic, now
 from interleaf.store.records import INGEST, READ, AccessKey
 from interleaf.store.sql import SqlStore
 
@@ -31,10 +28,7 @@ SWITCHED_AFTER = 1e-4  # thread switch interval in seconds; Python's default is 
 
 
 def create_app(
-    store: SqlStore,
-    clock: Clock = serving.now,
-    settings: ServiceSettings | None = None,
-    monotonic: Clock = serving.monotonic,
+    store: SqlStore, clock: Clock = now, settings: ServiceSettings | None = None, monotonic: Clock = monotonic
 ) -> Starlette:
     """The service over a store. `clock` returns microseconds since 1970, `monotonic` those of a monotonic clock."""
     service = Service(store, clock, settings or ServiceSettings(), monotonic)
@@ -42,28 +36,23 @@ def create_app(
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Service]]:
         await service.start()
-        if service.settings.own_process:
-            _tune()
+        if service.settings.own_process:  # nothing else runs here, so tune the interpreter for the service
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(COLLECTED_AFTER, 20, 20)  # requests leave no cycles; collecting took 1/6 of all time
+            sys.setswitchinterval(SWITCHED_AFTER)
         log.info("ready")
         yield {SERVICE: service}
         await service.stop()
         log.info("stopped")
 
     routes = [Route(call.path, CallEndpoint(service, call), methods=[call.method]) for call in CALLS]
-    routes.append(Route("/openapi.json", _described, methods=["GET"]))
+    routes.append(Route("/openapi.json", lambda request: JsonResponse(openapi.description()), methods=["GET"]))
     app = Starlette(routes=routes + dashboard.routes(service), lifespan=lifespan)
     app.state.service = service
     app.router.redirect_slashes = False  # a redirect would go to the host that the request names
     app.middleware_stack = Middleware(app.router, service)  # replaces Starlette's three layers
     return app
-
-
-def _tune() -> None:
-    """Tune the interpreter for a process that only runs the service."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(COLLECTED_AFTER, 20, 20)  # requests leave no cycles; collecting took 1/6 of all time
-    sys.setswitchinterval(SWITCHED_AFTER)
 
 
 class CallEndpoint:
@@ -107,12 +96,3 @@ class CallEndpoint:
             key = await service.access.find_key(secret) if secret is not None else None
             role = INGEST if key is not None and key.role == INGEST else READ
         return await service.access.check_key(secret, role, call.during_outage)
-
-
-async def _described(request: Request) -> Response:
-    return Response(_document(), media_type=JSON)
-
-
-@lru_cache(maxsize=1)
-def _document() -> bytes:
-    return msgspec.json.encode(openapi.description())

@@ -13,6 +13,7 @@ from hashlib import blake2b
 
 from interleaf.errors import StoreError
 from interleaf.server.cache import TTLCache
+from interleaf.server.rate_limits import Rates
 from interleaf.server.schemas import RETRY, ApiError
 from interleaf.store.records import ADMIN, INGEST, READ, AccessKey
 from interleaf.store.sql import SqlStore
@@ -36,22 +37,13 @@ def check_scope(key: AccessKey, experiment: str | None) -> None:
 class Access:
     """The store's keys, cached for a second, and the rate limit of each."""
 
-    def __init__(
-        self,
-        store: SqlStore,
-        per_second: float,
-        clock: Callable[[], int],
-        watch: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store, self._clock, self._watch, self._per_second = store, clock, watch, per_second
+    def __init__(self, store: SqlStore, per_second: float, clock: Callable[[], int]) -> None:
+        self._store, self._clock, self._per_second, self._rates = store, clock, per_second, Rates(per_second)
         self._last_use: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # a task needs a reference, or it is garbage collected
-        self._keys = TTLCache(store.key_of, TTL, MAX_CACHED, refresh_after=REFRESH_AFTER, clock=watch)
-        self._open: TTLCache[None, bool] = TTLCache(
-            lambda _: not store.keys(), TTL, 1, refresh_after=REFRESH_AFTER, clock=watch
-        )
+        self._keys = TTLCache(store.key_of, TTL, MAX_CACHED, refresh_after=REFRESH_AFTER)
+        self._open: TTLCache[None, bool] = TTLCache(lambda _: not store.keys(), TTL, 1, refresh_after=REFRESH_AFTER)
         self._has_keys = False  # as of the last read
-        self._buckets: dict[str, tuple[float, float]] = {}
 
     async def check_key(self, secret: str | None, role: str, during_outage: bool = False) -> AccessKey:
         """Return the key with this secret if it has the role; `OPEN` if there is no secret and the store has no keys.
@@ -70,8 +62,10 @@ class Access:
             raise ApiError(401, "expired_key", f"this key expired at {when}; ask an admin for another")
         if role not in ALLOWED[key.role]:
             raise ApiError(403, "wrong_role", f"this call needs a key with the role {role}; yours has {key.role}")
-        now = self._watch()
-        self._take_request(key.id, now)
+        if not self._rates.take(key.id):
+            message = f"this key is above the rate limit of {self._per_second:g} requests per second; slow down"
+            raise ApiError(429, "too_many", message, headers={RETRY: "1"})
+        now = time.monotonic()
         if now - self._last_use.get(key.id, -USE_STEP) >= USE_STEP:
             self._last_use[key.id] = now
             task = asyncio.get_running_loop().create_task(self._write_use(key.id))
@@ -97,15 +91,6 @@ class Access:
         with suppress(StoreError):
             await asyncio.to_thread(self._store.note_key_use, key, self._clock())
 
-    def _take_request(self, key: str, now: float) -> None:
-        """Refuse a request above the rate limit. A key's token bucket holds one second of requests."""
-        left, then = self._buckets.get(key, (self._per_second, now))
-        left = min(self._per_second, left + (now - then) * self._per_second)
-        if left < 1:
-            message = f"this key is above the rate limit of {self._per_second:g} requests per second; slow down"
-            raise ApiError(429, "too_many", message, headers={RETRY: "1"})
-        self._buckets[key] = left - 1, now
-
     def forget(self) -> None:
         """Read keys from the store again, because they have changed."""
         self._keys.clear()
@@ -125,38 +110,28 @@ def signed(secret: bytes, impression: str) -> str:
 class Tokens:
     """Signs tokens with the store's latest secret, and accepts those of older secrets that have not expired."""
 
-    def __init__(self, store: SqlStore, clock: Callable[[], int], watch: Callable[[], float] = time.monotonic) -> None:
-        self._store, self._clock, self._watch = store, clock, watch
-        self._secrets = store.token_secrets(clock())
-        self._since = watch()
+    def __init__(self, store: SqlStore, clock: Callable[[], int]) -> None:
+        self._store, self._clock = store, clock
+        self._secrets, self._since = store.token_secrets(clock()), time.monotonic()
         self._reading: asyncio.Task[None] | None = None
 
     def sign(self, impression: str) -> str:
         """The token of an impression; secrets that are too old are read again in the background."""
-        if self._age > MAX_AGE and (self._reading is None or self._reading.done()):
+        if time.monotonic() - self._since > MAX_AGE and (self._reading is None or self._reading.done()):
             self._reading = asyncio.get_running_loop().create_task(self._read())
         return signed(self._secrets[0], impression)
 
     async def accept(self, impression: str, token: str) -> bool:
-        """Whether this is the token of an impression."""
-        if self._age > MAX_AGE:
-            await self._read()
-        if self._is_signed(impression, token):
-            return True
-        if self._age <= MIN_AGE:
-            return False
-        await self._read()
-        return self._is_signed(impression, token)
-
-    @property
-    def _age(self) -> float:
-        return self._watch() - self._since
-
-    def _is_signed(self, impression: str, token: str) -> bool:
-        given = token.encode(errors="replace")
-        return any(hmac.compare_digest(signed(secret, impression).encode(), given) for secret in self._secrets)
+        """Whether this is the token of an impression; if not, it may be that of a secret that was rotated just now."""
+        for max_age in (MAX_AGE, MIN_AGE):
+            if time.monotonic() - self._since > max_age:
+                await self._read()
+            tokens = [signed(secret, impression).encode() for secret in self._secrets]
+            if any(hmac.compare_digest(one, token.encode(errors="replace")) for one in tokens):
+                return True
+        return False
 
     async def _read(self) -> None:
-        self._since = self._watch()
+        self._since = time.monotonic()
         with suppress(StoreError):  # without the store, no event can be stored either
             self._secrets = await asyncio.to_thread(self._store.token_secrets, self._clock())

@@ -31,30 +31,21 @@ _decode_decision = msgspec.json.Decoder(schemas.DecisionRequest).decode
 
 def to_response(stored: Stored) -> schemas.ExperimentResponse:
     """An experiment as a response body."""
+    times = (stored.started, stored.stopped, stored.archived)
+    started, stopped, archived = (None if time is None else to_iso(time) for time in times)
+    history = [
+        schemas.HistoryEntry(to_iso(entry.time), entry.version, entry.what, entry.who, entry.note)
+        for entry in stored.history
+    ]
     return schemas.ExperimentResponse(
-        name=stored.settings.name,
-        version=stored.version,
-        state=stored.state,
-        settings=stored.settings.to_dict(),
-        created=to_iso(stored.created),
-        started=None if stored.started is None else to_iso(stored.started),
-        stopped=None if stored.stopped is None else to_iso(stored.stopped),
-        archived=None if stored.archived is None else to_iso(stored.archived),
-        history=[
-            schemas.HistoryEntry(to_iso(entry.time), entry.version, entry.what, entry.who, entry.note)
-            for entry in stored.history
-        ],
+        *(stored.settings.name, stored.version, stored.state, stored.settings.to_dict(), to_iso(stored.created)),
+        *(started, stopped, archived, history),
     )
 
 
 def to_iso(time: int) -> str:
     """A time of the store in ISO 8601."""
     return datetime.fromtimestamp(time / 1e6, UTC).isoformat()
-
-
-def signature(who: AccessKey) -> str:
-    """The user as named in the history: the key's label, never its secret."""
-    return NOBODY if who is OPEN else f"{who.label} ({who.role} key {who.id})"
 
 
 async def list_experiments(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
@@ -66,9 +57,8 @@ async def list_experiments(service: Service, request: Request, body: bytes, who:
     experiments = await asyncio.to_thread(service.store.experiments, search, limit + 1, offset)
     total = await asyncio.to_thread(service.store.count_experiments, search)
     further = number + 1 if len(experiments) > limit else None
-    return JsonResponse(
-        schemas.ExperimentsResponse([to_response(stored) for stored in experiments[:limit]], *total, further)
-    )
+    bodies = [to_response(stored) for stored in experiments[:limit]]
+    return JsonResponse(schemas.ExperimentsResponse(bodies, *total, further))
 
 
 def read_search(request: Request, who: AccessKey | None) -> Search:
@@ -98,9 +88,7 @@ async def read(service: Service, request: Request, body: bytes, who: AccessKey) 
 
 async def create(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Create an experiment, as a draft."""
-    settings = read_settings(body)
-    stored = await _change(service, who, "created", service.store.create, settings)
-    return JsonResponse(to_response(stored), 201)
+    return await _change(service, who, "created", service.store.create, read_settings(body), status=201)
 
 
 async def edit(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
@@ -110,14 +98,13 @@ async def edit(service: Service, request: Request, body: bytes, who: AccessKey) 
     if settings.name != name:
         raise ExperimentError("name", settings.name, f"an experiment keeps its name, {name!r}")
     await service.warm(settings)
-    return JsonResponse(to_response(await _change(service, who, "edited", service.store.edit, settings)))
+    return await _change(service, who, "edited", service.store.edit, settings)
 
 
 async def start(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Start an experiment; its kernels are compiled before the first list is requested."""
-    stored = await service.experiment(request.path_params["name"])
-    await service.warm(stored.settings)
-    return JsonResponse(to_response(await _change(service, who, "started", service.store.start, stored.settings.name)))
+    await service.warm((await service.experiment(request.path_params["name"])).settings)
+    return await _change_state(service, request, who, "started", service.store.start)
 
 
 async def stop(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
@@ -146,19 +133,18 @@ async def _change_state(
     service: Service, request: Request, who: AccessKey, what: str, change: Callable[..., Stored], *arguments: Any
 ) -> Response:
     name = (await service.experiment(request.path_params["name"])).settings.name
-    return JsonResponse(to_response(await _change(service, who, what, change, name, *arguments)))
+    return await _change(service, who, what, change, name, *arguments)
 
 
 async def delete(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """Delete an experiment with all its rows, if the request confirms its name."""
-    name = (await service.experiment(request.path_params["name"])).settings.name
-    return JsonResponse(
-        schemas.DeleteResponse(await delete_confirmed(service, name, request.query_params.get("confirm", "")))
-    )
+    impressions = await delete_confirmed(service, request, request.query_params.get("confirm", ""))
+    return JsonResponse(schemas.DeleteResponse(impressions))
 
 
-async def delete_confirmed(service: Service, name: str, confirmed: str) -> int:
+async def delete_confirmed(service: Service, request: Request, confirmed: str) -> int:
     """Delete an experiment whose name was confirmed; returns how many impressions it had."""
+    name = (await service.experiment(request.path_params["name"])).settings.name
     if confirmed != name:
         problem = f"{name!r} would be deleted with all its rows, for good; to confirm that, repeat its name"
         raise ApiError(422, "not_confirmed", problem, "confirm")
@@ -172,12 +158,14 @@ async def delete_confirmed(service: Service, name: str, confirmed: str) -> int:
 
 
 async def _change(
-    service: Service, who: AccessKey, what: str, change: Callable[..., Stored], *arguments: Any
-) -> Stored:
-    stored = await asyncio.to_thread(change, *arguments, service.clock(), signature(who))
+    service: Service, who: AccessKey, what: str, change: Callable[..., Stored], *arguments: Any, status: int = 200
+) -> Response:
+    """Change the store and respond with the experiment. Its history names the key's label, never its secret."""
+    signature = NOBODY if who is OPEN else f"{who.label} ({who.role} key {who.id})"
+    stored = await asyncio.to_thread(change, *arguments, service.clock(), signature)
     service.remember(stored)
     log.info(what, extra={"experiment": stored.settings.name, "version": stored.version, "by": who.id})
-    return stored
+    return JsonResponse(to_response(stored), status)
 
 
 def read_settings(body: bytes) -> Experiment:
@@ -192,15 +180,13 @@ async def report(service: Service, request: Request, body: bytes, who: AccessKey
     stored = await service.experiment(request.path_params["name"])
     version = read_version(request, stored)
     current = await service.current_reports(stored.settings.name, version)
-    return await service.run_report(_report_answer, current)
+    return await service.run_report(_encode_reports, current)
 
 
-def _report_answer(current: CurrentReports) -> Response:
+def _encode_reports(current: CurrentReports) -> Response:
     reports = {metric: msgspec.Raw(one.to_json().encode()) for metric, one in current.reports.items()}
-    counts = current.counts
-    return JsonResponse(
-        schemas.ReportResponse(current.version, reports, current.reason, counts.open, counts.folded, dict(counts.apart))
-    )
+    counts = (current.counts.open, current.counts.folded, dict(current.counts.apart))
+    return JsonResponse(schemas.ReportResponse(current.version, reports, current.reason, *counts))
 
 
 def read_version(request: Request, stored: Stored) -> int:

@@ -24,7 +24,7 @@ from interleaf.server.schemas import RETRY, ApiError, JsonResponse
 from interleaf.server.service import MAX_EVENTS, SECOND, Service
 from interleaf.store.codec import encode_note
 from interleaf.store.event_fates import EventFate
-from interleaf.store.privacy import DROP, HASH, hash_unit
+from interleaf.store.privacy import HASH, KEEP, hash_unit
 from interleaf.store.records import RUNNING, AccessKey, Event, Impression, Stored
 
 NO_TOKEN = (None, "", "None", "null", "undefined")  # how template engines write a missing value
@@ -41,13 +41,16 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
     refuse_nulls(body, data)
     stored = await service.experiment(http.path_params["name"])
     now = service.clock()
-    time = _check_time(data.time, now, "time")
+    time = now if data.time is None else to_microseconds(data.time)
+    if data.time is not None and not 0 <= time <= now + AHEAD:
+        raise ApiError(422, "invalid", f"{data.time.isoformat()} is in the future, or before 1970", "time")
     _check_state(stored, data.time is not None, time)
     version = data.version or stored.version
     if version not in stored.versions:
         raise ApiError(422, "invalid", f"the latest version is {stored.version}", "version")
-    settings = stored.versions[version]
-    request = _to_request(data)
+    settings, fixed = stored.versions[version], data.fixed or {}
+    rankings = collapse(data.rankings, data.groups, fixed.values()) if data.groups else data.rankings
+    request = Request(data.impression or new_id(), data.unit, data.query, rankings, data.k, data.page, fixed)
     if data.page > 1:
         return await _further_page(service, stored, data, request)
     shown = await _draw(settings, version, request)
@@ -69,12 +72,6 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
     if before["experiment"] != settings.name:
         raise ApiError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
     return _respond(service, impression.id, settings.name, extend_list(before, 1), before["version"])
-
-
-def _to_request(data: schemas.InterleaveRequest) -> Request:
-    rankings = collapse(data.rankings, data.groups, (data.fixed or {}).values()) if data.groups else data.rankings
-    name = data.impression or new_id()
-    return Request(name, data.unit, data.query, rankings, data.k, data.page, data.fixed or {})
 
 
 async def _draw(settings: Experiment, version: int, request: Request) -> Shown:
@@ -115,23 +112,21 @@ async def _further_page(
     if shown.row is not None and shown.row["page"] > (row["page"] or 1):
         if shown.row["documents"][: len(row["documents"])] != row["documents"]:
             raise ApiError(422, "invalid", "give the unit and the query of the first page", "query")
-        await asyncio.to_thread(service.store.extend, name, _to_stored(service, data, row, shown.row))
+        if data.captions:
+            more = [data.captions.get(document) for document in shown.row["documents"][len(row["documents"]) :]]
+            shown.row["captions"] = [*(row["captions"] or [None] * len(row["documents"])), *msgspec.to_builtins(more)]
+        if service.hides:
+            shown.row["key"] = None  # as in `_collect_extras`
+        await asyncio.to_thread(service.store.extend, name, shown.row)
     return _respond(service, name, stored.settings.name, shown, row["version"])
-
-
-def _to_stored(service: Service, data: schemas.InterleaveRequest, row: Any, longer: dict[str, Any]) -> dict[str, Any]:
-    """The longer row, with captions of its new documents; without its key if units or queries are hashed or dropped."""
-    if data.captions:
-        more = [data.captions.get(document) for document in longer["documents"][len(row["documents"]) :]]
-        longer["captions"] = [*(row["captions"] or [None] * len(row["documents"])), *msgspec.to_builtins(more)]
-    return longer | {"key": None} if service.hides else longer
 
 
 def _respond(
     service: Service, impression: str, experiment: str, shown: Shown, version: int, status: int = 200
 ) -> JsonResponse:
     """The response with the list and the token for its events; the token is signed for this experiment."""
-    token = f"{service.tokens.sign(_signed_text(impression, experiment))}.{experiment}"
+    signature = service.tokens.sign(f"{impression}\0{experiment}")
+    token = f"{signature}.{experiment}"
     return JsonResponse(schemas.InterleaveResponse(impression, shown.documents, shown.arm, version, token), status)
 
 
@@ -141,8 +136,9 @@ def _collect_extras(service: Service, settings: Experiment, data: schemas.Interl
     if data.session is not None:
         extras["session"] = hash_if_secret(service, data.session)
     if service.hides:
-        extras["query"] = _query(service, data.query)
         extras["key"] = None  # it is a digest of unit and query, so guesses of them could be checked
+    if service.settings.queries != KEEP:
+        extras["query"] = hash_if_secret(service, data.query) if service.settings.queries == HASH else None
     if data.latency:
         extras["latency"] = [data.latency.get(ranker) for ranker in settings.rankers]
     rule = service.bots.rule(settings, data.unit, data.user_agent)
@@ -154,14 +150,6 @@ def _collect_extras(service: Service, settings: Experiment, data: schemas.Interl
 def hash_if_secret(service: Service, unit: str | None) -> str | None:
     """The stored form of a user id: the id itself, or a hash of it if there is a secret."""
     return None if unit is None else hash_unit(unit, service.settings.unit_secret)
-
-
-def _query(service: Service, query: str | None) -> str | None:
-    if query is None or service.settings.queries == DROP:
-        return None
-    if service.settings.queries == HASH:
-        return hash_if_secret(service, query)
-    return query
 
 
 async def events(service: Service, request: HttpRequest, body: bytes, who: AccessKey) -> Response:
@@ -180,22 +168,17 @@ async def events(service: Service, request: HttpRequest, body: bytes, who: Acces
         request.scope["head"].check_kind()
     now = service.clock()
     rows = [_to_event(service, event, now, place, who.experiment) for place, event in enumerate(data.events)]
-    fates = await service.write_queue.put_events(rows)
-    apart = Counter(fate for fate in fates if fate not in (EventFate.ACCEPTED, EventFate.REPEATED))
-    accepted, repeated = fates.count(EventFate.ACCEPTED), fates.count(EventFate.REPEATED)
-    service.metrics.count_events({EventFate.ACCEPTED: accepted, EventFate.REPEATED: repeated} | apart)
-    return JsonResponse(schemas.EventsResponse(accepted, repeated, apart.total(), dict(apart)), 202)
-
-
-def _signed_text(impression: str, experiment: str) -> str:
-    return f"{impression}\0{experiment}"
+    fates = Counter(await service.write_queue.put_events(rows))
+    service.metrics.count_events(fates)
+    accepted, repeated = fates.pop(EventFate.ACCEPTED, 0), fates.pop(EventFate.REPEATED, 0)
+    return JsonResponse(schemas.EventsResponse(accepted, repeated, fates.total(), dict(fates)), 202)
 
 
 async def _check_token(service: Service, data: schemas.EventsRequest, token: str) -> None:
     """Check that a browser may report these events: of its impression, of an allowed kind, and not too many."""
     impression = data.events[0].impression
     signature, _, experiment = token.partition(".")
-    is_valid = impression is not None and await service.tokens.accept(_signed_text(impression, experiment), signature)
+    is_valid = impression is not None and await service.tokens.accept(f"{impression}\0{experiment}", signature)
     for place, event in enumerate(data.events):
         if not is_valid or event.impression != impression:
             problem = "this token belongs to another impression, or its secret was rotated; request the list again"
@@ -203,10 +186,8 @@ async def _check_token(service: Service, data: schemas.EventsRequest, token: str
     allowed = (await service.experiment(experiment)).settings.browser_events
     for place, event in enumerate(data.events):
         if event.kind not in allowed:
-            problem = (
-                f"browsers may send {listed(allowed)}; send {event.kind!r} with a key, or allow it: browser_events"
-            )
-            raise ApiError(403, "wrong_kind", problem, f"events[{place}].kind")
+            problem = f"browsers may send {listed(allowed)}; send {event.kind!r} with a key"
+            raise ApiError(403, "wrong_kind", f"{problem}, or allow it: browser_events", f"events[{place}].kind")
     if not service.impressions.take(str(impression), len(data.events)):
         problem = f"more than {MAX_EVENTS:,} events of this impression in an hour; send them with a key"
         raise ApiError(429, "too_many", problem, headers={RETRY: "3600"})
@@ -222,18 +203,11 @@ def _to_event(service: Service, event: schemas.EventBody, now: int, place: int, 
     if event.unit is not None and event.document is None:
         problem = "an event of a unit is on a document, whichever list it was in; give its id as document"
         raise ApiError(422, "invalid", problem, f"events[{place}].document")
+    time = now if event.time is None else to_microseconds(event.time)
+    unit = hash_if_secret(service, event.unit)
     return Event(
-        id=event.event or new_id(),
-        kind=event.kind,
-        received=now,
-        time=now if event.time is None else to_microseconds(event.time),
-        impression=event.impression,
-        unit=hash_if_secret(service, event.unit),
-        rank=event.rank,
-        document=event.document,
-        dwell=event.dwell,
-        value=event.value,
-        scope=scope,
+        *(event.event or new_id(), event.kind, now, time, event.impression, unit, event.rank, event.document),
+        *(event.dwell, event.value, scope),
     )
 
 
@@ -258,15 +232,6 @@ def to_microseconds(time: datetime) -> int:
     return round(time.timestamp() * 1e6)
 
 
-def _check_time(time: datetime | None, now: int, field: str) -> int:
-    if time is None:
-        return now
-    found = to_microseconds(time)
-    if not 0 <= found <= now + AHEAD:
-        raise ApiError(422, "invalid", f"{time.isoformat()} is in the future, or before 1970", field)
-    return found
-
-
 def refuse_nulls(body: bytes, data: Any) -> None:
     """Refuse the character NUL, which databases and terminals cannot handle."""
     if b"\\u0000" in body and (field := _null_field(msgspec.to_builtins(data))) is not None:
@@ -283,4 +248,4 @@ def _null_field(value: Any, field: str = "") -> str | None:
         places = ((f"{field}[{index}]", item) for index, item in enumerate(value))
     else:
         return field if isinstance(value, str) and "\0" in value else None
-    return next((found for place, item in places if (found := _null_field(item, place)) is not None), None)
+    return next((inner for place, item in places if (inner := _null_field(item, place)) is not None), None)

@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -48,15 +47,21 @@ def serve(place: Place, settings: ServiceSettings) -> None:
     from interleaf.server.service import now
 
     settings = replace(settings, loopback_only=is_loopback(place.host), own_process=True)
-    _check(place, settings)
+    _check(place)
     # uvicorn raises the signal again after all writes; the store must still be closed then.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with closing(open_store(place.store)) as store:  # fail first if the store cannot be opened
+        keys = store.keys()
+        if not settings.loopback_only and not any(key.is_valid(now()) for key in keys):
+            raise InterleafError(
+                f"{place.host} can be reached from other machines, and the store has no keys, so "
+                "anyone could do everything. Create a key first: interleaf keys add admin"
+            )
         store.use_unit_secret(settings.unit_secret, now())
         store.use_queries(settings.queries, now())
     _allow_files(settings.max_connections)
     set_up()
-    settings = replace(settings, warming=str(warming.begin().folder))
+    settings = replace(settings, warming=str(warming.begin()[1]))
     print(f"interleaf serves http://{place.host}:{place.port}/ from {_named(place.store)}", flush=True)
     options: dict[str, Any] = {
         "host": place.host,
@@ -138,7 +143,7 @@ def _check_free(place: Place) -> None:
             raise InterleafError(f"cannot listen on {where}: {error.strerror}; give another --port") from None
 
 
-def _check(place: Place, settings: ServiceSettings) -> None:
+def _check(place: Place) -> None:
     if not 0 < place.port < 2**16 or place.workers < 1:
         problem = f"invalid port or number of workers: port {place.port}, {place.workers} workers"
         raise InterleafError(f"{problem}; give a port from 1 to 65,535, and at least 1 worker")
@@ -150,12 +155,3 @@ def _check(place: Place, settings: ServiceSettings) -> None:
     _check_free(place)
     if place.workers > 1 and not is_shared(place.store):
         raise InterleafError(f"{place.workers} workers need a PostgreSQL to share; give --store postgresql://...")
-    if settings.loopback_only:
-        return
-    with closing(open_store(place.store)) as store:
-        keys = store.keys()
-        if not any(key.is_valid(time.time_ns() // 1000) for key in keys):
-            raise InterleafError(
-                f"{place.host} can be reached from other machines, and the store has no keys, so "
-                "anyone could do everything. Create a key first: interleaf keys add admin"
-            )

@@ -33,13 +33,17 @@ class Head:
     @property
     def key(self) -> str | None:
         """The key that the request carries."""
-        return bearer(self.get(b"authorization"))
+        scheme, _, key = self.get(b"authorization").partition(" ")
+        return key.strip() if scheme.lower() == "bearer" else None
 
     @property
     def is_own_origin(self) -> bool:
         """Whether the request comes from a page of this service, or not from a page at all."""
         origin = self.get(b"origin")
-        return not origin or _place(origin) == self.get(b"host")
+        try:
+            return not origin or urlsplit(origin).netloc == self.get(b"host")
+        except ValueError:  # not a URL
+            return False
 
     def check_origin(self) -> None:
         """Without keys, refuse requests from pages of other sites, which a user's browser may send unnoticed."""
@@ -80,8 +84,10 @@ class Middleware:
             await send(message)
 
         try:
-            if self._service.settings.loopback_only and not is_loopback(head.get(b"host")):
-                await self._refuse_other_hosts()
+            is_elsewhere = self._service.settings.loopback_only and not is_loopback(head.get(b"host"))
+            if is_elsewhere and await self._service.access.is_open(True):
+                message = "without keys this service answers to 127.0.0.1 and localhost only; make keys first"
+                raise ApiError(403, "wrong_host", message)
             await self._router.app(scope, receive, send_and_note)
         except Exception as error:
             if status:  # the response has started, so the connection must be closed
@@ -107,29 +113,8 @@ class Middleware:
         forwarded, client = head.get(b"x-forwarded-for"), scope.get("client")
         if forwarded and client and client[0] not in forwarded:
             self._has_warned = True
-            remedy = (
-                f"if this is your proxy, give --trusted-proxies {client[0]}; else all its clients share a rate limit"
-            )
-            log.warning("X-Forwarded-For of %s is ignored; %s", client[0], remedy)
-
-    async def _refuse_other_hosts(self) -> None:
-        """Refuse a request that names another machine than this one, unless the service has keys."""
-        if await self._service.access.is_open(True):
-            message = "without keys this service answers to 127.0.0.1 and localhost only; make keys first"
-            raise ApiError(403, "wrong_host", message)
-
-
-def _place(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:  # not a URL
-        return None
-
-
-def bearer(authorization: str) -> str | None:
-    """The key in an Authorization header."""
-    scheme, _, key = authorization.partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else None
+            remedy = f"give --trusted-proxies {client[0]}; else all its clients share a rate limit"
+            log.warning("X-Forwarded-For of %s is ignored; if this is your proxy, %s", client[0], remedy)
 
 
 def is_loopback(host: str) -> bool:

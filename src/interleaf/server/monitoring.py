@@ -6,10 +6,10 @@ import json
 import logging
 import os
 import platform
-import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -28,44 +28,33 @@ class Metrics:
     """The metrics of a service. Gauges of a worker are updated when it calls `measure`."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
         self._folder = os.environ.get(FOLDER)
-        counter, gauge = self._counter, self._gauge
-        self._requests = counter("interleaf_requests_total", "requests by route and status", "route", "status")
-        self._impressions = counter("interleaf_impressions_total", "lists by experiment and arm", "experiment", "arm")
-        self._events = counter("interleaf_events_total", "events by outcome", "fate")
-        self._excluded = counter("interleaf_excluded_total", "impressions excluded by bot rules", "experiment", "rule")
-        self._folded = counter("interleaf_folded_impressions_total", "impressions folded into sums")
-        self._seconds = Histogram(
-            "interleaf_request_seconds",
-            "duration of requests by route",
-            ["route"],
-            buckets=BUCKETS,
-            registry=self._registry,
+        self._registry = registry = CollectorRegistry()
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        requests = counter("interleaf_requests_total", "requests by route and status", ("route", "status"))
+        impressions = counter("interleaf_impressions_total", "lists by experiment and arm", ("experiment", "arm"))
+        self._events = counter("interleaf_events_total", "events by outcome", ("fate",))
+        rules = ("experiment", "rule")
+        self._excluded = counter("interleaf_excluded_total", "impressions excluded by bot rules", rules)
+        self.folded = counter("interleaf_folded_impressions_total", "impressions folded into sums")
+        seconds = Histogram(
+            "interleaf_request_seconds", "duration of requests by route", ("route",), registry=registry, buckets=BUCKETS
         )
-        self._queue = gauge("interleaf_write_queue", "requests waiting to be written")
-        self._backlog = gauge(
-            "interleaf_fold_backlog_seconds", "time since all closed impressions were folded into sums", "livemax"
-        )
-        self._pool = gauge("interleaf_store_connections", "connections to PostgreSQL by state", "livesum", "state")
-        self._memory = gauge("interleaf_resident_memory_bytes", "resident memory of each worker", "liveall")
-        self._of_route: dict[tuple[str, int], tuple[Counter, Histogram]] = {}  # looked up once per route and status
-        self._impression = lru_cache(1000)(self._impressions.labels)
-
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(name, meaning, labels, registry=self._registry)
-
-    def _gauge(self, name: str, meaning: str, mode: str = "livesum", *labels: str) -> Gauge:
-        return Gauge(name, meaning, labels, registry=self._registry, multiprocess_mode=mode)  # type: ignore[arg-type]
+        waiting, backlog = "requests waiting to be written", "time since all closed impressions were folded into sums"
+        self._queue = gauge("interleaf_write_queue", waiting, multiprocess_mode="livesum")
+        self._backlog = gauge("interleaf_fold_backlog_seconds", backlog, multiprocess_mode="livemax")
+        pool, memory = "connections to PostgreSQL by state", "resident memory of each worker"
+        self._pool = gauge("interleaf_store_connections", pool, ("state",), multiprocess_mode="livesum")
+        self._memory = gauge("interleaf_resident_memory_bytes", memory, multiprocess_mode="liveall")
+        # Labels are looked up once.
+        self._request = lru_cache(1000)(lambda route, code: (requests.labels(route, str(code)), seconds.labels(route)))
+        self._impression = lru_cache(1000)(impressions.labels)
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        metrics = self._of_route.get((route, status))
-        if metrics is None:
-            metrics = self._requests.labels(route, str(status)), self._seconds.labels(route)
-            self._of_route[route, status] = metrics
-        metrics[0].inc()
-        metrics[1].observe(seconds)
+        requests, durations = self._request(route, status)
+        requests.inc()
+        durations.observe(seconds)
 
     def count_impression(self, experiment: str, arm: str, rule: str | None) -> None:
         """Count a list; `rule` is the bot rule that excludes it, if any."""
@@ -76,12 +65,7 @@ class Metrics:
     def count_events(self, fates: Mapping[str, int]) -> None:
         """Count events by outcome."""
         for fate, amount in fates.items():
-            if amount:
-                self._events.labels(fate).inc(amount)
-
-    def count_folded(self, amount: int) -> None:
-        """Count impressions that were folded into sums."""
-        self._folded.inc(amount)
+            self._events.labels(fate).inc(amount)
 
     def measure(self, queue: int, backlog: float, pool: Mapping[str, int]) -> None:
         """Set the gauges of this process."""
@@ -89,9 +73,9 @@ class Metrics:
         self._backlog.set(backlog)
         for state, amount in pool.items():
             self._pool.labels(state).set(amount)
-        memory = resident_memory()
-        if memory is not None:
-            self._memory.set(memory)
+        with suppress(OSError):  # not every system has this file
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            self._memory.set(pages * os.sysconf("SC_PAGE_SIZE"))
 
     def text(self, running: Iterable[Stored] | None) -> bytes:
         """All metrics, with the running experiments if they are known, in the Prometheus text format."""
@@ -115,9 +99,8 @@ class _About:
         self._running = running
 
     def collect(self) -> Iterator[Metric]:
-        build = GaugeMetricFamily(
-            "interleaf_build_info", "version of interleaf and Python", labels=("version", "python")
-        )
+        labels: tuple[str, ...] = ("version", "python")
+        build = GaugeMetricFamily("interleaf_build_info", "version of interleaf and Python", labels=labels)
         build.add_metric((version("interleaf"), platform.python_version()), 1)
         yield build
         if self._running is None:
@@ -129,19 +112,9 @@ class _About:
         yield running
 
 
-def resident_memory() -> int | None:
-    """Resident memory of this process in bytes; None if the system does not report it."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return None
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
 def _forget_dead(folder: Path) -> None:
     """Remove the gauges of workers that were killed."""
-    pids = {found[1] for path in folder.glob("gauge_live*.db") if (found := re.search(r"_(\d+)\.db$", path.name))}
-    for pid in map(int, pids):
+    for pid in {int(path.stem.rpartition("_")[2]) for path in folder.glob("gauge_live*_*.db")}:
         try:
             os.kill(pid, 0)
         except ProcessLookupError:

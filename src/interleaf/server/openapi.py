@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -123,53 +124,39 @@ _MEANINGS = {
 _VERSIONED = ("/report", "/log")
 
 
+@lru_cache(maxsize=1)
 def description() -> dict[str, Any]:
     """The OpenAPI document."""
-    records = {one for call in CALLS for one in (call.takes, call.gives) if _is_record(one)} | {ErrorResponse}
+    records: set[Any] = {ErrorResponse}
+    records.update(one for call in CALLS for one in (call.takes, call.gives) if hasattr(one, "__struct_fields__"))
     _, components = msgspec.json.schema_components(sorted(records, key=lambda one: one.__name__), ref_template=_REFS)
     paths: dict[str, dict[str, Any]] = {}
     for call in CALLS:
         paths.setdefault(call.address, {})[call.method.lower()] = _operation(call)
+    fields = {
+        name: setting.metadata["kind"].schema | {"description": setting.metadata["meaning"]}
+        for name, setting in SETTINGS.items()
+    }
+    needed = ["name", "rankers"]
+    settings = {"type": "object", "properties": fields, "required": needed, "additionalProperties": False}
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "interleaf",
-            "version": __version__,
-            "summary": "Compare rankers by interleaving",
-        },
+        "info": {"title": "interleaf", "version": __version__, "summary": "Compare rankers by interleaving"},
         "paths": paths,
         "components": {
-            "schemas": components | {"Experiment": experiment_schema()},
+            "schemas": components | {"Experiment": settings},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
-def experiment_schema() -> dict[str, Any]:
-    """The JSON schema of the settings of an experiment."""
-    fields = {
-        name: setting.metadata["kind"].schema | {"description": setting.metadata["meaning"]}
-        for name, setting in SETTINGS.items()
-    }
-    return {"type": "object", "properties": fields, "required": ["name", "rankers"], "additionalProperties": False}
-
-
-def _is_record(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
 def _operation(call: Call) -> dict[str, Any]:
-    refused = {"$ref": _REFS.format(name=ErrorResponse.__name__)}
-    answers: dict[str, Any] = {str(call.status): {"description": call.does, "content": _content(call)}}
+    answers: dict[str, Any] = {str(call.status): {"description": call.does, "content": _content(call.gives)}}
     if call.status == 201 and call.takes is not Experiment:
-        answers["200"] = {"description": "the same again", "content": _content(call)}
+        answers["200"] = {"description": "the same again", "content": _content(call.gives)}
     for status, meaning in _MEANINGS.items():
-        answers[str(status)] = {"description": meaning, "content": {"application/json": {"schema": refused}}}
-    operation: dict[str, Any] = {
-        "summary": call.does,
-        "operationId": call.run.__name__,
-        "responses": answers,
-    }
+        answers[str(status)] = {"description": meaning, "content": _content(ErrorResponse)}
+    operation: dict[str, Any] = {"summary": call.does, "operationId": call.run.__name__, "responses": answers}
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in re.findall(r"{(\w+)}", call.address)
@@ -183,16 +170,15 @@ def _operation(call: Call) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     if call.takes is not None:
-        taken = {"application/json": {"schema": {"$ref": _REFS.format(name=call.takes.__name__)}}}
-        operation["requestBody"] = {"required": True, "content": taken}
+        operation["requestBody"] = {"required": True, "content": _content(call.takes)}
     if call.role != PUBLIC:
         operation["security"] = [{"key": []}]
     return operation
 
 
-def _content(call: Call) -> dict[str, Any]:
-    if call.gives is bytes:
+def _content(kind: type) -> dict[str, Any]:
+    if kind is bytes:
         return {"application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}}}
-    if call.gives is str:
+    if kind is str:
         return {"text/plain": {"schema": {"type": "string"}}}
-    return {"application/json": {"schema": {"$ref": _REFS.format(name=call.gives.__name__)}}}
+    return {"application/json": {"schema": {"$ref": _REFS.format(name=kind.__name__)}}}

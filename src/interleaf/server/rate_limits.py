@@ -14,14 +14,16 @@ MAX_BUCKETS = 100_000  # in memory; the least recently used half is dropped firs
 
 
 class Rates:
-    """A token bucket for each key: it holds `burst` tokens, and fills at `per_second`.
+    """A token bucket for each key: it holds `burst` tokens (None: those of a second), and fills at `per_second`.
 
     A full bucket need not be stored. So there are two dictionaries, and the older one is dropped when all its buckets
     are full, or when the newer one has too many.
     """
 
-    def __init__(self, per_second: float, burst: float, watch: Callable[[], float]) -> None:
-        self._per_second, self._burst, self._watch = per_second, burst, watch
+    def __init__(
+        self, per_second: float, burst: float | None = None, watch: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._per_second, self._burst, self._watch = per_second, burst or per_second, watch
         self._new: dict[str, tuple[float, float]] = {}  # tokens left, and when
         self._old: dict[str, tuple[float, float]] = {}
         self._since = watch()
@@ -61,29 +63,11 @@ HOUR = 3_600_000_000
 MAX_SEEN = 1_000_000  # units that are counted in an hour
 
 
-class _ThisHour:
-    """Counts per hour in this process, for at most a million keys."""
-
-    def __init__(self, clock: Callable[[], int]) -> None:
-        self._clock, self._hour, self._seen = clock, 0, Counter[tuple[str, ...]]()
-
-    def seen(self, *what: str) -> int:
-        hour = self._clock() // HOUR
-        if hour != self._hour:
-            self._hour = hour
-            self._seen.clear()
-        return self._seen[what]
-
-    def add(self, *what: str) -> None:
-        if len(self._seen) < MAX_SEEN:
-            self._seen[what] += 1
-
-
 class Bots:
     """Applies the bot rules of experiments; impressions per user and hour are counted in this process."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
-        self._shown = _ThisHour(clock)
+        self._clock, self._hour, self._seen = clock, 0, Counter[tuple[str, str]]()
 
     def rule(self, settings: Experiment, unit: str | None, agent: str | None) -> str | None:
         """The rule that excludes an impression, or None."""
@@ -93,14 +77,18 @@ class Bots:
             lowered = agent.lower()
             if any(part.lower() in lowered for part in settings.bot_agents):
                 return AGENT
-        if settings.bot_rate is None or unit is None or self._shown.seen(settings.name, unit) < settings.bot_rate:
+        if settings.bot_rate is None or unit is None:
             return None
-        return RATE
+        hour = self._clock() // HOUR
+        if hour != self._hour:
+            self._hour = hour
+            self._seen.clear()
+        return RATE if self._seen[settings.name, unit] >= settings.bot_rate else None
 
     def came(self, settings: Experiment, unit: str | None) -> None:
         """Count an impression that was stored; repeated requests are not counted."""
-        if settings.bot_rate is not None and unit is not None:
-            self._shown.add(settings.name, unit)
+        if settings.bot_rate is not None and unit is not None and len(self._seen) < MAX_SEEN:
+            self._seen[settings.name, unit] += 1
 
 
 MAX_WRONG, MINUTE = 20, 60.0

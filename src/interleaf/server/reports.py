@@ -63,13 +63,8 @@ class Reports:
 
         `max_age`: how many seconds old a report may be, given how many seconds it took to make it.
         """
-        if max_age is None:
-            return self._cache.get_blocking((name, version))
-        return self._cache.get_blocking((name, version), lambda entry: entry.seconds + max_age(entry.seconds))
-
-    def clear(self) -> None:
-        """Remove all reports from the cache."""
-        self._cache.clear()
+        ttl = None if max_age is None else lambda entry: entry.seconds + max_age(entry.seconds)
+        return self._cache.get_blocking((name, version), ttl)
 
     def _make(self, name: str, version: int) -> CurrentReports:
         stored = self._store.experiment(name)

@@ -111,9 +111,7 @@ class Service:
         self.access = Access(store, settings.requests_per_second, clock)
         self.metrics = Metrics()
         self.bots = Bots(clock)
-        self.addresses = Rates(
-            settings.browser_requests_per_second, settings.browser_requests_per_second, time.monotonic
-        )
+        self.addresses = Rates(settings.browser_requests_per_second)
         self.impressions = Rates(MAX_EVENTS / 3600, MAX_EVENTS, lambda: clock() / SECOND)
         self.write_queue = WriteQueue(store)
         self.warming = warming.Progress(None if settings.warming is None else Path(settings.warming))
@@ -206,10 +204,12 @@ class Service:
             try:
                 now = await loop.run_in_executor(self._keeping, self._read_time)
                 while folded := await loop.run_in_executor(self._keeping, self.store.fold, now):
-                    self.metrics.count_folded(folded)
+                    self.metrics.folded.inc(folded)
                     await asyncio.sleep(0)
                 self._folded_at = time.monotonic()
-                await loop.run_in_executor(self._keeping, self._delete_old_rows, now)
+                if self.settings.retention_days is not None:
+                    oldest = now.trusted - round(self.settings.retention_days * 86_400 * SECOND)
+                    await loop.run_in_executor(self._keeping, self.store.expire, oldest)
             except StoreError as error:
                 log.warning("the store is away", extra={"reason": str(error)})
             except Exception:
@@ -223,11 +223,6 @@ class Service:
             log.error("the clock is in doubt", extra={"reason": time.problem})
         self._clock_problem = time.problem
         return time
-
-    def _delete_old_rows(self, time: StoreTime) -> None:
-        """Delete rows that are older than retention allows."""
-        if self.settings.retention_days is not None:
-            self.store.expire(time.trusted - round(self.settings.retention_days * 86_400 * SECOND))
 
     async def check_store(self) -> None:
         """Raise StoreError if the store does not answer in time. A store that hangs blocks at most one thread."""

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from interleaf.experiment import Experiment
@@ -30,13 +30,6 @@ UNFINISHED = 1  # exit status of a process that ended with its service
 MAX_WAIT = 600.0  # seconds; after that, the service compiles by itself
 POLL_SECONDS = 0.1
 _TIME = "2026-01-01T00:00:00Z"
-
-
-class Warming(NamedTuple):
-    """A compiling process, and the folder where it creates a file for each method that is ready."""
-
-    process: subprocess.Popen[bytes]
-    folder: Path
 
 
 class Progress:
@@ -57,13 +50,16 @@ class Progress:
             await asyncio.sleep(POLL_SECONDS)
 
 
-def begin() -> Warming:
-    """Start the process; it ends when this process ends for any reason."""
+def begin() -> tuple[subprocess.Popen[bytes], Path]:
+    """Start the process that compiles report kernels; it ends when this process ends for any reason.
+
+    Returns it, and the folder where it creates a file for each method that is ready.
+    """
     folder = Path(tempfile.mkdtemp(prefix="interleaf-warming-"))
     command, silent = [sys.executable, "-m", __name__, str(folder)], subprocess.DEVNULL
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=silent, stderr=silent)
     Thread(target=_remove_at_end, args=(process, folder), name="interleaf-warming", daemon=True).start()
-    return Warming(process, folder)
+    return process, folder
 
 
 def _remove_at_end(process: subprocess.Popen[bytes], folder: Path) -> None:
@@ -124,18 +120,16 @@ def _rows(method: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _end_with_the_service(folder: Path) -> None:
-    """Exit when the service has closed its end of the pipe. A buffered read would abort the interpreter at exit."""
-    os.read(sys.stdin.fileno(), 1)
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(UNFINISHED)
-
-
 def _run_beside(folder: Path) -> None:
     os.nice(LOWEST)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the service, and that ends this process
-    Thread(target=_end_with_the_service, args=(folder,), daemon=True).start()
 
+    def end_with_the_service() -> None:  # it closes its end of the pipe; a buffered read would abort the interpreter
+        os.read(sys.stdin.fileno(), 1)
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(UNFINISHED)
+
+    Thread(target=end_with_the_service, daemon=True).start()
     from interleaf.kernels.jit import is_compiled
     from interleaf.methods.registry import DEFAULT, METHODS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 from interleaf.errors import StoreError
@@ -25,7 +25,7 @@ class _Waiting(NamedTuple):
 
 
 class WriteQueue:
-    """The writes of one event loop into a store; `put` and `put_events` return when their data is durable."""
+    """The writes of one event loop into a store; the futures of `put` and `put_events` are done when it is durable."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store
@@ -36,18 +36,15 @@ class WriteQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def put(self, impression: Impression) -> Mapping[str, Any] | None:
-        """Write a list; returns the row that was already stored under its id, or None."""
-        before: Mapping[str, Any] | None = await self._write(impression, ())
-        return before
+    def put(self, impression: Impression) -> asyncio.Future[Mapping[str, Any] | None]:
+        """Write a list; the result is the row that was already stored under its id, or None."""
+        return self._write(impression, ())
 
-    async def put_events(self, events: Sequence[Event]) -> list[str]:
-        """Write events; returns the code of the `EventFate` of each."""
-        fates: list[str] = await self._write(None, events)
-        return fates
+    def put_events(self, events: Sequence[Event]) -> asyncio.Future[list[str]]:
+        """Write events; the result is the code of the `EventFate` of each."""
+        return self._write(None, events)
 
     def _write(self, impression: Impression | None, events: Sequence[Event]) -> asyncio.Future[Any]:
-        """Add a request to the queue; the future is done when it is durable."""
         if len(self._waiting) >= MAX_WAITING:
             raise StoreError("the write queue is full; try again")
         loop = asyncio.get_running_loop()
@@ -60,12 +57,8 @@ class WriteQueue:
 
     def _write_next(self, loop: asyncio.AbstractEventLoop) -> None:
         """Give the next batch to the thread, if there is one."""
-        size, many = 0, 0
-        for waiting in self._waiting:
-            size += len(waiting.events) + 1
-            many += 1
-            if size >= MAX_ITEMS:
-                break
+        sizes = accumulate(len(waiting.events) + 1 for waiting in self._waiting)
+        many = next((number for number, size in enumerate(sizes, 1) if size >= MAX_ITEMS), len(self._waiting))
         batch, self._waiting = self._waiting[:many], self._waiting[many:]
         if not batch:
             self._busy = False
