@@ -6,12 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis import Case
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
 from interleaf.experiment import Experiment
 from interleaf.server import openapi
@@ -39,20 +35,22 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     store.close()
 
 
-DESCRIBED = schemathesis.openapi.from_dict(openapi.description())
-CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
-
-
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.path}")
 def test_requests_made_up_from_the_description(call: Call, address: str) -> None:
     """Both such as the description allows and such as it does not, about names that exist and others."""
+    import schemathesis  # here, because every process imports every test file, and this takes seconds
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
+
+    checks = [not_a_server_error, status_code_conformance, response_schema_conformance]
+    described = schemathesis.openapi.from_dict(openapi.description())
 
     @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-    @given(DESCRIBED[call.address][call.method].as_strategy(), st.booleans())
-    def run(case: Case[Any], known: bool) -> None:
+    @given(described[call.address][call.method].as_strategy(), st.booleans())
+    def run(case: schemathesis.Case[Any], known: bool) -> None:
         if known and "name" in case.path_parameters:
             case.path_parameters["name"] = "shoes"
-        case.call_and_validate(base_url=address, checks=CHECKS, timeout=120)
+        case.call_and_validate(base_url=address, checks=checks, timeout=120)
 
     run()
 
