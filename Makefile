@@ -1,6 +1,8 @@
 # Needs Python 3.11 or newer and make. Every target sets up .venv by itself, again when pyproject.toml changes;
 # the demo with less than the tests need.
 PYTHON ?= python3
+# Tests start many processes, which must not compile all modules again.
+export PYTHONDONTWRITEBYTECODE :=
 # Processes that run tests.
 WORKERS ?= 2
 BIN := .venv/bin

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from doctest import ELLIPSIS, OutputChecker
 from fractions import Fraction
 from importlib import import_module
 from itertools import product
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from interleaf import audit, interleave
-from interleaf.audit.overview import Overview, variants
+from interleaf import audit, cli, interleave
+from interleaf.audit.overview import Overview, overview_of, variants
 from interleaf.audit.properties import SmallWorld, dominating_rankers, worlds
 from interleaf.clicks import Cascade, Intents, OneClick, PositionBased
 from interleaf.methods.registry import METHODS, resolve
@@ -19,7 +20,8 @@ from tests.oracles import clicks as oracle_clicks
 from tests.oracles.clicks import Patterns
 from tests.oracles.expectation import expectation as oracle_expectation
 from tests.oracles.forms import Preference, Ranking, Teams
-from tests.support.conformance import checked
+from tests.support.conformance import KNOWN, checked
+from tests.support.paths import ROOT
 
 SHIFTED = (tuple("abcd"), tuple("bcda"))
 HALF = Fraction(1, 2)
@@ -176,7 +178,6 @@ def test_it_finds_that_team_draft_does_not_see_a_better_ranker() -> None:
     assert audit.expectation(SHIFTED, "team_draft", 4, lambda rank, document: document == "c")[0, 1] == 0
 
 
-@pytest.mark.slow
 def test_it_finds_that_owned_filling_is_biased_on_ragged_worlds_only_and_fair_filling_nowhere() -> None:
     for scheme in METHODS["team_draft"].schemes:
         owned, stop = (checked(f"team_draft(fill={fill})").fair[scheme] for fill in ("owned", "stop"))
@@ -197,7 +198,6 @@ def test_it_finds_the_bias_of_sample_scored_only() -> None:
     assert audit.expectation(example.rankings, "sample_scored_only", 2, OneClick((1, 0)))[0, 1] == Fraction(-1, 3)
 
 
-@pytest.mark.slow
 def test_it_finds_that_probabilistic_is_inconsiderate_and_all_else() -> None:
     found = checked("probabilistic")
     assert found.considerate.holds is False
@@ -231,6 +231,23 @@ def test_it_finds_optimized_fair_wherever_fairness_was_not_relaxed(spec: str) ->
         relaxed = [world for world in verdict.refuted if interleave(world.rankings, spec, world.k).relaxed]
         assert list(verdict.refuted) == relaxed
         assert "was not relaxed" in verdict.note
+
+
+def test_the_page_shows_the_table_of_all_methods() -> None:
+    """Here and not among the executed pages, because the whole audit is slow, and other tests need its parts, too."""
+    audits = {text: checked(text) for text in KNOWN}
+    found = str(overview_of(audits)) + "\n"
+    page = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^\$ interleaf audit\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert OutputChecker().check_output(shown, found, ELLIPSIS), found
+
+
+def test_the_command_audits_on_all_cores(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in METHODS.keys() - {"single", "document_constraint"}:
+        monkeypatch.delitem(METHODS, name)
+    assert cli.main(["audit"]) == 0
+    rows = capsys.readouterr().out.split("\n\n")[0].splitlines()[2:]
+    assert [row.split()[0] for row in rows] == ["document_constraint", "single"]
 
 
 def test_the_overview_is_a_table_with_every_no_explained_below_it() -> None:

@@ -45,7 +45,7 @@ def test_requests_made_up_from_the_description(call: Call, address: str) -> None
     checks = [not_a_server_error, status_code_conformance, response_schema_conformance]
     described = schemathesis.openapi.from_dict(openapi.description())
 
-    @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(described[call.address][call.method].as_strategy(), st.booleans())
     def run(case: schemathesis.Case[Any], known: bool) -> None:
         if known and "name" in case.path_parameters:

@@ -63,6 +63,11 @@ def overview(progress: Progress | None = None) -> Overview:
             audits[tasks[task]] = task.result()
             if progress is not None:
                 progress(len(audits), len(texts))
+    return overview_of(audits)
+
+
+def overview_of(audits: Mapping[str, MethodAudit]) -> Overview:
+    """The table of audits by method text, without variants that do not change an answer."""
     rows = [(row.name, text) for row in METHODS.values() for text in variants(row)]
     return Overview(tuple(audits[t] for name, t in rows if t == name or audits[t].claims != audits[name].claims))
 
