@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from interleaf.log.drop_reasons import Code
 
 MAX_EARLY = 60 * 1_000_000  # microseconds that an event may seem to precede its impression: clocks differ
 MAX_AHEAD = 300 * 1_000_000  # microseconds that it may seem to follow its arrival
 
 
-class EventFate(StrEnum):
+class EventFate(Code):
     """Each member equals its code. All but the first two are reasons why an event is stored but not counted.
 
     >>> EventFate("late").text
     'after the window'
     """
 
-    ACCEPTED = "accepted"
-    REPEATED = "repeated"
-    UNKNOWN_IMPRESSION = "unknown_impression"
-    RANK_NOT_SHOWN = "rank_not_shown"
-    DOCUMENT_NOT_SHOWN = "document_not_shown"
-    FIXED_SLOT = "fixed_slot"
-    LATE = "late"
-    EARLY = "early"
-    FUTURE = "future"
-    NOT_SHOWN_TO_UNIT = "not_shown_to_unit"
-    FOLDED = "folded"
-
-    @property
-    def text(self) -> str:
-        """The text for people."""
-        return _TEXTS.get(self) or self.replace("_", " ")
-
-
-_TEXTS = {
-    EventFate.FIXED_SLOT: "a fixed slot",
-    EventFate.LATE: "after the window",
-    EventFate.EARLY: "before its impression",
-    EventFate.FUTURE: "from the future",
-    EventFate.NOT_SHOWN_TO_UNIT: "no impression that takes events by unit showed it",
-    EventFate.FOLDED: "arrived after folding",
-}
+    ACCEPTED = "accepted", "accepted"
+    REPEATED = "repeated", "repeated"
+    UNKNOWN_IMPRESSION = "unknown_impression", "unknown impression"
+    RANK_NOT_SHOWN = "rank_not_shown", "rank not shown"
+    DOCUMENT_NOT_SHOWN = "document_not_shown", "document not shown"
+    FIXED_SLOT = "fixed_slot", "a fixed slot"
+    LATE = "late", "after the window"
+    EARLY = "early", "before its impression"
+    FUTURE = "future", "from the future"
+    NOT_SHOWN_TO_UNIT = "not_shown_to_unit", "no impression that takes events by unit showed it"
+    FOLDED = "folded", "arrived after folding"
