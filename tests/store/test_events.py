@@ -91,7 +91,7 @@ def test_an_event_and_its_impression_that_do_not_see_each_other_are_matched_when
     one, two = impression(settings, 1), impression(settings, 2)
     store.write([], [click(one), click(two)])
     with monkeypatch.context() as blind:  # as if both were written at the same time
-        blind.setattr(Writing, "_awaiting", lambda self, rows: [])
+        blind.setattr(Writing, "find_awaiting", lambda self, rows: [])
         store.write([one], [])
     assert ranks_of(store) == {}
     store.fold(START + 20 * SECOND)

@@ -35,7 +35,7 @@ def server_store(tmp_path: Path) -> Iterator[SqlStore]:
 def unfinished(store: SqlStore) -> Iterator[Writing]:
     """What another worker writes, and commits at the end."""
     with store._database.writing() as transaction:
-        yield Writing(store._database, transaction)
+        yield Writing(transaction)
 
 
 def begun(call: Callable[[], object]) -> threading.Thread:
@@ -104,7 +104,7 @@ def test_an_event_that_was_matched_and_folded_meanwhile_is_not_told_again(store:
     store.write([one], [])
     store.fold(START + HOUR)
     with store._database.writing() as transaction:
-        Writing(store._database, transaction).match(numbers)
+        Writing(transaction).match(numbers)
     assert events_of(store) == {one.id: [click(one).id]}
     assert (store.counts("shop").apart, store.unplaced()) == ({}, {})
 
@@ -114,7 +114,7 @@ def test_an_event_that_was_put_in_before_it_was_looked_for_again_is_repeated(sto
     store.write([one], [click(one)])
     store.fold(START + HOUR)
     with store._database.writing() as transaction:
-        writing = Writing(store._database, transaction)
+        writing = Writing(transaction)
         assert writing._put([(click(one), EventFate.FOLDED, None)]) == {click(one).key: EventFate.REPEATED}
     assert count(store, "apart") == 0
 
@@ -246,7 +246,7 @@ def test_an_event_that_crossed_its_impression_is_matched_before_that_is_folded(s
     one, two = (impression(running(store, name=name), 1) for name in ("shop", "other"))
     store.write([], [click(one)])
     with pytest.MonkeyPatch.context() as blind:  # as if both were written at the same time
-        blind.setattr(Writing, "_awaiting", lambda self, rows: [])
+        blind.setattr(Writing, "find_awaiting", lambda self, rows: [])
         store.write([one, two], [])
     assert store.fold(START + 9 * HOUR) == 2  # when nobody folded for long
     assert events_of(store) == {one.id: [click(one).id]}
@@ -259,7 +259,7 @@ def test_an_event_of_a_unit_that_crossed_its_impression_is_matched_once_before_t
     late = replace(by_unit(one, "late"), time=one.time + 2 * HOUR)
     store.write([], [by_unit(two), replace(by_unit(two, "other"), unit="u2"), late])
     with pytest.MonkeyPatch.context() as blind:  # as if all were written at the same time
-        blind.setattr(Writing, "_awaiting", lambda self, rows: [])
+        blind.setattr(Writing, "find_awaiting", lambda self, rows: [])
         store.write([one, two], [])
     assert events_of(store) == {one.id: [], two.id: []}
     assert store.fold(START + 9 * HOUR, 1) == 1  # when nobody folded for long; the first of the two

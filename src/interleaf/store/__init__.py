@@ -1,11 +1,11 @@
 """Experiments, impressions and events, stored in SQLite or in PostgreSQL.
 
 records.py          what a store holds: experiments, impressions, events, keys
-sql.py              the store in SQL, over any database; opens a store by its address
+sql.py              the whole store in SQL, over any database; opens a store by its address
 database.py         what the SQL needs of a database; sqlite.py, postgres.py
 sql_tables.py       tables, and the migrations that made them
 experiments.py      drafts, versions, states, history, search
-impression_rows.py  writes impressions and events; exports the rows of a version
+impression_rows.py  writes impressions and events
 attribution.py      to which impressions an event belongs; event_fates.py: codes of the outcomes
 codec.py            the stored form of a row; rows as record batches
 fold.py             closed impressions become sums; a tally is the sums and the open impressions

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from interleaf.experiment.serving import build_whole_list
 from interleaf.experiment.settings import EVERY, MOST_SHOWN, SAME
 from interleaf.store.codec import EncodedRow, decode_row
-from interleaf.store.database import Database, Transaction
+from interleaf.store.database import Transaction
 from interleaf.store.event_fates import MAX_AHEAD, MAX_EARLY, EventFate
 from interleaf.store.experiments import parse_settings
 from interleaf.store.records import Event
@@ -57,7 +57,7 @@ def of_impression(event: Event, showing: Showing | None) -> list[Match] | str:
 
 
 Ranked = tuple[Showing, int]
-Ways = Mapping[tuple[str, int], str]  # the attribution of each version of an experiment
+Ways = dict[tuple[str, int], str]  # the attribution of each version of an experiment
 
 
 def of_unit(event: Event, showings: Iterable[Showing], ways: Ways) -> list[Match]:
@@ -66,13 +66,13 @@ def of_unit(event: Event, showings: Iterable[Showing], ways: Ways) -> list[Match
     # Prefer impressions before the event. Clocks differ, so later ones are used if there are no others.
     timely = [one for one in timely if one[0].time <= event.time] or timely
     timely.sort(key=lambda one: (one[0].experiment, one[0].time, one[0].id))
-    found: list[Match] = []
+    matches: list[Match] = []
     for _, group in groupby(timely, lambda one: one[0].experiment):
         own = list(group)
         last = own[-1][0]
-        chosen = _choose(own, ways[last.experiment, last.version])
-        found += [_match(event, showing, rank) for showing, rank in chosen]
-    return found
+        own = _choose(own, ways[last.experiment, last.version])
+        matches += [_match(event, showing, rank) for showing, rank in own]
+    return matches
 
 
 def explain_unmatched(event: Event, showings: Iterable[Showing], ways: Ways) -> tuple[str, Showing | None]:
@@ -94,7 +94,7 @@ def _find_showings(event: Event, showings: Iterable[Showing], ways: Ways) -> lis
     return [(showing, rank) for showing, rank in ranked if isinstance(rank, int)]
 
 
-def _choose(shown: Sequence[Ranked], way: str) -> Sequence[Ranked]:
+def _choose(shown: list[Ranked], way: str) -> list[Ranked]:
     """Which of the impressions of an experiment, in order of time, get the event."""
     if way == EVERY:
         return shown[-MAX_MATCHES:]
@@ -147,108 +147,88 @@ def _match(event: Event, showing: Showing, rank: int) -> Match:
     return Match(showing.id, rank, max(event.time, showing.time))
 
 
-Found = tuple[Event, list[Match] | str, Showing | None]  # its matches or why there is none, and the nearest impression
+# An event, its matches or why there is none, and the nearest impression.
+EventMatch = tuple[Event, list[Match] | str, Showing | None]
 MAX_SHOWINGS = 1000  # open impressions of a unit that are searched for an event
 MAX_FOLDED = 100  # folded impressions that are searched for the reason why it does not count
 _SHOWING = "id, experiment, version, unit, time, until, folded, design, numbers, body"
-_Ways = dict[tuple[str, int], str]
 _Showings = dict[str, list[Showing]]
 
 
 class Matching:
     """Finds the impressions of events, and locks them against folding and deletion until the transaction ends."""
 
-    def __init__(self, database: Database, transaction: Transaction) -> None:
-        self._database, self._transaction = database, transaction
-        self._words = database.words
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
 
-    def match_events(self, events: Sequence[Event]) -> list[Found]:
+    def match_events(self, events: Sequence[Event]) -> list[EventMatch]:
         """The matches of each event, or why it has none."""
-        by_id = {one.id: one for one in self._showings({event.impression for event in events if event.impression})}
+        by_id = {one.id: one for one in self._showings([event.impression for event in events if event.impression])}
         of_units = [event for event in events if event.impression is None]
         matches = self._of_units(of_units) if of_units else {}
-        found: list[Found] = []
+        results: list[EventMatch] = []
         for event in events:
             if event.impression is None:
-                found.append(matches[event.key])
+                results.append(matches[event.key])
             else:
                 shown = _in_scope(event, by_id.get(event.impression))
-                found.append((event, of_impression(event, shown), shown))
-        return found
+                results.append((event, of_impression(event, shown), shown))
+        return results
 
-    def find_crossed(self, experiment: str, version: int, now: int, most: int, most_events: int) -> list[int]:
-        """Unmatched events of any age that may belong to impressions of their units that are about to be folded.
-
-        Concurrent transactions that write an event and its impression do not see each other; this is the last chance
-        to match them.
-        """
-        rows = self._transaction.rows(
-            "SELECT DISTINCT a.number FROM (SELECT unit, time, until FROM impressions WHERE experiment = ? "
-            "AND version = ? AND folded = 0 AND closes <= ? ORDER BY closes LIMIT ?) AS closed "
-            "CROSS JOIN apart a "  # SQLite keeps this order
-            "WHERE a.unit = closed.unit AND a.impression IS NULL "
-            "AND a.time BETWEEN closed.time - ? AND closed.until LIMIT ?",
-            *(experiment, version, now, most, MAX_EARLY, most_events),
-        )
-        return [number for (number,) in rows]
-
-    def _of_units(self, events: Sequence[Event]) -> dict[tuple[str, str], Found]:
+    def _of_units(self, events: Sequence[Event]) -> dict[tuple[str, str], EventMatch]:
         """The matches of events that name only their unit, by key."""
         still_open = self._latest(events, folded=False, most=MAX_SHOWINGS)
         ways = self._ways_of(still_open)
-        found: dict[tuple[str, str], Found] = {}
+        results: dict[tuple[str, str], EventMatch] = {}
         lost = []
         for event in events:
             matches = of_unit(event, _all_in_scope(event, still_open), ways)
-            found[event.key] = event, matches, None
+            results[event.key] = event, matches, None
             if not matches:
                 lost.append(event)
         folded = self._latest(lost, folded=True, most=MAX_FOLDED) if lost else {}
         ways |= self._ways_of(folded)
         for event in lost:
             showings = _all_in_scope(event, still_open) + _all_in_scope(event, folded)
-            found[event.key] = event, *explain_unmatched(event, showings, ways)
-        return found
+            results[event.key] = event, *explain_unmatched(event, showings, ways)
+        return results
 
     def _latest(self, events: Sequence[Event], folded: bool, most: int) -> _Showings:
         """The latest impressions of the events' units; limited, because a crawler may have very many."""
         units = {event.unit for event in events if event.unit is not None}
         which = "folded = 1" if folded else "folded = 0 AND sought = 1"  # the conditions of the two indexes
-        rows = self._transaction.rows(
-            f"SELECT i.id FROM {self._words['each']} JOIN impressions i ON i.unit = each.value AND {which} "
+        ids = self._transaction.column(
+            f"SELECT i.id FROM unnest(?::text[]) AS each (value) JOIN impressions i ON i.unit = each.value AND {which} "
             "AND i.number >= COALESCE((SELECT last.number FROM impressions last WHERE last.unit = each.value "
             f"AND {which} ORDER BY last.number DESC LIMIT 1 OFFSET ?), 0)",
-            *(self._database.among(list(units)), most - 1),
+            *(list(units), most - 1),
         )
-        found: _Showings = {}
-        for one in self._showings({name for (name,) in rows}):
+        showings: _Showings = {}
+        for one in self._showings(ids):
             if one.folded == folded:
-                found.setdefault(one.unit or "", []).append(one)
-        return found
+                showings.setdefault(one.unit or "", []).append(one)
+        return showings
 
-    def _showings(self, ids: set[str]) -> list[Showing]:
+    def _showings(self, ids: list[str]) -> list[Showing]:
         if not ids:
             return []
         rows = self._transaction.rows(
-            f"SELECT {_SHOWING} FROM impressions WHERE id {self._words['among']} ORDER BY number {self._words['hold']}",
-            self._database.among(list(ids)),
+            f"SELECT {_SHOWING} FROM impressions WHERE id = ANY(?) ORDER BY number FOR SHARE", ids
         )
         return [
             Showing(name, experiment, version, unit, time, until, bool(folded), EncodedRow(*parts))
             for name, experiment, version, unit, time, until, folded, *parts in rows
         ]
 
-    def _ways_of(self, showings: _Showings) -> _Ways:
+    def _ways_of(self, showings: _Showings) -> Ways:
         return self.ways({one.experiment for own in showings.values() for one in own})
 
-    def ways(self, names: Collection[str]) -> _Ways:
+    def ways(self, names: Collection[str]) -> Ways:
         """The attribution setting of each version of these experiments."""
         if not names:
             return {}
-        rows = self._transaction.rows(
-            f"SELECT experiment, version, settings FROM versions WHERE experiment {self._words['among']}",
-            self._database.among(list(names)),
-        )
+        statement = "SELECT experiment, version, settings FROM versions WHERE experiment = ANY(?)"
+        rows = self._transaction.rows(statement, list(names))
         return {(name, version): parse_settings(settings).attribution for name, version, settings in rows}
 
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from math import nan
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,20 +27,13 @@ from interleaf.experiment.serving import Noted
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
 from interleaf.log.validation import RULES
+from interleaf.store.database import Row
 
 LISTS = ("ranks", "teams", "lengths", "choices", "latency")
 HEADER = 3 + len(LISTS)
 DESIGN = ("arm", "method", "rankers", "fallback_reason", "excluded", "attributes")
-_ELSEWHERE = (
-    "experiment",
-    "version",
-    "impression",
-    "unit",
-    "time",
-    "open",
-    "events",
-)  # stored in other columns and tables
-_IN_BODY = {column.name for column in schema.COLUMNS} - {*DESIGN, *LISTS, "union", "relaxed", *_ELSEWHERE}
+_ELSEWHERE = {"experiment", "version", "impression", "unit", "time", "open", "events"}  # stored in other columns
+_IN_BODY = {column.name for column in schema.COLUMNS} - {*DESIGN, *LISTS, "union", "relaxed"} - _ELSEWHERE
 _NOTHING = dict.fromkeys((*DESIGN, *sorted(_IN_BODY)))
 _NEEDED = ("arm", "method", "rankers", "documents")
 _plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False).encode
@@ -71,13 +63,13 @@ def encode_row(row: Mapping[str, Any]) -> EncodedRow:
         body = {name: value for name, value in values.items() if name in _IN_BODY or name not in RULES}
         if len(set(map(len, values.get("ranks", ())))) > 1:
             raise ValueError("its ranks are of different lengths")
-        numbers = _pack(*map(values.get, (*LISTS, "union", "relaxed")))
+        numbers = _pack(*map(values.get, ("union", "relaxed", "ranks", "latency", "teams", "lengths", "choices")))
         parts = EncodedRow(design, numbers, _plain(body).encode())
         design.encode()
+        if "\0" in design:
+            raise ValueError("it holds a null character")
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise DataError(f"impression {row.get('impression')!r} cannot be stored: {problem}") from None
-    if "\0" in design:
-        raise DataError(f"impression {row.get('impression')!r} cannot be stored: it holds a null character")
     return parts
 
 
@@ -96,7 +88,7 @@ def encode_note(
     """
     drawn, problem = noted.drawn, noted.drawn.problem
     ranks = problem.rank_lists(drawn.documents)
-    numbers = _pack(ranks, drawn.teams, problem.lengths, drawn.choices, latency, problem.union, drawn.relaxed)
+    numbers = _pack(problem.union, drawn.relaxed, ranks, latency, drawn.teams, problem.lengths, drawn.choices)
     body: dict[str, Any] = {"query": noted.query, "key": drawn.key, "page": noted.page, "k": noted.k}
     if drawn.log_probability is not None:
         body["log_probability"] = drawn.log_probability
@@ -116,21 +108,12 @@ def _design(*values: Any) -> str:
     return _quick({name: value for name, value in zip(DESIGN, values, strict=True) if value is not None}).decode()
 
 
-def _pack(
-    ranks: Sequence[Sequence[int]] | None,
-    teams: Sequence[int] | None,
-    lengths: Sequence[int] | None,
-    choices: Sequence[int] | None,
-    latency: Sequence[float | None] | None,
-    union: int | None,
-    relaxed: bool | None,
-) -> bytes:
-    """The numbers of a list as bytes."""
+def _pack(union: int | None, relaxed: bool | None, ranks: Any, latency: Any, *lists: Sequence[int] | None) -> bytes:
+    """The numbers of a row as bytes; `lists` are teams, lengths and choices."""
     flat = None if ranks is None else list(chain.from_iterable(ranks))
-    lists = flat, teams, lengths, choices
     numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed), len(ranks or ())]
-    numbers += [-1 if one is None else len(one) for one in (*lists, latency)]
-    for one in lists:
+    numbers += [-1 if one is None else len(one) for one in (flat, *lists, latency)]
+    for one in (flat, *lists):
         if one:
             numbers += one
     packed = array("i", numbers).tobytes()
@@ -150,8 +133,8 @@ def decode_row(parts: EncodedRow) -> dict[str, Any]:
     start = HEADER
     for name, size in zip(LISTS, sizes, strict=True):
         end = start + max(size, 0)
-        found = array("f", numbers[start:end].tobytes()) if name == "latency" else numbers[start:end]
-        row[name] = None if size < 0 else found.tolist()
+        values = array("f", numbers[start:end].tobytes()) if name == "latency" else numbers[start:end]
+        row[name] = None if size < 0 else values.tolist()
         start = end
     if row["ranks"] is not None and rankers:
         flat, width = row["ranks"], len(row["ranks"]) // rankers
@@ -169,51 +152,39 @@ COLUMNS = "id, unit, time, folded, design, numbers"
 EVENT_COLUMNS = "impression, id, kind, rank, time, dwell, value"
 
 
-class StoredRows(NamedTuple):
-    """Impressions of one version as columns, with `bodies` if requested, and their events as rows.
+def batch_of(
+    rows: Sequence[Row], events: Sequence[Row], asked: Mapping[str, bytes], settings: Experiment, version: int
+) -> pa.RecordBatch:
+    """A record batch of rows of `COLUMNS`: all columns of a log if the rows have a body, else those that scoring reads.
 
-    Without bodies, `asked` has the bodies of impressions with an event, from which the query is read.
+    `events` are rows of `EVENT_COLUMNS`. `asked` are the bodies of some impressions, from which their query is read.
     """
-
-    ids: Sequence[str]
-    units: Sequence[str | None]
-    times: Sequence[int]
-    folded: Sequence[int]
-    designs: Sequence[str]
-    numbers: Sequence[bytes]
-    bodies: Sequence[bytes] | None
-    events: Sequence[tuple[Any, ...]]
-    asked: Mapping[str, bytes] = MappingProxyType({})
-
-
-def batch_of(kept: StoredRows, settings: Experiment, version: int) -> pa.RecordBatch:
-    """A record batch: all columns if there are bodies, else those that scoring reads."""
-    size = len(kept.ids)
-    events, clicks = _events(kept, settings)
+    ids, units, times, folded, designs, numbers, *bodies = zip(*rows, strict=True)
+    event_lists, clicks = _events(ids, events, settings)
     columns: dict[str, pa.Array] = {
-        "experiment": pa.repeat(pa.scalar(settings.name, pa.string()), size),
-        "version": pa.repeat(pa.scalar(version, pa.int32()), size),
-        "impression": pa.array(kept.ids, pa.string()),
-        "time": pa.array(np.array(kept.times, np.int64)).cast(schema.TIME),
-        "unit": pa.array(kept.units, pa.string()),
-        "open": pa.array(np.array(kept.folded, np.int64) == 0),
-        "events": events,
-        **_designs(kept.designs),
+        "experiment": pa.repeat(pa.scalar(settings.name, pa.string()), len(rows)),
+        "version": pa.repeat(pa.scalar(version, pa.int32()), len(rows)),
+        "impression": pa.array(ids, pa.string()),
+        "time": pa.array(np.array(times, np.int64)).cast(schema.TIME),
+        "unit": pa.array(units, pa.string()),
+        "open": pa.array(np.array(folded, np.int64) == 0),
+        "events": event_lists,
+        **_designs(designs),
     }
-    numbers, shown = _numbers(kept.numbers)
-    columns |= numbers
+    number_columns, shown = _numbers(numbers)
+    columns |= number_columns
     if settings.bot_clicks is not None:
         is_bot = (shown >= settings.bot_clicks) & (clicks == shown)
-        known = columns["excluded"]  # an earlier reason to exclude a row has priority
-        columns["excluded"] = pc.if_else(pc.and_(pa.array(is_bot), known.is_null()), CLICKED_ALL, known)
-    if kept.bodies is not None:
-        columns |= _bodies(kept.bodies)
-    elif kept.asked:
-        columns["query"] = _queries(kept.ids, kept.asked)
-    fields = [schema.SCHEMA.field(name) for name in schema.SCHEMA.names if name in columns]
-    return pa.RecordBatch.from_arrays(
-        [columns[field.name] for field in fields], schema=pa.schema(fields, schema.SCHEMA.metadata)
-    )
+        reasons = columns["excluded"]  # an earlier reason to exclude a row has priority
+        columns["excluded"] = pc.if_else(pc.and_(pa.array(is_bot), reasons.is_null()), CLICKED_ALL, reasons)
+    if bodies:
+        columns |= _bodies(bodies[0])
+    elif asked:
+        places = {name: place for place, name in enumerate(asked)}
+        queries = _bodies(list(asked.values()), ("query",))["query"]
+        columns["query"] = queries.take(pa.array([places.get(name) for name in ids], pa.int64()))
+    fields = [field for field in schema.SCHEMA if field.name in columns]
+    return pa.RecordBatch.from_pydict(columns, schema=pa.schema(fields, schema.SCHEMA.metadata))
 
 
 def _designs(designs: Sequence[str]) -> dict[str, pa.Array]:
@@ -221,10 +192,9 @@ def _designs(designs: Sequence[str]) -> dict[str, pa.Array]:
     different: dict[str, int] = {}
     codes = pa.array([different.setdefault(design, len(different)) for design in designs], pa.int32())
     parsed = [json.loads(design) for design in different]
-    found = {name: pa.array([one.get(name) for one in parsed], _TYPES[name]) for name in DESIGN if name != "attributes"}
-    pairs = [[tuple(pair) for pair in one.get("attributes", ())] for one in parsed]
-    found["attributes"] = pa.array(pairs, _TYPES["attributes"])
-    return {name: values.take(codes) for name, values in found.items()}
+    columns = {name: [one.get(name) for one in parsed] for name in DESIGN}
+    columns["attributes"] = [[tuple(pair) for pair in one.get("attributes", ())] for one in parsed]
+    return {name: pa.array(values, _TYPES[name]).take(codes) for name, values in columns.items()}
 
 
 def _numbers(blobs: Sequence[bytes]) -> tuple[dict[str, pa.Array], Array]:
@@ -238,7 +208,8 @@ def _numbers(blobs: Sequence[bytes]) -> tuple[dict[str, pa.Array], Array]:
     starts = starts + HEADER
     for name, sizes in zip(LISTS, header[:, 3:].T, strict=True):
         counts = np.maximum(sizes, 0).astype(np.int64)
-        values = data[_ragged(starts, counts)]
+        ends = np.cumsum(counts)  # of the lists, one after the other
+        values = data[np.repeat(starts - (ends - counts), counts) + np.arange(counts.sum())]
         values = values.view(np.float32) if name == "latency" else values
         starts = starts + counts
         inner = pa.array(values, from_pandas=name == "latency")
@@ -252,20 +223,14 @@ def _numbers(blobs: Sequence[bytes]) -> tuple[dict[str, pa.Array], Array]:
     return columns, shown
 
 
-def _ragged(starts: Array, counts: Array) -> Array:
-    """The indices of runs that begin at `starts` and are `counts` long."""
-    ends = np.cumsum(counts)
-    return np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
-
-
 def _offsets(counts: Array) -> pa.Array:
     return pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
 
 
-def _events(kept: StoredRows, settings: Experiment) -> tuple[pa.Array, Array]:
+def _events(shown_ids: Sequence[str], events: Sequence[Row], settings: Experiment) -> tuple[pa.Array, Array]:
     """The events of each row sorted by time, and the number of ranks in each row with an event that counts."""
-    place = {name: number for number, name in enumerate(kept.ids)}
-    columns = list(zip(*kept.events, strict=True)) or [()] * 7
+    place = {name: number for number, name in enumerate(shown_ids)}
+    columns = list(zip(*events, strict=True)) or [()] * 7
     impressions, ids, kinds, ranks, times, dwells, values = columns
     rows = np.fromiter((place[name] for name in impressions), np.int64, len(impressions))
     rank, time = np.array(ranks, np.int64), np.array(times, np.int64)
@@ -279,18 +244,11 @@ def _events(kept: StoredRows, settings: Experiment) -> tuple[pa.Array, Array]:
         "value": pa.array(values, pa.float64()),
     }
     inner = pa.StructArray.from_arrays(list(fields.values()), fields=[column.field for column in schema.EVENT])
-    offsets = _offsets(np.bincount(rows, minlength=len(kept.ids)))
+    offsets = _offsets(np.bincount(rows, minlength=len(shown_ids)))
     counted = np.fromiter((settings.events.get(kind, 0) != 0 for kind in kinds), np.bool_, len(kinds))
     places = np.unique(rows[counted] * 2**20 + rank[counted]) // 2**20
-    clicks = np.bincount(places, minlength=len(kept.ids))
+    clicks = np.bincount(places, minlength=len(shown_ids))
     return pa.ListArray.from_arrays(offsets, inner.take(pa.array(order))).cast(_TYPES["events"]), clicks
-
-
-def _queries(ids: Sequence[str], bodies: Mapping[str, bytes]) -> pa.Array:
-    """The query of each impression that has a body, null for others."""
-    places = {name: place for place, name in enumerate(bodies)}
-    found = _bodies(list(bodies.values()), ("query",))["query"]
-    return found.take(pa.array([places.get(name) for name in ids], pa.int64()))
 
 
 def _bodies(bodies: Sequence[bytes], names: Sequence[str] = _BODY_COLUMNS) -> dict[str, pa.Array]:

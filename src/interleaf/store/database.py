@@ -1,15 +1,17 @@
 """The interface between the store's SQL and a database: transactions that read, change and insert.
 
-Statements are constants with `?` for values: no statement contains input from outside.
+Statements are constants in the SQL of PostgreSQL with `?` for values: no statement contains input from outside. A list
+is one value, as in `id = ANY(?)`. `SQLite` translates what it has not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 Row = tuple[Any, ...]
 MAX_BYTES = 1000  # of an id: a key of two ids fits every database
@@ -30,39 +32,74 @@ def is_kept(text: str, most: int | None = None) -> bool:
 
 @dataclass(frozen=True)
 class SqlTable:
-    """A table for bulk inserts: its columns with their SQL types, and its key columns."""
+    """A table for bulk inserts: its columns with their types, as in `id text, rank integer`, and its key columns."""
 
     name: str
-    columns: Mapping[str, str]
+    declaration: str
     key: tuple[str, ...]
+
+    @cached_property
+    def columns(self) -> Mapping[str, str]:
+        """The type of each column."""
+        return dict(column.split(" ", 1) for column in self.declaration.split(", "))
 
 
 class Transaction(Protocol):
-    """An atomic transaction."""
+    """An atomic transaction on a connection."""
+
+    _connection: Any
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    @classmethod
+    @contextmanager
+    def run(cls, connection: Any, begin: str) -> Iterator[Self]:
+        """Begin a transaction, and commit it at the end, or roll it back after an error."""
+        connection.execute(begin)
+        try:
+            yield cls(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(Exception):  # the connection may be gone; on a full disk, SQLite rolls back by itself
+                connection.execute("ROLLBACK")
+            raise
+
+    def execute(self, statement: str, values: Sequence[Any]) -> Any:
+        """Run a statement; returns the cursor."""
 
     def rows(self, statement: str, *values: Any) -> list[Row]:
         """The rows of a query."""
+        rows: list[Row] = self.execute(statement, values).fetchall()
+        return rows
+
+    def column(self, statement: str, *values: Any) -> list[Any]:
+        """The values of a query for one column."""
+        return [value for (value,) in self.rows(statement, *values)]
 
     def change(self, statement: str, *values: Any) -> int:
         """Run a statement; returns how many rows it changed."""
+        return int(self.execute(statement, values).rowcount)
 
     def insert(self, table: SqlTable, rows: Sequence[Row]) -> list[bool]:
         """Insert rows whose key does not exist yet; returns for each whether it was inserted."""
 
     def alone(self) -> None:
-        """Take an exclusive lock against other transactions that call this."""
+        """Take an exclusive lock against other transactions that call this; not needed if there is one writer."""
+        return
 
 
 class Database(Protocol):
     """A database. Every temporary error is raised as `StoreError`."""
 
-    words: ClassVar[Mapping[str, str]]  # words of the SQL dialect, for migrations and queries
+    words: ClassVar[Mapping[str, str]]  # words of the SQL dialect, for migrations
 
     def writing(self) -> AbstractContextManager[Transaction]:
         """A transaction that is durable when it ends."""
 
     def upgrading(self) -> AbstractContextManager[Transaction]:
         """The same for migrations, with a long timeout."""
+        return self.writing()
 
     def reading(self) -> AbstractContextManager[Transaction]:
         """A read-only transaction with one snapshot."""
@@ -71,20 +108,21 @@ class Database(Protocol):
         """Insert rows in one fast transaction. Returns False, and inserts nothing, if `unless` is true, if a key exists
         already, or if this is not faster than `writing`.
         """
-
-    def among(self, values: Sequence[str] | Sequence[int]) -> Any:
-        """Texts or numbers as the value of the `among` clause."""
+        return False
 
     def connections(self) -> dict[str, int]:
-        """Counts of a connection pool: `open`, `idle`, and requests `waiting` for a connection."""
+        """How many connections to a server, if there is one, are `open` and `idle`, and requests `waiting` for one."""
+        return {}
 
     def warnings(self) -> list[str]:
-        """Problems that the operator should fix, each with its remedy."""
+        """Problems that the operator should fix, each with its remedy, such as a file that other users can open."""
+        return []
 
     def back_up(self, path: Path) -> None:
-        """Write a consistent copy to a new file that only its owner can read."""
+        """Write a consistent copy to a new file that only its owner can read; writes continue meanwhile."""
 
     def scrub(self) -> bool:
-        """Remove deleted rows from the files, if the database can; False if readers block it: try again."""
+        """Remove deleted rows from the files; False if readers block it: try again."""
+        return True
 
     def close(self) -> None: ...

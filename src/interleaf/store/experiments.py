@@ -1,4 +1,4 @@
-"""The table of experiments: drafts, versions, states, history; and a prefix search with limited cost.
+"""Experiments in a store: drafts, versions, states, history; and a prefix search with limited cost.
 
 The search looks up prefixes of words in names, rankers and notes. A rare word leads to few experiments, which are all
 checked. If every word of a search is common, only the first `MAX_SCANNED` experiments of the list are checked.
@@ -9,14 +9,15 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from interleaf.errors import InterleafError, StateError
 from interleaf.experiment import Experiment
 from interleaf.experiment.assignment import free_place
-from interleaf.store.database import Row, SqlTable, Transaction, is_kept
+from interleaf.store.database import Database, Row, SqlTable, Transaction, is_kept
 from interleaf.store.records import (
     DECIDED,
     DRAFT,
@@ -29,38 +30,32 @@ from interleaf.store.records import (
     Stored,
 )
 
-WORDS = SqlTable("experiment_words", {"experiment": "text", "word": "text"}, ("experiment", "word"))
+WORDS = SqlTable("experiment_words", "experiment text, word text", ("experiment", "word"))
 MAX_WORDS = 10  # of a search
 MAX_LENGTH = 40  # of a word, in characters
 MAX_RARE = 1000  # rows of a word that is rare
 MAX_SCANNED = 3000
 _ORDER = f"(CASE state WHEN '{RUNNING}' THEN 0 WHEN '{DRAFT}' THEN 1 ELSE 2 END)"  # the expression of the index
+_FIRST_IDEOGRAPH = "\u2e80"  # from here on, each character is a word
 _LAST = "\U0010ffff"  # sorts after every other character
 _RANGE = "word >= ? AND word < ?"
 _HAS_WORD = f"EXISTS (SELECT 1 FROM experiment_words w WHERE w.experiment = name AND {_RANGE})"
 
 
-class Selection(NamedTuple):
-    """Experiments as parts of a SQL statement: source, condition, values and order.
+def select(transaction: Transaction, search: Search) -> tuple[str, str, list[Any], str, bool]:
+    """The experiments that a search finds, as parts of a SQL statement: source, condition, values and order.
 
-    `is_whole`: no experiment that matches the search is left out.
+    The last item says whether no experiment that matches the search is left out.
     """
-
-    source: str
-    condition: str
-    values: list[Any]
-    order: str
-    is_whole: bool
-
-
-def select(transaction: Transaction, search: Search) -> Selection:
-    """The experiments that a search finds."""
-    condition, values = _filter(search)
+    conditions = {None: ["1 = 1"], True: ["archived IS NOT NULL"], False: ["archived IS NULL"]}[search.archived]
+    given = {"state": search.state, "name": search.only}
+    conditions += [f"{column} = ?" for column, value in given.items() if value is not None]
+    condition, values = " AND ".join(conditions), [value for value in given.values() if value is not None]
     order = f"{_ORDER}, created DESC, name" if search.state is None else "created DESC, name"
     words = [word[:MAX_LENGTH] for word in search.text.casefold().split()[:MAX_WORDS]]
     ranges = [(word, word + _LAST) for word in words]
     if not ranges:
-        return Selection("experiments", condition, values, order, True)
+        return "experiments", condition, values, order, True
     rows = f"SELECT 1 FROM experiment_words WHERE {_RANGE} LIMIT {MAX_RARE + 1}"  # stop counting above the limit
     counts = [_number(transaction, f"SELECT count(*) FROM ({rows}) AS counted", one) for one in ranges]
     rare = counts.index(min(counts))
@@ -69,20 +64,11 @@ def select(transaction: Transaction, search: Search) -> Selection:
         # SQLite does not reorder a cross join.
         source = f"(SELECT DISTINCT experiment FROM experiment_words WHERE {_RANGE}) AS found CROSS JOIN experiments"
         wanted = [condition, "name = found.experiment", *[_HAS_WORD] * len(others)]
-        return Selection(source, " AND ".join(wanted), [*first, *values, *itertools.chain(*others)], order, True)
+        return source, " AND ".join(wanted), [*first, *values, *itertools.chain(*others)], order, True
     source = f"(SELECT * FROM experiments WHERE {condition} ORDER BY {order} LIMIT {MAX_SCANNED}) AS first_ones"
     scanned = _number(transaction, f"SELECT count(*) FROM (SELECT 1 FROM {source}) AS counted", values)
-    wanted = [_HAS_WORD] * len(ranges)
-    given = [*values, *itertools.chain(*ranges)]
-    return Selection(source, " AND ".join(wanted), given, order, scanned < MAX_SCANNED)
-
-
-def _filter(search: Search) -> tuple[str, list[Any]]:
-    """State, archive and name of a search as a condition, and its values."""
-    conditions = {None: ["1 = 1"], True: ["archived IS NOT NULL"], False: ["archived IS NULL"]}[search.archived]
-    given = [("state", search.state), ("name", search.only)]
-    conditions += [f"{column} = ?" for column, value in given if value is not None]
-    return " AND ".join(conditions), [value for _, value in given if value is not None]
+    has_words = " AND ".join([_HAS_WORD] * len(ranges))
+    return source, has_words, [*values, *itertools.chain(*ranges)], order, scanned < MAX_SCANNED
 
 
 def _number(transaction: Transaction, statement: str, values: Iterable[Any]) -> int:
@@ -92,8 +78,8 @@ def _number(transaction: Transaction, statement: str, values: Iterable[Any]) -> 
 
 def index(transaction: Transaction, experiment: str, text: str) -> None:
     """Index the words of a text as the search terms of an experiment, and remove all others."""
-    rows = transaction.rows("SELECT word FROM experiment_words WHERE experiment = ?", experiment)
-    before, now = {word for (word,) in rows}, set(beginnings(text))
+    before = set(transaction.column("SELECT word FROM experiment_words WHERE experiment = ?", experiment))
+    now = set(beginnings(text))
     for word in before - now:
         transaction.change("DELETE FROM experiment_words WHERE experiment = ? AND word = ?", experiment, word)
     if new := sorted(now - before):
@@ -109,17 +95,10 @@ def beginnings(text: str) -> Iterator[str]:
     for word in text.casefold().split():
         before = ""
         for place, sign in enumerate(word):
-            kind = _kind(sign)
+            kind = "digit" if sign.isdecimal() else "letter" if sign.isalpha() and sign < _FIRST_IDEOGRAPH else ""
             if not kind or kind != before:
                 yield word[place : place + MAX_LENGTH]
             before = kind
-
-
-def _kind(sign: str) -> str:
-    """The class of characters that form a word together; empty if each is a word, as in Chinese."""
-    if sign.isdecimal():
-        return "digit"
-    return "letter" if sign.isalpha() and sign < "\u2e80" else ""
 
 
 _POSSIBLE = {
@@ -133,190 +112,190 @@ _COLUMNS = "name, version, state, created, started, stopped, archived"
 _STEP = 500  # experiments read at a time
 
 
-class ExperimentTable:
-    """The experiments, within a transaction."""
+class ExperimentStore:
+    """The experiments of a store: unknown names raise KeyError, wrong states StateError, settings ExperimentError."""
 
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
+    _database: Database
 
-    def find(self, search: Search = EVERYTHING, limit: int | None = None, offset: int = 0) -> list[Stored]:
+    def experiments(self, search: Search = EVERYTHING, limit: int | None = None, offset: int = 0) -> list[Stored]:
         """Experiments that match a search: running ones, then drafts, then others, each latest first."""
-        source, condition, values, order, _ = select(self._transaction, search)
-        rows = self._transaction.rows(
-            f"SELECT {_COLUMNS} FROM {source} WHERE {condition} ORDER BY {order} LIMIT ? OFFSET ?",
-            *(*values, 2**62 if limit is None else limit, offset),
-        )
-        return [one for start in range(0, len(rows), _STEP) for one in self._whole(rows[start : start + _STEP])]
-
-    def count(self, search: Search = EVERYTHING) -> ExperimentCount:
-        """How many experiments match a search, counted up to `MAX_COUNT`."""
-        source, condition, values, _, is_whole = select(self._transaction, search)
-        ((number,),) = self._transaction.rows(
-            f"SELECT count(*) FROM (SELECT 1 FROM {source} WHERE {condition} LIMIT {MAX_COUNT + 1}) AS counted", *values
-        )
-        return ExperimentCount(min(number, MAX_COUNT), is_whole and number <= MAX_COUNT)
-
-    def _whole(self, rows: Sequence[Row]) -> list[Stored]:
-        """Rows of experiments, with their versions and histories."""
-        if not rows:
-            return []
-        names = [row[0] for row in rows]
-        among = f"WHERE experiment IN ({', '.join('?' * len(names))})"
-        histories: dict[str, list[Recorded]] = {name: [] for name in names}
-        for name, *rest in self._transaction.rows(
-            f"SELECT experiment, time, version, what, who, note FROM history {among} ORDER BY number", *names
-        ):
-            histories[name].append(Recorded(*rest))
-        versions: dict[str, dict[int, Experiment]] = {name: {} for name in names}
-        for name, version, settings in self._transaction.rows(
-            f"SELECT experiment, version, settings FROM versions {among} ORDER BY version", *names
-        ):
-            versions[name][version] = parse_settings(settings)
-        return [
-            Stored(
-                *(versions[name][version], version, state, created, started, stopped),
-                *(tuple(histories[name]), versions[name], archived),
+        with self._database.reading() as transaction:
+            source, condition, values, order, _ = select(transaction, search)
+            rows = transaction.rows(
+                f"SELECT {_COLUMNS} FROM {source} WHERE {condition} ORDER BY {order} LIMIT ? OFFSET ?",
+                *(*values, 2**62 if limit is None else limit, offset),
             )
-            for name, version, state, created, started, stopped, archived in rows
-        ]
+            pages = (rows[start : start + _STEP] for start in range(0, len(rows), _STEP))
+            return [one for page in pages for one in _with_versions(transaction, page)]
 
-    def one(self, name: str) -> Stored:
-        """An experiment, or KeyError."""
-        statement = f"SELECT {_COLUMNS} FROM experiments WHERE name = ?"
-        found = self._whole(self._transaction.rows(statement, name)) if is_kept(name) else []
-        if not found:
-            raise KeyError(name)
-        return found[0]
+    def count_experiments(self, search: Search = EVERYTHING) -> ExperimentCount:
+        """How many experiments match a search, counted up to `MAX_COUNT`."""
+        with self._database.reading() as transaction:
+            source, condition, values, _, is_whole = select(transaction, search)
+            rows = f"SELECT 1 FROM {source} WHERE {condition} LIMIT {MAX_COUNT + 1}"
+            number = _number(transaction, f"SELECT count(*) FROM ({rows}) AS counted", values)
+        return ExperimentCount(min(number, MAX_COUNT), is_whole and number <= MAX_COUNT)
 
     def is_alone(self) -> bool:
         """Whether only one version of one experiment has ever run."""
-        rows = self._transaction.rows(
-            "SELECT 1 FROM experiments e JOIN versions v ON v.experiment = e.name WHERE e.state <> ? LIMIT 2", DRAFT
-        )
-        return len(rows) == 1
+        statement = "SELECT 1 FROM experiments e JOIN versions v ON v.experiment = e.name WHERE e.state <> ? LIMIT 2"
+        with self._database.reading() as transaction:
+            return len(transaction.rows(statement, DRAFT)) == 1
 
-    def create(self, settings: Experiment, now: int, who: str) -> None:
+    def experiment(self, name: str) -> Stored:
+        with self._database.reading() as transaction:
+            return read_experiment(transaction, name)
+
+    def create(self, settings: Experiment, now: int, who: str) -> Stored:
         """Create a draft. Version numbers continue after those of a deleted experiment with the same name."""
-        self._transaction.alone()
-        found = self._transaction.rows("SELECT state FROM experiments WHERE name = ?", settings.name)
-        if found:
-            ((state,),) = found
-            possible = "" if state == DECIDED else f", or {_POSSIBLE[state]}"
-            raise StateError(
-                f"there is an experiment {settings.name!r} already, {state}; choose another name{possible}"
-            )
-        deleted = self._transaction.rows("SELECT version FROM deleted_experiments WHERE name = ?", settings.name)
-        version = 1 + max((number for (number,) in deleted), default=0)
-        self._transaction.change(
-            "INSERT INTO experiments (name, version, state, created) VALUES (?, ?, ?, ?)",
-            *(settings.name, version, DRAFT, now),
-        )
-        self._keep(settings, version)
-        self._note(settings.name, version, "created", now, who)
+        name = settings.name
+        with self._changing() as transaction:
+            for state in transaction.column("SELECT state FROM experiments WHERE name = ?", name):
+                possible = "" if state == DECIDED else f", or {_POSSIBLE[state]}"
+                raise StateError(f"there is an experiment {name!r} already, {state}; choose another name{possible}")
+            deleted = transaction.column("SELECT version FROM deleted_experiments WHERE name = ?", name)
+            version = 1 + max(deleted, default=0)
+            insert = "INSERT INTO experiments (name, version, state, created) VALUES (?, ?, ?, ?)"
+            transaction.change(insert, name, version, DRAFT, now)
+            _write_settings(transaction, settings, version)
+            return _record(transaction, name, version, "created", now, who)
 
-    def edit(self, settings: Experiment, now: int, who: str) -> None:
-        """Change a draft, or create a new version of a running experiment, unless only its notes differ."""
-        self._transaction.alone()
-        found = self.one(settings.name)
-        version = found.version
-        if found.state == RUNNING:
-            settings = self._place_in_lane(settings, found.settings)
-        if not settings.differs_in_notes_only(found.settings):
-            self._check(found, "edited", DRAFT, RUNNING)
-            if found.state == RUNNING:
-                version += 1
-                self._transaction.change("UPDATE experiments SET version = ? WHERE name = ?", version, settings.name)
-        self._keep(settings, version)
-        self._note(settings.name, version, "edited", now, who, _changes(found.settings, settings))
+    def edit(self, settings: Experiment, now: int, who: str) -> Stored:
+        """Change a draft, or create a new version of a running experiment, with a fresh analysis.
 
-    def start(self, name: str, now: int, who: str) -> None:
+        If only notes differ (owner, hypothesis, description, tags), the version stays the same, in any state.
+        """
+        with self._changing() as transaction:
+            before = read_experiment(transaction, settings.name)
+            version = before.version
+            if before.state == RUNNING:
+                settings = _place_in_lane(transaction, settings, before.settings)
+            if not settings.differs_in_notes_only(before.settings):
+                _check_state(before, "edited", DRAFT, RUNNING)
+                version += before.state == RUNNING
+            _write_settings(transaction, settings, version)
+            old, new = before.settings.to_dict(), settings.to_dict()
+            changes = ", ".join(name for name in new if new[name] != old[name]) or "nothing changed"
+            return _record(transaction, settings.name, version, "edited", now, who, changes)
+
+    def start(self, name: str, now: int, who: str) -> Stored:
         """Start a draft, in a free place of its lane."""
-        self._transaction.alone()
-        found = self._in(name, "started", DRAFT)
-        self._keep(self._place_in_lane(found.settings), found.version)
-        self._transaction.change("UPDATE experiments SET state = ?, started = ? WHERE name = ?", RUNNING, now, name)
-        self._note(name, found.version, "started", now, who)
+        with self._changing() as transaction:
+            draft = _check_state(read_experiment(transaction, name), "started", DRAFT)
+            _write_settings(transaction, _place_in_lane(transaction, draft.settings), draft.version)
+            return _record(transaction, name, draft.version, "started", now, who, state=RUNNING, started=now)
 
-    def stop(self, name: str, now: int, who: str) -> None:
-        """Stop a running experiment."""
-        self._transaction.alone()
-        found = self._in(name, "stopped", RUNNING)
-        self._transaction.change("UPDATE experiments SET state = ?, stopped = ? WHERE name = ?", STOPPED, now, name)
-        self._note(name, found.version, "stopped", now, who)
+    def stop(self, name: str, now: int, who: str) -> Stored:
+        with self._changing() as transaction:
+            running = _check_state(read_experiment(transaction, name), "stopped", RUNNING)
+            return _record(transaction, name, running.version, "stopped", now, who, state=STOPPED, stopped=now)
 
-    def decide(self, name: str, decision: str, now: int, who: str) -> None:
-        """Record the decision."""
-        self._transaction.alone()
-        found = self._in(name, "decided", STOPPED)
-        self._transaction.change("UPDATE experiments SET state = ? WHERE name = ?", DECIDED, name)
-        self._note(name, found.version, "decided", now, who, decision)
+    def decide(self, name: str, decision: str, now: int, who: str) -> Stored:
+        with self._changing() as transaction:
+            stopped = _check_state(read_experiment(transaction, name), "decided", STOPPED)
+            return _record(transaction, name, stopped.version, "decided", now, who, decision, state=DECIDED)
 
-    def archive(self, name: str, now: int, who: str) -> None:
+    def archive(self, name: str, now: int, who: str) -> Stored:
         """Hide an experiment from lists, and stop it if it is running."""
-        self._transaction.alone()
-        found = self.one(name)
-        if found.archived is not None:
-            raise StateError(f"experiment {name!r} cannot be archived: it is archived already")
-        if found.state == RUNNING:
-            self.stop(name, now, who)
-        self._transaction.change("UPDATE experiments SET archived = ? WHERE name = ?", now, name)
-        self._note(name, found.version, "archived", now, who)
+        with self._changing() as transaction:
+            before = read_experiment(transaction, name)
+            if before.archived is not None:
+                raise StateError(f"experiment {name!r} cannot be archived: it is archived already")
+            if before.state == RUNNING:
+                _record(transaction, name, before.version, "stopped", now, who, state=STOPPED, stopped=now)
+            return _record(transaction, name, before.version, "archived", now, who, archived=now)
 
-    def unarchive(self, name: str, now: int, who: str) -> None:
+    def unarchive(self, name: str, now: int, who: str) -> Stored:
         """Show an experiment in lists again; it stays stopped."""
-        self._transaction.alone()
-        found = self.one(name)
-        if found.archived is None:
-            raise StateError(f"experiment {name!r} cannot be unarchived: it is not archived")
-        self._transaction.change("UPDATE experiments SET archived = NULL WHERE name = ?", name)
-        self._note(name, found.version, "unarchived", now, who)
+        with self._changing() as transaction:
+            before = read_experiment(transaction, name)
+            if before.archived is None:
+                raise StateError(f"experiment {name!r} cannot be unarchived: it is not archived")
+            return _record(transaction, name, before.version, "unarchived", now, who, archived=None)
 
-    def _in(self, name: str, what: str, *states: str) -> Stored:
-        return self._check(self.one(name), what, *states)
+    @contextmanager
+    def _changing(self) -> Iterator[Transaction]:
+        with self._database.writing() as transaction:
+            transaction.alone()
+            yield transaction
 
-    def _check(self, found: Stored, what: str, *states: str) -> Stored:
-        """Raise StateError if the state of an experiment does not allow an action."""
-        name = found.settings.name
-        if found.archived is not None:
-            raise StateError(f"experiment {name!r} cannot be {what}: it is archived; unarchive it first")
-        if found.state not in states:
-            raise StateError(
-                f"experiment {name!r} cannot be {what}: it is {found.state}, version {found.version}; "
-                f"{_POSSIBLE[found.state]}"
-            )
-        return found
 
-    def _place_in_lane(self, settings: Experiment, before: Experiment | None = None) -> Experiment:
-        """The settings with an offset in the lane. If the share is unchanged, the offset is, too, so the units stay."""
-        running = self._running_in(settings.lane, settings.name) if settings.lane is not None else []
-        if before and (before.lane, before.share) == (settings.lane, settings.share) and settings.offset is None:
-            settings = replace(settings, offset=before.offset)
-        return replace(settings, offset=free_place(settings, running))
+def read_experiment(transaction: Transaction, name: str) -> Stored:
+    """An experiment, or KeyError."""
+    statement = f"SELECT {_COLUMNS} FROM experiments WHERE name = ?"
+    rows = transaction.rows(statement, name) if is_kept(name) else []
+    if not rows:
+        raise KeyError(name)
+    return _with_versions(transaction, rows)[0]
 
-    def _running_in(self, lane: str, but: str) -> list[Experiment]:
-        """The settings of other experiments that run in a lane."""
-        literal = lane.replace("!", "!!").replace("%", "!%").replace("_", "!_")  # escape the wildcards of LIKE
-        rows = self._transaction.rows(
+
+def _with_versions(transaction: Transaction, rows: Sequence[Row]) -> list[Stored]:
+    """Rows of experiments, with their versions and histories."""
+    names = [row[0] for row in rows]
+    histories: dict[str, list[Recorded]] = {name: [] for name in names}
+    columns = "experiment, time, version, what, who, note"
+    statement = f"SELECT {columns} FROM history WHERE experiment = ANY(?) ORDER BY number"
+    for name, *rest in transaction.rows(statement, names):
+        histories[name].append(Recorded(*rest))
+    versions: dict[str, dict[int, Experiment]] = {name: {} for name in names}
+    statement = "SELECT experiment, version, settings FROM versions WHERE experiment = ANY(?) ORDER BY version"
+    for name, version, settings in transaction.rows(statement, names):
+        versions[name][version] = parse_settings(settings)
+    return [
+        Stored(
+            *(versions[name][version], version, state, created, started, stopped),
+            *(tuple(histories[name]), versions[name], archived),
+        )
+        for name, version, state, created, started, stopped, archived in rows
+    ]
+
+
+def _check_state(experiment: Stored, what: str, *states: str) -> Stored:
+    """Raise StateError if the state of an experiment does not allow an action."""
+    problem = f"experiment {experiment.settings.name!r} cannot be {what}: it is"
+    if experiment.archived is not None:
+        raise StateError(f"{problem} archived; unarchive it first")
+    if experiment.state not in states:
+        raise StateError(f"{problem} {experiment.state}, version {experiment.version}; {_POSSIBLE[experiment.state]}")
+    return experiment
+
+
+def _place_in_lane(transaction: Transaction, settings: Experiment, before: Experiment | None = None) -> Experiment:
+    """The settings with an offset in the lane. If the share is unchanged, the offset is, too, so the units stay."""
+    running: list[Experiment] = []
+    if settings.lane is not None:
+        literal = settings.lane.replace("!", "!!").replace("%", "!%").replace("_", "!_")  # the wildcards of LIKE
+        texts = transaction.column(
             "SELECT v.settings FROM experiments e JOIN versions v ON v.experiment = e.name AND v.version = e.version "
             "WHERE e.state = ? AND e.name <> ? AND v.settings LIKE ? ESCAPE '!'",
-            *(RUNNING, but, f'%"lane": "{literal}"%'),
+            *(RUNNING, settings.name, f'%"lane": "{literal}"%'),
         )
-        found = [parse_settings(settings) for (settings,) in rows]
-        return [one for one in found if one.lane == lane]  # LIKE also finds the words in notes
+        running = [parse_settings(text) for text in texts]  # also some of other lanes, if notes have these words
+    if before and (before.lane, before.share) == (settings.lane, settings.share) and settings.offset is None:
+        settings = replace(settings, offset=before.offset)
+    return replace(settings, offset=free_place(settings, running))
 
-    def _keep(self, settings: Experiment, version: int) -> None:
-        index(self._transaction, settings.name, settings.words)
-        self._transaction.change(
-            "INSERT INTO versions (experiment, version, settings) VALUES (?, ?, ?) "
-            "ON CONFLICT (experiment, version) DO UPDATE SET settings = excluded.settings",
-            *(settings.name, version, json.dumps(settings.to_dict())),
-        )
 
-    def _note(self, name: str, version: int, what: str, now: int, who: str, note: str = "") -> None:
-        self._transaction.change(
-            "INSERT INTO history (experiment, time, version, what, who, note) VALUES (?, ?, ?, ?, ?, ?)",
-            *(name, now, version, what, who, note),
-        )
+def _write_settings(transaction: Transaction, settings: Experiment, version: int) -> None:
+    index(transaction, settings.name, settings.words)
+    transaction.change(
+        "INSERT INTO versions (experiment, version, settings) VALUES (?, ?, ?) "
+        "ON CONFLICT (experiment, version) DO UPDATE SET settings = excluded.settings",
+        *(settings.name, version, json.dumps(settings.to_dict())),
+    )
+
+
+def _record(
+    transaction: Transaction, name: str, version: int, what: str, now: int, who: str, note: str = "", **columns: Any
+) -> Stored:
+    """Change columns of an experiment, and add an entry to its history; returns the experiment."""
+    assignments = ", ".join(f"{column} = ?" for column in ("version", *columns))
+    transaction.change(f"UPDATE experiments SET {assignments} WHERE name = ?", version, *columns.values(), name)
+    transaction.change(
+        "INSERT INTO history (experiment, time, version, what, who, note) VALUES (?, ?, ?, ?, ?, ?)",
+        *(name, now, version, what, who, note),
+    )
+    return read_experiment(transaction, name)
 
 
 @lru_cache(256)
@@ -340,10 +319,3 @@ def index_experiments(transaction: Transaction) -> None:
                 text = name
             index(transaction, name, text)
         last = rows[-1][0]
-
-
-def _changes(before: Experiment, after: Experiment) -> str:
-    """The names of the settings that differ."""
-    old, new = before.to_dict(), after.to_dict()
-    names: Iterable[str] = (name for name in new if new[name] != old[name])
-    return ", ".join(names) or "nothing changed"

@@ -21,7 +21,7 @@ from interleaf.execution.task import Task, find_repeats, process_batch
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, RELABELLED
 from interleaf.report.rule import ReportSettings
-from interleaf.store.codec import COLUMNS, EVENT_COLUMNS, StoredRows, batch_of
+from interleaf.store.codec import COLUMNS, EVENT_COLUMNS, batch_of
 from interleaf.store.database import Database, Row, Transaction
 from interleaf.store.experiments import parse_settings
 from interleaf.store.sql_tables import OPEN_NAMES
@@ -89,10 +89,6 @@ class FoldedSums:
         self._sample.merge(other._sample)
         self._is_split &= other._is_split
         self._take(other._book)
-
-    def copy(self) -> FoldedSums:
-        """A copy that can be merged."""
-        return deepcopy(self)
 
     def close(self) -> Tally | None:
         """The tally; None if no impression could be used."""
@@ -176,7 +172,6 @@ class Folding:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._words = database.words
         # Sums of the latest reports, by the numbers of the parts that they add up; numbers are never reused.
         self._held: dict[Place, dict[tuple[int, ...], FoldedSums]] = {}
         self._lock = Lock()
@@ -185,23 +180,22 @@ class Folding:
         """Fold at most `most` impressions of a version that have closed; none if another worker is folding it."""
         with self._database.writing() as transaction:
             free = transaction.rows(
-                f"SELECT 1 FROM versions WHERE experiment = ? AND version = ? {self._words['take_free']}",
+                "SELECT 1 FROM versions WHERE experiment = ? AND version = ? FOR UPDATE SKIP LOCKED",
                 *(settings.name, version),
             )
             rows = free and transaction.rows(
                 f"SELECT {COLUMNS} FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
-                f"AND closes <= ? ORDER BY closes LIMIT ? {self._words['take_free']}",
+                "AND closes <= ? ORDER BY closes LIMIT ? FOR UPDATE SKIP LOCKED",
                 *(settings.name, version, now, most),
             )
             if not rows:
                 return 0
-            batch = batch_with_events(self._database, transaction, rows, settings, version)
+            batch = batch_with_events(transaction, rows, settings, version)
             for metric in settings.metrics:
                 sums = _try_add(FoldedSums(task_of(settings, version, metric)), batch)
                 if sums is not None:
                     self._keep(transaction, settings, version, metric, sums)
-            ids = self._database.among([row[0] for row in rows])
-            transaction.change(f"UPDATE impressions SET folded = 1 WHERE id {self._words['among']}", ids)
+            transaction.change("UPDATE impressions SET folded = 1 WHERE id = ANY(?)", [row[0] for row in rows])
             return len(rows)
 
     def tallies(self, settings: Experiment, version: int) -> dict[str, Tally]:
@@ -225,7 +219,7 @@ class Folding:
         for number, impressions in parts:
             if impressions > sums.impressions:
                 break
-            older = self._add_up(transaction, settings, version, metric, (number,)).copy()
+            older = deepcopy(self._add_up(transaction, settings, version, metric, (number,)))
             older.merge(sums)
             sums = older
             transaction.change("DELETE FROM sums WHERE number = ?", number)
@@ -247,7 +241,7 @@ class Folding:
             self._held[place] = held
             if len(self._held) > MAX_HELD:
                 del self._held[next(iter(self._held))]
-        total, *rest = [sums.copy() for sums in held.values()]
+        total, *rest = [deepcopy(sums) for sums in held.values()]
         for sums in rest:
             total.merge(sums)
         return total
@@ -275,7 +269,7 @@ class Folding:
             *(settings.name, version, closes, number, PAGE),
         ):
             closes, number = rows[-1][-2:]
-            yield batch_with_events(self._database, transaction, [row[:-2] for row in rows], settings, version)
+            yield batch_with_events(transaction, [row[:-2] for row in rows], settings, version)
 
 
 def _try_add(sums: FoldedSums, batch: pa.RecordBatch) -> FoldedSums | None:
@@ -288,17 +282,14 @@ def _try_add(sums: FoldedSums, batch: pa.RecordBatch) -> FoldedSums | None:
 
 
 def batch_with_events(
-    database: Database, transaction: Transaction, rows: Sequence[Row], settings: Experiment, version: int
+    transaction: Transaction, rows: Sequence[Row], settings: Experiment, version: int
 ) -> pa.RecordBatch:
     """A record batch of rows of `COLUMNS` (and a body, if selected) with their events."""
-    events = transaction.rows(
-        f"SELECT {EVENT_COLUMNS} FROM events WHERE impression {database.words['among']}",
-        database.among([row[0] for row in rows]),
-    )
-    ids, units, times, folded, designs, numbers, *more = zip(*rows, strict=True)
-    bodies: Sequence[bytes] | None = more[0] if more else None
+    statement = f"SELECT {EVENT_COLUMNS} FROM events WHERE impression = ANY(?)"
+    events = transaction.rows(statement, [row[0] for row in rows])
+    has_body = len(rows[0]) > len(COLUMNS.split(", "))
     asked: dict[str, bytes] = {}
-    if bodies is None and events:
-        statement = f"SELECT id, body FROM impressions WHERE id {database.words['among']}"
-        asked = dict(transaction.rows(statement, database.among(sorted({event[0] for event in events}))))
-    return batch_of(StoredRows(ids, units, times, folded, designs, numbers, bodies, events, asked), settings, version)
+    if events and not has_body:
+        statement = "SELECT id, body FROM impressions WHERE id = ANY(?)"
+        asked = dict(transaction.rows(statement, sorted({event[0] for event in events})))
+    return batch_of(rows, events, asked, settings, version)

@@ -1,20 +1,16 @@
-"""Writes impressions and events, and exports the rows of a version."""
+"""Writes impressions and events."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from interleaf.errors import DataError
-from interleaf.experiment import Experiment
-from interleaf.store.attribution import Found, Match, Matching
-from interleaf.store.codec import COLUMNS, EVENT_COLUMNS, EncodedRow, decode_row, encode_row
-from interleaf.store.database import MAX_BYTES, Database, Row, Transaction, is_kept
+from interleaf.store.attribution import EventMatch, Matching
+from interleaf.store.codec import EncodedRow, decode_row, encode_row
+from interleaf.store.database import MAX_BYTES, Row, Transaction, is_kept
 from interleaf.store.event_fates import MAX_EARLY, EventFate
-from interleaf.store.fold import PAGE, batch_with_events
 from interleaf.store.records import Event, Impression
 from interleaf.store.sql_tables import APART, EVENTS, IMPRESSIONS
 
@@ -45,21 +41,20 @@ def rows_of(impressions: Iterable[Impression], sought: Mapping[tuple[str, int], 
 def _check_and_encode(one: Impression) -> EncodedRow:
     """Check and encode the row of an impression."""
     for name in ("id", "unit"):
-        _text(name, getattr(one, name))
+        _check_text(name, getattr(one, name), MAX_BYTES)
     for name in ("time", "until", "closes"):
-        if getattr(one, name) is not None:
-            _time(name, getattr(one, name))
+        _check_time(name, getattr(one, name))
     return encode_row(one.row)
 
 
 def check_event(event: Event) -> None:
     """Raise DataError if an event cannot be stored."""
     for name in ("id", "impression", "unit"):
-        _text(name, getattr(event, name))
+        _check_text(name, getattr(event, name), MAX_BYTES)
     for name in ("kind", "document"):
-        _text(name, getattr(event, name), None)
-    _time("time", event.time)
-    _time("received", event.received)
+        _check_text(name, getattr(event, name))
+    for name in ("time", "received"):
+        _check_time(name, getattr(event, name))
     if event.rank is not None and not -(2**63) <= event.rank < 2**63:
         raise DataError(f"rank is {event.rank}; give the place in the shown list")
     for name, most in (("dwell", 3e38), ("value", math.inf)):
@@ -68,45 +63,37 @@ def check_event(event: Event) -> None:
             raise DataError(f"{name} is {number}; give a finite number")
 
 
-def _text(name: str, text: str | None, most: int | None = MAX_BYTES) -> str | None:
+def _check_text(name: str, text: str | None, most: int | None = None) -> None:
     if text is not None and not is_kept(text, most):
         limit = f", and at most {most:,} bytes" if most else ""
         raise DataError(f"{name} is {text[:200]!r}; give Unicode text without null characters{limit}")
-    return text
 
 
-def _time(name: str, time: int) -> int:
-    if not FIRST <= time < LAST:
+def _check_time(name: str, time: int | None) -> None:
+    if time is not None and not FIRST <= time < LAST:
         raise DataError(f"{name} is {time}; give microseconds since 1970, in the years 1 to 9999")
-    return time
 
 
 class Writing:
     """Writes impressions and events within a transaction."""
 
-    def __init__(self, database: Database, transaction: Transaction) -> None:
-        self._database, self._transaction = database, transaction
-        self._matching = Matching(database, transaction)
-        self._among, self._hold, self._take = (database.words[word] for word in ("among", "hold", "take"))
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction, self._matching = transaction, Matching(transaction)
 
     def impressions(self, rows: Sequence[Row]) -> list[Mapping[str, Any] | None]:
         """Write impressions, and match events that waited for them; returns the existing row of each, or None."""
-        went_in = self._transaction.insert(IMPRESSIONS, rows) if rows else []
-        there = [row[0] for row, new in zip(rows, went_in, strict=True) if not new]
-        kept = self.read_rows(there)
-        new = [row for row, new in zip(rows, went_in, strict=True) if new]
-        if waiting := self._awaiting(new):
+        is_new = self._transaction.insert(IMPRESSIONS, rows) if rows else []
+        kept = self.read_rows([row[0] for row, new in zip(rows, is_new, strict=True) if not new])
+        if waiting := self.find_awaiting([row for row, new in zip(rows, is_new, strict=True) if new]):
             self.match(waiting)
-        return [None if new else kept.get(row[0]) for row, new in zip(rows, went_in, strict=True)]
+        return [None if new else kept.get(row[0]) for row, new in zip(rows, is_new, strict=True)]
 
-    def read_rows(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def read_rows(self, ids: list[str]) -> dict[str, dict[str, Any]]:
         """The rows of impressions, by id."""
         if not ids:
             return {}
-        found = self._transaction.rows(
-            f"SELECT {ROW} FROM impressions WHERE id {self._among}", self._database.among(ids)
-        )
-        return {row[0]: row_of(row) for row in found}
+        rows = self._transaction.rows(f"SELECT {ROW} FROM impressions WHERE id = ANY(?)", ids)
+        return {row[0]: row_of(row) for row in rows}
 
     def events(self, events: Sequence[Event]) -> list[str]:
         """Write events; returns the code of the `EventFate` of each."""
@@ -127,11 +114,10 @@ class Writing:
         return [fates.pop(event.key, EventFate.REPEATED) for event in events]
 
     def extend(self, impression: str, row: Mapping[str, Any]) -> bool:
-        """Replace a row by the one with a further page; False if there is none, or if it is folded."""
+        """Replace a row by the one with a further page; False, and no change, if it is folded or has that page."""
         parts = encode_row(row)
-        kept = self._transaction.rows(
-            f"SELECT {ROW} FROM impressions WHERE id = ? AND folded = 0 {self._take}", impression
-        )
+        statement = f"SELECT {ROW} FROM impressions WHERE id = ? AND folded = 0 FOR UPDATE"
+        kept = self._transaction.rows(statement, impression)
         if not kept or (row_of(kept[0])["page"] or 1) >= (row.get("page") or 1):
             return False
         self._transaction.change(
@@ -148,24 +134,20 @@ class Writing:
         more = [event for event in events if event.dwell is not None or event.value is not None]
         if not more:
             return
-        still_open = self._transaction.rows(
-            f"SELECT id FROM impressions WHERE id IN (SELECT impression FROM events WHERE id {self._among}) "
-            f"AND folded = 0 AND experiment = COALESCE(?, experiment) ORDER BY number {self._hold}",
-            *(self._database.among(list({event.id for event in more})), scope),
+        still_open = self._transaction.column(
+            "SELECT id FROM impressions WHERE id IN (SELECT impression FROM events WHERE id = ANY(?)) "
+            "AND folded = 0 AND experiment = COALESCE(?, experiment) ORDER BY number FOR SHARE",
+            *(list({event.id for event in more}), scope),
         )
-        ids = self._database.among([name for (name,) in still_open])
         for event in sorted(more, key=lambda event: event.key):  # sorted, to avoid deadlocks
             new = event.dwell, event.dwell, event.value, *event.key
-            self._transaction.change(f"UPDATE events {_COMPLETED} AND impression {self._among}", *new, ids)
-            self._transaction.change(
-                f"UPDATE apart {_COMPLETED} AND (experiment IS NULL OR experiment = COALESCE(?, experiment))",
-                *new,
-                scope,
-            )
+            self._transaction.change(f"UPDATE events {_COMPLETED} AND impression = ANY(?)", *new, still_open)
+            is_in_scope = "(experiment IS NULL OR experiment = COALESCE(?, experiment))"
+            self._transaction.change(f"UPDATE apart {_COMPLETED} AND {is_in_scope}", *new, scope)
 
     def waiting(self, now: int) -> list[int]:
         """Numbers of unmatched events whose impressions may have been written by a concurrent transaction."""
-        rows = self._transaction.rows(
+        return self._transaction.column(
             "SELECT number FROM (SELECT a.number FROM apart a JOIN impressions i ON i.id = a.impression "
             f"WHERE a.reason = '{UNKNOWN}' AND a.received >= ? ORDER BY a.received DESC LIMIT ?) AS named "
             "UNION ALL SELECT number FROM (SELECT number, unit, time FROM apart WHERE impression IS NULL "
@@ -174,47 +156,69 @@ class Writing:
             "AND i.time <= young.time + ? AND i.until >= young.time)",
             *(now - REMATCHED, MAX_WAITING, now - REMATCHED_OF_UNIT, MAX_WAITING, MAX_EARLY),
         )
-        return [number for (number,) in rows]
 
     def waiting_for_closed(self, experiment: str, version: int, now: int, most: int) -> list[int]:
-        """Numbers of unmatched events, of any age, that name impressions which are about to be folded."""
-        rows = self._transaction.rows(
-            "SELECT a.number FROM (SELECT id FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
-            "AND closes <= ? ORDER BY closes LIMIT ?) AS closed CROSS JOIN apart a "  # SQLite keeps this order
+        """Numbers of unmatched events, of any age, that may belong to impressions which are about to be folded.
+
+        Concurrent transactions that write an event and its impression do not see each other; this is the last chance
+        to match them.
+        """
+        closed = (
+            "SELECT id, unit, time, until FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
+            "AND closes <= ? ORDER BY closes LIMIT ?"
+        )
+        named = self._transaction.column(  # SQLite keeps the order of a cross join
+            f"SELECT a.number FROM ({closed}) AS closed CROSS JOIN apart a "
             f"WHERE a.impression = closed.id AND a.reason = '{UNKNOWN}' LIMIT ?",
             *(experiment, version, now, most, MAX_WAITING),
         )
-        return [number for (number,) in rows] + self._matching.find_crossed(experiment, version, now, most, MAX_WAITING)
+        of_units = self._transaction.column(
+            f"SELECT DISTINCT a.number FROM ({closed}) AS closed CROSS JOIN apart a WHERE a.unit = closed.unit "
+            "AND a.impression IS NULL AND a.time BETWEEN closed.time - ? AND closed.until LIMIT ?",
+            *(experiment, version, now, most, MAX_EARLY, MAX_WAITING),
+        )
+        return named + of_units
 
-    def match(self, numbers: Sequence[int]) -> None:
+    def match(self, numbers: list[int]) -> None:
         """Match unmatched events again, and move those with a better result."""
         rows = self._transaction.rows(  # without those that another transaction has matched meanwhile
-            f"SELECT {_WAITING} FROM apart WHERE number {self._among} ORDER BY id, target {self._take}",
-            self._database.among(numbers),
+            f"SELECT {_WAITING} FROM apart WHERE number = ANY(?) ORDER BY id, target FOR UPDATE", numbers
         )
         again = self._matching.match_events([Event(*event) for _, _, *event in rows])
         better = {number: one for (number, reason, *_), one in zip(rows, again, strict=True) if _is_better(one, reason)}
         if better:
-            self._transaction.change(f"DELETE FROM apart WHERE number {self._among}", self._database.among([*better]))
+            self._transaction.change("DELETE FROM apart WHERE number = ANY(?)", [*better])
             self._put([*better.values()])
 
     def _read_stored_keys(self, ids: list[str]) -> set[Key]:
         """The keys of events with these ids that are stored."""
-        values = self._database.among(ids)
-        found = self._transaction.rows(
-            f"SELECT id, target FROM events WHERE id {self._among} "
-            f"UNION ALL SELECT id, target FROM apart WHERE id {self._among}",
-            *(values, values),
+        rows = self._transaction.rows(
+            "SELECT id, target FROM events WHERE id = ANY(?) UNION ALL SELECT id, target FROM apart WHERE id = ANY(?)",
+            *(ids, ids),
         )
-        return {(name, target) for name, target in found}
+        return {(name, target) for name, target in rows}
 
-    def _put(self, found: Sequence[Found]) -> dict[Key, str]:
+    def _put(self, results: Sequence[EventMatch]) -> dict[Key, str]:
         """Store events with their matches or as unmatched; returns the code of the `EventFate` of each.
 
         A concurrent transaction may write the same event: the unique index allows its first row once.
         """
-        matched = {event.key: _event_rows(event, matches) for event, matches, _ in found if isinstance(matches, list)}
-        apart = {one[0].key: one for one in found if isinstance(one[1], str)}
+        matched: dict[Key, list[Row]] = {}
+        apart: dict[Key, Row] = {}
+        for event, matches, showing in results:
+            rest = event.dwell, event.value
+            if isinstance(matches, str):
+                where = (showing.experiment, showing.version) if showing else (None, None)
+                times = event.received, event.time
+                what = event.impression, event.unit, event.rank, event.document
+                row = event.id, str(matches), *where, event.kind, *times, *what, *rest, event.scope, event.key[1]
+                apart[event.key] = row
+            else:
+                matched[event.key] = [
+                    (event.id, match.impression, place, event.kind, match.rank, match.time, event.received, *rest,
+                     event.key[1])
+                    for place, match in enumerate(matches)
+                ]  # fmt: skip
         fates: dict[Key, str] = dict.fromkeys((*matched, *apart), EventFate.REPEATED)
         if matched:
             went_in = self._transaction.insert(EVENTS, [first for first, *_ in matched.values()])
@@ -224,94 +228,38 @@ class Writing:
                 self._transaction.insert(EVENTS, more)
         if apart:
             known = self._read_stored_keys([name for name, _ in apart])
-            rows = {key: _apart_row(one) for key, one in apart.items() if key not in known}
+            rows = {key: row for key, row in apart.items() if key not in known}
             went_in = self._transaction.insert(APART, [*rows.values()]) if rows else []
             fates |= {key: row[1] for (key, row), is_new in zip(rows.items(), went_in, strict=True) if is_new}
         return fates
 
-    def is_awaited(self, rows: Sequence[Row]) -> bool:
-        """Whether there are unmatched events that may belong to these impressions."""
-        return bool(self._awaiting(rows))
-
-    def _awaiting(self, rows: Sequence[Row]) -> list[int]:
+    def find_awaiting(self, rows: Sequence[Row]) -> list[int]:
+        """Numbers of unmatched events that may belong to these impressions."""
         if not rows or not self._transaction.rows(WAITS):
             return []
-        waiting = self._transaction.rows(
+        return self._transaction.column(
             f"SELECT number FROM (SELECT number FROM apart WHERE reason = '{UNKNOWN}' "
-            f"AND impression {self._among} ORDER BY time DESC LIMIT ?) AS named UNION ALL "
-            f"SELECT number FROM (SELECT number FROM apart WHERE impression IS NULL AND unit {self._among} "
+            "AND impression = ANY(?) ORDER BY time DESC LIMIT ?) AS named UNION ALL "
+            "SELECT number FROM (SELECT number FROM apart WHERE impression IS NULL AND unit = ANY(?) "
             "AND time BETWEEN ? AND ? ORDER BY time DESC LIMIT ?) AS of_units",
-            *(self._database.among([row[0] for row in rows]), MAX_WAITING),
-            self._database.among([row[3] for row in rows if row[3] is not None]),
+            *([row[0] for row in rows], MAX_WAITING),
+            [row[3] for row in rows if row[3] is not None],
             *(min(row[4] for row in rows) - MAX_EARLY, max(row[5] for row in rows), MAX_WAITING),
         )
-        return [number for (number,) in waiting]
 
 
-def row_of(found: Row) -> dict[str, Any]:
+def row_of(row: Row) -> dict[str, Any]:
     """A row of the log."""
-    name, experiment, version, unit, time, *parts = found
+    name, experiment, version, unit, time, *parts = row
     known = {"experiment": experiment, "version": version, "impression": name, "unit": unit, "time": time}
     return known | decode_row(EncodedRow(*parts))
 
 
-def _is_better(found: Found, reason: str) -> bool:
+def _is_better(result: EventMatch, reason: str) -> bool:
     """Whether the new result of an unmatched event is better than its reason. A later impression does not cause an
     event, so it counts only if no earlier one is known.
     """
-    event, matches, _ = found
+    event, matches, _ = result
     if isinstance(matches, str) or reason in (UNKNOWN, EventFate.NOT_SHOWN_TO_UNIT):
         return matches != reason
     return all(match.time == event.time for match in matches)
-
-
-def _event_rows(event: Event, matches: Sequence[Match]) -> list[Row]:
-    more = event.received, event.dwell, event.value
-    return [
-        (event.id, match.impression, place, event.kind, match.rank, match.time, *more, event.key[1])
-        for place, match in enumerate(matches)
-    ]
-
-
-def _apart_row(found: Found) -> Row:
-    event, reason, showing = found
-    where = (showing.experiment, showing.version) if showing else (None, None)
-    return (
-        *(event.id, str(reason), *where, event.kind, event.received, event.time, event.impression, event.unit),
-        *(event.rank, event.document, event.dwell, event.value, event.scope, event.key[1]),
-    )
-
-
-def export(database: Database, settings: Experiment, version: int) -> Iterator[pa.RecordBatch]:
-    """All rows of a version, page by page, each in its own transaction, so that a slow reader blocks nobody."""
-    last = -1
-    while True:
-        with database.reading() as transaction:
-            rows = transaction.rows(
-                f"SELECT {COLUMNS}, body, number FROM impressions WHERE experiment = ? AND version = ? "
-                "AND number > ? ORDER BY number LIMIT ?",
-                *(settings.name, version, last, PAGE),
-            )
-            if not rows:
-                return
-            batch = batch_with_events(database, transaction, rows, settings, version)
-        yield batch
-        last = rows[-1][-1]
-
-
-def latest_rows(database: Database, name: str, version: int, most: int) -> list[dict[str, Any]]:
-    """The latest impressions with their `events`, latest first."""
-    with database.reading() as transaction:
-        rows = transaction.rows(
-            f"SELECT {ROW} FROM impressions WHERE experiment = ? AND version = ? ORDER BY number DESC LIMIT ?",
-            *(name, version, most),
-        )
-        events = transaction.rows(
-            f"SELECT {EVENT_COLUMNS} FROM events WHERE impression {database.words['among']} ORDER BY time, rank, id",
-            database.among([row[0] for row in rows]),
-        )
-    found = {row[0]: row_of(row) | {"events": []} for row in rows}
-    names = ("event", "kind", "rank", "time", "dwell", "value")
-    for impression, *rest in events:
-        found[impression]["events"].append(dict(zip(names, rest, strict=True)))
-    return list(found.values())

@@ -88,12 +88,12 @@ class KeyStore:
     def token_secrets(self, now: int) -> list[bytes]:
         """The secret that signs tokens of impressions, and after it the older ones that are still accepted."""
         with self._database.reading() as transaction:
-            rows = transaction.rows(
+            stored = transaction.column(
                 "SELECT secret FROM secrets WHERE name = ? OR (name LIKE ? AND expires > ?) "
                 "ORDER BY expires IS NOT NULL, name",
                 *(_SIGNING, f"{_SIGNING}-%", now),
             )
-        return [bytes(secret) for (secret,) in rows]
+        return list(map(bytes, stored))
 
     def rotate_token_secret(self, now: int, expires: int) -> None:
         """Sign tokens with a new secret; older ones are accepted until `expires`, and expired ones are deleted."""
@@ -108,10 +108,7 @@ class KeyStore:
             transaction.change("INSERT INTO secrets (name, secret) VALUES (?, ?)", _SIGNING, secrets.token_bytes(32))
 
     def begin_session(self, key: str, now: int, expires: int) -> str:
-        """Start a session of the dashboard and return its random id, of which the store has only a hash.
-
-        Expired sessions are deleted.
-        """
+        """Start a session and return its random id, of which the store has a hash. Expired sessions are deleted."""
         session = secrets.token_urlsafe(32)
         with self._database.writing() as transaction:
             transaction.change("DELETE FROM sessions WHERE expires <= ?", now)
@@ -131,16 +128,14 @@ class KeyStore:
                 "WHERE s.hash = ? AND s.expires > ?",
                 *(hash_of(session), now),
             )
-        for used, *rest in rows:
-            key = AccessKey(*rest)
-            if not key.is_valid(now):
-                continue
-            if now - used >= USE_STEP:
-                with self._database.writing() as transaction:
-                    transaction.change("UPDATE sessions SET used = ? WHERE hash = ?", now, hash_of(session))
-                    _note_key_use(transaction, key.id, now)  # same order everywhere, to avoid deadlocks
-            return key
-        return None
+        key = AccessKey(*rows[0][1:]) if rows else None
+        if key is None or not key.is_valid(now):
+            return None
+        if now - rows[0][0] >= USE_STEP:
+            with self._database.writing() as transaction:
+                transaction.change("UPDATE sessions SET used = ? WHERE hash = ?", now, hash_of(session))
+                _note_key_use(transaction, key.id, now)  # same order everywhere, to avoid deadlocks
+        return key
 
     def end_session(self, session: str) -> bool:
         """End one session; False if it had ended."""
@@ -150,9 +145,7 @@ class KeyStore:
     def end_sessions(self, key: str | None = None) -> int:
         """End all sessions of a key, or of all keys; how many there were."""
         with self._database.writing() as transaction:
-            if key is None:
-                return transaction.change("DELETE FROM sessions")
-            return transaction.change("DELETE FROM sessions WHERE access_key = ?", key)
+            return transaction.change("DELETE FROM sessions WHERE access_key = COALESCE(?, access_key)", key)
 
     def count_sessions(self, now: int) -> dict[str, int]:
         """How many sessions each key has, by its id."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from time import monotonic
@@ -21,83 +21,65 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool
 
 from interleaf.errors import DataError, StoreError
-from interleaf.store.database import Row, SqlTable
+from interleaf.store.database import Database, Row, SqlTable, Transaction
 
+_REFUSED = "it refused the user name or password (authentication); check both in the store's address, and pg_hba.conf"
+_NO_DATABASE = "it has no such database; create it with createdb, or correct the name in the address"
+_FULL = "it accepts no more connections; raise max_connections"
+_STARTING = "it is starting or stopping; try again in a moment"
+_CLOSED = "the connection was refused: nothing listens at this host and port; start PostgreSQL, or correct the address"
+_NO_HOST = "the host name is unknown; correct it in the store's address"
 _BY_TEXT = (
-    (
-        r"authentication failed|no password supplied|pg_hba\.conf|role .* does not exist|\bSCRAM\b",
-        "it refused the user name or password (authentication); check both in the store's address, and pg_hba.conf",
-    ),
-    (
-        r"database .* does not exist",
-        "it has no such database; create it with createdb, or correct the name in the address",
-    ),
-    (
-        r"translate host name|resolve host|[Nn]ame or service not known|name resolution|nodename nor servname",
-        "the host name is unknown; correct it in the store's address",
-    ),
+    (r"authentication failed|no password supplied|pg_hba\.conf|role .* does not exist|\bSCRAM\b", _REFUSED),
+    (r"database .* does not exist", _NO_DATABASE),
+    (r"translate host name|resolve host|[Nn]ame or service not known|name resolution|nodename nor servname", _NO_HOST),
     (r"\bSSL\b|\bTLS\b|certificate", "the encrypted connection failed (TLS); check sslmode and the certificates"),
-    (
-        r"[Cc]onnection refused|No such file or directory|is the server running",
-        "the connection was refused: nothing listens at this host and port; start PostgreSQL, or correct the address",
-    ),
-    (r"starting up|shutting down|recovery mode", "it is starting or stopping; try again in a moment"),
-    (
-        r"too many clients|connection slots|too many connections",
-        "it accepts no more connections; raise max_connections",
-    ),
+    (r"[Cc]onnection refused|No such file or directory|is the server running", _CLOSED),
+    (r"starting up|shutting down|recovery mode", _STARTING),
+    (r"too many clients|connection slots|too many connections", _FULL),
     (r"terminating connection|closed the connection|connection is lost|[Cc]onnection reset", "the connection was lost"),
     (r"couldn't get a connection", "it does not answer, or all connections of this process are busy"),
     (r"time[d]?[ -]?out|no answer|[Nn]o route to host|unreachable", "it does not answer; check the host and network"),
 )
 _BY_CODE = {
-    "28000": _BY_TEXT[0][1],
-    "28P01": _BY_TEXT[0][1],
-    "3D000": _BY_TEXT[1][1],
+    "28000": _REFUSED,
+    "28P01": _REFUSED,
+    "3D000": _NO_DATABASE,
     "42501": "the user has no permission for that; GRANT it CREATE on the schema, or make it the owner of the tables",
     "25006": "it is read-only, as a standby is; give the address of the primary",
     "53100": "its disk is full; make room",
-    "53300": _BY_TEXT[6][1],
+    "53300": _FULL,
     "55P03": "another transaction holds a lock for too long",
     "57014": "a statement took too long",
     "57P01": "it is stopping; try again in a moment",
-    "57P03": "it is starting or stopping; try again in a moment",
+    "57P03": _STARTING,
 }
-_UNKNOWN = "see the log of the server"
 
 
 def cause_of(error: BaseException) -> str:
     """Why a call failed, with the remedy."""
-    code = getattr(error, "sqlstate", None)
-    if code in _BY_CODE:
-        return _BY_CODE[code]
-    text = str(error)
-    named = next((words for pattern, words in _BY_TEXT if re.search(pattern, text)), None)
-    return named or f"{type(error).__name__}: {_UNKNOWN}"
+    code, text = getattr(error, "sqlstate", None), str(error)
+    causes = (cause for pattern, cause in _BY_TEXT if re.search(pattern, text))
+    return _BY_CODE.get(code or "") or next(causes, f"{type(error).__name__}: see the log of the server")
 
 
 def describe_address(address: str) -> str:
     """Host, database and user of an address, without the password; DataError if it cannot be parsed."""
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(address).items()}
-    except psycopg.Error:
-        raise _unreadable() from None
-    named = {name: parts.get(name, "") for name in ("host", "hostaddr", "port", "dbname", "user")}
-    if any("@" in value for value in named.values()) or not re.fullmatch(r"[\d,]*", named["port"]):
-        raise _unreadable()
+        named = {name: parts.get(name, "") for name in ("host", "hostaddr", "port", "dbname", "user")}
+        if any("@" in value for value in named.values()) or not re.fullmatch(r"[\d,]*", named["port"]):
+            raise ValueError
+    except (psycopg.Error, ValueError):
+        raise DataError(
+            "the store's address cannot be read; it is postgresql://user:password@host:port/database, and characters "
+            "such as @ : / ? # % in a user name or password are written as %40 %3A %2F %3F %23 %25"
+        ) from None
     where = named["host"] or named["hostaddr"] or "this machine"
     port = f", port {named['port']}" if named["port"] else ""
-    whose = "".join(
-        f", {what} {named[name]!r}" for what, name in (("database", "dbname"), ("user", "user")) if named[name]
-    )
-    return f"PostgreSQL at {where}{port}{whose}"
-
-
-def _unreadable() -> DataError:
-    return DataError(
-        "the store's address cannot be read; it is postgresql://user:password@host:port/database, and characters such "
-        "as @ : / ? # % in a user name or password are written as %40 %3A %2F %3F %23 %25"
-    )
+    database = f", database {named['dbname']!r}" if named["dbname"] else ""
+    user = f", user {named['user']!r}" if named["user"] else ""
+    return f"PostgreSQL at {where}{port}{database}{user}"
 
 
 INTERVAL = 0.1  # seconds between two health checks of the server
@@ -184,7 +166,7 @@ _NETWORK: dict[str, Any] = {  # to detect a host that is gone; no effect on a lo
 _ALONE = 0x696E7465726C6561  # the advisory lock of this program
 
 
-class Postgres:
+class Postgres(Database):
     """A PostgreSQL server as a `Database`."""
 
     words: ClassVar[Mapping[str, str]] = {
@@ -193,11 +175,6 @@ class Postgres:
         "real": "double precision",
         "keyed": "",
         "by_code": 'COLLATE "C"',
-        "among": "= ANY(?)",
-        "each": "unnest(?::text[]) AS each (value)",
-        "take": "FOR UPDATE",
-        "take_free": "FOR UPDATE SKIP LOCKED",
-        "hold": "FOR SHARE",
     }
 
     def __init__(self, address: str) -> None:
@@ -233,15 +210,6 @@ class Postgres:
         )
 
     @contextmanager
-    def _connected(self) -> Iterator[WatchedConnection]:
-        """A connection of the pool; fails at once if the server is known to be away."""
-        with self._translate_errors():
-            if self._watch.cause is not None:
-                raise psycopg.OperationalError
-            with self._pool.connection() as connection:
-                yield connection
-
-    @contextmanager
     def _translate_errors(self) -> Iterator[None]:
         """Translate errors of PostgreSQL; never with the address, which contains a password."""
         try:
@@ -253,43 +221,33 @@ class Postgres:
             raise StoreError(f"{problem}: PostgreSQL: {self._watch.cause or cause_of(error)}") from error
 
     @contextmanager
-    def writing(self) -> Iterator[_PostgresTransaction]:
-        with self._connected() as connection, _run_transaction(connection, "BEGIN", WRITING) as transaction:
-            yield transaction
+    def _run(self, begin: str, seconds: float) -> Iterator[_PostgresTransaction]:
+        """A transaction of the pool, with a timeout for statements; fails at once if the server is known to be away."""
+        with self._translate_errors():
+            if self._watch.cause is not None:
+                raise psycopg.OperationalError
+            with self._pool.connection() as connection:
+                connection.patience = seconds + LONGER
+                begin = f"{begin}; SET LOCAL statement_timeout = {seconds * 1000:.0f}"
+                with _PostgresTransaction.run(connection, begin) as transaction:
+                    yield transaction
 
-    @contextmanager
-    def upgrading(self) -> Iterator[_PostgresTransaction]:
-        with self._connected() as connection, _run_transaction(connection, "BEGIN", UPGRADING) as transaction:
-            connection.execute("SET LOCAL lock_timeout = 0")  # another worker may be migrating
-            yield transaction
+    def writing(self) -> AbstractContextManager[_PostgresTransaction]:
+        return self._run("BEGIN", WRITING)
 
-    @contextmanager
-    def reading(self) -> Iterator[_PostgresTransaction]:
-        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-        with self._connected() as connection, _run_transaction(connection, begin, READING) as transaction:
-            yield transaction
+    def upgrading(self) -> AbstractContextManager[_PostgresTransaction]:
+        return self._run("BEGIN; SET LOCAL lock_timeout = 0", UPGRADING)  # another worker may be migrating
 
-    def put(self, table: SqlTable, rows: Sequence[Row], unless: Callable[[_PostgresTransaction], bool]) -> bool:
-        """Not faster here, because others write concurrently."""
-        return False
-
-    def among(self, values: Sequence[str] | Sequence[int]) -> list[Any]:
-        return list(values)
+    def reading(self) -> AbstractContextManager[_PostgresTransaction]:
+        return self._run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", READING)
 
     def connections(self) -> dict[str, int]:
         stats = self._pool.get_stats()
         names = {"open": "pool_size", "idle": "pool_available", "waiting": "requests_waiting"}
         return {state: stats.get(name, 0) for state, name in names.items()}
 
-    def warnings(self) -> list[str]:
-        return []
-
     def back_up(self, path: Path) -> None:
         raise DataError("this store is in PostgreSQL; back it up with pg_dump --format=custom")
-
-    def scrub(self) -> bool:
-        """Nothing to do: autovacuum frees deleted rows, and the server recycles its write-ahead log."""
-        return True
 
     def close(self) -> None:
         self._pool.close()
@@ -301,28 +259,9 @@ def _check(connection: WatchedConnection) -> None:
     connection.execute("")
 
 
-@contextmanager
-def _run_transaction(connection: WatchedConnection, begin: str, seconds: float) -> Iterator[_PostgresTransaction]:
-    connection.patience = seconds + LONGER
-    connection.execute(f"{begin}; SET LOCAL statement_timeout = {seconds * 1000:.0f}")
-    try:
-        yield _PostgresTransaction(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(psycopg.Error):  # the connection may be gone
-            connection.execute("ROLLBACK")
-        raise
-
-
-class _PostgresTransaction:
-    def __init__(self, connection: WatchedConnection) -> None:
-        self._connection = connection
-
-    def rows(self, statement: str, *values: Any) -> list[Row]:
-        return self._connection.execute(_marked(statement), values).fetchall()
-
-    def change(self, statement: str, *values: Any) -> int:
-        return self._connection.execute(_marked(statement), values).rowcount
+class _PostgresTransaction(Transaction):
+    def execute(self, statement: str, values: Sequence[Any]) -> psycopg.Cursor[Row]:
+        return self._connection.execute(_marked(statement), values)  # type: ignore[no-any-return]
 
     def insert(self, table: SqlTable, rows: Sequence[Row]) -> list[bool]:
         """Insert in the order of the keys, so that two workers with the same rows do not deadlock."""
@@ -330,8 +269,7 @@ class _PostgresTransaction:
         keys = [tuple(row[place] for place in places) for row in rows]
         order = sorted(range(len(rows)), key=lambda number: keys[number])
         columns = [list(column) for column in zip(*(rows[number] for number in order), strict=True)]
-        found = self._connection.execute(_insertion(table.name, *table.columns.items(), key=table.key), columns)
-        new = set(found.fetchall())
+        new = set(self._connection.execute(_insertion(table), columns).fetchall())
         went_in = []
         for key in keys:
             went_in.append(key in new)
@@ -349,8 +287,9 @@ def _marked(statement: str) -> str:
 
 
 @lru_cache(16)
-def _insertion(name: str, *columns: tuple[str, str], key: tuple[str, ...]) -> str:
-    names = ", ".join(column for column, _ in columns)
-    arrays = ", ".join(f"%b::{kind}[]" for _, kind in columns)
-    returned = ", ".join(key)
-    return f"INSERT INTO {name} ({names}) SELECT * FROM unnest({arrays}) ON CONFLICT DO NOTHING RETURNING {returned}"
+def _insertion(table: SqlTable) -> str:
+    arrays = ", ".join(f"%b::{kind}[]" for kind in table.columns.values())
+    return (
+        f"INSERT INTO {table.name} ({', '.join(table.columns)}) SELECT * FROM unnest({arrays}) "
+        f"ON CONFLICT DO NOTHING RETURNING {', '.join(table.key)}"
+    )

@@ -12,10 +12,12 @@ import secrets
 from datetime import UTC, datetime
 from hashlib import blake2b, scrypt
 
-from interleaf.errors import DataError
-from interleaf.store.database import Transaction
+from interleaf.errors import DataError, StoreError
+from interleaf.store.database import Database, Transaction
 from interleaf.store.records import RUNNING
 
+KEEP, HASH, DROP = "keep", "hash", "drop"
+_STORED = {KEEP: "as they come", HASH: "as hashes"}
 ROTATE = "interleaf store rotate-unit-secret"
 _LATEST = "SELECT number, since, salt, fingerprint FROM unit_secrets ORDER BY number DESC"
 _HELD = (
@@ -28,50 +30,88 @@ def hash_unit(unit: str, secret: bytes | None) -> str:
     return unit if secret is None else blake2b(unit.encode(), digest_size=16, key=secret).hexdigest()
 
 
-def use_unit_secret(transaction: Transaction, secret: bytes | None, now: int) -> int:
-    """Check that this is the secret of the store, and return its number; a store without units accepts any secret."""
-    transaction.alone()
-    for number, since, salt, fingerprint in transaction.rows(f"{_LATEST} LIMIT 1"):
-        if _matches(secret, salt, fingerprint):
-            return int(number)
-        if transaction.rows(_HELD):
-            raise DataError(_mismatch(since, fingerprint is not None, secret is not None))
-        transaction.change("DELETE FROM unit_secrets")
-    return _add(transaction, secret, now)
+class PrivacyStore:
+    """The part of a store that knows which secret units are hashed with, and how queries are stored."""
+
+    _database: Database
+    _unit_secret: int | None = None  # its number, once the service has said which it uses
+    _is_rotated = False
+
+    def use_unit_secret(self, secret: bytes | None, now: int) -> None:
+        """Hash units with this secret, or with none; DataError if units in the store are under another one."""
+        with self._database.writing() as transaction:
+            transaction.alone()
+            for number, since, salt, fingerprint in transaction.rows(f"{_LATEST} LIMIT 1"):
+                if _matches(secret, salt, fingerprint):
+                    self._unit_secret = int(number)
+                    return
+                if transaction.rows(_HELD):
+                    raise DataError(_mismatch(since, fingerprint is not None, secret is not None))
+                transaction.change("DELETE FROM unit_secrets")
+            _add_secret(transaction, secret, now)
+            self._unit_secret = _latest_number(transaction)
+
+    def rotate_unit_secret(self, secret: bytes | None, now: int) -> list[str]:
+        """Replace the secret of the store; returns the names of running experiments."""
+        with self._database.writing() as transaction:
+            transaction.alone()
+            for _, since, salt, fingerprint in transaction.rows(f"{_LATEST} LIMIT 1"):
+                if _matches(secret, salt, fingerprint):
+                    raise DataError(f"this is the secret of the store already, since {day_of(since)}; give a new one")
+            _add_secret(transaction, secret, now)
+            return transaction.column("SELECT name FROM experiments WHERE state = ? ORDER BY name", RUNNING)
+
+    def check_known_secret(self, secret: bytes | None) -> None:
+        """Raise DataError if the store never had units under this secret."""
+        with self._database.reading() as transaction:
+            known = transaction.rows(_LATEST)
+        if known and not any(_matches(secret, salt, fingerprint) for _, _, salt, fingerprint in known):
+            given = "this secret" if secret is not None else "no secret"
+            raise DataError(f"the store never had units under {given}; give the --unit-secret-file that was used then")
+
+    def check(self) -> None:
+        """Raise `StoreError` if it does not answer, or its unit secret was rotated since `use_unit_secret`."""
+        with self._database.reading() as transaction:
+            self._look_for_rotation(transaction)
+        self._check_unit_secret()
+
+    def _look_for_rotation(self, transaction: Transaction) -> None:
+        """Find out whether the store has a newer unit secret than the one that this process hashes units with."""
+        self._is_rotated = self._unit_secret not in (None, _latest_number(transaction))
+
+    def _check_unit_secret(self) -> None:
+        if self._is_rotated:
+            raise StoreError("the unit secret was rotated while this service ran; start it again with the new one")
+
+    def use_queries(self, queries: str, now: int) -> None:
+        """Store query texts like this (`keep`, `hash`, `drop`); DataError if texts and hashes would be mixed."""
+        with self._database.writing() as transaction:
+            transaction.alone()
+            for before, since in transaction.rows("SELECT queries, since FROM query_storage"):
+                if queries in (before, DROP):
+                    return
+                if transaction.rows("SELECT 1 FROM impressions LIMIT 1"):
+                    raise DataError(
+                        f"queries are stored {_STORED[before]} since {day_of(since)}, and --queries {queries} was "
+                        "given: the same query would have two names in the store, and older rows would stay as they "
+                        f"are; start with --queries {before} or --queries {DROP}, or with an empty --store, or delete "
+                        "the experiments that have rows first"
+                    )
+                transaction.change("DELETE FROM query_storage")
+            if queries != DROP:
+                transaction.change("INSERT INTO query_storage (one, queries, since) VALUES (1, ?, ?)", queries, now)
 
 
-def rotate_unit_secret(transaction: Transaction, secret: bytes | None, now: int) -> list[str]:
-    """Replace the secret of the store; returns the names of running experiments."""
-    transaction.alone()
-    for _, since, salt, fingerprint in transaction.rows(f"{_LATEST} LIMIT 1"):
-        if _matches(secret, salt, fingerprint):
-            raise DataError(f"this is the secret of the store already, since {day_of(since)}; give a new one")
-    _add(transaction, secret, now)
-    running = transaction.rows("SELECT name FROM experiments WHERE state = ? ORDER BY name", RUNNING)
-    return [name for (name,) in running]
-
-
-def check_known_secret(transaction: Transaction, secret: bytes | None) -> None:
-    """Raise DataError if the store never had units under this secret."""
-    known = transaction.rows(_LATEST)
-    if known and not any(_matches(secret, salt, fingerprint) for _, _, salt, fingerprint in known):
-        given = "this secret" if secret is not None else "no secret"
-        raise DataError(f"the store never had units under {given}; give the --unit-secret-file that was used then")
-
-
-def latest_number(transaction: Transaction) -> int | None:
+def _latest_number(transaction: Transaction) -> int | None:
     """The number of the secret that is used now."""
     ((number,),) = transaction.rows("SELECT max(number) FROM unit_secrets")
     return None if number is None else int(number)
 
 
-def _add(transaction: Transaction, secret: bytes | None, now: int) -> int:
+def _add_secret(transaction: Transaction, secret: bytes | None, now: int) -> None:
     salt = secrets.token_bytes(16)
     fingerprint = None if secret is None else _fingerprint(secret, salt)
-    transaction.change(
-        "INSERT INTO unit_secrets (since, salt, fingerprint) VALUES (?, ?, ?)", *(now, salt, fingerprint)
-    )
-    return latest_number(transaction) or 0
+    transaction.change("INSERT INTO unit_secrets (since, salt, fingerprint) VALUES (?, ?, ?)", now, salt, fingerprint)
 
 
 def _matches(secret: bytes | None, salt: bytes, fingerprint: bytes | None) -> bool:
@@ -85,41 +125,17 @@ def _fingerprint(secret: bytes, salt: bytes) -> bytes:
 
 
 def _mismatch(since: int, is_hashed: bool, is_given: bool) -> str:
-    if not is_hashed:
-        problem = f"units are stored as they come since {day_of(since)}, and a unit secret was given"
-        remedy = "start without --unit-secret-file"
-    else:
+    stored, remedy = "stored as they come", "start without --unit-secret-file"
+    given = "a unit secret"
+    if is_hashed:
+        stored, remedy = "hashed with a secret", "give that secret as --unit-secret-file"
         given = "another one" if is_given else "none"
-        problem = f"units are hashed with a secret since {day_of(since)}, and {given} was given"
-        remedy = "give that secret as --unit-secret-file"
     return (
-        f"{problem}: each person would get a second name in the store, and deleting a unit would miss rows; "
-        f"{remedy}, or change it for good with {ROTATE}"
+        f"units are {stored} since {day_of(since)}, and {given} was given: each person would get a second name in the "
+        f"store, and deleting a unit would miss rows; {remedy}, or change it for good with {ROTATE}"
     )
 
 
 def day_of(time: int) -> str:
     """The date of a time of the store."""
     return f"{datetime.fromtimestamp(time / 1e6, UTC):%Y-%m-%d}"
-
-
-KEEP, HASH, DROP = "keep", "hash", "drop"
-_STORED = {KEEP: "as they come", HASH: "as hashes"}
-
-
-def use_queries(transaction: Transaction, queries: str, now: int) -> None:
-    """Set how queries are stored; DataError if texts and hashes would be mixed."""
-    transaction.alone()
-    for before, since in transaction.rows("SELECT queries, since FROM query_storage"):
-        if queries in (before, DROP):
-            return
-        if transaction.rows("SELECT 1 FROM impressions LIMIT 1"):
-            raise DataError(
-                f"queries are stored {_STORED[before]} since {day_of(since)}, and --queries {queries} was given: the "
-                "same query would have two names in the store, and older rows would stay as they are; start with "
-                f"--queries {before} or --queries {DROP}, or with an empty --store, or delete the experiments that "
-                "have rows first"
-            )
-        transaction.change("DELETE FROM query_storage")
-    if queries != DROP:
-        transaction.change("INSERT INTO query_storage (one, queries, since) VALUES (1, ?, ?)", queries, now)

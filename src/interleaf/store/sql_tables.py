@@ -9,58 +9,26 @@ from interleaf.errors import DataError
 from interleaf.store.database import Database, SqlTable, Transaction
 from interleaf.store.experiments import index_experiments
 
+# `sought` is 1 if events that name only their unit may match the impression.
 IMPRESSIONS = SqlTable(
     "impressions",
-    {
-        "id": "text",
-        "experiment": "text",
-        "version": "integer",
-        "unit": "text",
-        "time": "bigint",
-        "until": "bigint",
-        "closes": "bigint",
-        "sought": "integer",  # 1: events that name only their unit may match it
-        "design": "text",
-        "numbers": "bytea",
-        "body": "bytea",
-    },
+    "id text, experiment text, version integer, unit text, time bigint, until bigint, closes bigint, sought integer, "
+    "design text, numbers bytea, body bytea",
     ("id",),
 )
+# `place` is the index among the impressions of the event. `target` is the impression or unit that the event names:
+# event ids are unique within it.
 EVENTS = SqlTable(
     "events",
-    {
-        "id": "text",
-        "impression": "text",
-        "place": "integer",  # index among the impressions of the event; unique with id and target
-        "kind": "text",
-        "rank": "integer",
-        "time": "bigint",
-        "received": "bigint",
-        "dwell": "double precision",
-        "value": "double precision",
-        "target": "text",  # the impression or unit that the event names; event ids are unique within it
-    },
+    "id text, impression text, place integer, kind text, rank integer, time bigint, received bigint, "
+    "dwell double precision, value double precision, target text",
     ("id", "impression"),
 )
+# `scope` is the only experiment that the event may belong to.
 APART = SqlTable(
     "apart",
-    {
-        "id": "text",
-        "reason": "text",
-        "experiment": "text",
-        "version": "integer",
-        "kind": "text",
-        "received": "bigint",
-        "time": "bigint",
-        "impression": "text",
-        "unit": "text",
-        "rank": "bigint",
-        "document": "text",
-        "dwell": "double precision",
-        "value": "double precision",
-        "scope": "text",  # the only experiment that the event may belong to
-        "target": "text",
-    },
+    "id text, reason text, experiment text, version integer, kind text, received bigint, time bigint, impression text, "
+    "unit text, rank bigint, document text, dwell double precision, value double precision, scope text, target text",
     ("id", "target"),
 )
 

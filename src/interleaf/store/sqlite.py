@@ -8,6 +8,7 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -15,7 +16,7 @@ from time import monotonic, sleep
 from typing import Any, ClassVar
 
 from interleaf.errors import DataError, StoreError
-from interleaf.store.database import Row, SqlTable
+from interleaf.store.database import Database, Row, SqlTable, Transaction
 
 OWNER_ONLY = 0o600
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -58,9 +59,16 @@ _SETTINGS = (
     "PRAGMA wal_autocheckpoint = 4000",  # pages
     "PRAGMA secure_delete = ON",  # deleted rows are overwritten in the file
 )
+_DIALECT = {  # SQLite has no arrays, and no locks of rows, because there is one writer
+    "= ANY(?)": "IN (SELECT value FROM json_each(?))",
+    "unnest(?::text[]) AS each (value)": "json_each(?) AS each",
+    "FOR UPDATE SKIP LOCKED": "",
+    "FOR UPDATE": "",
+    "FOR SHARE": "",
+}
 
 
-class SQLite:
+class SQLite(Database):
     """A SQLite file as a `Database`."""
 
     words: ClassVar[Mapping[str, str]] = {
@@ -69,11 +77,6 @@ class SQLite:
         "real": "real",
         "keyed": "WITHOUT ROWID",
         "by_code": "",
-        "among": "IN (SELECT value FROM json_each(?))",
-        "each": "json_each(?) AS each",
-        "take": "",
-        "take_free": "",
-        "hold": "",
     }
 
     def __init__(self, path: Path) -> None:
@@ -104,16 +107,14 @@ class SQLite:
     def writing(self) -> Iterator[_SQLiteTransaction]:
         with self._writing, _translate_errors():
             self._check_files()
-            with _run_transaction(self._writer, "BEGIN IMMEDIATE") as transaction:
+            with _SQLiteTransaction.run(self._writer, "BEGIN IMMEDIATE") as transaction:
                 yield transaction
             self._check_files()
-
-    upgrading = writing
 
     @contextmanager
     def reading(self) -> Iterator[_SQLiteTransaction]:
         self._check_files()
-        with self._reader() as reader, _translate_errors(), _run_transaction(reader, "BEGIN") as transaction:
+        with self._reader() as reader, _translate_errors(), _SQLiteTransaction.run(reader, "BEGIN") as transaction:
             yield transaction
 
     @contextmanager
@@ -135,7 +136,7 @@ class SQLite:
             if self._is_closed:  # meanwhile
                 self._close_readers()
 
-    def put(self, table: SqlTable, rows: Sequence[Row], unless: Callable[[_SQLiteTransaction], bool]) -> bool:
+    def put(self, table: SqlTable, rows: Sequence[Row], unless: Callable[[Transaction], bool]) -> bool:
         """Insert with a single statement: each further one, such as BEGIN, releases the GIL and waits to get it back.
 
         Nothing is written between `unless` and the insert.
@@ -150,12 +151,6 @@ class SQLite:
                 self._check_files()
                 return True
         return False
-
-    def among(self, values: Sequence[str] | Sequence[int]) -> str:
-        return json.dumps(values)
-
-    def connections(self) -> dict[str, int]:
-        return {}
 
     def warnings(self) -> list[str]:
         warning = exposure(self._path, *self._beside())
@@ -172,9 +167,9 @@ class SQLite:
             identities = {path: _identity(path) for path in self._beside() if path.exists()} | identities
             self._identities = identities
         for path, identity in identities.items():
-            found = _identity(path)
-            if found != identity and not self._is_closed:  # SQLite deletes two of them when the store is closed
-                what = "deleted" if found is None else "replaced"
+            now = _identity(path)
+            if now != identity and not self._is_closed:  # SQLite deletes two of them when the store is closed
+                what = "deleted" if now is None else "replaced"
                 raise StoreError(
                     f"the store's file {path.name} was {what} while the service ran; stop the service, put the right "
                     "file back, and start it again"
@@ -223,10 +218,10 @@ class SQLite:
 def _identity(path: Path) -> tuple[int, int] | None:
     """Device and inode of a file; None if there is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 @contextmanager
@@ -242,43 +237,31 @@ def _translate_errors() -> Iterator[None]:
         raise StoreError(f"the store is away: {error}; try again") from error
 
 
-@contextmanager
-def _run_transaction(connection: sqlite3.Connection, begin: str) -> Iterator[_SQLiteTransaction]:
-    connection.execute(begin)
-    try:
-        yield _SQLiteTransaction(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):  # on a full disk, SQLite rolls back by itself
-            connection.execute("ROLLBACK")
-        raise
-
-
-class _SQLiteTransaction:
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def rows(self, statement: str, *values: Any) -> list[Row]:
-        return self._connection.execute(statement, values).fetchall()
-
-    def change(self, statement: str, *values: Any) -> int:
-        return self._connection.execute(statement, values).rowcount
+class _SQLiteTransaction(Transaction):
+    def execute(self, statement: str, values: Sequence[Any]) -> sqlite3.Cursor:
+        """Run a statement; SQLite takes a list as JSON."""
+        plain = [json.dumps(value) if isinstance(value, list) else value for value in values]
+        return self._connection.execute(_translate(statement), plain)  # type: ignore[no-any-return]
 
     def insert(self, table: SqlTable, rows: Sequence[Row]) -> list[bool]:
         """Insert many rows by one statement; if a key exists already, undo that, and insert rows one by one."""
-        found: list[bool] = []
+        is_new: list[bool] = []
         for start in range(0, len(rows), MAX_ROWS):
             some = rows[start : start + MAX_ROWS]
             try:
                 _insert(self._connection, table, some)
             except sqlite3.IntegrityError:
-                found += [_insert(self._connection, table, [row], "ON CONFLICT DO NOTHING") == 1 for row in some]
+                is_new += [_insert(self._connection, table, [row], "ON CONFLICT DO NOTHING") == 1 for row in some]
             else:
-                found += [True] * len(some)
-        return found
+                is_new += [True] * len(some)
+        return is_new
 
-    def alone(self) -> None:
-        """Nothing to do: there is one writer."""
+
+@lru_cache(1024)
+def _translate(statement: str) -> str:
+    for word, own_word in _DIALECT.items():
+        statement = statement.replace(word, own_word)
+    return statement
 
 
 def _insert(connection: sqlite3.Connection, table: SqlTable, rows: Sequence[Row], otherwise: str = "") -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from interleaf.store.database import Transaction
+from interleaf.store.database import Database, Transaction
 
 HOUR = 3600 * 1_000_000  # microseconds
 DAY = 24 * HOUR
@@ -50,41 +50,38 @@ class _Kept(NamedTuple):
     since: int | None
 
 
-class _Look(NamedTuple):
-    """The last reading of the clock in this process, and since when there was no jump; monotonic times."""
+class ClockStore:
+    """The part of a store that compares the clock with the store's time, for one process."""
 
-    kept: _Kept
-    at: int
-    steady_since: int
+    _database: Database
+    _last_time: tuple[_Kept, int, int] | None = None  # the last reading, its monotonic time, and that of the last jump
 
+    def read_time(self, now: int, monotonic: int) -> StoreTime:
+        """The time by which rows are folded and deleted; it does not follow a clock that jumps ahead at once.
 
-class TimeCheck:
-    """Compares the clock with the store's time, for one process."""
+        `now` is the time of the clock, `monotonic` that of a monotonic clock, both in microseconds.
+        """
+        with self._database.writing() as transaction:
+            transaction.alone()
+            kept = _read_row(transaction, now)
+            is_first = self._last_time is None
+            last, read_at, steady_since = self._last_time or (kept, monotonic, monotonic)
+            elapsed = max(0, monotonic - read_at)
+            new = _next(kept, now, max(kept.time, last.time + elapsed), elapsed, is_first)
+            if new[1:] != kept[1:] or abs(new.time - kept.time) >= _STEP:
+                transaction.change("UPDATE clock SET time = ?, doubted = ?, since = ?", *new)
+            if last.doubted != new.doubted and new.doubted is not None:
+                steady_since = monotonic
+            self._last_time = new, monotonic, steady_since
+            return StoreTime(now, new.time, monotonic - steady_since, _problem(new))
 
-    def __init__(self) -> None:
-        self._last: _Look | None = None
-
-    def read(self, transaction: Transaction, now: int, monotonic: int) -> StoreTime:
-        """The time of the store; `monotonic` is the time of a monotonic clock in microseconds."""
-        transaction.alone()
-        kept, last = _read_row(transaction, now), self._last
-        elapsed = 0 if last is None else max(0, monotonic - last.at)
-        known = kept.time if last is None else max(kept.time, last.kept.time + elapsed)
-        new = _next(kept, now, known, elapsed, is_first=last is None)
-        if new[1:] != kept[1:] or abs(new.time - kept.time) >= _STEP:
-            transaction.change("UPDATE clock SET time = ?, doubted = ?, since = ?", *new)
-        is_steady = last is not None and (last.kept.doubted == new.doubted or new.doubted is None)
-        steady_since = last.steady_since if last is not None and is_steady else monotonic
-        self._last = _Look(new, monotonic, steady_since)
-        return StoreTime(now, new.time, monotonic - steady_since, _problem(new))
-
-
-def trust_clock(transaction: Transaction, now: int) -> str | None:
-    """Accept the time of the clock; returns the problem that the store had with it, or None."""
-    transaction.alone()
-    kept = _read_row(transaction, now)
-    transaction.change("UPDATE clock SET time = ?, doubted = NULL, since = NULL", now)
-    return _problem(kept)
+    def trust_clock(self, now: int) -> str | None:
+        """Accept the time of the clock; returns the problem that the store had with it, or None."""
+        with self._database.writing() as transaction:
+            transaction.alone()
+            kept = _read_row(transaction, now)
+            transaction.change("UPDATE clock SET time = ?, doubted = NULL, since = NULL", now)
+            return _problem(kept)
 
 
 def _read_row(transaction: Transaction, now: int) -> _Kept:
