@@ -27,7 +27,7 @@ from interleaf.decode.impressions import ShownColumns
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.log.arrow import NOT_ISO
-from interleaf.log.drop_reasons import REASON_OF_MARK, DropReason, EventStatus
+from interleaf.log.drop_reasons import DropReason, EventStatus
 
 CELLS = 2**18  # ranks held at a time (rows x rankers x positions), few enough for the CPU's caches
 
@@ -75,14 +75,10 @@ class Decoded(NamedTuple):
         if keep.all():
             return self
         return self._replace(
-            rows=self.rows[keep],
             impressions=Impression(*(values[keep] for values in self.impressions)),
-            counts=self.counts[keep],
             clicks=Clicks(self.clicks.clicks[:, keep], *(values[keep] for values in self.clicks[1:])),
             has={name: values[keep] for name, values in self.has.items()},
-            unit=self.unit[keep],
-            alone=self.alone[keep],
-            time=self.time[keep],
+            **{name: getattr(self, name)[keep] for name in ("rows", "counts", "unit", "alone", "time")},
         )
 
 
@@ -142,19 +138,16 @@ class Decoding:
 
     def _part(self, design: Design, rows: Array, width: int) -> Decoded:
         marks, time = self._marks[rows], self._time[rows]
-        found, counts, has = self._shown.find(len(design.rankers), rows, width, marks)
-        clicks, fates = read_events(self._events, self._counting, rows, counts, time, width, marks, self._detailed)
+        impressions, counts, has = self._shown.find(len(design.rankers), rows, width, marks)
+        clicks, statuses = read_events(self._events, self._counting, rows, counts, time, width, marks, self._detailed)
+        names = [*DropReason, *self._rules]  # marks above those of the reasons stand for rules that exclude rows
+        numbers = np.bincount(marks, minlength=1).tolist()
+        dropped = Counter({names[mark - 1]: number for mark, number in enumerate(numbers) if mark and number})
         decoded = Decoded(
-            design, rows, found, counts, clicks, has, self.unit[rows], self._alone[rows], time,
-            self._dropped_by(marks), fates,
-        )  # fmt: skip
+            *(design, rows, impressions, counts, clicks, has),
+            *(self.unit[rows], self._alone[rows], time, dropped, statuses),
+        )
         return decoded.only(marks == 0)
-
-    def _dropped_by(self, marks: Array) -> Counter[str]:
-        """The number of rows by reason; marks above those of the reasons stand for rules that exclude rows."""
-        names = REASON_OF_MARK | dict(enumerate(self._rules, len(DropReason) + 1))
-        amounts = np.bincount(marks[marks > 0])
-        return Counter({names[mark]: int(amounts[mark]) for mark in np.flatnonzero(amounts).tolist()})
 
 
 def identities(batch: pa.RecordBatch) -> tuple[Array, Array]:
@@ -162,9 +155,9 @@ def identities(batch: pa.RecordBatch) -> tuple[Array, Array]:
     ids = text_column(batch.column("impression"))
     places, names = codes(batch.column("experiment"))
     salts = [buckets.hash_of(buckets.IMPRESSION, name or "") for name in names]
-    found = buckets.hashes(buckets.IMPRESSION, ids.offsets, ids.data) ^ np.array([*salts, 0], np.uint64)[places]
+    hashes = buckets.hashes(buckets.IMPRESSION, ids.offsets, ids.data) ^ np.array([*salts, 0], np.uint64)[places]
     rows = np.flatnonzero(ids.there)
-    return rows, found[rows]
+    return rows, hashes[rows]
 
 
 def _units(array: pa.Array | None, ids: TextColumn) -> tuple[Array, Array]:
@@ -172,8 +165,7 @@ def _units(array: pa.Array | None, ids: TextColumn) -> tuple[Array, Array]:
     if array is None:
         return buckets.hashes(buckets.UNIT, ids.offsets, ids.data), np.ones(len(ids.there), np.bool_)
     names = text_column(array)
-    found = buckets.hashes(buckets.UNIT, names.offsets, names.data)
+    hashes = buckets.hashes(buckets.UNIT, names.offsets, names.data)
     if not names.there.all():
-        own = buckets.hashes(buckets.UNIT, ids.offsets, ids.data)
-        found = np.where(names.there, found, own)
-    return found, ~names.there
+        hashes = np.where(names.there, hashes, buckets.hashes(buckets.UNIT, ids.offsets, ids.data))
+    return hashes, ~names.there

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -73,18 +73,14 @@ def _in_utc(times: pa.Array) -> pa.Array:
     """Times in UTC; times without a zone are read as UTC. A text that is not a time becomes null."""
     kind = times.type.value_type if pa.types.is_dictionary(times.type) else times.type
     if schema.is_string(kind):
-        return _of_texts(times.cast(pa.string()))
+        texts = times.cast(pa.string())
+        has_zone = pc.fill_null(pc.match_substring_regex(texts, _ZONE), True)
+        try:
+            return pc.if_else(has_zone, texts, pc.binary_join_element_wise(texts, "Z", "")).cast(schema.TIME)
+        except pa.ArrowInvalid:  # Arrow parses the usual forms of ISO 8601; others are parsed one by one
+            return pa.array(map(_moment, texts.to_pylist()), schema.TIME)
     is_ready = not pa.types.is_timestamp(kind) or kind.tz == "UTC"
     return times if is_ready else times.cast(pa.timestamp(kind.unit, "UTC"))
-
-
-def _of_texts(texts: pa.Array) -> pa.Array:
-    """Times from ISO 8601 text. Arrow parses the usual forms; the others are parsed one by one."""
-    has_zone = pc.fill_null(pc.match_substring_regex(texts, _ZONE), True)
-    try:
-        return pc.if_else(has_zone, texts, pc.binary_join_element_wise(texts, "Z", "")).cast(schema.TIME)
-    except pa.ArrowInvalid:
-        return pa.array(map(_moment, texts.to_pylist()), schema.TIME)
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -143,20 +139,15 @@ def _map_of(objects: pa.StructArray) -> pa.MapArray:
 DEFAULTS = {name: pa.scalar(value, schema.SCHEMA.field(name).type) for name, value in schema.DEFAULTS.items()}
 
 
-class OpenedTable(NamedTuple):
-    """A table or a stream: its columns, its number of rows if known, the assumptions made to read it, and its batches.
-
-    The batches are a list if they can be read more than once.
-    """
-
-    columns: list[str]
-    rows: int | None
-    assumptions: list[str]
-    batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch]
+OpenedTable = tuple[list[str], int | None, list[str], Iterator[pa.RecordBatch] | list[pa.RecordBatch]]
 
 
 def open_table(source: Any) -> OpenedTable:
-    """Open a log in memory, or a stream from another library, and check its schema."""
+    """Open a log in memory, or a stream from another library, and check its schema.
+
+    Returns its columns, its number of rows if known, the assumptions made to read it, and its batches: a list if they
+    can be read more than once.
+    """
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     room = type(source).__module__.partition(".")[0]
@@ -167,7 +158,7 @@ def open_table(source: Any) -> OpenedTable:
         source = source.to_arrow() if hasattr(source, "to_arrow") else source
     if isinstance(source, pa.Table):
         names = check_schema(source.schema, "the given table").names
-        return OpenedTable(names, source.num_rows, schema.assumptions_of(source.schema), source.to_batches())
+        return names, source.num_rows, schema.assumptions_of(source.schema), source.to_batches()
     if hasattr(source, "__arrow_c_stream__"):
         try:
             reader = pa.RecordBatchReader.from_stream(source)
@@ -176,7 +167,7 @@ def open_table(source: Any) -> OpenedTable:
                 f"{type(source).__name__} is not a table ({problem}); give one with one row per impression"
             ) from None
         names = check_schema(reader.schema, "the given table").names
-        return OpenedTable(names, None, schema.assumptions_of(reader.schema), _stream(reader))
+        return names, None, schema.assumptions_of(reader.schema), _stream(reader)
     if not isinstance(source, Iterable):
         raise DataError(
             f"cannot read a log from {type(source).__name__}; give paths, an Arrow table or stream, or record batches"
@@ -184,9 +175,8 @@ def open_table(source: Any) -> OpenedTable:
     batches = check_batches(source)
     first = next(batches, None)
     if first is None:
-        return OpenedTable([], 0, [], iter(()))
-    assumptions = schema.assumptions_of(first.schema)
-    return OpenedTable(_whole(first.schema).names, None, assumptions, chain([first], batches))
+        return [], 0, [], iter(())
+    return _whole(first.schema).names, None, schema.assumptions_of(first.schema), chain([first], batches)
 
 
 def _of_pandas(frame: Any) -> pa.Table:
@@ -242,11 +232,7 @@ def _stream(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 def check_schema(found: pa.Schema, where: str) -> pa.Schema:
     """Check the schema of a log, and add the columns that have a default; errors begin with `where`."""
     whole = _whole(found)
-    try:
-        problems = schema.problems_of(whole)
-    except DataError as problem:
-        raise DataError(f"{where}: {problem}") from None
-    schema.refuse(problems, where)
+    schema.refuse(schema.problems_of(whole), where)
     return whole
 
 

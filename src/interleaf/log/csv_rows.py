@@ -25,25 +25,21 @@ Cell = Callable[[str], Any]
 def csv_columns(file: LogFile) -> list[str]:
     """The columns of a file; an error lists all columns that are missing."""
     names = next(_cells(file), (0, []))[1]
-    schema.refuse(_header_problems(names, set(file.folder_columns)), str(file.path))
-    return names
-
-
-def _header_problems(names: list[str], folder_columns: set[str]) -> list[str]:
     columns = schema.EVENT if is_of_events(names) else schema.COLUMNS
-    lacking = [column for column in columns if not column.nullable and column.name not in {*names, *folder_columns}]
+    given = {*names, *file.folder_columns}
+    lacking = [column for column in columns if not column.nullable and column.name not in given]
     if is_of_events(names):
         lacking += [column for column in schema.COLUMNS if column.name == "impression" and column.name not in names]
     else:
-        given = {*schema.DEFAULTS, *(["rankers"] if "rankings" in names else [])}
-        lacking = [column for column in lacking if column.name not in given]
+        optional = {*schema.DEFAULTS, *(["rankers"] if "rankings" in names else [])}
+        lacking = [column for column in lacking if column.name not in optional]
     problems = [f"there is no column {column.name!r} ({column.meaning}); add it" for column in lacking]
-    problems += [
-        f"two columns are named {name!r}; keep one of them" for name in sorted(set(names)) if names.count(name) > 1
-    ]
+    repeated = [name for name in sorted(set(names)) if names.count(name) > 1]
+    problems += [f"two columns are named {name!r}; keep one of them" for name in repeated]
     if len(problems) > 1 and len(names) == 1:
         problems.insert(0, f"the first row is one cell, {names[0]!r}; separate columns by commas")
-    return problems
+    schema.refuse(problems, str(file.path))
+    return names
 
 
 def is_of_events(names: list[str]) -> bool:

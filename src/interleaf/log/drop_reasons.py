@@ -15,13 +15,14 @@ MAX_EVENTS = 1000  # per impression
 
 
 class Code(StrEnum):
-    """A stable code and its text, in which `{}` is the placeholder for the detail."""
+    """A stable code and its text, in which `{}` is the placeholder for the detail; `mark` is its position, from 1."""
 
     text: str
+    mark: int
 
     def __new__(cls, code: str, text: str) -> Self:
         member = str.__new__(cls, code)
-        member._value_, member.text = code, text
+        member._value_, member.text, member.mark = code, text, len(cls.__members__) + 1
         return member
 
     def __repr__(self) -> str:
@@ -42,7 +43,7 @@ class Code(StrEnum):
 
 
 class DropReason(Code):
-    """Why a row, or a line of a file, is dropped. Kernels mark rows with `mark`, the position of the reason here."""
+    """Why a row, or a line of a file, is dropped. Kernels mark rows with the `mark` of the reason."""
 
     NO_ID = "no_id", "no impression id"
     NO_TIME = "no_time", f"no time, or a text that is not in ISO 8601, such as {schema.TIME_EXAMPLE}"
@@ -84,15 +85,6 @@ class DropReason(Code):
     WRONG_VALUE = "wrong_value", "wrong '{}'"
     NO_EVENT_VALUE = "no_event_value", "event without '{}'"
     WRONG_EVENT_VALUE = "wrong_event_value", "event with wrong '{}'"
-
-    @property
-    def mark(self) -> int:
-        """The number of the reason, from 1 up."""
-        return _MARKS[self]
-
-
-_MARKS = {reason: number for number, reason in enumerate(DropReason, 1)}
-REASON_OF_MARK = {number: reason for reason, number in _MARKS.items()}
 
 
 class EventStatus(Code):

@@ -126,12 +126,7 @@ class EventLines:
     def add(self, events: Iterable[tuple[str, dict[str, Any]]]) -> None:
         """Store checked events, each with the id of its impression. Add all events before the first call of `of`."""
         rows = [
-            (
-                impression,
-                *(event.get(name) for name in FIELDS[:3]),
-                event["time"].isoformat(),
-                *map(event.get, FIELDS[4:]),
-            )
+            (impression, *map((event | {"time": event["time"].isoformat()}).get, FIELDS))
             for impression, event in events
         ]
         self.count += len(rows)
@@ -176,10 +171,6 @@ class ReadCounts:
     examples: dict[str, str] = field(default_factory=dict)
     assumptions: dict[str, None] = field(default_factory=dict)
 
-    def assume(self, sentence: str) -> None:
-        """Add a sentence about what was assumed to read the log, unless it was added before."""
-        self.assumptions[sentence] = None
-
     def drop(self, file: LogFile, number: int, problem: LineError) -> None:
         self.dropped[problem.reason] += 1
         self.examples.setdefault(problem.reason, f"{file.path}:{number}: {problem}")
@@ -223,7 +214,7 @@ class JoinedLines:
 
     def _note_naive(self, time: datetime) -> None:
         if time.tzinfo is ASSUMED_UTC:
-            self._counts.assume(schema.NAIVE_TIMES)
+            self._counts.assumptions[schema.NAIVE_TIMES] = None
 
     def batches(self, file: LogFile, projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns of the impressions of a file, with all their events."""
@@ -264,7 +255,7 @@ class JoinedLines:
             }
         self._impressions += len(columns["impression"])
         if "experiment" not in folder_columns and any("experiment" not in value for _, value in objects):
-            self._counts.assume(schema.NO_EXPERIMENT)
+            self._counts.assumptions[schema.NO_EXPERIMENT] = None
         self._have_events = self._have_events or any(value.get("events") is not None for _, value in objects)
         for time in columns["time"]:
             self._note_naive(time)
@@ -291,7 +282,7 @@ class JoinedLines:
     def finish(self) -> None:
         """Count events without an impression, note if there are no events, and raise an error if no line is usable."""
         if self._impressions and not self._have_events and not self._kept.count:
-            self._counts.assume(schema.NO_EVENT_LINES)
+            self._counts.assumptions[schema.NO_EVENT_LINES] = None
         if unmatched := self._kept.unmatched:
             self._counts.events[EventStatus.UNMATCHED] += unmatched
         if self._counts.examples and not self._impressions and not self._kept.count:

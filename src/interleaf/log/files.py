@@ -51,39 +51,6 @@ class RemotePath:
         return system.open_input_file(path)
 
 
-def is_remote(given: str) -> bool:
-    """Whether this is an address of a remote file.
-
-    >>> is_remote("s3a://bucket/log.parquet"), is_remote("logs/log.parquet")
-    (True, False)
-    """
-    return "://" in given
-
-
-def find_remote(given: str) -> Iterator[tuple[RemotePath, int]]:
-    """The files at an address, which may be a folder or a pattern, sorted, with their sizes."""
-    from pyarrow import fs
-
-    scheme = given.partition("://")[0]
-    magic = re.search(r"[*?\[]", given)
-    fixed = given[: magic.start()].rpartition("/")[0] if magic else given
-    try:
-        system, path = _system(fixed)
-        info = system.get_file_info(path)
-        inside = (
-            system.get_file_info(fs.FileSelector(path, recursive=True)) if info.type == fs.FileType.Directory else []
-        )
-    except (pa.ArrowException, OSError) as problem:
-        raise DataError(f"cannot look at {given}: {problem}; check its address and keys") from None
-    if info.type == fs.FileType.File:
-        yield RemotePath(scheme, path), info.size
-    pattern = path + given[len(fixed) :]
-    for one in sorted(inside, key=lambda one: one.path):
-        fits = fixed == given or fnmatch.fnmatchcase(one.path, pattern)
-        if fits and one.type == fs.FileType.File:
-            yield RemotePath(scheme, one.path), one.size
-
-
 def _system(address: str) -> tuple[Any, str]:
     """Arrow's file system for an address, and the path in it."""
     from pyarrow import fs
@@ -133,22 +100,39 @@ def files_of(paths: Paths) -> list[LogFile]:
         raise DataError("there is no log to read; give a path, a glob, a folder, or several")
     found: dict[Path | RemotePath, LogFile] = {}
     for one in (os.fspath(path) for path in given):
-        if is_remote(one):
+        if "://" in one:
             found |= {file.path: file for file in _remote(one)}
         else:
             found |= {path.resolve(): _file(path) for path in _expanded(one)}
     return list(found.values())
 
 
-def _remote(given: str) -> Iterator[LogFile]:
-    """The Parquet files of an address."""
+def _remote(address: str) -> Iterator[LogFile]:
+    """The Parquet files at an address, which may be a folder or a pattern, sorted."""
+    from pyarrow import fs
+
+    scheme = address.partition("://")[0]
+    magic = re.search(r"[*?\[]", address)
+    folder = address[: magic.start()].rpartition("/")[0] if magic else address
+    try:
+        system, path = _system(folder)
+        info = system.get_file_info(path)
+        is_folder = info.type == fs.FileType.Directory
+        infos = [info, *(system.get_file_info(fs.FileSelector(path, recursive=True)) if is_folder else [])]
+    except (pa.ArrowException, OSError) as problem:
+        raise DataError(f"cannot look at {address}: {problem}; check its address and keys") from None
+    pattern = path + address[len(folder) :]
     there = False
-    for address, size in find_remote(given):
-        if address.name.endswith(PARQUET) and not any(map(_is_scratch, address.parts)):
+    for one in sorted(infos, key=lambda one: one.path):
+        remote = RemotePath(scheme, one.path)
+        is_log = one.type == fs.FileType.File and one.path.endswith(PARQUET) and not any(map(_is_scratch, remote.parts))
+        if is_log and (not magic or one is info or fnmatch.fnmatchcase(one.path, pattern)):
             there = True
-            yield LogFile(address, size, True, dict(_folder_columns(address)))
+            yield LogFile(remote, one.size, True, dict(_folder_columns(remote)))
     if not there:
-        raise DataError(f"there is no Parquet file at {given}; logs elsewhere than in folders end in {listed(PARQUET)}")
+        raise DataError(
+            f"there is no Parquet file at {address}; logs elsewhere than in folders end in {listed(PARQUET)}"
+        )
 
 
 def _expanded(given: str) -> list[Path]:

@@ -173,40 +173,31 @@ def columns_of(
     columns: dict[str, list[Any]] = {}
     faults: dict[int, LineError] = {}
     for column in schema.COLUMNS:
-        found = [value.get(column.name) for value in values]
+        cells = [value.get(column.name) for value in values]
         default = folder_columns.get(column.name, schema.DEFAULTS.get(column.name))
-        if default is not None and None in found:
-            found = [default if value is None else value for value in found]
-        given = [value for value in found if value is not None]
-        is_right = READ_RULES[column.name].all_ready(given) and (column.nullable or len(given) == len(found))
-        columns[column.name] = found if is_right else _each_checked(column, found, faults)
+        if default is not None and None in cells:
+            cells = [default if value is None else value for value in cells]
+        known = [value for value in cells if value is not None]
+        is_right = READ_RULES[column.name].all_ready(known) and (column.nullable or len(known) == len(cells))
+        columns[column.name] = cells if is_right else _check_each(column, cells, faults)
     return columns, faults
 
 
-def _each_checked(column: schema.Column, found: list[Any], faults: dict[int, LineError]) -> list[Any]:
-    prepared = []
-    for place, value in enumerate(found):
+def _check_each(column: schema.Column, values: list[Any], faults: dict[int, LineError]) -> list[Any]:
+    """The checked values of a column; null where a value is wrong, which is added to the faults."""
+    prepared: list[Any] = [None] * len(values)
+    for place, value in enumerate(values):
         try:
-            prepared.append(_checked(column, value))
-        except LineError as problem:
-            prepared.append(None)
-            faults.setdefault(place, problem)
+            if value is not None:
+                given = _texts(value) if column.name == "attributes" else value
+                prepared[place] = READ_RULES[column.name].check(given)
+            elif not column.nullable:
+                problem = f"the impression has no {column.name!r} ({column.meaning})"
+                faults.setdefault(place, LineError(DropReason.NO_VALUE.of(column.name), problem))
+        except ValueError as error:
+            problem = f"{column.name!r} should be {column.type}: {error}"
+            faults.setdefault(place, LineError(DropReason.WRONG_VALUE.of(column.name), problem))
     return prepared
-
-
-def _checked(column: schema.Column, value: Any) -> Any:
-    if value is None:
-        if column.nullable:
-            return None
-        raise LineError(
-            DropReason.NO_VALUE.of(column.name), f"the impression has no {column.name!r} ({column.meaning})"
-        )
-    try:
-        return READ_RULES[column.name].check(_texts(value) if column.name == "attributes" else value)
-    except ValueError as problem:
-        raise LineError(
-            DropReason.WRONG_VALUE.of(column.name), f"{column.name!r} should be {column.type}: {problem}"
-        ) from None
 
 
 def _texts(attributes: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -86,11 +86,12 @@ class PageJoiner:
                 groups.setdefault((row["experiment"], row["impression"]), []).append(row)
         rows = []
         for group in groups.values():
-            joined = join_pages(group, self._lines_of(group[0]["impression"]) if self._lines_of else ())
-            rows += [joined.row, *joined.repeated]
-            self.dropped[DropReason.WRONG_PAGE] += joined.contradictions
-            self.events[EventStatus.UNMATCHED] += joined.lost_events
-            self.events[EventStatus.REPEATED] += joined.repeated_events
+            lines = self._lines_of(group[0]["impression"]) if self._lines_of else ()
+            row, repeated, contradictions, lost_events, copies = join_pages(group, lines)
+            rows += [row, *repeated]
+            self.dropped[DropReason.WRONG_PAGE] += contradictions
+            self.events[EventStatus.UNMATCHED] += lost_events
+            self.events[EventStatus.REPEATED] += copies
         if rows:
             schemas = [
                 pa.schema([field.with_type(_plain(field.type)) for field in batch.schema]) for batch in self._held
@@ -100,23 +101,14 @@ class PageJoiner:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-class JoinedRow(NamedTuple):
-    """The joined row of an impression; repeated rows; the number of rows that do not fit and of their events; and the
-    number of copies of events that were merged.
-    """
-
-    row: Row
-    repeated: list[Row]
-    contradictions: int
-    lost_events: int
-    repeated_events: int
-
-
-def join_pages(rows: Iterable[Row], lines: Sequence[Row] = ()) -> JoinedRow:
+def join_pages(rows: Iterable[Row], lines: Sequence[Row] = ()) -> tuple[Row, list[Row], int, int, int]:
     """Join all pages of an impression, and events from separate lines, to one row; the order of rows does not matter.
 
+    Returns the joined row; repeated rows; the number of rows that do not fit, and of their events; and the number of
+    copies of events that were merged.
+
     >>> one = {"page": None, "unit": "u", "time": 1, "documents": ["a"], "events": [], **dict.fromkeys(_DESIGN, 1)}
-    >>> join_pages([one | {"page": 2, "unit": None, "documents": ["a", "b"]}, one]).row["documents"]
+    >>> join_pages([one | {"page": 2, "unit": None, "documents": ["a", "b"]}, one])[0]["documents"]
     ['a', 'b']
     """
     first, *more = sorted(rows, key=_order)
@@ -138,7 +130,7 @@ def join_pages(rows: Iterable[Row], lines: Sequence[Row] = ()) -> JoinedRow:
         events.sort(key=event_order)
     size = len(longest["documents"] or ())
     shown = [event for event in events if event["rank"] <= size] if contradictions else events
-    return JoinedRow(joined | {"events": shown}, repeated, contradictions, len(events) - len(shown), copies)
+    return joined | {"events": shown}, repeated, contradictions, len(events) - len(shown), copies
 
 
 _DESIGN = ("version", "method", "rankers")

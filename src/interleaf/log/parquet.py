@@ -32,12 +32,20 @@ _END = 8  # bytes behind the footer: its length, and b"PAR1"
 
 def parquet_pieces(columns: pa.Schema, tables: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[bytes]:
     """The bytes of a Parquet file, piece by piece: one row group per table, and only one table in memory at a time."""
-    pieces = _Pieces()
+    pieces = io.BytesIO()
+
+    def take() -> bytes:
+        """What was written since the last call."""
+        piece = pieces.getvalue()
+        pieces.seek(0)
+        pieces.truncate()
+        return piece
+
     with pq.ParquetWriter(pa.PythonFile(pieces, "w"), columns, compression="zstd", write_page_checksum=True) as writer:
         for table in tables:
             writer.write(table)
-            yield pieces.take()
-    rest = pieces.take()
+            yield take()
+    rest = take()
     footer = len(rest) - _END - int.from_bytes(rest[-_END:-4], "little")
     yield rest[:footer] + _checksum_of(rest[footer:]) + rest[footer:]
 
@@ -58,30 +66,6 @@ def check_footer(file: IO[bytes] | Any) -> None:
 
 def _checksum_of(footer: bytes) -> bytes:
     return MARK + b"%08x" % zlib.crc32(footer)
-
-
-class _Pieces:
-    """A write-only file in memory; `take` returns and removes what was written."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._written = bytearray()
-
-    def write(self, data: bytes) -> int:
-        self._written += data
-        return len(data)
-
-    def take(self) -> bytes:
-        written = bytes(self._written)
-        self._written.clear()
-        return written
-
-    def flush(self) -> None:
-        """Nothing waits."""
-
-    def close(self) -> None:
-        self.closed = True
 
 
 BUFFER = 2**18  # bytes of a column that are read at a time, so that a whole row group is never in memory
@@ -139,18 +123,13 @@ def batches(
                 missing = metadata.row_group(group).num_rows
                 for batch in parquet.iter_batches(batch_size, row_groups=[group], columns=read):
                     missing -= batch.num_rows
-                    _check_dictionaries(batch)
+                    for name in DICTIONARY_COLUMNS & {*batch.schema.names}:
+                        batch.column(name).validate(full=True)  # Arrow does not check indices when it reads
                     # A column without any value, such as events that are all empty, lacks the wanted leaves.
                     lacking = {name: value for name, value in defaults.items() if name not in batch.schema.names}
                     yield normalise(with_columns(batch, lacking))
                 if missing:  # the header of a page has no checksum: if it is damaged, Arrow may skip the page
                     raise OSError(f"row group {group + 1} lacks {missing:,} rows")
-
-
-def _check_dictionaries(batch: pa.RecordBatch) -> None:
-    """Raise an error if an index is outside of its dictionary: Arrow does not check that when it reads."""
-    for name in DICTIONARY_COLUMNS & {*batch.schema.names}:
-        batch.column(name).validate(full=True)
 
 
 def find_pages(files: Sequence[tuple[LogFile, ParquetInfo]], batch_size: int) -> pa.Array:

@@ -88,16 +88,15 @@ def read(
     asked = projection.projection_of(columns, spare or {})
     if is_paths(source):
         return _of_files(files_of(source), asked, batch_size, progress)
-    opened = arrow.open_table(source)
-    table = opened.batches if isinstance(opened.batches, list) else []
+    names, rows, assumptions, batches = arrow.open_table(source)
+    table = batches if isinstance(batches, list) else []
 
     def of_table(counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         continued = find_continued(map(paged_ids, table), lambda ids: (ids_among(batch, ids) for batch in table))
-        return _with_pages(
-            PageJoiner(continued), asked, counts, lambda wanted: arrow.cut_batches(opened.batches, wanted, batch_size)
-        )
+        pages = PageJoiner(continued)
+        return _with_pages(pages, asked, counts, lambda wanted: arrow.cut_batches(batches, wanted, batch_size))
 
-    return LogReading(opened.columns, opened.rows, of_table, progress, opened.assumptions)
+    return LogReading(names, rows, of_table, progress, assumptions)
 
 
 def is_paths(source: Any) -> bool:

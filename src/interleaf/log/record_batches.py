@@ -9,7 +9,7 @@ import gzip
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from itertools import chain
@@ -49,39 +49,32 @@ def rows_to_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
     rows = list(rows)
     known = {column.name for column in schema.COLUMNS}
     others = dict.fromkeys(name for row in rows for name in row if name not in known and name != "fixed")
-    columns = {column.name: _array(column, rows) for column in schema.COLUMNS}
+    columns: dict[str, pa.Array] = {}
+    for column in schema.COLUMNS:
+        values = [row.get(column.name) for row in rows]
+        if column.name in EMPTY:
+            values = [EMPTY[column.name] if value is None else value for value in values]
+        lacking = [number for number, value in enumerate(values, 1) if value is None]
+        if lacking and not column.nullable:
+            raise DataError(
+                f"row {lacking[0]} has no {column.name!r} ({column.type}: {column.meaning}); it may not be left out"
+            )
+        columns[column.name] = _array(values, column.name, column.type)
     for name in others:
-        columns[name] = _converted([row.get(name) for row in rows], None, name)
+        columns[name] = _array([row.get(name) for row in rows], name)
     fields = [*schema.SCHEMA, *(pa.field(name, columns[name].type) for name in others)]
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields, schema.SCHEMA.metadata))
 
 
-def _array(column: schema.Column, rows: Sequence[Mapping[str, Any]]) -> pa.Array:
-    values = [row.get(column.name) for row in rows]
-    if column.name in EMPTY:
-        values = [EMPTY[column.name] if value is None else value for value in values]
-    for number, value in enumerate(values):
-        if value is None and not column.nullable:
-            raise DataError(
-                f"row {number + 1} has no {column.name!r} ({column.type}: {column.meaning}); it may not be left out"
-            )
-    check = RULES[column.name].check
+def _array(values: list[Any], name: str, kind: pa.DataType | None = None) -> pa.Array:
+    """The values of a column as Arrow takes them, checked if the column is one of the schema, with a known type."""
     try:
-        values = [None if value is None else check(value) for value in values]
-    except ValueError as problem:
-        raise _refusal(column.name, column.type, problem) from None
-    return _converted(values, column.type, column.name)
-
-
-def _converted(values: list[Any], kind: pa.DataType | None, name: str) -> pa.Array:
-    try:
+        if kind is not None:
+            check = RULES[name].check
+            values = [None if value is None else check(value) for value in values]
         return pa.array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
-        raise _refusal(name, kind, problem) from None
-
-
-def _refusal(name: str, kind: pa.DataType | None, problem: Exception) -> DataError:
-    return DataError(f"column {name!r} cannot be written as {kind or 'one type'}: {problem}")
+        raise DataError(f"column {name!r} cannot be written as {kind or 'one type'}: {problem}") from None
 
 
 ROW_GROUP = 65_536  # rows: few enough to fit into memory with captions and rankings, enough to compress well
@@ -187,11 +180,7 @@ def _stripped(value: Any) -> Any:
 
 
 Writer = Callable[[IO[bytes], pa.Schema, Iterator[pa.RecordBatch]], int]
-WRITERS: dict[str, Writer] = {
-    ".parquet": _write_parquet,
-    ".jsonl": _write_lines,
-    ".jsonl.gz": _write_zipped_lines,
-}
+WRITERS: dict[str, Writer] = {".parquet": _write_parquet, ".jsonl": _write_lines, ".jsonl.gz": _write_zipped_lines}
 
 
 @contextmanager

@@ -155,20 +155,25 @@ def refuse(problems: Sequence[str], where: str = "") -> None:
 
 
 def problems_of(schema: pa.Schema) -> list[str]:
-    """Why a log with this schema cannot be read."""
-    _check_version(schema)
-    found: list[str] = []
+    """Why a log with this schema cannot be read. A log without a schema version has the current one."""
+    text = (schema.metadata or {}).get(VERSION_KEY, str(VERSION).encode()).decode(errors="replace")
+    if not text.isdecimal() or int(text) < 1:
+        return [f"the log's metadata say interleaf.schema = {text!r}; it is a whole number, now {VERSION}"]
+    if int(text) > VERSION:
+        newer = f"the log is of schema version {text}, and this interleaf knows versions up to {VERSION}"
+        return [f"{newer}: a newer interleaf wrote it; upgrade this one"]
+    problems: list[str] = []
     for column in COLUMNS:
         places = schema.get_all_field_indices(column.name)
         if len(places) > 1:
-            found.append(f"the log has {len(places)} columns named {column.name!r}; keep one of them")
+            problems.append(f"the log has {len(places)} columns named {column.name!r}; keep one of them")
         elif places:
-            found += _type_problems(schema.field(places[0]).type, column.type, f"column {column.name!r}", column.name)
+            kind, where = schema.field(places[0]).type, f"column {column.name!r}"
+            problems += _type_problems(kind, column.type, where, column.name)
         elif not column.nullable:
-            found.append(
-                f"the log has no column {column.name!r} ({column.type}: {column.meaning}); it may not be left out"
-            )
-    return found
+            needed = f"the log has no column {column.name!r} ({column.type}: {column.meaning})"
+            problems.append(f"{needed}; it may not be left out")
+    return problems
 
 
 def assumptions_of(schema: pa.Schema) -> list[str]:
@@ -182,18 +187,6 @@ def assumptions_of(schema: pa.Schema) -> list[str]:
     if any(is_string(kind) or (pa.types.is_timestamp(kind) and kind.tz is None) for kind in times):
         found.append(NAIVE_TIMES)
     return found
-
-
-def _check_version(schema: pa.Schema) -> None:
-    """Raise an error if the file has a newer schema version; a file without a version has the current one."""
-    text = (schema.metadata or {}).get(VERSION_KEY, str(VERSION).encode()).decode(errors="replace")
-    if not text.isdecimal() or int(text) < 1:
-        raise DataError(f"the log's metadata say interleaf.schema = {text!r}; it is a whole number, now {VERSION}")
-    if int(text) > VERSION:
-        raise DataError(
-            f"the log is of schema version {text}, and this interleaf knows versions up to {VERSION}: "
-            "a newer interleaf wrote it; upgrade this one"
-        )
 
 
 def _type_problems(found: pa.DataType, wanted: pa.DataType, where: str, column: str) -> Iterator[str]:
@@ -216,16 +209,13 @@ def _type_problems(found: pa.DataType, wanted: pa.DataType, where: str, column: 
         yield from _type_problems(found.key_type, wanted.key_type, f"a key of {where}", column)
         yield from _type_problems(found.item_type, wanted.item_type, f"a value of {where}", column)
     elif pa.types.is_struct(wanted):
-        yield from _field_problems(found, wanted, where, column)
-
-
-def _field_problems(found: pa.DataType, wanted: pa.DataType, where: str, column: str) -> Iterator[str]:
-    for field in wanted:
-        place = found.get_field_index(field.name)
-        if place >= 0:
-            yield from _type_problems(found.field(place).type, field.type, f"field {field.name!r} of {where}", column)
-        elif not field.nullable:
-            yield f"{where} has no field {field.name!r} ({field.type}); it may not be left out"
+        for field in wanted:
+            place = found.get_field_index(field.name)
+            if place >= 0:
+                inside = f"field {field.name!r} of {where}"
+                yield from _type_problems(found.field(place).type, field.type, inside, column)
+            elif not field.nullable:
+                yield f"{where} has no field {field.name!r} ({field.type}); it may not be left out"
 
 
 def _as_map(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:

@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from io import FileIO
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -27,10 +26,7 @@ from interleaf.log.validation import EVENT_CHECK, RULES, of_field
 
 
 class AppendedFiles:
-    """Appends lines to files in a folder that many processes can share; files rotate after some lines or seconds.
-
-    File names begin with the time, so that they sort by it.
-    """
+    """Appends lines to files of a folder that many processes share; a new file begins after some lines or seconds."""
 
     def __init__(self, folder: Path, rows: int, seconds: float, clock: Callable[[], datetime]) -> None:
         if not folder.is_dir():
@@ -45,10 +41,19 @@ class AppendedFiles:
         _OPEN.add(self)
 
     def append(self, line: bytes) -> None:
+        """Write a line. After an error, the file is closed, so that the next line does not follow half a line."""
         with self._lock:
             if self._is_closed:
                 raise DataError("this log is closed; make another writer")
-            self._write(self._current(), line)
+            file, left = self._current(), memoryview(line)
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            except BaseException:
+                self._file = None
+                file.close()
+                raise
+            self._count += 1
 
     def flush(self) -> None:
         with self._lock:
@@ -75,18 +80,6 @@ class AppendedFiles:
             name = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}-{secrets.token_hex(4)}.jsonl"
             self._file, self._began, self._count = FileIO(self._folder / name, "x"), now, 0
         return self._file
-
-    def _write(self, file: FileIO, line: bytes) -> None:
-        """Write a line. After an error, the file is closed, so that the next line does not follow half a line."""
-        left = memoryview(line)
-        try:
-            while left:
-                left = left[file.write(left) :]
-        except BaseException:
-            self._file = None
-            file.close()
-            raise
-        self._count += 1
 
     def _end(self) -> None:
         try:
@@ -174,20 +167,10 @@ class LogWriter:
         With `rankings`, the input rankings are logged too, for reuse and replay. Fixed documents are not logged:
         `captions` and `grades` are of `shown.documents`.
         """
-        more = {
-            "unit": unit,
-            "session": session,
-            "query": query,
-            "arm": _name("arm", arm),
-            "page": page,
-            "latency": latency,
-            "fallback_reason": fallback_reason,
-            "captions": captions,
-            "grades": grades,
-            "attributes": attributes,
-        }
+        about = {"unit": unit, "session": session, "query": query, "arm": _name("arm", arm), "page": page}
+        more = {"latency": latency, "fallback_reason": fallback_reason, "captions": captions, "grades": grades}
         name = secrets.token_hex(16) if impression is None else _name("impression", impression)
-        self._append(name, shown, rankings, time, more)
+        self._append(name, shown, rankings, time, about | more | {"attributes": attributes})
         return name
 
     def _append(
@@ -267,9 +250,7 @@ class LogWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         self.close()
 
 
