@@ -40,16 +40,11 @@ def designs(batch: pa.RecordBatch) -> Iterator[tuple[Design | None, Array]]:
     order = np.argsort(group, kind="stable") if len(seen) > 1 else np.arange(len(group))
     for rows in np.split(order, np.cumsum(np.bincount(group, minlength=len(seen)))[:-1]):
         if len(rows):
-            yield (
-                _design([values[places[rows[0]]] if places[rows[0]] >= 0 else None for places, values in columns]),
-                rows,
-            )
-
-
-def _design(values: list[Any]) -> Design | None:
-    if None in values or not values[-1] or not all(values[-1]) or len(set(values[-1])) < len(values[-1]):
-        return None
-    return Design(*values)
+            first = rows[0]
+            fields: list[Any] = [values[places[first]] if places[first] >= 0 else None for places, values in columns]
+            names = fields[-1]
+            is_whole = None not in fields and names and all(names) and len(set(names)) == len(names)
+            yield Design(*fields) if is_whole else None, rows
 
 
 def _alike(array: pa.Array) -> tuple[Array, list[Any]]:

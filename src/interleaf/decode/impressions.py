@@ -129,21 +129,14 @@ def logged_lengths(some: Array, rows: Array, offsets: Array, values: Array, into
 
 @kernel
 def check(
-    ranks: Array,
-    lengths: Array,
-    union: Array,
-    choices: Array,
-    counts: Array,
-    ranked: Array,
-    sized: Array,
-    has_choices: Array,
-    marks: Array,
+    found: Impression, counts: Array, has_ranks: Array, has_sizes: Array, has_choices: Array, marks: Array
 ) -> None:
     """Mark rows that no input rankings can produce.
 
     Ranks are collected as bits of a word; if fewer bits are set than there are ranks, a rank is repeated. The inner
     loop is written so that it is vectorised, because it visits every rank of a log.
     """
+    ranks, _, lengths, union, choices = found
     for place in range(len(counts)):
         # A row that was marked as too long has more documents than the array has columns.
         count, total, longest, mark = min(counts[place], ranks.shape[2]), 0, 0, marks[place]
@@ -160,15 +153,15 @@ def check(
                 mark = _WRONG_RANK
             if mark == 0 and (_ones(seen) != low or (deepest > _64 and _is_repeated(ranks, place, ranker, count))):
                 mark = _DUPLICATE_RANK
-            if mark == 0 and sized[place] and deepest > lengths[place, ranker]:
+            if mark == 0 and has_sizes[place] and deepest > lengths[place, ranker]:
                 mark = _WRONG_SIZES
             total += lengths[place, ranker]
             longest = max(longest, lengths[place, ranker])
-        if mark == 0 and ranked[place] and _has_stranger(ranks, place, count):
+        if mark == 0 and has_ranks[place] and _has_stranger(ranks, place, count):
             mark = _UNRANKED_DOCUMENT
-        if mark == 0 and sized[place] and not (max(longest, count) <= union[place] <= total and longest <= _MOST):
+        if mark == 0 and has_sizes[place] and not (max(longest, count) <= union[place] <= total and longest <= _MOST):
             mark = _WRONG_SIZES
-        most = union[place] if sized[place] else _MOST
+        most = union[place] if has_sizes[place] else _MOST
         if mark == 0 and has_choices[place] and not _is_rising(choices, place, count, most):
             mark = _WRONG_CHOICES
         marks[place] = mark
@@ -227,6 +220,16 @@ class Hashed(NamedTuple):
     ranked: Array
 
 
+def _empty_impressions(size: int, rankers: int, width: int) -> Impression:
+    return Impression(
+        np.zeros((size, rankers, width), np.int32),
+        np.full((size, width), -1, np.int8),
+        np.zeros((size, rankers), np.int32),
+        np.zeros(size, np.int32),
+        np.zeros((size, width), np.int32),
+    )
+
+
 class ShownColumns:
     """The columns of a batch about shown lists and input rankings."""
 
@@ -248,19 +251,9 @@ class ShownColumns:
         return min(longest, MAX_SHOWN)
 
     def find(self, rankers: int, rows: Array, width: int, marks: Array) -> tuple[Impression, Array, dict[str, Array]]:
-        """The impressions of these rows, the number of documents of each, and which of `KNOWN` each row has.
-
-        A row that cannot be used is marked with the reason.
-        """
-        size = len(rows)
-        found = Impression(
-            np.zeros((size, rankers, width), np.int32),
-            np.full((size, width), -1, np.int8),
-            np.zeros((size, rankers), np.int32),
-            np.zeros(size, np.int32),
-            np.zeros((size, width), np.int32),
-        )
-        counts = np.full(size, -1, np.int64)  # -1: not known from any column
+        """The impressions of these rows, their numbers of documents, and which of `KNOWN` they have; marks bad rows."""
+        found = _empty_impressions(len(rows), rankers, width)
+        counts = np.full(len(rows), -1, np.int64)  # -1: not known from any column
         for name in ("documents", "ranks", "teams"):
             if name in self._lists:
                 counts = np.where((counts < 0) & self._there(name, rows), self._sizes[name][rows], counts)
@@ -269,8 +262,7 @@ class ShownColumns:
         marks[(counts > width) & (marks == 0)] = DropReason.TOO_MANY_DOCUMENTS.mark
         self._copy(rows, found, counts, has, marks)
         self._derive(rows, found, has, marks)
-        sizes = found.lengths, found.union, found.choices
-        check(found.ranks, *sizes, counts, has["ranks"], has["sizes"], has["choices"], marks)
+        check(found, counts, has["ranks"], has["sizes"], has["choices"], marks)
         return found, counts, has
 
     @cached_property
@@ -284,13 +276,9 @@ class ShownColumns:
         return sizes
 
     def _there(self, name: str, rows: Array) -> Array:
-        if name == "sizes":
-            known = self._there("lengths", rows)
-            return known & is_there(self._union)[rows] if self._union is not None else np.zeros(len(rows), np.bool_)
-        if name not in self._lists:
-            return np.zeros(len(rows), np.bool_)
-        found: Array = self._lists[name].there[rows]
-        return found
+        if name == "sizes" and self._union is not None:
+            return self._there("lengths", rows) & is_there(self._union)[rows]
+        return np.asarray(self._lists[name].there[rows]) if name in self._lists else np.zeros(len(rows), np.bool_)
 
     def _copy(self, rows: Array, found: Impression, counts: Array, has: dict[str, Array], marks: Array) -> None:
         usable, rankers = marks == 0, found.ranks.shape[1]
@@ -310,12 +298,11 @@ class ShownColumns:
                 logged_ranks(some, rows, outer.offsets, inner.offsets, values, counts, found.ranks, marks)
             else:
                 logged = self._lists[name]
-                values = numbers(logged.values, -2)
-                teams = (found.teams, (-1, rankers - 1, DropReason.WRONG_TEAM.mark))
-                into, bounds = (
-                    teams if name == "teams" else (found.choices, (1, MAX_DOCUMENTS, DropReason.WRONG_CHOICES.mark))
-                )
-                logged_rows(some, rows, logged.offsets, values, counts, into, bounds, marks)
+                into, bounds = {
+                    "teams": (found.teams, (-1, rankers - 1, DropReason.WRONG_TEAM.mark)),
+                    "choices": (found.choices, (1, MAX_DOCUMENTS, DropReason.WRONG_CHOICES.mark)),
+                }[name]
+                logged_rows(some, rows, logged.offsets, numbers(logged.values, -2), counts, into, bounds, marks)
 
     def _derive(self, rows: Array, found: Impression, has: dict[str, Array], marks: Array) -> None:
         """Compute values that are not logged from the input rankings."""
@@ -323,17 +310,9 @@ class ShownColumns:
         some = np.flatnonzero((marks == 0) & lacking & self._there("rankings", rows) & self._there("documents", rows))
         if not len(some):
             return
-        size = len(some)
-        derived = Impression(
-            np.zeros((size, *found.ranks.shape[1:]), np.int32),
-            found.teams,
-            np.zeros((size, found.ranks.shape[1]), np.int32),
-            np.zeros(size, np.int32),
-            np.zeros((size, found.choices.shape[1]), np.int32),
-        )
+        derived = _empty_impressions(len(some), *found.ranks.shape[1:])
         outer, documents = self._lists["rankings"].offsets, self._lists["documents"].offsets
-        inner_marks = marks[some]
-        inner = self._lists["rankings inside"].offsets
+        inner, inner_marks = self._lists["rankings inside"].offsets, marks[some]
         longest = int((inner[outer[rows[some] + 1]] - inner[outer[rows[some]]]).max(initial=1))
         table = np.zeros(1 << (2 * longest - 1).bit_length(), np.uint64)
         derived_ranks(rows[some], documents, outer, self._hashed, derived, inner_marks, table)
