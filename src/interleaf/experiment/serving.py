@@ -99,19 +99,10 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
         rankings, chosen = given, unchanged(served)
     key = chance_key(experiment.name, version, unit, request.query)
     drawn = _draw_pages(rankings, chosen, key, size, request.page, request.fixed)
-    noted = Noted(
-        drawn,
-        experiment.name,
-        version,
-        request.impression,
-        request.unit,
-        request.query,
-        arm,
-        size,
-        request.page,
-        f"no ranking of {', '.join(missing)}" if missing else None,
-        {str(rank): document for rank, document in request.fixed.items()} if request.fixed else None,
-    )
+    about = request.impression, request.unit, request.query
+    reason = f"no ranking of {', '.join(missing)}" if missing else None
+    fixed = {str(rank): document for rank, document in request.fixed.items()} or None
+    noted = Noted(drawn, experiment.name, version, *about, arm, size, request.page, reason, fixed)
     return Shown(_page(drawn.documents, request.fixed, size, request.page), arm, noted)
 
 
@@ -181,15 +172,14 @@ def _complete_rankings(experiment: Experiment, request: Request) -> Rankings:
     """A ranking for each ranker, without fixed documents; empty if it is missing."""
     for name in request.rankings:
         if name not in experiment.rankers:
-            raise ExperimentError(
-                "rankings", name, f"there is no such ranker; there are {suggest(name, experiment.rankers)}"
-            )
-    found = {name: request.rankings.get(name) or [] for name in experiment.rankers}
+            remedy = f"there is no such ranker; there are {suggest(name, experiment.rankers)}"
+            raise ExperimentError("rankings", name, remedy)
+    rankings = {name: request.rankings.get(name) or [] for name in experiment.rankers}
     if not request.fixed:
-        return found
+        return rankings
     if len(set(request.fixed.values())) < len(request.fixed):
         raise ExperimentError("fixed", dict(request.fixed), "give each document one rank")
-    return remove_documents(found, request.fixed.values())
+    return remove_documents(rankings, request.fixed.values())
 
 
 def _find_shown_ranker(experiment: Experiment, given: Rankings) -> str | None:

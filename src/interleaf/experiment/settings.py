@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -17,20 +17,19 @@ _NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
 class SettingKind(Protocol):
-    """A kind of setting."""
+    """A kind of setting: its JSON schema, and a check that returns the value or raises ValueError with the remedy."""
+
+    schema: dict[str, Any]
 
     def check(self, value: Any) -> Any: ...
 
-    @property
-    def schema(self) -> dict[str, Any]: ...
 
-
-@dataclass(frozen=True)
 class Text:
     """A name or a short text, without control characters; empty only if that is allowed."""
 
-    most: int = MAX_TEXT
-    least: int = 1
+    def __init__(self, most: int = MAX_TEXT, least: int = 1) -> None:
+        self.most, self.least = most, least
+        self.schema: dict[str, Any] = {"type": "string", "minLength": least, "maxLength": most}
 
     def check(self, value: Any) -> str:
         if not isinstance(value, str) or not self.least <= len(value) <= self.most:
@@ -39,16 +38,13 @@ class Text:
             raise ValueError("remove control characters, line breaks and other invisible characters")
         return value
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {"type": "string", "minLength": self.least, "maxLength": self.most}
 
-
-@dataclass(frozen=True)
 class Name(Text):
     """A name that can be part of URLs and file names."""
 
-    most: int = 100
+    def __init__(self) -> None:
+        super().__init__(100)
+        self.schema["pattern"] = f"^{_NAME}$"
 
     def check(self, value: Any) -> str:
         name = super().check(value)
@@ -56,16 +52,13 @@ class Name(Text):
             raise ValueError("use letters, digits, '.', '-' and '_', beginning with a letter or digit")
         return name
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        return super().schema | {"pattern": f"^{_NAME}$"}
 
-
-@dataclass(frozen=True)
 class Prose:
     """Text of several lines, which may be empty."""
 
-    most: int
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.schema = {"type": "string", "maxLength": most}
 
     def check(self, value: Any) -> str:
         if not isinstance(value, str) or len(value) > self.most:
@@ -75,18 +68,13 @@ class Prose:
             raise ValueError("remove control characters and other invisible characters")
         return "\n".join(lines)
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {"type": "string", "maxLength": self.most}
 
-
-@dataclass(frozen=True)
 class Number:
     """A finite number within bounds; `whole` for counts."""
 
-    least: float
-    most: float
-    whole: bool = False
+    def __init__(self, least: float, most: float, whole: bool = False) -> None:
+        self.least, self.most, self.whole = least, most, whole
+        self.schema = {"type": "integer" if whole else "number", "minimum": least, "maximum": most}
 
     def check(self, value: Any) -> float | int:
         kinds = (int,) if self.whole else (int, float)
@@ -95,93 +83,65 @@ class Number:
             raise ValueError(f"give a {'whole ' * self.whole}number from {self.least:g} to {self.most:,g}")
         return value if self.whole else float(value)
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {"type": "integer" if self.whole else "number", "minimum": self.least, "maximum": self.most}
 
-
-@dataclass(frozen=True)
 class Choice:
     """One of some words."""
 
-    words: tuple[str, ...]
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self.words = words
+        self.schema = {"type": "string", "enum": list(words)}
 
     def check(self, value: Any) -> str:
         if value not in self.words:
             raise ValueError(f"give {listed(self.words)}")
         return str(value)
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {"type": "string", "enum": list(self.words)}
 
-
-@dataclass(frozen=True)
 class Several:
     """A list of different texts."""
 
-    item: Text = Text()
-    least: int = 0
-    most: int = 1000
+    def __init__(self, item: Text, least: int, most: int) -> None:
+        self.item, self.least, self.most = item, least, most
+        limits = {"minItems": least, "maxItems": most, "uniqueItems": True}
+        self.schema = {"type": "array", "items": item.schema, **limits}
 
     def check(self, value: Any) -> tuple[str, ...]:
         if not isinstance(value, list | tuple) or not self.least <= len(value) <= self.most:
             raise ValueError(f"give a list of {self.least} to {self.most:,}")
-        found = tuple(self.item.check(one) for one in value)
-        if len(set(found)) < len(found):
+        items = tuple(self.item.check(one) for one in value)
+        if len(set(items)) < len(items):
             raise ValueError("give each of them once")
-        return found
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {
-            "type": "array",
-            "items": self.item.schema,
-            "minItems": self.least,
-            "maxItems": self.most,
-            "uniqueItems": True,
-        }
+        return items
 
 
-@dataclass(frozen=True)
 class EventWeights:
     """Kinds of events, each with its weight."""
 
-    most: int = 20
-    weight = Number(-1e6, 1e6)
+    def __init__(self, most: int = 20) -> None:
+        self.most, self.weight = most, Number(-1e6, 1e6)
+        limits = {"minProperties": 1, "maxProperties": most}
+        self.schema = {"type": "object", "additionalProperties": self.weight.schema, **limits}
 
     def check(self, value: Any) -> dict[str, float]:
         if not isinstance(value, Mapping) or not 1 <= len(value) <= self.most:
             raise ValueError(f'give 1 to {self.most} kinds of events with a weight each, such as {{"click": 1.0}}')
-        found = {Text(100).check(kind): float(self.weight.check(weight)) for kind, weight in value.items()}
-        if any("=" in kind or "," in kind or kind[0] == "-" for kind in found):
+        weights = {Text(100).check(kind): float(self.weight.check(weight)) for kind, weight in value.items()}
+        if any("=" in kind or "," in kind or kind[0] == "-" for kind in weights):
             raise ValueError("leave '=', ',' and a leading '-' out of kinds: they cannot be given on a command line")
-        if not any(found.values()):
+        if not any(weights.values()):
             raise ValueError("give at least one of them a weight other than 0")
-        return found
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {
-            "type": "object",
-            "additionalProperties": self.weight.schema,
-            "minProperties": 1,
-            "maxProperties": self.most,
-        }
+        return weights
 
 
-@dataclass(frozen=True)
 class Optional:
     """A setting of another kind, or null."""
 
-    kind: SettingKind
+    def __init__(self, kind: SettingKind) -> None:
+        self.kind = kind
+        self.schema = {"anyOf": [kind.schema, {"type": "null"}]}
 
     def check(self, value: Any) -> Any:
         return None if value is None else self.kind.check(value)
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {"anyOf": [self.kind.schema, {"type": "null"}]}
 
 
 COMPARE, AA, RELABELLED, LOSER = "compare", "aa", "aa_relabelled", "known_loser"
@@ -190,14 +150,11 @@ SAME, LAST, EVERY, MOST_SHOWN = "same_impression", "last_impression", "every_imp
 ATTRIBUTIONS = (SAME, LAST, EVERY, MOST_SHOWN)
 MAX_RANKERS = 100
 NEW = "new"
-_DEFAULT = object()
 
 
-def _setting(label: str, kind: SettingKind, meaning: str, default: Any = _DEFAULT) -> Any:
-    metadata = {"label": label, "kind": kind, "meaning": meaning}
-    if default is _DEFAULT:
-        return field(metadata=metadata)
-    return field(default_factory=lambda: default, metadata=metadata)
+def _setting(label: str, kind: SettingKind, meaning: str, default: Any = MISSING) -> Any:
+    factory: Any = MISSING if default is MISSING else lambda: default
+    return field(default_factory=factory, metadata={"label": label, "kind": kind, "meaning": meaning})
 
 
 @dataclass(frozen=True)
@@ -320,13 +277,11 @@ class Experiment:
         try:
             chosen.scheme(self.scheme, len(self.rankers))
         except InterleafError as error:
-            raise ExperimentError(
-                "scheme" if self.scheme else "method", self.scheme or self.method, str(error)
-            ) from None
+            setting = "scheme" if self.scheme else "method"
+            raise ExperimentError(setting, getattr(self, setting), str(error)) from None
         if WEIGHTED in self.events:
-            raise ExperimentError(
-                "events", WEIGHTED, "this is the name of the sum of all kinds; give this kind another"
-            )
+            remedy = "this is the name of the sum of all kinds; give this kind another"
+            raise ExperimentError("events", WEIGHTED, remedy)
         if self.primary not in self.events:
             raise ExperimentError("primary", self.primary, f"give one of the events, {listed(self.events)}")
         if self.offset is not None and self.offset + self.share > 1 + 1e-9:
@@ -348,8 +303,8 @@ class Experiment:
         ['click', 'purchase', 'weighted']
         """
         kinds = sorted(self.events, key=lambda kind: kind != self.primary)
-        found = {kind: {kind: 1.0} for kind in kinds}
-        return found | {WEIGHTED: dict(self.events)} if len(kinds) > 1 else found
+        single = {kind: {kind: 1.0} for kind in kinds}
+        return single | {WEIGHTED: dict(self.events)} if len(kinds) > 1 else single
 
     @property
     def window(self) -> int:
@@ -388,9 +343,4 @@ class Experiment:
 
 AA_SCHEME, WEIGHTED = "binary", "weighted"
 SETTINGS = {setting.name: setting for setting in fields(Experiment)}
-NOTES = (
-    "owner",
-    "hypothesis",
-    "description",
-    "tags",
-)  # they change no list and no number, so they can be edited at any time
+NOTES = ("owner", "hypothesis", "description", "tags")  # they change no list and no number: they can always be edited
