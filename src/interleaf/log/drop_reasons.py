@@ -20,7 +20,7 @@ class Code(StrEnum):
     text: str
     mark: int
 
-    def __new__(cls, code: str, text: str) -> Self:
+    def __new__(cls, code: str, text: str = "") -> Self:
         member = str.__new__(cls, code)
         member._value_, member.text, member.mark = code, text, len(cls.__members__) + 1
         return member
