@@ -19,7 +19,7 @@ from interleaf.experiment import Experiment, Request, show
 from interleaf.server.app import create_app
 from interleaf.server.service import ServiceSettings
 from interleaf.store import experiments, open_store
-from interleaf.store.records import DRAFT, RUNNING, STOPPED, Event, Impression
+from interleaf.store.records import DRAFT, RUNNING, STOPPED, Event, StoredImpression
 from interleaf.store.sql import SqlStore
 
 START = 1_800_000_000 * 1_000_000
@@ -109,11 +109,11 @@ def _state(place: int) -> str:
     return RUNNING if place % 100 == 0 else DRAFT if place % 10 == 1 else STOPPED
 
 
-def _impression(settings: Experiment, place: int) -> Impression:
+def _impression(settings: Experiment, place: int) -> StoredImpression:
     rankings = {name: [f"d{rank}" for rank in range(10)] for name in settings.rankers}
     shown = show(settings, 1, Request(f"i{place}", f"u{place}", "q", rankings))
     assert shown.row is not None
-    return Impression(f"i{place}", settings.name, 1, f"u{place}", START, START + 30 * MINUTE, shown.row)
+    return StoredImpression(f"i{place}", settings.name, 1, f"u{place}", START, START + 30 * MINUTE, shown.row)
 
 
 def _median(work: Callable[[], object]) -> float:

@@ -27,7 +27,7 @@ from interleaf.server.write_queue import WriteQueue
 from interleaf.store import open_store
 from interleaf.store.codec import encode_row
 from interleaf.store.fold import FoldedSums, report_settings_of, task_of
-from interleaf.store.records import Event, Impression
+from interleaf.store.records import Event, StoredImpression
 from interleaf.store.sql import SqlStore
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _written(store: SqlStore, rows: int) -> Iterator[str]:
         encode_row(one.row)
     yield f"\nThe store: {CALLERS} callers, one impression or event each at a time, durable when answered"
     yield f"{'encode an impression':28}{(time.process_time() - start) / 2000 * 1e6:>12,.1f} microseconds"
-    kinds: dict[str, Sequence[Impression | Event]] = {
+    kinds: dict[str, Sequence[StoredImpression | Event]] = {
         "impressions": [replace(one, parts=encode_row(one.row)) for one in made],
         "events": [_click(one) for one in made],
     }
@@ -82,13 +82,13 @@ def _written(store: SqlStore, rows: int) -> Iterator[str]:
         )
 
 
-async def _grouped(store: SqlStore, items: Sequence[Impression | Event]) -> tuple[float, float, list[float]]:
+async def _grouped(store: SqlStore, items: Sequence[StoredImpression | Event]) -> tuple[float, float, list[float]]:
     writer, waiting, latencies = WriteQueue(store), iter(items), list[float]()
 
     async def caller() -> None:
         for one in waiting:
             start = time.perf_counter()
-            await (writer.put(one) if isinstance(one, Impression) else writer.put_events([one]))
+            await (writer.put(one) if isinstance(one, StoredImpression) else writer.put_events([one]))
             latencies.append(time.perf_counter() - start)
 
     wall, processor = time.perf_counter(), time.process_time()
@@ -116,7 +116,7 @@ def _tallied(store: SqlStore, rows: int) -> Iterator[str]:
         yield f"{folded:>12,}{_least(store, False):>14.1f}{_least(store, True):>16.1f}{more / spent:>18,.0f}"
 
 
-def _fill(store: SqlStore, made: list[Impression]) -> None:
+def _fill(store: SqlStore, made: list[StoredImpression]) -> None:
     for place in range(0, len(made), 1000):
         part = made[place : place + 1000]
         store.write(part, [_click(one) for one in part])
@@ -198,7 +198,7 @@ def _of_others(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
 
 
-def impressions(count: int, name: str, time: int) -> list[Impression]:
+def impressions(count: int, name: str, time: int) -> list[StoredImpression]:
     """Lists of ten of a hundred documents, a unit for every third."""
     chance = random.Random(name)
     documents = [f"document-{number}" for number in range(100)]
@@ -210,11 +210,11 @@ def impressions(count: int, name: str, time: int) -> list[Impression]:
     for number in range(count):
         unit, row = f"{name}-{number // 3}", samples[number % 1000]
         assert row is not None
-        found.append(Impression(f"{name}-{number}", "shop", 1, unit, time + number, time + number + HOUR, row))
+        found.append(StoredImpression(f"{name}-{number}", "shop", 1, unit, time + number, time + number + HOUR, row))
     return found
 
 
-def _click(one: Impression) -> Event:
+def _click(one: StoredImpression) -> Event:
     return Event(f"click-{one.id}", "click", one.time + 5_000_000, one.time + 5_000_000, one.id, rank=1 + one.time % 3)
 
 

@@ -22,7 +22,7 @@ from interleaf.experiment import Experiment, Request, show
 from interleaf.server import ingest
 from interleaf.server.write_queue import WriteQueue
 from interleaf.store import open_store
-from interleaf.store.records import Impression
+from interleaf.store.records import StoredImpression
 from tests.support.services import OLD, START
 from tests.support.stand_in import until
 from tests.support.wire import EVENTS, LIST, Served, clicked, raw, read, wanted
@@ -204,7 +204,7 @@ def test_what_the_store_refuses_is_freed_at_once(tmp_path: Path, monkeypatch: py
 
     async def refused() -> int:
         queue = WriteQueue(store)
-        lists = [Impression(f"i-{number}", "shoes", 1, None, 0, 0, {}) for number in range(5)]
+        lists = [StoredImpression(f"i-{number}", "shoes", 1, None, 0, 0, {}) for number in range(5)]
         results = await asyncio.gather(*map(queue.put, lists), return_exceptions=True)
         await queue.close()
         return sum(isinstance(result, StoreError) for result in results)
@@ -213,7 +213,7 @@ def test_what_the_store_refuses_is_freed_at_once(tmp_path: Path, monkeypatch: py
     gc.disable()
     try:
         assert asyncio.run(refused()) == 5
-        assert not [one for one in gc.get_objects() if type(one) is Impression]  # and ask no proxy
+        assert not [one for one in gc.get_objects() if type(one) is StoredImpression]  # and ask no proxy
     finally:
         gc.enable()
         store.close()

@@ -15,7 +15,7 @@ import pytest
 
 from interleaf.store import open_store
 from interleaf.store.event_fates import EventFate
-from interleaf.store.records import Event, Impression
+from interleaf.store.records import Event, StoredImpression
 from tests.support.stand_in import until
 from tests.support.stores import KINDS, SECOND, START, address_of, check_sums, exported, impression, running
 
@@ -24,14 +24,14 @@ SAMPLES = 50
 
 def write_for_ever(address: str, samples: str, first: int) -> None:
     """In a process of its own: write, say what was acknowledged, and fold what has closed; never stop by itself."""
-    rows = [Impression(**one) for one in json.loads(Path(samples).read_text())]
+    rows = [StoredImpression(**one) for one in json.loads(Path(samples).read_text())]
     store = open_store(address)
     number = first
     while True:
         shown, events = [], []
         for _ in range(random.randrange(1, 30)):
             sample, at = rows[number % SAMPLES], START + number * 60 * SECOND
-            shown.append(Impression(f"i{number}", "shop", 1, sample.unit, at, at + 60 * SECOND, sample.row))
+            shown.append(StoredImpression(f"i{number}", "shop", 1, sample.unit, at, at + 60 * SECOND, sample.row))
             events.append(Event(f"e{number}", "click", at, at, f"i{number}", rank=1 + number % 4))
             number += 1
         _, fates = store.write(shown, events)

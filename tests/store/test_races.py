@@ -16,7 +16,7 @@ from interleaf.experiment import Experiment, extend_list
 from interleaf.store import deletion, open_store, sqlite
 from interleaf.store.event_fates import EventFate
 from interleaf.store.impression_rows import WAITS, Writing, rows_of
-from interleaf.store.records import Event, Impression
+from interleaf.store.records import Event, StoredImpression
 from interleaf.store.sql import SqlStore
 from tests.support.stores import HOUR, SECOND, START, address, address_of, check_sums, click, impression, running, store
 
@@ -51,7 +51,7 @@ def events_of(store: SqlStore) -> dict[str, list[str]]:
     return {row["impression"]: [event["event"] for event in row["events"]] for row in store.examples("shop")}
 
 
-def by_unit(one: Impression, name: str = "e", after: int = 5 * SECOND) -> Event:
+def by_unit(one: StoredImpression, name: str = "e", after: int = 5 * SECOND) -> Event:
     at = one.time + after
     return Event(name, "click", at, at, unit=one.unit, document="d3")
 

@@ -17,7 +17,7 @@ from interleaf import DataError
 from interleaf.errors import MissingExtraError, StoreError
 from interleaf.store import open_store, sqlite
 from interleaf.store.event_fates import EventFate
-from interleaf.store.records import Event, Impression, Search
+from interleaf.store.records import Event, Search, StoredImpression
 from interleaf.store.sql import SqlStore
 from interleaf.store.sql_tables import STEPS
 from tests.support.stores import (
@@ -49,7 +49,7 @@ def wait_for(store: SqlStore) -> None:
     store.check()
 
 
-def poison(one: Impression) -> Iterator[Impression]:
+def poison(one: StoredImpression) -> Iterator[StoredImpression]:
     """Impressions that cannot be stored."""
     changes: list[dict[str, Any]] = [
         {"id": "nul\0"}, {"id": "half\ud800"}, {"id": "x" * 1001}, {"unit": "\0"}, {"unit": "\udfff"},

@@ -29,8 +29,8 @@ from interleaf.studies.hofmann2011_pairs import (
     Converged,
     FeatureRankings,
     Meeting,
-    RankerPair,
     Stream,
+    StudyPair,
     converge,
     pair_table,
     perfect,
@@ -209,7 +209,7 @@ def test_queries_that_cannot_be_clicked_are_not_drawn_and_none_at_all_is_an_erro
 
 def test_convergence_of_a_sure_pair_is_sure_and_settled_at_once() -> None:
     rankings = FeatureRankings(one_good_document(), [1, 2], 10, "ties")
-    found = converge(rankings, RankerPair(1, (0, 1), ("easy",)), "perfect", repeats=5, samples=20, key="key")
+    found = converge(rankings, StudyPair(1, (0, 1), ("easy",)), "perfect", repeats=5, samples=20, key="key")
     assert found.points == (1, 2, 5, 10, 20)
     assert found.right[LABELS.index("TD")].tolist() == [5] * 5
     assert settled_at(found, LABELS.index("TD")) == 1
@@ -219,7 +219,7 @@ def test_convergence_of_a_sure_pair_is_sure_and_settled_at_once() -> None:
 
 def test_settled_is_from_where_on_the_share_stays() -> None:
     right = np.array([[100, 90, 96, 99], [95, 99, 99, 94]])
-    found = Converged(RankerPair(1, (0, 1), ()), "perfect", (1, 2, 5, 10), 100, right)
+    found = Converged(StudyPair(1, (0, 1), ()), "perfect", (1, 2, 5, 10), 100, right)
     assert settled_at(found, 0) == 5
     assert settled_at(found, 1) is None
 

@@ -19,7 +19,7 @@ from interleaf.execution.local import tally_log
 from interleaf.experiment import Experiment, Request, show
 from interleaf.store import open_store, sqlite
 from interleaf.store.fold import task_of
-from interleaf.store.records import Event, Impression
+from interleaf.store.records import Event, StoredImpression
 from interleaf.store.sql import SqlStore
 from interleaf.tally import Fact, Tally
 
@@ -92,7 +92,7 @@ def running(store: SqlStore, **settings: Any) -> Experiment:
     return store.start(experiment.name, START, "test").settings
 
 
-def impression(settings: Experiment, number: int, at: int = 0, **more: Any) -> Impression:
+def impression(settings: Experiment, number: int, at: int = 0, **more: Any) -> StoredImpression:
     """A list of six documents' choice, shown so many microseconds after the start."""
     chance = random.Random(f"{settings.name} {number}")
     documents = [f"d{place}" for place in range(6)]
@@ -105,10 +105,10 @@ def impression(settings: Experiment, number: int, at: int = 0, **more: Any) -> I
     time = START + at
     closes = time + round(settings.window_minutes * 60 * SECOND)
     row = shown.row | {"attributes": {"device": ("phone", "desk")[number % 2]}} | more
-    return Impression(name, settings.name, version, unit, time, closes, row)
+    return StoredImpression(name, settings.name, version, unit, time, closes, row)
 
 
-def click(one: Impression, rank: int | None = 1, after: int = 5 * SECOND, **more: Any) -> Event:
+def click(one: StoredImpression, rank: int | None = 1, after: int = 5 * SECOND, **more: Any) -> Event:
     """A click on an impression, so long after it was shown."""
     kind, time = more.pop("kind", "click"), one.time + after
     name = more.pop("id", f"{kind}-{one.id}-{rank}-{after}")

@@ -25,7 +25,7 @@ from interleaf.server.service import MAX_EVENTS, SECOND, Service
 from interleaf.store.codec import encode_note
 from interleaf.store.event_fates import EventFate
 from interleaf.store.privacy import HASH, KEEP, hash_unit
-from interleaf.store.records import RUNNING, AccessKey, Event, Impression, Stored
+from interleaf.store.records import RUNNING, AccessKey, Event, Stored, StoredImpression
 
 NO_TOKEN = (None, "", "None", "null", "undefined")  # how template engines write a missing value
 AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours
@@ -60,7 +60,7 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
     until = time + settings.window
     closes = max(until, now + LATE) if data.time else until
     extras = _collect_extras(service, settings, data)
-    impression = Impression(
+    impression = StoredImpression(
         *(request.impression, settings.name, version, hash_if_secret(service, data.unit), time, closes, {}, until),
         parts=encode_note(shown.noted, **extras),
     )

@@ -9,7 +9,7 @@ from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 from interleaf.errors import StoreError
-from interleaf.store.records import Event, Impression
+from interleaf.store.records import Event, StoredImpression
 from interleaf.store.sql import SqlStore
 
 MAX_ITEMS = 128  # lists and events of one transaction; larger ones are not faster per item
@@ -19,7 +19,7 @@ MAX_WAITING = 20_000
 class _Waiting(NamedTuple):
     """What one request writes, and the future that gets the result."""
 
-    impression: Impression | None
+    impression: StoredImpression | None
     events: Sequence[Event]
     done: asyncio.Future[Any]
 
@@ -36,7 +36,7 @@ class WriteQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, impression: Impression) -> asyncio.Future[Mapping[str, Any] | None]:
+    def put(self, impression: StoredImpression) -> asyncio.Future[Mapping[str, Any] | None]:
         """Write a list; the result is the row that was already stored under its id, or None."""
         return self._write(impression, ())
 
@@ -44,7 +44,7 @@ class WriteQueue:
         """Write events; the result is the code of the `EventFate` of each."""
         return self._write(None, events)
 
-    def _write(self, impression: Impression | None, events: Sequence[Event]) -> asyncio.Future[Any]:
+    def _write(self, impression: StoredImpression | None, events: Sequence[Event]) -> asyncio.Future[Any]:
         if len(self._waiting) >= MAX_WAITING:
             raise StoreError("the write queue is full; try again")
         loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ from interleaf.store.attribution import EventMatch, Matching
 from interleaf.store.codec import EncodedRow, decode_row, encode_row
 from interleaf.store.database import MAX_BYTES, Row, Transaction, is_kept
 from interleaf.store.event_fates import MAX_EARLY, EventFate
-from interleaf.store.records import Event, Impression
+from interleaf.store.records import Event, StoredImpression
 from interleaf.store.sql_tables import APART, EVENTS, IMPRESSIONS
 
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_800_000_000  # the years 1 to 9999
@@ -29,7 +29,7 @@ _WAITING = "number, reason, id, kind, received, time, impression, unit, rank, do
 Key = tuple[str, str]  # `Event.key`
 
 
-def rows_of(impressions: Iterable[Impression], sought: Mapping[tuple[str, int], int]) -> list[Row]:
+def rows_of(impressions: Iterable[StoredImpression], sought: Mapping[tuple[str, int], int]) -> list[Row]:
     """Impressions as rows of their table; those with encoded parts were checked before."""
     return [
         (one.id, one.experiment, one.version, one.unit, one.time, one.closes if one.until is None else one.until,
@@ -38,7 +38,7 @@ def rows_of(impressions: Iterable[Impression], sought: Mapping[tuple[str, int], 
     ]  # fmt: skip
 
 
-def _check_and_encode(one: Impression) -> EncodedRow:
+def _check_and_encode(one: StoredImpression) -> EncodedRow:
     """Check and encode the row of an impression."""
     for name in ("id", "unit"):
         _check_text(name, getattr(one, name), MAX_BYTES)

@@ -65,7 +65,7 @@ class ExperimentCount(NamedTuple):
 
 
 @dataclass(slots=True)
-class Impression:
+class StoredImpression:
     """A list that was shown: `row` is the row of the log without events, with `k` and `fixed`.
 
     `until` is the end of its attribution window: later events do not count (None: `closes`). `closes` is when it may be

@@ -20,7 +20,7 @@ from interleaf.store.experiments import ExperimentStore
 from interleaf.store.fold import PAGE, Folding, batch_with_events, closed_versions
 from interleaf.store.impression_rows import ROW, Writing, check_event, row_of, rows_of
 from interleaf.store.keys import KeyStore
-from interleaf.store.records import DRAFT, Event, Impression, VersionCounts
+from interleaf.store.records import DRAFT, Event, StoredImpression, VersionCounts
 from interleaf.store.sql_tables import IMPRESSIONS, upgrade
 from interleaf.store.time_check import ClockStore, StoreTime
 from interleaf.tally import Tally
@@ -47,7 +47,7 @@ class SqlStore(ClockStore, DeletionStore, ExperimentStore, KeyStore):
     # The hot path.
 
     def write(
-        self, impressions: Sequence[Impression], events: Sequence[Event]
+        self, impressions: Sequence[StoredImpression], events: Sequence[Event]
     ) -> tuple[list[Mapping[str, Any] | None], list[str]]:
         """Write impressions and events in one durable transaction.
 

@@ -23,7 +23,7 @@ from interleaf.simulate.data import Judged, shuffled
 from interleaf.studies import hofmann2011_pairs as convergence
 from interleaf.studies.datasets import find
 from interleaf.studies.findings import Answer, Finding, PrintedTables, falling, near, number_in
-from interleaf.studies.hofmann2011_pairs import CLICKS, RULES, FeatureRankings, Meeting, RankerPair, perfect, realistic
+from interleaf.studies.hofmann2011_pairs import CLICKS, RULES, FeatureRankings, Meeting, StudyPair, perfect, realistic
 from interleaf.studies.study import Cell, Study, StudyRun, Table, map_in_threads
 
 NAME, TITLE = "hofmann2011", "Hofmann, Whiteson and de Rijke (2011): accuracy and convergence of interleaving methods"
@@ -128,7 +128,7 @@ def study(task: StudyRun) -> Study:
     def judge_order(_: str, order: int) -> PairVerdicts:
         return judge(FeatureRankings(data, features, K, (seed, "ties", order)), size.passes, (seed, "accuracy", order))
 
-    def follow(clicks: str, pair: RankerPair) -> convergence.Converged:
+    def follow(clicks: str, pair: StudyPair) -> convergence.Converged:
         return convergence.converge(rankings, pair, clicks, size.repeats, size.samples, (seed, "convergence"))
 
     task.total = size.orders + len(CLICKS) * (len(FOLLOWED) + len(EASY))
@@ -220,7 +220,7 @@ def _systematic(verdicts: PairVerdicts) -> Table:
     return Table("systematic", title, columns, tuple(rows))
 
 
-def choose(verdicts: PairVerdicts) -> list[RankerPair]:
+def choose(verdicts: PairVerdicts) -> list[StudyPair]:
     """The paper's rule: two easy pairs, and of each method's wrong pairs the one with the largest gap."""
     right = verdicts.right[:, :, 0]
     chosen: dict[int, list[str]] = {}
@@ -232,7 +232,7 @@ def choose(verdicts: PairVerdicts) -> list[RankerPair]:
         wrong = np.flatnonzero(~right[LABELS.index(label)])
         if len(wrong):
             chosen.setdefault(int(wrong[np.argmax(verdicts.gaps[wrong])]), []).append(label)
-    return [RankerPair(number + 1, verdicts.pairs[at], tuple(why)) for number, (at, why) in enumerate(chosen.items())]
+    return [StudyPair(number + 1, verdicts.pairs[at], tuple(why)) for number, (at, why) in enumerate(chosen.items())]
 
 
 def _notes(data: Judged, verdicts: Sequence[PairVerdicts], size: HofmannScale) -> list[str]:

@@ -147,7 +147,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True)
-class RankerPair:
+class StudyPair:
     """Two rankers by their numbers, the better one first, and why they were chosen."""
 
     number: int
@@ -159,7 +159,7 @@ class RankerPair:
 class Converged:
     """`right[rule, point]`: how many repeats prefer the better ranker after each number of clicked queries."""
 
-    pair: RankerPair
+    pair: StudyPair
     clicks: str
     points: tuple[int, ...]
     repeats: int
@@ -167,7 +167,7 @@ class Converged:
 
 
 def converge(
-    rankings: FeatureRankings, pair: RankerPair, clicks: str, repeats: int, samples: int, key: Any
+    rankings: FeatureRankings, pair: StudyPair, clicks: str, repeats: int, samples: int, key: Any
 ) -> Converged:
     """Follow one pair under all rules."""
     points = tuple(step * 10**power for power in range(9) for step in (1, 2, 5) if step * 10**power <= samples)
@@ -251,7 +251,7 @@ def _describe(curves: Converged, row: int) -> str:
     return f"never: {right / curves.repeats:.0%} [{low:.0%}, {high:.0%}]"
 
 
-def pair_table(rankings: FeatureRankings, pairs: Sequence[RankerPair]) -> Table:
+def pair_table(rankings: FeatureRankings, pairs: Sequence[StudyPair]) -> Table:
     """Table 4, and the distribution of each pair's NDCG differences over queries."""
     rows: list[tuple[Cell, ...]] = []
     for pair in pairs:
