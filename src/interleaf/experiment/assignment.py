@@ -38,9 +38,8 @@ def free_place(experiment: Experiment, running: Iterable[Experiment]) -> float:
         end = experiment.offset + experiment.share
         for begin, share, name in taken:
             if begin < end - 1e-9 and experiment.offset < begin + share - 1e-9:
-                raise ExperimentError(
-                    "offset", experiment.offset, f"{name!r} has {begin:g} to {begin + share:g} of the lane"
-                )
+                remedy = f"{name!r} has {begin:g} to {begin + share:g} of the lane"
+                raise ExperimentError("offset", experiment.offset, remedy)
         return experiment.offset
     for begin, share, _ in taken:
         if start + experiment.share <= begin + 1e-9:
@@ -48,9 +47,8 @@ def free_place(experiment: Experiment, running: Iterable[Experiment]) -> float:
         start = max(start, begin + share)
     if start + experiment.share > 1 + 1e-9:
         names = ", ".join(name for _, _, name in taken)
-        raise ExperimentError(
-            "share", experiment.share, f"lane {experiment.lane!r} has no free share of this size next to {names}"
-        )
+        remedy = f"lane {experiment.lane!r} has no free share of this size next to {names}"
+        raise ExperimentError("share", experiment.share, remedy)
     return min(start, 1 - experiment.share)
 
 

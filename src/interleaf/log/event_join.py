@@ -326,7 +326,5 @@ def join_event_lines(files: Sequence[LogFile], counts: ReadCounts) -> Iterator[J
 def _batch(wanted: list[schema.Column], columns: dict[str, list[Any]]) -> pa.RecordBatch:
     if not wanted:  # without columns, rows can still be counted
         return pa.RecordBatch.from_struct_array(pa.array([{} for _ in columns["impression"]], pa.struct([])))
-    arrays = [pa.array(columns[column.name], column.type) for column in wanted]
-    return pa.RecordBatch.from_arrays(
-        arrays, schema=pa.schema([column.field for column in wanted], schema.SCHEMA.metadata)
-    )
+    kinds = pa.schema([column.field for column in wanted], schema.SCHEMA.metadata)
+    return pa.RecordBatch.from_pydict(columns, schema=kinds)

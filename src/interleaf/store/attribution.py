@@ -212,12 +212,10 @@ class Matching:
     def _showings(self, ids: list[str]) -> list[Showing]:
         if not ids:
             return []
-        rows = self._transaction.rows(
-            f"SELECT {_SHOWING} FROM impressions WHERE id = ANY(?) ORDER BY number FOR SHARE", ids
-        )
+        statement = f"SELECT {_SHOWING} FROM impressions WHERE id = ANY(?) ORDER BY number FOR SHARE"
         return [
             Showing(name, experiment, version, unit, time, until, bool(folded), EncodedRow(*parts))
-            for name, experiment, version, unit, time, until, folded, *parts in rows
+            for name, experiment, version, unit, time, until, folded, *parts in self._transaction.rows(statement, ids)
         ]
 
     def _ways_of(self, showings: _Showings) -> Ways:

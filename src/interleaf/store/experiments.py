@@ -125,8 +125,7 @@ class ExperimentStore:
                 f"SELECT {_COLUMNS} FROM {source} WHERE {condition} ORDER BY {order} LIMIT ? OFFSET ?",
                 *(*values, 2**62 if limit is None else limit, offset),
             )
-            pages = (rows[start : start + _STEP] for start in range(0, len(rows), _STEP))
-            return [one for page in pages for one in _with_versions(transaction, page)]
+            return _with_versions(transaction, rows)
 
     def count_experiments(self, search: Search = EVERYTHING) -> ExperimentCount:
         """How many experiments match a search, counted up to `MAX_COUNT`."""

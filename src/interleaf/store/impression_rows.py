@@ -120,10 +120,8 @@ class Writing:
         kept = self._transaction.rows(statement, impression)
         if not kept or (row_of(kept[0])["page"] or 1) >= (row.get("page") or 1):
             return False
-        self._transaction.change(
-            "UPDATE impressions SET design = ?, numbers = ?, body = ? WHERE id = ?", *parts, impression
-        )
-        return True
+        statement = "UPDATE impressions SET design = ?, numbers = ?, body = ? WHERE id = ?"
+        return self._transaction.change(statement, *parts, impression) > 0
 
     def _complete(self, events: Sequence[Event], scope: str | None) -> None:
         """Merge repeated events into the stored ones: the largest dwell, and a value if there was none.

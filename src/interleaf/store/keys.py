@@ -7,7 +7,7 @@ import secrets
 from hashlib import sha256
 
 from interleaf.errors import DataError, StateError, listed
-from interleaf.store.database import Database, Row, Transaction, is_kept
+from interleaf.store.database import Database, Transaction, is_kept
 from interleaf.store.records import ROLES, AccessKey
 
 COLUMNS = "id, role, label, created, revoked, experiment, expires, used"
@@ -67,11 +67,10 @@ class KeyStore:
         It is looked up by a hash, so the duration reveals nothing about the secret.
         """
         wanted = hash_of(secret)
+        statement = f"SELECT hash, {COLUMNS} FROM access_keys WHERE hash = ? AND revoked IS NULL"
         with self._database.reading() as transaction:
-            rows: list[Row] = transaction.rows(
-                f"SELECT hash, {COLUMNS} FROM access_keys WHERE hash = ? AND revoked IS NULL", wanted
-            )
-        return next((AccessKey(*rest) for found, *rest in rows if hmac.compare_digest(bytes(found), wanted)), None)
+            rows = transaction.rows(statement, wanted)
+        return next((AccessKey(*rest) for stored, *rest in rows if hmac.compare_digest(bytes(stored), wanted)), None)
 
     def note_key_use(self, key: str, now: int) -> None:
         """Record when a key was used."""
