@@ -45,9 +45,6 @@ class Judged:
         object.__setattr__(self, "grades", _frozen_grades(self.grades))
         object.__setattr__(self, "offsets", frozen(np.asarray(self.offsets, np.int64)))
         object.__setattr__(self, "queries", tuple(map(str, self.queries)))
-        self._check()
-
-    def _check(self) -> None:
         rows, ends = len(self.features), self.offsets
         if len(self.grades) != rows:
             raise DataError(f"{self.name}: {rows} rows of features, but {len(self.grades)} grades; give one per row")

@@ -143,8 +143,7 @@ def _pieces(files: Sequence[Path], report: Callable[[int], None]) -> Iterator[Le
 
 
 def _parse_files(files: Sequence[Path], report: Callable[[int], None], name: str) -> Judged:
-    threads = min(os.cpu_count() or 1, _MAX_THREADS)
-    rows = _GrowingRows()
+    threads, rows = min(os.cpu_count() or 1, _MAX_THREADS), _GrowingRows()
     with ThreadPoolExecutor(threads) as pool:
         waiting: deque[tuple[LetorPiece, Future[Block]]] = deque()
         for piece in _pieces(files, report):

@@ -71,7 +71,8 @@ class RankedDocuments:
     def __init__(
         self, data: Judged, rankings: Array, chosen: ResolvedMethod, k: int, people: People, key: Any, relabel: bool
     ) -> None:
-        self.data, self.queries, self.chosen = data, len(data), chosen
+        self.data, self.queries, self.people, self.relabel = data, len(data), people, relabel
+        self.habits = habits_of(people, data.max_grade + 1)
         self.names = pa.array(data.documents)
         sizes = np.diff(data.offsets).astype(np.int32)
         if relabel:
@@ -111,11 +112,11 @@ class RankedDocuments:
         return sides
 
 
-def _settings(stage: Stage) -> tuple[Any, Array | None]:
-    """The settings to compose lists; and for each query whether its programme was relaxed, if the method has one."""
+def _settings(stage: Stage) -> tuple[Any, Array]:
+    """The settings to compose lists; and for each query 1 or 0: its programme was relaxed or not, -1 without one."""
     method, parameters = stage.chosen.method, stage.chosen.parameters
     if method.kernels.prepare_batch is None:
-        return stage.settings(np.arange(len(stage.sizes))), None
+        return stage.settings(np.arange(len(stage.sizes))), np.full(len(stage.sizes), -1)
     solved = []
     for query in range(len(stage.sizes)):
         alone = EncodedRankings(*(values[query : query + 1] for values in stage.given))
@@ -217,8 +218,10 @@ def read(
     for row in range(len(keys)):
         reseed(chance, keys, row)
         count = counts[row]
-        if crawlers[row]:
-            _crawl(count, row, events)
+        if crawlers[row]:  # clicks everything at once
+            for position in range(count):
+                _note(events, row, CLICK, position + 1, CRAWLING * (position + 1), CRAWLING, 0.0)
+            events.ends[row] = CRAWLING * (count + 1)
             continue
         last = _scan(grades[row, :count], shifts[row], habits, chance, clicked)
         clicks = _in_order(clicked, last, habits.regressions, chance, order)
@@ -226,14 +229,6 @@ def read(
         if clicks == 0:
             events.ends[row] = last * around(chance, READING, 0.5)
     return events
-
-
-@inline_kernel
-def _crawl(count: int, row: int, events: SimulatedEvents) -> None:
-    """A crawler clicks everything at once."""
-    for position in range(count):
-        _note(events, row, CLICK, position + 1, CRAWLING * (position + 1), CRAWLING, 0.0)
-    events.ends[row] = CRAWLING * (count + 1)
 
 
 @inline_kernel

@@ -114,11 +114,11 @@ class People:
     crawlers: float = 0.0
 
     def __post_init__(self) -> None:
-        shares = ("returning", "again_after_click", "again_without_click", "regressions", "narrow", "crawlers")
-        for name in shares:
-            self._check(name, 0, 1, "a share")
-        for name, least, most in _BOUNDS:
-            self._check(name, least, most, "a number")
+        for name, (least, most) in _BOUNDS.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not least <= value <= most:
+                kind = "a share" if name in _SHARES else "a number"
+                raise ClickError(f"people: {name} is {value!r}; give {kind} from {least:g} to {most:g}")
         for name in ("units", "min_visits", "max_visits", "intents"):
             if not isinstance(getattr(self, name), (int, np.integer)):
                 raise ClickError(f"people: {name} is {getattr(self, name)!r}; give a whole number")
@@ -131,11 +131,6 @@ class People:
         check_probabilities(self.purchases, "people: purchases")
         if not isinstance(self.clicks, (str, Cascade)):
             raise ClickError(f"people: clicks is {self.clicks!r}; give the name of a click table, or a Cascade")
-
-    def _check(self, name: str, least: float, most: float, what: str) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not least <= value <= most:
-            raise ClickError(f"people: {name} is {value!r}; give {what} from {least:g} to {most:g}")
 
     def cascade(self, grades: int) -> Cascade:
         """The click model, for data with this many grades; a sample may lack the upper grades of a named table."""
@@ -155,18 +150,20 @@ class People:
         return _by_grade("purchases", self.purchases, grades)
 
 
-_BOUNDS: tuple[tuple[str, float, float], ...] = (
-    ("units", 1, 2**31),
-    ("min_visits", 1, MAX_VISITS - 1),
-    ("max_visits", 1, MAX_VISITS - 1),
-    ("visits_tail", 0.1, 100),
-    ("days", 1e-3, 36_500),
-    ("taste", -50, 50),
-    ("taste_spread", 0, 50),
-    ("intents", 1, 127),
-    ("captions", 0, 50),
-    ("captions_lean", -1, 1),
-)
+_SHARES = ("returning", "again_after_click", "again_without_click", "regressions", "narrow", "crawlers")
+_BOUNDS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(_SHARES, (0, 1)),
+    "units": (1, 2**31),
+    "min_visits": (1, MAX_VISITS - 1),
+    "max_visits": (1, MAX_VISITS - 1),
+    "visits_tail": (0.1, 100),
+    "days": (1e-3, 36_500),
+    "taste": (-50, 50),
+    "taste_spread": (0, 50),
+    "intents": (1, 127),
+    "captions": (0, 50),
+    "captions_lean": (-1, 1),
+}
 
 
 def side(first: Any, second: Any) -> Any:

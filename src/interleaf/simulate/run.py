@@ -98,10 +98,8 @@ class Stage:
         ranks = np.zeros((rows, rankers, self.k), np.int16)
         grades = np.full((rows, self.k), -1, np.int8)
         _look_up(self.places, self.grades, queries, lists.shown, lists.counts, ranks, grades)
-        sizes = self.sizes[queries]
-        return Impression(
-            ranks, lists.teams, self.lengths[queries], sizes.astype(np.int64), self.choices[queries]
-        ), grades
+        sizes = self.sizes[queries].astype(np.int64)
+        return Impression(ranks, lists.teams, self.lengths[queries], sizes, self.choices[queries]), grades
 
     def ndcg_of(self, queries: Array, grades: Array) -> Array:
         """NDCG at k of each shown list; 0 where nothing is relevant."""
@@ -357,16 +355,18 @@ def _run_once(settings: RunSettings, number: int) -> dict[str, Any]:
     run = _SingleRun(settings, number)
     start = 0
     for point in settings.checkpoints:
-        while start < point:
-            stop = min(start + CHUNK, point)
-            run.add(slice(start, stop))
-            start = stop
+        for first in range(start, point, CHUNK):
+            run.add(slice(first, min(first + CHUNK, point)))
         run.note_errors()
+        start = point
     errors, own_errors = np.array(run.errors).T
-    means = np.array(run.preferences) / np.array(settings.checkpoints)[:, None, None]
-    shown = run.gain / settings.impressions
-    arrays = {"errors": errors, "own_errors": own_errors, "preferences_at": means}
-    return {**arrays, "truths": run.truths[0], "shown_ndcg": shown}
+    return {
+        "errors": errors,
+        "own_errors": own_errors,
+        "preferences_at": np.array(run.preferences) / np.array(settings.checkpoints)[:, None, None],
+        "truths": run.truths[0],
+        "shown_ndcg": run.gain / settings.impressions,
+    }
 
 
 class _SingleRun:

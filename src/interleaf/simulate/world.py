@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,11 @@ from interleaf.interleaving.rankings import check_k, check_rankers, letter
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import ResolvedMethod, resolve
 from interleaf.simulate.data import Judged
-from interleaf.simulate.pages import RankedDocuments, ReadingHabits, caption_texts, habits_of, shifted
-from interleaf.simulate.people import People, SimulatedArm, SimulatedUnits, arms_of, side
+from interleaf.simulate.pages import RankedDocuments, caption_texts, habits_of, shifted
+from interleaf.simulate.people import People, SimulatedUnits, arms_of, side
 from interleaf.simulate.rankers import Ranker, rank, scores_of
 from interleaf.simulate.run import ndcg
-from interleaf.simulate.traffic import BatchConstants, TrafficSimulator, to_batch
+from interleaf.simulate.traffic import TrafficSimulator, salt_of
 
 NODES = 31  # nodes of the Gauss-Hermite quadrature over tastes
 TOLERANCE = 1e-9
@@ -65,12 +65,12 @@ class Truth:
         return asdict(self)
 
 
-def truth_of(scene: RankedDocuments, people: People, habits: ReadingHabits, rankers: tuple[str, ...]) -> Truth:
+def truth_of(scene: RankedDocuments, rankers: tuple[str, ...]) -> Truth:
     """The true preference of these people between these rankings."""
-    relevance = _appeals(scene, people, habits, captions=False, taste=False)
-    presented = _appeals(scene, people, habits, captions=True, taste=False)
-    appeals = _appeals(scene, people, habits, captions=True, taste=True)
-    judged = ndcg(scene.staged, scene.rankings, scene.stage.k)
+    relevance = _appeals(scene, captions=False, taste=False)
+    presented = _appeals(scene, captions=True, taste=False)
+    appeals = _appeals(scene, captions=True, taste=True)
+    people, judged = scene.people, ndcg(scene.staged, scene.rankings, scene.stage.k)
     preferred, reason = _verdict(rankers, judged, relevance, presented, appeals)
     if preferred is None and people.taste_spread:
         reason += f", although units differ in their taste (deviation {people.taste_spread:g})"
@@ -87,38 +87,28 @@ def truth_of(scene: RankedDocuments, people: People, habits: ReadingHabits, rank
     )
 
 
-def _appeals(scene: RankedDocuments, people: People, habits: ReadingHabits, captions: bool, taste: bool) -> Array:
+def _appeals(scene: RankedDocuments, captions: bool, taste: bool) -> Array:
     """The appeal of each ranker, with or without the effects of captions and taste."""
+    people, click = scene.people, scene.habits.click
+    lost = people.narrow * (1 - 1 / people.intents)  # the share of people with another intent, who see grade 0
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     tastes = people.taste + people.taste_spread * nodes if taste else np.zeros(1)
     weights = weights / weights.sum() if taste else np.ones(1)
+    stage, query = scene.stage, np.arange(len(scene.rankings))[:, None]
     appeals = np.zeros(scene.rankings.shape[1])
     for ranker in range(len(appeals)):
-        grades, sides, attractions = _top(scene, ranker)
-        attractions = attractions * captions
+        top = scene.rankings[:, ranker, : stage.k].astype(np.int64)
+        grades = np.where(top < 0, -1, stage.grades[query, top])
+        sides = side(*(np.maximum(stage.places[query, number, top], 1) for number in (0, 1)))
+        attractions = scene.attractions[scene.rows[query, top]] * captions
+        discounts = 1 / np.log2(np.arange(2, top.shape[1] + 2))
         for leaning, weight in zip(tastes, weights, strict=True):
-            chances = _chances(people, habits, grades, leaning * sides + attractions)
-            discounts = 1 / np.log2(np.arange(2, chances.shape[1] + 2))
+            shifts = leaning * sides + attractions
+            relevant = shifted(click[np.maximum(grades, 0)], shifts)
+            irrelevant = shifted(np.full(grades.shape, click[0]), shifts)
+            chances = (1 - lost) * relevant + lost * irrelevant
             appeals[ranker] += weight * (np.where(grades < 0, 0, chances) @ discounts).mean()
     return appeals
-
-
-def _top(scene: RankedDocuments, ranker: int) -> tuple[Array, Array, Array]:
-    """Grades (-1: no document), sides and attractions `[query, rank]` of the top documents of one ranker."""
-    stage = scene.stage
-    top = scene.rankings[:, ranker, : stage.k].astype(np.int64)
-    query = np.arange(len(top))[:, None]
-    grades = np.where(top < 0, -1, stage.grades[query, top])
-    first, second = (np.maximum(stage.places[query, number, top], 1) for number in (0, 1))
-    return grades, side(first, second), scene.attractions[scene.rows[query, top]]
-
-
-def _chances(people: People, habits: ReadingHabits, grades: Array, shifts: Array) -> Array:
-    """The probability of a click on a document that is read; people with another intent see grade 0."""
-    lost = people.narrow * (1 - 1 / people.intents)
-    relevant = shifted(habits.click[np.maximum(grades, 0)], shifts)
-    irrelevant = shifted(np.full(grades.shape, habits.click[0]), shifts)
-    return np.asarray((1 - lost) * relevant + lost * irrelevant)
 
 
 def _verdict(
@@ -191,12 +181,12 @@ class World:
     @property
     def salt(self) -> str:
         """The first part of every list's key: `key_of((salt, unit, query))`."""
-        return f"{self.experiment}-{self.seed}"
+        return salt_of(self.experiment, self.seed)
 
     @cached_property
     def truth(self) -> Truth:
         """The ranker that people prefer, and why."""
-        return truth_of(self._scene, self.people, self._habits, self.names)
+        return truth_of(self._scene, self.names)
 
     def batches(
         self,
@@ -217,11 +207,15 @@ class World:
         for name, value in (("impressions", impressions), ("units", units), ("chunk", chunk)):
             if value is not None and value < 1:
                 raise DataError(f"{name} is {value!r}; give a whole number from 1 up")
-        constants = self._constants(rankings, captions)
         if impressions is not None:
             chunk, units = min(chunk, impressions), units or MAX_UNITS
-        parts = self._parts(units or self.people.units, chunk)
-        return _cut(_ordered(parts, lambda part: self._batch(part, constants, log_probability), threads), impressions)
+        make_batch = partial(
+            self._traffic.record_batch,
+            rankings=self._scene.named_rankings() if rankings else None,
+            captions=caption_texts(self.data, self._scene.levels) if captions else None,
+            log_probability=log_probability,
+        )
+        return _cut(_ordered(self._parts(units or self.people.units, chunk), make_batch, threads), impressions)
 
     def write(self, path: str | Path, impressions: int | None = None, units: int | None = None, **options: Any) -> int:
         """Write the log and return its number of impressions; the options are those of `batches`.
@@ -239,29 +233,9 @@ class World:
         return RankedDocuments(self.data, rankings, self.chosen, self.k, self.people, key, self.relabel)
 
     @cached_property
-    def _habits(self) -> ReadingHabits:
-        return habits_of(self.people, self.data.max_grade + 1)
-
-    @cached_property
-    def _arms(self) -> tuple[SimulatedArm, ...]:
-        return arms_of(self.arms, self.names, self.chosen, self._scene.settings)
-
-    @cached_property
     def _traffic(self) -> TrafficSimulator:
-        return TrafficSimulator(self._scene, self.people, self._habits, self._arms, self.seed, self.salt, self.relabel)
-
-    def _constants(self, rankings: bool, captions: bool) -> BatchConstants:
-        scene = self._scene
-        return BatchConstants(
-            experiment=self.experiment,
-            seed=self.seed,
-            arms=self._arms,
-            rankers=self.names,
-            queries=pa.array(self.data.queries),
-            documents=scene.names,
-            rankings=scene.named_rankings() if rankings else None,
-            captions=caption_texts(self.data, scene.levels) if captions else None,
-        )
+        arms = arms_of(self.arms, self.names, self.chosen, self._scene.settings)
+        return TrafficSimulator(self._scene, arms, self.names, self.experiment, self.seed)
 
     def _parts(self, units: int, chunk: int) -> Iterator[SimulatedUnits]:
         """Units in parts with about `chunk` visits each; a unit is never split."""
@@ -271,10 +245,6 @@ class World:
             count = max(1, int(np.searchsorted(np.cumsum(window.visits), chunk, side="right")))
             yield SimulatedUnits(*(values[:count] for values in window))
             first += count
-
-    def _batch(self, units: SimulatedUnits, constants: BatchConstants, log_probability: bool) -> pa.RecordBatch:
-        names = [f"u{number}" for number in units.number.tolist()]
-        return to_batch(self._traffic.rows(units, names, log_probability), units, names, constants)
 
 
 def _ordered(
@@ -297,9 +267,9 @@ def _ordered(
 
 def _cut(batches: Iterator[pa.RecordBatch], impressions: int | None) -> Iterator[pa.RecordBatch]:
     """All batches, or the first `impressions` rows of them."""
-    left = impressions
+    left = np.inf if impressions is None else impressions
     for rows in batches:
-        yield rows if left is None else rows.slice(0, left)
-        left = None if left is None else left - rows.num_rows
-        if left is not None and left <= 0:
+        yield rows.slice(0, min(left, rows.num_rows))
+        left -= rows.num_rows
+        if left <= 0:
             return
