@@ -17,7 +17,7 @@ from interleaf.caption_bias.features import (
     MEASURES,
     PAIRWISE_FEATURES,
     POSITION,
-    Encoder,
+    encode,
     measure,
 )
 from interleaf.errors import DataError
@@ -54,13 +54,13 @@ def test_captions_measure_what_plain_python_says(captions: list[Any]) -> None:
 def test_pages_have_the_features_that_plain_python_says(pages: list[list[Any]]) -> None:
     flat = [caption for page in pages for caption in page]
     measures = measure(pa.array(flat, KIND))
-    codes = Encoder().encode(measures, np.array([len(page) for page in pages], np.int64), np.full(len(flat), -1))
+    codes = encode(FEATURES, measures, np.array([len(page) for page in pages], np.int64), np.full(len(flat), -1))
     assert codes[:, FIRST:].tolist() == [row for page in pages for row in plain_features(page, FEATURES)]
 
 
 def test_codes_hold_position_and_grade() -> None:
     captions = pa.array([made_caption(Random(number)) for number in range(12)], KIND)
-    codes = Encoder().encode(measure(captions), np.array([12]), np.array([-1, 0, 1, 2, 3, 4, 5, 99, -7, 0, 0, 0]))
+    codes = encode(FEATURES, measure(captions), np.array([12]), np.array([-1, 0, 1, 2, 3, 4, 5, 99, -7, 0, 0, 0]))
     assert codes[:, POSITION].tolist() == [0, 1, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5]
     assert codes[:, GRADE].tolist() == [0, 1, 2, 3, 4, 5, 6, 14, 0, 1, 1, 1]
 
@@ -124,7 +124,8 @@ def test_wrong_features_and_captions_are_refused() -> None:
         CaptionFeature("red", "colour")
     with pytest.raises(DataError, match="tuned is 'both'"):
         CaptionFeature("short", "url length", tuned="both")
+    alike = [CaptionFeature("short", "url length", most=most) for most in (5, 6)]
     with pytest.raises(DataError, match="two features are named 'short'"):
-        Encoder([CaptionFeature("short", "url length", most=5), CaptionFeature("short", "url length", most=6)])
+        encode(alike, np.zeros((1, len(MEASURES)), np.int32), np.ones(1, np.int64), np.full(1, -1))
     with pytest.raises(DataError, match="the title of a caption is 7; give a text"):
         make_caption(title=7)  # type: ignore[arg-type]

@@ -56,7 +56,7 @@ def test_patterns_give_the_weights_and_errors_of_results_one_by_one() -> None:
     codes, clicked = made_codes(3000, 7)
     alike = DesignMatrix(Patterns.of(codes, clicked), NAMES)
     alone = DesignMatrix(Patterns(codes, np.ones(len(codes), np.int64), clicked.astype(np.int64)), NAMES)
-    assert len(alike.patterns) < len(alone.patterns) / 5
+    assert len(alike.patterns.rows) < len(alone.patterns.rows) / 5
     one, other = alike.fit(), alone.fit()
     assert one.weights == pytest.approx(other.weights, abs=1e-9)
     assert one.covariance == pytest.approx(other.covariance, abs=1e-9)

@@ -2,14 +2,7 @@
 
     captions ──features──▶ codes ──click_patterns──▶ counts ──training──▶ five models ──weighted_scores──▶ report
 
-features.py          captions from HTML, their lengths and highlights as numbers, and the features made of these
-logistic_model.py    a logistic model of clicks by position, relevance and caption, and the weight of a click
-shown_results.py     the results of a log, page by page; kinds of queries
-click_patterns.py    results with the same features, counted together; the design matrix of the models
-training.py          thresholds from data, the five models, and how well they predict clicks
-weighted_scores.py   the scores of an experiment with and without weights, with standard errors
-diagnosis_report.py  the verdict on each pair of rankers, the explanation of one page, and all tables
-caption.py           `caption`: all passes over the log, on this machine or on Spark
+The words on the arrows are files; `docs/architecture.md` describes all of them.
 """
 
 from interleaf.caption_bias.caption import caption as caption

@@ -7,7 +7,7 @@ between queries; and to apply the models. Memory holds sums, patterns, and the q
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from interleaf.caption_bias.click_patterns import Patterns
 from interleaf.caption_bias.diagnosis_report import MIN_JUDGED, CaptionReport, ExplainedPage, explain_pages, verdict
-from interleaf.caption_bias.features import FEATURES, FIRST, GRADE, CaptionFeature, Encoder
+from interleaf.caption_bias.features import FEATURES, FIRST, GRADE, CaptionFeature, encode
 from interleaf.caption_bias.logistic_model import PROBABILITY, CaptionModel
 from interleaf.caption_bias.shown_results import CaptionTask, QueryCounts, QueryKinds, ShownResults, results_of
 from interleaf.caption_bias.training import (
@@ -35,7 +35,7 @@ from interleaf.decode.attributes import Exclusion
 from interleaf.decode.scoring import Scoring
 from interleaf.errors import DataError
 from interleaf.execution.options import LogOptions
-from interleaf.execution.passes import MergeableSums, Passes, S
+from interleaf.execution.passes import MergeableSums, Passes
 from interleaf.execution.task import Task
 from interleaf.kernels.arrays import Array
 from interleaf.log import Progress
@@ -45,21 +45,18 @@ from interleaf.log.drop_reasons import text_of
 class CaptionSurvey(MergeableSums):
     """Counts for the thresholds of features, and the queries of the log."""
 
-    merged = ("pages", "queries", "_counts", "dropped")
+    merged = ("pages", "queries", "counts", "dropped")
 
     def __init__(self, settings: DiagnosisSettings) -> None:
         self._settings = settings
-        self._counts, self.queries, self.pages = MeasureCounts(), QueryCounts(), 0
+        self.counts, self.queries, self.pages = MeasureCounts(), QueryCounts(), 0
         self.dropped: Counter[str] = Counter()
 
     def add(self, results: ShownResults) -> None:
         self.pages += len(results.counts)
         self.queries.add(results)
         rows, codes = self._settings.training(results.bucket), _codes((), results)
-        self._counts.add(results.measures[rows], codes[rows], results.clicked[rows])
-
-    def features(self) -> tuple[CaptionFeature, ...]:
-        return tune_thresholds(self._settings.features, self._counts, self._settings.tune)
+        self.counts.add(results.measures[rows], codes[rows], results.clicked[rows])
 
 
 class TrainingPatterns(MergeableSums):
@@ -96,7 +93,7 @@ class ModelGradients(MergeableSums):
 
 
 def _codes(features: Sequence[CaptionFeature], results: ShownResults) -> Array:
-    return Encoder(features).encode(results.measures, results.counts, results.grades)
+    return encode(features, results.measures, results.counts, results.grades)
 
 
 class DiagnosisSums(MergeableSums):
@@ -123,7 +120,7 @@ class DiagnosisSums(MergeableSums):
     def add(self, results: ShownResults, kinds: QueryKinds) -> None:
         """Add results; `kinds` are the kinds of their queries."""
         segments = kinds.of(results, self._settings.flag)
-        codes = self._main.encoder.encode(results.measures, results.counts, results.grades)
+        codes = _codes(self._main.features, results)
         training = self._settings.training(results.bucket) & self._trained_here
         for losses in self._losses.values():
             losses.add(results, codes, ~training, segments)
@@ -204,36 +201,28 @@ def caption(
     tuned_features, kinds = _survey(passes, settings)
     models = {model.name: model} if model else _train(passes, tuned_features, settings)
     findings = DiagnosisSums(models, model or models[COMBINED], task.scoring, settings, model is None)
-    return _sum_results(passes, findings, partial(DiagnosisSums.add, kinds=kinds)).report()
+    return passes.summed(findings, partial(_add_batch, kinds=kinds)).report()
 
 
-def _sum_results(passes: Passes[CaptionTask], empty: S, add: Callable[[S, ShownResults], None]) -> S:
-    """Sums over all results of the log."""
-    return passes.summed(empty, partial(_add_batch, add))
-
-
-def _add_batch(
-    add: Callable[[S, ShownResults], None], sums: S, batch: pa.RecordBatch, task: Task, repeated: Array
-) -> None:
+def _add_batch(sums: Any, batch: pa.RecordBatch, task: Task, repeated: Array, **arguments: Any) -> None:
     for results in results_of(batch, task, repeated, sums.dropped):
-        add(sums, results)
+        sums.add(results, **arguments)
 
 
 def _survey(passes: Passes[CaptionTask], settings: DiagnosisSettings) -> tuple[tuple[CaptionFeature, ...], QueryKinds]:
     """Thresholds from the training units, and the kinds of all queries."""
-    survey = _sum_results(passes, CaptionSurvey(settings), CaptionSurvey.add)
+    survey = passes.summed(CaptionSurvey(settings), _add_batch)
     if not survey.pages:
         why = "; ".join(f"{text_of(reason)}: {number:,}" for reason, number in survey.dropped.most_common(3))
         raise DataError(f"the log has no impression with captions that can be used{why and ' (' + why + ')'}")
-    return survey.features(), survey.queries.kinds()
+    return tune_thresholds(settings.features, survey.counts, settings.tune), survey.queries.kinds()
 
 
 def _train(
     passes: Passes[CaptionTask], features: Sequence[CaptionFeature], settings: DiagnosisSettings
 ) -> dict[str, CaptionModel]:
     """The five models, with features that are significant between queries."""
-    patterns = _sum_results(passes, TrainingPatterns(features, settings), TrainingPatterns.add).patterns.ordered()
+    patterns = passes.summed(TrainingPatterns(features, settings), _add_batch).patterns.ordered()
     models = train(patterns, features)
-    gradients = _sum_results(passes, ModelGradients(models, features, settings), ModelGradients.add).gradients
-    between = {name: found for name, one in gradients.items() if (found := one.covariance()) is not None}
-    return confirm_features(models, patterns, between)
+    gradients = passes.summed(ModelGradients(models, features, settings), _add_batch).gradients
+    return confirm_features(models, patterns, {name: one.covariance() for name, one in gradients.items()})

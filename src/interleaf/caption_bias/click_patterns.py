@@ -14,10 +14,7 @@ from interleaf.execution.passes import group_rows
 from interleaf.kernels.arrays import Array
 from interleaf.stats.logistic import Fit, fit, gram
 
-_BITS, _PER_WORD = 2, 32
-
-
-_MASK = np.uint64(3)
+_BITS, _PER_WORD, _MASK = 2, 32, np.uint64(3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +45,9 @@ class Patterns:
         order = np.lexsort(_pack(self.codes))
         return Patterns(*(part[order] for part in self._parts))
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
 
 def _grouped(codes: Array, rows: Array, clicks: Array) -> tuple[Array, Array, Array]:
-    words = _pack(codes)
-    *keys, rows, clicks = group_rows(words, [(rows, "sum"), (clicks, "sum")])
+    *keys, rows, clicks = group_rows(_pack(codes), [(rows, "sum"), (clicks, "sum")])
     return _unpack(keys, codes.shape[1]), rows, clicks
 
 
@@ -123,9 +116,9 @@ class DesignMatrix:
 
     def useless(self) -> dict[str, str]:
         """Features that cannot have a weight, and why."""
-        found = {name: reason for name in self.names if (reason := self._uselessness(name))}
-        left = self.only([name for name in self.names if name not in found])
-        return found | dict.fromkeys(left.followers(), FOLLOWS)
+        reasons = {name: reason for name in self.names if (reason := self._uselessness(name))}
+        others = self.only([name for name in self.names if name not in reasons])
+        return reasons | dict.fromkeys(others.followers(), FOLLOWS)
 
     def _uselessness(self, name: str) -> str:
         values = self.patterns.codes[:, FIRST + self.names.index(name)]
@@ -147,15 +140,15 @@ class DesignMatrix:
     def followers(self) -> list[str]:
         """Features that are linear combinations of earlier columns."""
         squares = gram(self.matrix, self.patterns.rows)
-        kept, found = list(range(self.start)), []
+        independent, followers = list(range(self.start)), []
         for column in range(self.start, len(squares)):
-            among, along = squares[np.ix_(kept, kept)], squares[kept, column]
-            left = squares[column, column] - along @ np.linalg.lstsq(among, along, rcond=None)[0]
-            if left > _ALIASED * squares[column, column]:
-                kept.append(column)
+            among, along = squares[np.ix_(independent, independent)], squares[independent, column]
+            rest = squares[column, column] - along @ np.linalg.lstsq(among, along, rcond=None)[0]
+            if rest > _ALIASED * squares[column, column]:
+                independent.append(column)
             else:
-                found.append(self.names[column - self.start])
-        return found
+                followers.append(self.names[column - self.start])
+        return followers
 
 
 def _levels(patterns: Patterns, block: int) -> list[tuple[int, ...]]:
@@ -169,10 +162,10 @@ def _levels(patterns: Patterns, block: int) -> list[tuple[int, ...]]:
     def is_mixed(level: Sequence[int]) -> bool:
         return bool(0 < clicks[list(level)].sum() < rows[list(level)].sum())
 
-    found: list[tuple[int, ...]] = []
+    levels: list[tuple[int, ...]] = []
     for code in np.flatnonzero(rows).tolist():
-        if found and not (is_mixed(found[-1]) and is_mixed([code])):
-            found[-1] = (*found[-1], code)
+        if levels and not (is_mixed(levels[-1]) and is_mixed([code])):
+            levels[-1] = (*levels[-1], code)
         else:
-            found.append((code,))
-    return found
+            levels.append((code,))
+    return levels

@@ -87,7 +87,7 @@ def explain_pages(
 ) -> Iterator[ExplainedPage]:
     """Explain the pages with this id, with this kind of click weights and this method."""
     weights, starts = model.click_weights(codes, kind), np.cumsum(results.counts) - results.counts
-    rankers = results.decoded.design.rankers
+    rankers, names = results.decoded.design.rankers, [feature.name for feature in model.features]
     for page, captions in results.pages(impression):
         lines, credits = [], _credits(results, page, method)
         for place, caption in enumerate(captions):
@@ -95,9 +95,9 @@ def explain_pages(
             owner = rankers[team] if team >= 0 and results.decoded.has["teams"][page] else None
             title = (caption or {}).get("title") or ""
             clicked, weight = bool(results.clicked[row]), float(weights[row])
-            lines.append(
-                ExplainedResult(place + 1, title, owner, clicked, weight, credits[place], _parts(model, codes[row]))
-            )
+            log_odds = dict(zip(names, (codes[row, FIRST:] * model.caption_weights).tolist(), strict=True))
+            parts = {name: odds for name, odds in sorted(log_odds.items(), key=lambda part: -abs(part[1])) if odds}
+            lines.append(ExplainedResult(place + 1, title, owner, clicked, weight, credits[place], parts))
         yield ExplainedPage(impression, tuple(lines), rankers, kind)
 
 
@@ -114,13 +114,6 @@ def _credits(results: ShownResults, page: int, method: str | None) -> list[float
     places = np.arange(len(unknown))
     credits = credit_alone(decoded, chosen, scheme, np.zeros_like(places), places)
     return [float(value) for value in credits[:, 0] - credits[:, 1]]
-
-
-def _parts(model: CaptionModel, code: Array) -> dict[str, float]:
-    """What each feature of a caption adds to the log odds, the largest first."""
-    added = code[FIRST:] * model.caption_weights
-    order = np.argsort(-np.abs(added), kind="stable")
-    return {model.features[place].name: float(added[place]) for place in order.tolist() if added[place] != 0}
 
 
 NONE, STANDS, PARTLY, EXPLAINED, REVERSED, HIDDEN, UNKNOWN = VERDICTS = (
@@ -267,9 +260,7 @@ class CaptionReport:
             NO_WEIGHTS: not self.model.weights,
             SEPARATED: self.model.separated,
             NONE_HELD_OUT: not self._held_out,
-            **{
-                f"Not used, {text_of(reason)}: {number:,} impressions.": True for reason, number in self.dropped.items()
-            },
+            **{f"Not used, {text_of(reason)}: {count:,} impressions.": True for reason, count in self.dropped.items()},
             f"Not scored: {self.others:,} impressions of another version, method or set of rankers.": self.others > 0,
         }
         return tuple(note for note, applies in notes.items() if applies)
@@ -301,19 +292,13 @@ class CaptionReport:
 
     def comparison_table(self) -> Table:
         """Scores with and without weights, centred at .5 (H12c, Table 9)."""
-        rows = tuple(
-            (
-                f"{one.first} over {one.second}",
-                one.method,
-                _score(one.plain),
-                *(_score(one.weighted[kind]) for kind in (PROBABILITY, ODDS)),
-                judged.kind,
-            )
-            for one, judged in zip(self.rescored, self.verdicts, strict=True)
-        )
+        rows = []
+        for one, judged in zip(self.rescored, self.verdicts, strict=True):
+            scores = [_score(score) for score in (one.plain, one.weighted[PROBABILITY], one.weighted[ODDS])]
+            rows.append((f"{one.first} over {one.second}", one.method, *scores, judged.kind))
         columns = ("pair", "scored by", "as clicked", "captions alike", "1/exp(W X)", f"verdict, by {self.weights}")
         title = f"Scores around .5, with {self.confidence:.0%} intervals"
-        return Table("scores", title, columns, rows, right=columns[2:5])
+        return Table("scores", title, columns, tuple(rows), right=columns[2:5])
 
     def weight_table(self) -> Table:
         """Weights of all models (H12c, Table 3)."""
@@ -349,18 +334,14 @@ class CaptionReport:
         by = {(one.segment, one.model): one for one in self.perplexities}
         shown = list(dict.fromkeys([next(iter(self.models)), self.main]))
         several = len(shown) > 1
-        rows = tuple(
-            (
-                segment,
-                one.results,
-                *(_digits(by[segment, name].perplexity) for name in shown),
-                *((_p_value(one.p_value),) if several else ()),
-            )
-            for segment, one in ((segment, by[segment, self.main]) for segment in SEGMENTS)
-            if segment != ALL and one.results
-        )
+        rows = []
+        for segment in SEGMENTS:
+            one = by[segment, self.main]
+            if segment != ALL and one.results:
+                perplexities = [_digits(by[segment, name].perplexity) for name in shown]
+                rows.append((segment, one.results, *perplexities, *([_p_value(one.p_value)] if several else [])))
         columns = ("queries", "results", *shown, *(("p of the difference",) if several else ()))
-        return Table("segments", "Perplexity by kind of query", columns, rows, right=columns[1:])
+        return Table("segments", "Perplexity by kind of query", columns, tuple(rows), right=columns[1:])
 
     def preference_table(self) -> Table:
         """Preferences between two clicked results against judgments (H12c, Table 8)."""
@@ -368,9 +349,8 @@ class CaptionReport:
             (one.model, one.correct, one.none, one.incorrect, _p_value(one.p_value)) for one in self.preferences
         )
         columns = ("model", "correct", "no preference", "incorrect", "p against a coin")
-        return Table(
-            "preferences", "Which of two clicked results is better, by judges", columns, rows, right=columns[1:]
-        )
+        title = "Which of two clicked results is better, by judges"
+        return Table("preferences", title, columns, rows, right=columns[1:])
 
     @property
     def _seen(self) -> str:

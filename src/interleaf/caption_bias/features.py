@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from html.parser import HTMLParser
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from interleaf.decode.columns import TextColumn, codes, list_column, numbers, text_column
+from interleaf.decode.columns import codes, list_column, numbers, text_column
 from interleaf.errors import DataError, listed
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
@@ -65,18 +64,16 @@ def make_caption(
     >>> make_caption("<b>Old</b> maps &amp; atlases", "maps.org/<em>old</em>")["highlights"]
     [{'field': 'title', 'start': 0, 'end': 3}, {'field': 'url', 'start': 9, 'end': 12}]
     """
-    marked: dict[str, _Marked | None] = {}
-    for name, text in {"title": title, "url": url, "snippet": snippet}.items():
+    caption: dict[str, Any] = {"title": title, "url": url, "snippet": snippet}
+    highlights = []
+    for name, text in caption.items():
         if text is not None and not isinstance(text, str):
             raise DataError(f"the {name} of a caption is {text!r}; give a text, or None where none was shown")
-        marked[name] = None if text is None else _Marked(text)
-    highlights = [
-        {"field": name, "start": start, "end": end}
-        for name, found in marked.items()
-        for start, end in (found.sections if found else ())
-    ]
-    texts = {name: found and found.text for name, found in marked.items()}
-    return {**texts, "highlights": highlights, "deep_links": deep_links}
+        if text is not None:
+            marked = _Marked(text)
+            caption[name] = marked.text
+            highlights += [{"field": name, "start": start, "end": end} for start, end in marked.sections]
+    return {**caption, "highlights": highlights, "deep_links": deep_links}
 
 
 TEXTS = ("url", "title", "snippet")
@@ -100,25 +97,21 @@ def measure(captions: pa.Array) -> Array:
     2
     """
     fields = dict(zip([field.name for field in captions.type], captions.flatten(), strict=True))
-    found = np.zeros((len(captions), len(MEASURES)), np.int32)
-    parts = [text_column(fields.get(name, pa.nulls(len(captions), pa.string()))) for name in TEXTS]
-    for part_of, length in zip(parts, (_URL_LENGTH, _TITLE_LENGTH, _SNIPPET_LENGTH), strict=True):
-        _measure_text(part_of.offsets, part_of.data, part_of.there, length, found)
+    measures = np.zeros((len(captions), len(MEASURES)), np.int32)
+    texts = [text_column(fields.get(name, pa.nulls(len(captions), pa.string()))) for name in TEXTS]
+    for text, length in zip(texts, (_URL_LENGTH, _TITLE_LENGTH, _SNIPPET_LENGTH), strict=True):
+        _measure_text(text.offsets, text.data, text.there, length, measures)
     if "highlights" in fields and fields["highlights"].null_count < len(captions):
-        _measure_highlights(parts, fields["highlights"], found)
+        marked = list_column(fields["highlights"])
+        inside = dict(zip([field.name for field in marked.values.type], marked.values.flatten(), strict=True))
+        field, names = codes(inside["field"])
+        number = np.array([*(TEXTS.index(name) if name in TEXTS else -1 for name in names), -1], np.int32)[field]
+        starts, ends = (numbers(inside[name], 0, pa.int32()) for name in ("start", "end"))
+        for place, text in enumerate(texts):
+            _mark(text.offsets, text.data, marked.offsets, number, starts, ends, place, measures)
     if "deep_links" in fields:
-        found[:, _LINKS] = numbers(fields["deep_links"], 0, _KINDS["deep_links"])
-    return found
-
-
-def _measure_highlights(parts: list[TextColumn], highlights: pa.Array, found: Array) -> None:
-    marked = list_column(highlights)
-    inside = dict(zip([field.name for field in marked.values.type], marked.values.flatten(), strict=True))
-    field, names = codes(inside["field"])
-    number = np.array([*(TEXTS.index(name) if name in TEXTS else -1 for name in names), -1], np.int32)[field]
-    starts, ends = (numbers(inside[name], 0, pa.int32()) for name in ("start", "end"))
-    for place, text in enumerate(parts):
-        _mark(text.offsets, text.data, marked.offsets, number, starts, ends, place, found)
+        measures[:, _LINKS] = numbers(fields["deep_links"], 0, _KINDS["deep_links"])
+    return measures
 
 
 @inline_kernel
@@ -248,32 +241,25 @@ PAIRWISE_FEATURES = tuple(
 FEATURES = DOCUMENT_FEATURES + PAIRWISE_FEATURES
 
 
-class Encoder:
-    """Turns measures of captions into codes `[result, column]`: position, grade, and one column per feature."""
+def encode(features: Sequence[CaptionFeature], measures: Array, counts: Array, grades: Array) -> Array:
+    """Codes `[result, column]` of results in the order of pages and positions: position, grade, and each feature.
 
-    def __init__(self, features: Sequence[CaptionFeature] = FEATURES) -> None:
-        for name, count in Counter(feature.name for feature in features).items():
-            if count > 1:
-                raise DataError(f"two features are named {name!r}; give each a name of its own")
-        self.features = tuple(features)
-
-    @cached_property
-    def _table(self) -> Array:
-        """By feature: measure, bounds, and -1 or 1 for the neighbour."""
-        side = {"": 0, ABOVE: -1, BELOW: 1}
-        rows = [(MEASURES.index(one.measure), one.least, one.most, side[one.neighbour]) for one in self.features]
-        return np.array(rows, np.int64).reshape(-1, 4)
-
-    def encode(self, measures: Array, counts: Array, grades: Array) -> Array:
-        """Codes of results in the order of pages and positions; grades below 0 are unknown."""
-        codes = np.zeros((len(measures), FIRST + len(self.features)), np.int8)
-        codes[:, GRADE] = np.clip(grades, -1, MAX_GRADE) + 1
-        _encode(measures, np.asarray(counts, np.int64), self._table, codes)
-        return codes
+    Grades below 0 are unknown.
+    """
+    for name, count in Counter(feature.name for feature in features).items():
+        if count > 1:
+            raise DataError(f"two features are named {name!r}; give each a name of its own")
+    side = {"": 0, ABOVE: -1, BELOW: 1}
+    table = [(MEASURES.index(one.measure), one.least, one.most, side[one.neighbour]) for one in features]
+    codes = np.zeros((len(measures), FIRST + len(features)), np.int8)
+    codes[:, GRADE] = np.clip(grades, -1, MAX_GRADE) + 1
+    _encode(measures, np.asarray(counts, np.int64), np.array(table, np.int64).reshape(-1, 4), codes)
+    return codes
 
 
 @kernel
 def _encode(measures: Array, counts: Array, table: Array, codes: Array) -> None:
+    """`table` has a row for each feature: measure, bounds, and -1 or 1 for the neighbour."""
     start = 0
     for page in range(len(counts)):
         end = start + counts[page]

@@ -26,7 +26,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from interleaf.caption_bias.features import FIRST, GRADE, GRADES, POSITION, POSITIONS, CaptionFeature, Encoder
+from interleaf.caption_bias.features import FIRST, GRADE, GRADES, POSITION, POSITIONS, CaptionFeature
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import kernel
@@ -73,11 +73,6 @@ class CaptionModel:
     log_likelihood: Finite
     dropped: Mapping[str, str]
     separated: bool = False
-
-    @property
-    def encoder(self) -> Encoder:
-        """Turns captions into the codes that this model takes."""
-        return Encoder(self.features)
 
     @property
     def mean(self) -> float:

@@ -50,20 +50,20 @@ class ShownResults:
         self.clicked = decoded.clicked[self.page, self.place]
         self.bucket = buckets.buckets(decoded.unit)[self.page]
 
-    def _inside(self, found: ListColumn) -> Array:
+    def _inside(self, lists: ListColumn) -> Array:
         """The indices of these results in a column that has one list per page."""
-        return np.asarray(found.offsets[self.decoded.rows].astype(np.int64)[self.page] + self.place)
+        return np.asarray(lists.offsets[self.decoded.rows].astype(np.int64)[self.page] + self.place)
 
     @cached_property
     def grades(self) -> Array:
         """Judged relevance, -1 if not judged."""
-        found = np.full(len(self.page), -1, np.int16)
+        grades = np.full(len(self.page), -1, np.int16)
         array = column(self._batch, "grades")
         if array is not None:
             judged = list_column(array)
             whole = (np.diff(judged.offsets)[self.decoded.rows] == self.counts)[self.page]
-            found[whole] = numbers(judged.values, -1, pa.int16())[self._inside(judged)[whole]]
-        return found
+            grades[whole] = numbers(judged.values, -1, pa.int16())[self._inside(judged)[whole]]
+        return grades
 
     @cached_property
     def queries(self) -> Array:
@@ -82,8 +82,8 @@ class ShownResults:
 
     def has(self, name: str, value: str) -> Array:
         """Which pages have this attribute with this value."""
-        found, values = attribute(self._batch, name)
-        return np.asarray(found[self.decoded.rows] == (values.index(value) if value in values else -1))
+        codes, values = attribute(self._batch, name)
+        return np.asarray(codes[self.decoded.rows] == (values.index(value) if value in values else -1))
 
     def pages(self, impression: str) -> Iterator[tuple[int, list[Any]]]:
         """The pages with this impression id, and their captions."""
@@ -119,7 +119,7 @@ HEAD, BODY, TAIL = FREQUENCIES = ("head", "body", "tail")
 ENHANCED, NAVIGATIONAL, REST = TYPES = ("enhanced navigational", "navigational", "non-navigational")
 SEGMENTS = (ALL, *FREQUENCIES, *TYPES)
 SHARE = 0.2
-BITS = 1.0
+BITS = 1.0  # the largest entropy of the clicks of a navigational query
 MIN_CLICKS = 5  # a query with fewer clicks counts as non-navigational, because their entropy is unreliable
 
 
@@ -140,20 +140,15 @@ class QueryCounts(MergeableSums):
     def kinds(self) -> QueryKinds:
         queries, asked = self._asked.columns
         order = np.lexsort((queries, asked))  # ties in frequency are ordered by the hash
-        place = np.empty(len(order))
-        place[order] = np.arange(len(order)) + 0.5
-        share = place / max(1, len(order))
+        share = np.empty(len(order))
+        share[order] = (np.arange(len(order)) + 0.5) / max(1, len(order))
         frequency = np.where(share > 1 - SHARE, HEAD, np.where(share < SHARE, TAIL, BODY))
-        return QueryKinds(queries, frequency, self._navigational())
-
-    def _navigational(self) -> Array:
-        """The queries whose clicks have an entropy of at most one bit."""
-        queries, _, clicks = self._clicked.columns
-        places, whose = np.unique(queries, return_inverse=True)
-        total = np.bincount(whose, clicks, len(places))
+        clicked, _, clicks = self._clicked.columns
+        names, whose = np.unique(clicked, return_inverse=True)
+        total = np.bincount(whose, clicks, len(names))
         shares = clicks / total[whose] if len(clicks) else np.zeros(0)
-        entropy = np.bincount(whose, -shares * np.log2(shares), len(places))
-        return np.asarray(places[(entropy <= BITS) & (total >= MIN_CLICKS)])
+        entropy = np.bincount(whose, -shares * np.log2(shares), len(names))
+        return QueryKinds(queries, frequency, names[(entropy <= BITS) & (total >= MIN_CLICKS)])
 
 
 class QueryKinds(NamedTuple):

@@ -9,16 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from interleaf.caption_bias.click_patterns import P_VALUE, DesignMatrix, Patterns
-from interleaf.caption_bias.features import (
-    FEATURES,
-    FIRST,
-    GRADE,
-    GRADES,
-    MEASURES,
-    POSITION,
-    POSITIONS,
-    CaptionFeature,
-)
+from interleaf.caption_bias.features import FEATURES, GRADE, GRADES, MEASURES, POSITION, POSITIONS, CaptionFeature
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionModel, FeatureWeight
 from interleaf.caption_bias.shown_results import SEGMENTS, ShownResults
 from interleaf.errors import DataError, listed
@@ -195,14 +186,16 @@ def train(patterns: Patterns, features: Sequence[CaptionFeature]) -> dict[str, C
 
 
 def confirm_features(
-    models: Mapping[str, CaptionModel], patterns: Patterns, between: Mapping[str, Array]
+    models: Mapping[str, CaptionModel], patterns: Patterns, covariances: Mapping[str, Array | None]
 ) -> dict[str, CaptionModel]:
     """The models without features that are not significant by the covariance between queries, if that is known."""
     from scipy.special import chdtrc
 
     confirmed = dict(models)
-    for name, covariance in between.items():
-        model = models[name]
+    for name, model in models.items():
+        covariance = covariances[name]
+        if covariance is None:
+            continue
         weak = _eliminate([one.name for one in model.weights], np.array(model.parameters), covariance)
         reasons = {one: BETWEEN_QUERIES.format(float(chdtrc(1, chi))) for one, chi in weak.items()}
         if weak:
@@ -241,11 +234,11 @@ def train_one(
         parameters=chosen.weights.tolist(),
         covariance=chosen.covariance.tolist(),
         weights=weights,
-        means=(patterns.rows @ patterns.codes[:, FIRST:] / rows).tolist(),
+        means=(patterns.rows @ design.matrix[:, start:] / rows).tolist(),
         unseen=float(patterns.rows @ own[patterns.codes[:, GRADE]] / rows),
         rows=int(rows),
         clicks=int(patterns.clicks.sum()),
-        patterns=len(patterns),
+        patterns=len(patterns.rows),
         log_likelihood=chosen.log_likelihood,
         dropped=dropped,
         separated=chosen.separated,

@@ -86,29 +86,24 @@ def estimate_from_influence(
 
     A bucket without clicks is merged into the one before it.
 
-    >>> found = estimate_from_influence(0.3125, np.array([2, -0.25, -2.25, 0.5]) / 16, np.array([4, 4, 4, 0]))
-    >>> found.value, found.buckets
+    >>> score = estimate_from_influence(0.3125, np.array([2, -0.25, -2.25, 0.5]) / 16, np.array([4, 4, 4, 0]))
+    >>> score.value, score.buckets
     (0.3125, 3)
     """
+    from scipy.special import stdtr
+
     there = counts > 0
     if not there.any():
         return estimate(np.zeros(1), np.zeros(1), confidence)
     place = np.maximum(np.cumsum(there) - 1, 0)
     counts, influence = counts[there], np.bincount(place, influence)
-    found = estimate(value * counts + counts.sum() * influence, counts, confidence)
-    return _add_variance(found, extra) if extra > 0 else found
-
-
-def _add_variance(found: Estimate, extra: float) -> Estimate:
-    """The estimate with a variance added that is independent of the buckets."""
-    from scipy.special import stdtr
-
-    if found.value is None or found.error is None or found.interval is None or found.effective_units is None:
-        return found
-    error = float(np.hypot(found.error, np.sqrt(extra)))
-    radius = (found.interval[1] - found.value) * error / found.error
-    p_value = float(2 * stdtr(found.effective_units - 1, -abs(found.value) / error))
-    return replace(found, error=error, interval=(found.value - radius, found.value + radius), p_value=p_value)
+    one = estimate(value * counts + counts.sum() * influence, counts, confidence)
+    if extra <= 0 or one.value is None or one.error is None or one.interval is None or one.effective_units is None:
+        return one
+    error = float(np.hypot(one.error, np.sqrt(extra)))
+    radius = (one.interval[1] - one.value) * error / one.error
+    p_value = float(2 * stdtr(one.effective_units - 1, -abs(one.value) / error))
+    return replace(one, error=error, interval=(one.value - radius, one.value + radius), p_value=p_value)
 
 
 PLAIN = "plain"
@@ -171,7 +166,7 @@ class WeightedScores:
     ) -> None:
         self._model, self._trained_here = model, trained_here
         self._method, self._posterior = scoring.method, resolve(posterior)
-        self._weights = tuple(scoring.counting.weights.values())
+        self._weights = np.array(list(scoring.counting.weights.values()))
         self._sums: defaultdict[ScoreKey, dict[str, _ScoreSums]] = defaultdict(dict)
         self._orders: dict[frozenset[str], tuple[str, ...]] = {}
         self._gradients = Gradients(model)
@@ -218,7 +213,9 @@ class WeightedScores:
         sums.dropped += decoded.dropped - before
         if not len(decoded.rows):
             return
-        page, place, amount = _clicks(decoded, self._weights)
+        worth = np.tensordot(self._weights, decoded.clicks.clicks.astype(np.float64), 1)  # kinds of events add up
+        page, place = np.nonzero(worth)
+        amount = worth[page, place]
         credits = credit_alone(decoded, chosen, scheme, page, place)[:, order] * amount[:, None]
         first, second = pairs(credits.shape[1])
         differences, credited = credits[:, first] - credits[:, second], np.abs(credits).any(axis=1) * np.abs(amount)
@@ -245,7 +242,7 @@ class WeightedScores:
         entry = max(self._sums, key=lambda one: (one.version, self._size(one), one))
         first, second = pairs(len(entry.rankers))
         return tuple(
-            self._rescored(entry, method, sums, pair, (one, other), confidence)
+            self._rescored(entry.rankers[one], entry.rankers[other], method, sums, pair, confidence)
             for pair, (one, other) in enumerate(zip(first.tolist(), second.tolist(), strict=True))
             for method, sums in self._sums[entry].items()
         )
@@ -260,26 +257,23 @@ class WeightedScores:
         return max(sums.impressions for sums in self._sums[entry].values())
 
     def _rescored(
-        self, entry: ScoreKey, method: str, sums: _ScoreSums, pair: int, places: tuple[int, int], confidence: float
+        self, first: str, second: str, method: str, sums: _ScoreSums, pair: int, confidence: float
     ) -> Rescored:
-        found = [self._influence(sums, kind, pair) for kind in range(len(KINDS))]
-        counts = sums.weights[0]
-        estimates = {
-            name: estimate_from_influence(value, influence, sums.weights[kind], extra, confidence)
-            for kind, (name, (value, influence, extra)) in enumerate(zip(KINDS, found, strict=True))
-        }
+        estimates, change = {}, {}
+        for kind, name in enumerate(KINDS):
+            value, influence, extra = self._influence(sums, kind, pair)
+            estimates[name] = estimate_from_influence(value, influence, sums.weights[kind], extra, confidence)
+            if name == PLAIN:
+                plain_value, plain_influence = value, influence
+            else:
+                rest, rest_influence = plain_value - value, plain_influence - influence
+                change[name] = estimate_from_influence(rest, rest_influence, sums.weights[0], extra, confidence)
         if not sums.impressions and sums.dropped:
             words = ", ".join(_OWNERS.get(reason, text_of(reason)) for reason in sums.dropped)
             reason = f"no impression can be scored by {method} ({words})"
             estimates = {name: replace(one, reason=reason) for name, one in estimates.items()}
-        change = {
-            name: estimate_from_influence(found[0][0] - value, found[0][1] - influence, counts, extra, confidence)
-            for name, (value, influence, extra) in zip(KINDS, found, strict=True)
-            if name != PLAIN
-        }
         plain = estimates.pop(PLAIN)
-        one, other = (entry.rankers[place] for place in places)
-        return Rescored(one, other, method, sums.impressions, sums.clicks, plain, estimates, change)
+        return Rescored(first, second, method, sums.impressions, sums.clicks, plain, estimates, change)
 
     def _influence(self, sums: _ScoreSums, kind: int, pair: int) -> tuple[float, Array, float]:
         """A score, the influence of each bucket on it, and the variance to add for a model from another log."""
@@ -310,13 +304,6 @@ def scheme_for(chosen: ResolvedMethod, decoded: Decoded) -> Scheme:
     """The scheme that counts clicks; it ignores a shared prefix if the method offers that and ranks are logged."""
     offered = chosen.method.schemes_for(len(decoded.design.rankers))
     return scheme_of(DEDUPED if DEDUPED in offered and decoded.has["ranks"].any() else CLICK)
-
-
-def _clicks(decoded: Decoded, weights: Sequence[float]) -> tuple[Array, Array, Array]:
-    """Row, position and worth of each clicked result: events of several kinds add up."""
-    worth = np.tensordot(np.array(weights), decoded.clicks.clicks.astype(np.float64), 1)
-    page, place = np.nonzero(worth)
-    return page, place, worth[page, place]
 
 
 def credit_alone(decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme, page: Array, place: Array) -> Array:

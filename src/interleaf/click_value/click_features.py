@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaf.caption_bias.features import measure
+from interleaf.caption_bias.features import encode, measure
 from interleaf.caption_bias.logistic_model import CaptionModel
 from interleaf.decode import Decoded
 from interleaf.decode.columns import ListColumn, column, list_column
@@ -227,7 +227,7 @@ class CaptionWeights:
         rows = np.repeat(whole, counts)
         places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         measures = self._measures[offsets[decoded.rows[rows]] - offsets[0] + places]
-        codes = self.model.encoder.encode(measures, counts, np.full(len(rows), -1))
+        codes = encode(self.model.features, measures, counts, np.full(len(rows), -1))
         weights[rows, places] = self.model.click_weights(codes)
         return weights
 

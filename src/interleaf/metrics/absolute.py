@@ -13,7 +13,7 @@ import numpy as np
 
 from interleaf.errors import DataError, listed
 from interleaf.kernels.arrays import Array
-from interleaf.metrics.sessions import sessions
+from interleaf.metrics.sessions import Sessions, sessions
 from interleaf.stats.compare import Estimate, difference, jackknife
 
 MEAN, MEDIAN = "mean", "median"
@@ -75,19 +75,19 @@ class AbsoluteMetric:
     values: Callable[[QueryPages], Array]
 
 
-def _ends(pages: QueryPages) -> Array:
-    """The time of the last interaction with the page."""
-    return pages.times + np.where(pages.any_click, pages.last, 0.0)
+def _sessions(pages: QueryPages) -> Sessions:
+    """Sessions in which a page ends with its last click."""
+    return sessions(pages.units, pages.times, pages.times + np.where(pages.any_click, pages.last, 0.0))
 
 
 def _reformulated(pages: QueryPages) -> Array:
-    return (~sessions(pages.units, pages.times, _ends(pages)).is_last).astype(np.float64)
+    return 1.0 - _sessions(pages).is_last
 
 
 def _session_lengths(pages: QueryPages) -> Array:
     """A value per session, at its first query."""
-    found = sessions(pages.units, pages.times, _ends(pages))
-    return np.where(found.is_first, found.queries, np.nan)
+    by_query = _sessions(pages)
+    return np.where(by_query.is_first, by_query.queries, np.nan)
 
 
 def _skipped(pages: QueryPages) -> Array:
@@ -115,14 +115,7 @@ METRICS: dict[str, AbsoluteMetric] = {
         ("clicks_at_1", "Clicks@1", False, "top result is worse", _QUERIES, lambda p: 1.0 * p.clicked[:, 0]),
         ("skipped", "pSkip", True, "more skipped results", _CLICKED, _skipped),
         ("max_reciprocal_rank", "Max reciprocal rank", False, "top results are worse", _CLICKED, _max_inverse),
-        (
-            "mean_reciprocal_rank",
-            "Mean reciprocal rank",
-            False,
-            "more need for many clicks",
-            _CLICKED,
-            _mean_inverse,
-        ),
+        ("mean_reciprocal_rank", "Mean reciprocal rank", False, "more need for many clicks", _CLICKED, _mean_inverse),
         ("first_click", "Time to first click", True, "good results are lower", _CLICKED, lambda p: p.first),
         ("last_click", "Time to last click", False, "fewer relevant results", _CLICKED, lambda p: p.last),
     )
@@ -213,13 +206,11 @@ def compare(metric: AbsoluteMetric, better: QueryPages, worse: QueryPages, per_u
         reason = f"a bucket has no {metric.over} to take {metric.title} over"
         return MetricComparison(metric, one, other, Estimate(None, None, None, None, None, 0, reason), None)
     units, numbers = np.unique(np.concatenate([better.units, worse.units]), return_inverse=True)
-    arms = [
-        _by_unit(metric, pages, own, len(units), per_user)
-        for pages, own in ((better, numbers[: len(better)]), (worse, numbers[len(better) :]))
-    ]
-    found = difference(*arms[1], *arms[0]) if metric.rises else difference(*arms[0], *arms[1])
+    of_better = _by_unit(metric, better, numbers[: len(better)], len(units), per_user)
+    of_worse = _by_unit(metric, worse, numbers[len(better) :], len(units), per_user)
+    gain = difference(*of_worse, *of_better) if metric.rises else difference(*of_better, *of_worse)
     relative = relative_difference(one, other)
-    return MetricComparison(metric, one, other, found, -relative if relative and metric.rises else relative)
+    return MetricComparison(metric, one, other, gain, -relative if relative and metric.rises else relative)
 
 
 def _by_unit(
@@ -233,20 +224,15 @@ def _by_unit(
         sums[users], counts[users] = means, 1
         return sums, counts
     counted = ~np.isnan(values)
-    if metric.statistic != MEAN and counted.any():
-        values = _linear(values, numbers, units, counted)
-    return _sums(values[counted], numbers[counted], units)
-
-
-def _linear(values: Array, numbers: Array, units: int, counted: Array) -> Array:
-    """Values whose mean is the median, to first order."""
-    median = np.median(values[counted])
-    above = (values > median) + (values == median) / 2
-    error = jackknife(*_sums(above[counted], numbers[counted], units)).errors[0]
-    reach = min(1.96 * error, 0.5)
-    low, high = np.quantile(values[counted], [0.5 - reach, 0.5 + reach])
-    linear: Array = median + (above - 0.5) * ((high - low) / (2 * reach) if reach else 0.0)
-    return linear
+    values, numbers = values[counted], numbers[counted]
+    if metric.statistic != MEAN and counted.any():  # replace them by values whose mean is the median, to first order
+        median = np.median(values)
+        above = (values > median) + (values == median) / 2
+        error = jackknife(*_sums(above, numbers, units)).errors[0]
+        reach = min(1.96 * error, 0.5)
+        low, high = np.quantile(values, [0.5 - reach, 0.5 + reach])
+        values = median + (above - 0.5) * ((high - low) / (2 * reach) if reach else 0.0)
+    return _sums(values, numbers, units)
 
 
 def _sums(values: Array, numbers: Array, units: int) -> tuple[Array, Array]:

@@ -42,7 +42,11 @@ def dcg(qrels: Qrels, rankings: Rankings, cut: int = 5) -> dict[str, float]:
     >>> dcg({"q": {"a": 2, "b": 1}}, {"q": ["b", "a"]})
     {'q': 2.8927...}
     """
-    return {query: share * _ideal(qrels[query], cut) for query, share in ndcg(qrels, rankings, cut).items()}
+    values = {}
+    for query, share in ndcg(qrels, rankings, cut).items():
+        best = sorted((gain(grade) for grade in qrels[query].values()), reverse=True)[:cut]
+        values[query] = share * float(np.array(best) @ (1 / np.log2(np.arange(2, len(best) + 2))))
+    return values
 
 
 def average_precision(qrels: Qrels, rankings: Rankings, cut: int = 10, relevant: int = RELEVANT) -> dict[str, float]:
@@ -69,8 +73,14 @@ def gain(grade: int) -> int:
 
 def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     """Read judgements from a TREC file, one `qid 0 docid grade` per line; grades below 0 (spam, broken) become 0."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}; give a TREC file of judgements") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not text; give a TREC file of judgements, 'qid 0 docid grade' a line") from None
     qrels: dict[str, dict[str, int]] = {}
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         words, where = line.split(), f"{path}, line {number}"
@@ -86,15 +96,6 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     return qrels
 
 
-def _text(path: str | Path) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}; give a TREC file of judgements") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is not text; give a TREC file of judgements, 'qid 0 docid grade' a line") from None
-
-
 def _grade(text: str, where: str) -> int:
     try:
         grade = int(text)
@@ -105,29 +106,19 @@ def _grade(text: str, where: str) -> int:
     return grade
 
 
-def _ideal(judged: Mapping[str, int], cut: int) -> float:
-    best = sorted((gain(grade) for grade in judged.values()), reverse=True)[:cut]
-    return float(np.array(best) @ (1 / np.log2(np.arange(2, len(best) + 2))))
-
-
 def _by_query(measure: Any, qrels: Qrels, rankings: Rankings) -> dict[str, float]:
     """A value for each judged query, in the order of the judgements."""
-    judged = {query: dict(documents) for query, documents in qrels.items()}
-    found = dict.fromkeys(judged, 0.0)
-    for metric in _measures().iter_calc([measure], judged, _run(rankings)):
-        found[metric.query_id] = float(metric.value)
-    return found
-
-
-def _run(rankings: Rankings) -> dict[str, dict[str, float]]:
-    """Rankings as scores, because trec_eval sorts by score."""
-    run = {}
+    run = {}  # rankings as scores, because trec_eval sorts by score
     for query, documents in rankings.items():
         run[query] = {document: float(-rank) for rank, document in enumerate(documents)}
         if len(run[query]) < len(documents):
             twice = next(document for document in documents if documents.count(document) > 1)
             raise DataError(f"the ranking of query {query!r} has document {twice!r} twice; keep one")
-    return run
+    judged = {query: dict(documents) for query, documents in qrels.items()}
+    values = dict.fromkeys(judged, 0.0)
+    for metric in _measures().iter_calc([measure], judged, run):
+        values[metric.query_id] = float(metric.value)
+    return values
 
 
 def _measures() -> Any:
