@@ -21,7 +21,6 @@ from interleaf.studies.chapelle2012_buckets import (
     ENGINES,
     METHODS,
     Impressions,
-    Interleaved,
     PairTraffic,
     break_ties,
     impressions_of,
@@ -87,8 +86,8 @@ def data() -> Judged:
 def test_rankers_get_worse_in_the_order_that_pairs_say(data: Judged) -> None:
     rankers = rankers_of(data, 1)
     quality = dict(zip(rankers, ndcg(data, rank(data, list(rankers.values()), "ties"), 5), strict=True))
-    for kind in ENGINES:
-        for better, worse in kind.pairs:
+    for pairs in ENGINES.values():
+        for better, worse in pairs:
             assert quality[better] > quality[worse], (better, worse)
     changed = {
         name: sum((rankers[name][data.rows(query)] != rankers["E_A"][data.rows(query)]).any() for query in range(300))
@@ -129,7 +128,7 @@ def traffic(data: Judged) -> PairTraffic:
 def test_impressions_are_what_the_log_says(data: Judged) -> None:
     people = People(units=60, clicks="navigational", regressions=0.5, purchases=(0.3, 0.3))
     world = World(data, {"A": 1, "B": 5}, people, "team_draft", 10, 3, arms={"B": 0.4})
-    found = impressions_of(world.batches(chunk=20), 10)
+    found = impressions_of(world.batches(chunk=20), "team_draft", 10)
     rows = [row for batch in world.batches() for row in batch.to_pylist()]
     assert len(rows) == len(found.arms) == len(found.pages)
     units: dict[int, str] = {}
@@ -152,7 +151,7 @@ def test_impressions_are_what_the_log_says(data: Judged) -> None:
 def test_scores_are_those_of_crediting_the_logged_rows_one_by_one(data: Judged) -> None:
     for method in METHODS:
         world = World(data, {"A": 1, "B": 5}, People(units=40), method, 10, 3)
-        found = Interleaved(method, impressions_of(world.batches(), 10))
+        found = impressions_of(world.batches(), method, 10)
         rows = [row for batch in world.batches() for row in batch.to_pylist()]
         for scheme in ("binary", "normalized"):
             wanted = [
@@ -293,6 +292,6 @@ def test_the_study_is_the_same_again_whatever_the_threads(monkeypatch: pytest.Mo
 
 def test_a_pair_that_nobody_clicks_has_no_preference() -> None:
     nothing = flat(0)
-    shown = impressions_of(World(synthetic(10, seed=1), [1, 2], People(units=10), seed=1).batches(), 10)
-    seen = Impressions(shown.arms[:10], nothing, type(shown.shown)(*(v[:10] for v in shown.shown)), shown.counts[:10])
-    assert preference(Interleaved("balanced", seen)).value is None
+    shown = impressions_of(World(synthetic(10, seed=1), [1, 2], People(units=10), seed=1).batches(), "balanced", 10)
+    lists = type(shown.shown)(*(values[:10] for values in shown.shown))
+    assert preference(Impressions("balanced", shown.arms[:10], nothing, lists, shown.counts[:10])).value is None

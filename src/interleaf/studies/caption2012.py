@@ -55,8 +55,7 @@ class Case:
 
     def log(self, seed: int, impressions: int, clicks: str = "realistic", judged: bool = True) -> pa.Table:
         """Its log, with captions, and with judgments or without."""
-        batches: Iterator[pa.RecordBatch] = self.world(seed, clicks).batches(impressions, captions=True, threads=1)
-        log = pa.Table.from_batches(list(batches))
+        log = pa.Table.from_batches(list(self.world(seed, clicks).batches(impressions, captions=True, threads=1)))
         if judged:
             return log
         place = log.schema.get_field_index("grades")

@@ -20,17 +20,7 @@ from interleaf.simulate.data import Judged
 from interleaf.simulate.people import People
 from interleaf.simulate.rankers import generator_of
 from interleaf.studies import chapelle2012_tables as c12
-from interleaf.studies.chapelle2012_buckets import (
-    CHANGED,
-    ENGINES,
-    METHODS,
-    EnginePairs,
-    K,
-    PairTraffic,
-    judge,
-    rankers_of,
-    traffic_of,
-)
+from interleaf.studies.chapelle2012_buckets import CHANGED, ENGINES, K, PairTraffic, judge, rankers_of, traffic_of
 from interleaf.studies.datasets import find
 from interleaf.studies.findings import Answer, Finding, MissingNumberError, PrintedTables, number_in
 from interleaf.studies.study import Study, StudyRun, Table
@@ -152,15 +142,15 @@ def study(task: StudyRun) -> Study:
     def simulate(engine: str, pair: tuple[str, str]) -> PairTraffic:
         return traffic_of(data, rankers, pair, people(data, size.units[engine]), seed)
 
-    cells = [(kind.engine, pair) for kind in ENGINES for pair in kind.pairs]
+    cells = [(engine, pair) for engine, pairs in ENGINES.items() for pair in pairs]
     task.total = len(cells)
-    traffics = dict(zip(cells, task.compute(cells, simulate, parallel=True), strict=True))
-    kinds = [(kind, [traffics[kind.engine, pair] for pair in kind.pairs]) for kind in ENGINES]
-    parts = [_of_engine(kind, some, judged, generator, size) for kind, some in kinds]
-    parts.append(_of_all(kinds, judged, generator, size))
+    results = dict(zip(cells, task.compute(cells, simulate, parallel=True), strict=True))
+    traffics = {engine: [results[engine, pair] for pair in pairs] for engine, pairs in ENGINES.items()}
+    parts = [_of_engine(engine, some, judged, generator, size) for engine, some in traffics.items()]
+    parts.append(_of_all(traffics, judged, generator, size))
     tables = [table for part, _ in parts for table in part]
     charts = {name: chart for _, part in parts for name, chart in part.items()}
-    return Study(NAME, TITLE, folds.describe(data), task.scale, tuple(tables), charts, _notes(data, kinds, size))
+    return Study(NAME, TITLE, folds.describe(data), task.scale, tuple(tables), charts, _notes(data, traffics, size))
 
 
 def people(data: Judged, units: int) -> People:
@@ -171,49 +161,47 @@ def people(data: Judged, units: int) -> People:
 
 
 def _of_engine(
-    kind: EnginePairs,
+    engine: str,
     traffics: Sequence[PairTraffic],
     judged: c12.ByMetric,
     generator: np.random.Generator,
     size: ChapelleScale,
 ) -> TablesAndCharts:
     """The tables for the pairs of one engine."""
-    comparisons = c12.compare_metrics(kind, traffics)
+    signals = c12.signals_of(engine, traffics)
     curves = {str(traffic): c12.curves(traffic, generator, size.repeats) for traffic in traffics}
     tables = [
-        c12.signal_table(kind, traffics, judged),
-        c12.difference_table(kind, traffics, comparisons, judged["DCG@5"]),
-        c12.verdict_table(kind, traffics, comparisons),
-        c12.consistency_table(kind, curves),
-        c12.ratio_table(kind, traffics, generator, size.repeats),
-        *[c12.scheme_table(kind, method, traffics) for method in METHODS],
+        c12.signal_table(engine, traffics, signals, judged),
+        c12.difference_table(engine, traffics, signals, judged["DCG@5"]),
+        c12.verdict_table(engine, signals),
+        c12.consistency_table(engine, curves),
+        c12.ratio_table(engine, traffics, generator, size.repeats),
+        *[c12.scheme_table(engine, method, traffics) for method in c12.TITLES],
     ]
-    return tables, {f"{kind.engine}-consistency".lower(): c12.consistency_chart(kind, curves)}
+    return tables, {f"{engine}-consistency".lower(): c12.consistency_chart(engine, curves)}
 
 
 def _of_all(
-    kinds: c12.Kinds, judged: c12.ByMetric, generator: np.random.Generator, size: ChapelleScale
+    traffics: c12.ByEngine, judged: c12.ByMetric, generator: np.random.Generator, size: ChapelleScale
 ) -> TablesAndCharts:
     """The tables for all pairs, or for a single pair."""
-    every = {traffic.pair: traffic for _, traffics in kinds for traffic in traffics}
+    every = {traffic.pair: traffic for some in traffics.values() for traffic in some}
     windows = c12.window_shares(every[c12.FOLLOWED], generator, size.subsamples)
     values = c12.click_values(list(every.values()), judged, generator, size.repeats)
     tables = [
-        c12.agreement_table(kinds, judged, generator, size.repeats),
-        c12.transitivity_table(kinds),
+        c12.agreement_table(traffics, judged, generator, size.repeats),
+        c12.transitivity_table(traffics),
         c12.window_table(windows),
         c12.value_table(values),
-        c12.session_table(kinds[1][1]),
+        c12.session_table(traffics["Yahoo"]),
     ]
-    return tables, {
-        "windows": c12.window_chart(windows),
-        "clicks": c12.value_chart(kinds[1][0], values),
-    }
+    return tables, {"windows": c12.window_chart(windows), "clicks": c12.value_chart("Yahoo", values)}
 
 
-def _notes(data: Judged, kinds: c12.Kinds, size: ChapelleScale) -> list[str]:
-    buckets = [len(pages) for _, some in kinds for one in some for pages in (one.better, one.worse)]
-    clicked = np.mean([one.better.any_click.mean() for _, some in kinds for one in some])
+def _notes(data: Judged, traffics: c12.ByEngine, size: ChapelleScale) -> list[str]:
+    every = [traffic for some in traffics.values() for traffic in some]
+    buckets = [len(pages) for one in every for pages in (one.better, one.worse)]
+    clicked = np.mean([one.better.any_click.mean() for one in every])
     model = people(data, 1).cascade(data.max_grade + 1)
     shares = ", ".join(f"{name} {share:.0%}" for name, share in CHANGED.items())
     return [

@@ -130,17 +130,8 @@ TIMEOUTS: dict[int, tuple[Row, float]] = {
 CHANGED = {"D_Y": 0.0, "C_Y": 0.1, "B_Y": 0.2, "A_Y": 0.3}  # shares of the queries
 CUT = 10
 METRICS = ("NDCG@5", "DCG@5", "MAP")
-
-
-@dataclass(frozen=True)
-class EnginePairs:
-    """Pairs of rankers like those of an engine, whose published numbers are printed next to ours."""
-
-    engine: str
-    pairs: tuple[tuple[str, str], ...]
-
-
-ENGINES = (EnginePairs("arXiv", ARXIV), EnginePairs("Yahoo", YAHOO))
+# Pairs of rankers like those of an engine, whose published numbers are printed next to ours.
+ENGINES = {"arXiv": ARXIV, "Yahoo": YAHOO}
 
 
 def rankers_of(data: Judged, seed: int) -> dict[str, Array]:
@@ -153,7 +144,10 @@ def rankers_of(data: Judged, seed: int) -> dict[str, Array]:
     good, weaker = alone[best[0]], alone[best[len(best) // 2]]
     little = swapped(good, 2, (seed, "near"))(data)
     order = shuffled(len(data), ("changed", seed))
-    near = {name: _in_some(data, order[: round(share * len(data))], little, good) for name, share in CHANGED.items()}
+    near = {name: good.copy() for name in CHANGED}
+    for name, share in CHANGED.items():
+        for rows in map(data.rows, order[: round(share * len(data))]):
+            near[name][rows] = little[rows]
     return {
         "E_A": good,
         "B_A": weaker,
@@ -171,14 +165,6 @@ def break_ties(data: Judged, ranker: Ranker, key: object) -> Array:
     rows = (data.offsets[:-1, None] + ranking)[inside]
     scores[rows] = -np.broadcast_to(np.arange(ranking.shape[1]), ranking.shape)[inside].astype(np.float64)
     return scores
-
-
-def _in_some(data: Judged, queries: list[int], there: Array, elsewhere: Array) -> Array:
-    """The scores of one ranker in some queries, and of another one in all others."""
-    mixed = elsewhere.copy()
-    for query in queries:
-        mixed[data.rows(query)] = there[data.rows(query)]
-    return mixed
 
 
 def judge(data: Judged, rankers: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
@@ -207,8 +193,12 @@ K = 10
 
 @dataclass(frozen=True, eq=False)
 class Impressions:
-    """Logged impressions by row: their arms, users and clicks, and the shown lists as credit needs them."""
+    """Logged impressions of two rankers, whose lists a method composed; scores are positive for the first ranker.
 
+    By row: the arms, the users and their clicks, and the shown lists as credit needs them.
+    """
+
+    method: str
     arms: Array
     pages: QueryPages
     shown: Impression
@@ -219,20 +209,7 @@ class Impressions:
         some = np.flatnonzero(self.arms == arm)
         pages = QueryPages(*(getattr(self.pages, column.name)[some] for column in fields(QueryPages)))
         shown = Impression(*(values[some] for values in self.shown))
-        return Impressions(self.arms[some], pages, shown, self.counts[some])
-
-
-@dataclass(frozen=True, eq=False)
-class Interleaved:
-    """The interleaved bucket of a pair; scores are positive for the better ranker."""
-
-    method: str
-    impressions: Impressions
-
-    @property
-    def pages(self) -> QueryPages:
-        """The users of the lists, and their clicks."""
-        return self.impressions.pages
+        return Impressions(self.method, self.arms[some], pages, shown, self.counts[some])
 
     @cached_property
     def binary(self) -> Array:
@@ -252,8 +229,7 @@ class Interleaved:
 
     def _clicks(self, scheme: str) -> Any:
         """The arguments of batch functions."""
-        own = self.impressions
-        return resolve(self.method), scheme_of(scheme), own.shown, own.counts, own.pages.clicked, 1
+        return resolve(self.method), scheme_of(scheme), self.shown, self.counts, self.pages.clicked, 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,7 +237,7 @@ class PairTraffic:
     """The traffic of a pair of rankers, the better one first: interleaved lists, and each ranker's own lists."""
 
     pair: tuple[str, str]
-    interleaved: Mapping[str, Interleaved]
+    interleaved: Mapping[str, Impressions]
     better: QueryPages
     worse: QueryPages
 
@@ -277,13 +253,13 @@ def traffic_of(
     impressions = {}
     for method in METHODS:
         world = World(data, both, people, method, K, seed, arms=third, experiment=" > ".join(pair))
-        impressions[method] = impressions_of(world.batches(threads=1), K)
-    interleaved = {method: Interleaved(method, every.of(INTERLEAVED)) for method, every in impressions.items()}
+        impressions[method] = impressions_of(world.batches(threads=1), method, K)
+    interleaved = {method: every.of(INTERLEAVED) for method, every in impressions.items()}
     better, worse = (impressions[METHODS[0]].of(ranker).pages for ranker in pair)
     return PairTraffic(pair, interleaved, better, worse)
 
 
-def impressions_of(batches: Iterable[pa.RecordBatch], k: int) -> Impressions:
+def impressions_of(batches: Iterable[pa.RecordBatch], method: str, k: int) -> Impressions:
     """Record batches of the native log, whose impressions show up to k documents, as arrays in the log's order."""
     parts, places, before = [], [], 0
     for rows in batches:
@@ -294,7 +270,11 @@ def impressions_of(batches: Iterable[pa.RecordBatch], k: int) -> Impressions:
     order = np.argsort(np.concatenate(places))
 
     def column(of: Callable[[Decoded], Array], missing: int | None = None) -> Array:
-        values = [of(part) if missing is None else _wide(of(part), k, missing) for part in parts]
+        """The values of all parts; with `missing`, the last axis is filled up to k positions."""
+        values = [of(part) for part in parts]
+        if missing is not None:
+            rooms = [[(0, 0)] * (array.ndim - 1) + [(0, k - array.shape[-1])] for array in values]
+            values = [np.pad(*padded, constant_values=missing) for padded in zip(values, rooms, strict=True)]
         return np.concatenate(values)[order]
 
     shown = Impression(
@@ -313,10 +293,4 @@ def impressions_of(batches: Iterable[pa.RecordBatch], k: int) -> Impressions:
         column(lambda part: part.time) / 1e6,
     )
     arms = column(lambda part: np.repeat(part.design.arm, len(part.rows)))
-    return Impressions(arms, pages, shown, column(lambda part: part.counts))
-
-
-def _wide(values: Array, k: int, missing: int) -> Array:
-    """Positions up to k, on the last axis."""
-    room = [(0, 0)] * (values.ndim - 1) + [(0, k - values.shape[-1])]
-    return np.pad(values, room, constant_values=missing)
+    return Impressions(method, arms, pages, shown, column(lambda part: part.counts))

@@ -94,7 +94,7 @@ def study(task: StudyRun) -> Study:
     size, seed = SCALES[task.scale], task.seed
     folds = find(task.folder, seed, QUERIES * size.markets)
     every = experiments(folds.whole, size, seed)
-    better = {one.name: one.pair[0] for one in every}
+    better, markets = {one.name: one.pair[0] for one in every}, {one.name: one.name.split("/")[0] for one in every}
     task.total = len(SETTINGS) * len(every)
     rows: list[tuple[Cell, ...]] = []
     lessons = {}
@@ -104,7 +104,7 @@ def study(task: StudyRun) -> Study:
         for way, examples, ridge in WAYS:
             resamples = RESAMPLES if (number, way) == (0, WAYS[1][0]) else 1
             lesson = learn(
-                training, better, ridge=ridge, examples=examples, groups=_market, folds=0, resamples=resamples
+                training, better, ridge=ridge, examples=examples, groups=markets, folds=0, resamples=resamples
             )
             lessons[scheme, way] = lesson
             turned = sum(value < 0 for value in lesson.relative)
@@ -119,10 +119,6 @@ def study(task: StudyRun) -> Study:
     tables = (summary, shown.held_out_table(), shown.worth_table(), honest)
     charts = {"relative": _chart(lessons), "worth": shown.charts()["worth"]}
     return Study(NAME, TITLE, folds.described, task.scale, tables, charts, _notes(size, shown))
-
-
-def _market(experiment: str) -> str:
-    return experiment.split("/")[0]
 
 
 @dataclass(frozen=True, eq=False)

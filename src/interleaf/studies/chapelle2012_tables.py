@@ -13,24 +13,27 @@ from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import resolve
 from interleaf.methods.schemes import FORMS
 from interleaf.metrics.absolute import METRICS as ABSOLUTE_METRICS
-from interleaf.metrics.absolute import AbsoluteMetric, MetricComparison, QueryPages, compare
+from interleaf.metrics.absolute import AbsoluteMetric, QueryPages, compare
 from interleaf.metrics.sessions import sessions, totals
 from interleaf.stats import consistency as resampling
 from interleaf.stats.agreement import VerdictCounts, bootstrap_correlation, correlation, triples, verdicts, z_ratios
 from interleaf.stats.bootstrap import percentiles
 from interleaf.stats.compare import Estimate, estimate
 from interleaf.studies import chapelle2012_buckets as published
-from interleaf.studies.chapelle2012_buckets import METHODS, METRICS, EnginePairs, Interleaved, PairTraffic
+from interleaf.studies.chapelle2012_buckets import METHODS, METRICS, Impressions, PairTraffic
 from interleaf.studies.study import Cell, Table
 
 TITLES = {"balanced": "Balanced interleaving", "team_draft": "Team draft"}
 LEVEL = 0.05
+PER_USER = {"arXiv": True, "Yahoo": False}  # as C12 did
 
-Kinds = Sequence[tuple[EnginePairs, Sequence[PairTraffic]]]
+ByEngine = Mapping[str, Sequence[PairTraffic]]
 ByMetric = Mapping[str, Mapping[str, Array]]
+# By metric or interleaving method: of each pair a difference in per cent, and whether it is significant.
+Signals = Mapping[str, Sequence[tuple[float | None, bool]]]
 
 
-def preference(interleaved: Interleaved) -> Estimate:
+def preference(interleaved: Impressions) -> Estimate:
     """Twice Delta_AB: the mean binary score of impressions with a click, its error clustered by user."""
     pages = interleaved.pages
     _, users = np.unique(pages.units[pages.any_click], return_inverse=True)
@@ -47,6 +50,18 @@ def delta(signal: Estimate) -> float | None:
     return None if signal.value is None else 50 * signal.value
 
 
+def signals_of(engine: str, traffics: Sequence[PairTraffic]) -> Signals:
+    """Relative differences of all absolute metrics, and Delta of both interleaving methods."""
+    signals: dict[str, list[tuple[float | None, bool]]] = {}
+    for name, metric in ABSOLUTE_METRICS.items():
+        ones = [compare(metric, traffic.better, traffic.worse, PER_USER[engine]) for traffic in traffics]
+        signals[name] = [(None if one.relative is None else 100 * one.relative, one.is_significant) for one in ones]
+    for method in METHODS:
+        preferences = [preference(traffic.interleaved[method]) for traffic in traffics]
+        signals[method] = [(delta(one), is_significant(one)) for one in preferences]
+    return signals
+
+
 def with_mark(value: float | None, significant: bool) -> Cell:
     """A number in per cent, with a mark if it is significant."""
     return None if value is None else f"{value:.2f}" + "*" * significant
@@ -57,19 +72,18 @@ def two_digits(values: Iterable[float | None]) -> list[Cell]:
     return [None if value is None else f"{value:.2f}" for value in values]
 
 
-def signal_table(kind: EnginePairs, traffics: Sequence[PairTraffic], judged: ByMetric) -> Table:
+def signal_table(engine: str, traffics: Sequence[PairTraffic], signals: Signals, judged: ByMetric) -> Table:
     """Table II, and the last row of Table VIII: Delta_AB in per cent, and the preference of judges."""
     ndcg = [f"{difference.mean():.4f}" for difference in _differences(judged["NDCG@5"], traffics)]
     rows: list[tuple[Cell, ...]] = [("NDCG@5, better less worse", "truth", *ndcg)]
     for method in METHODS:
-        theirs = published.METRICS_OF[kind.engine].get(method)
+        theirs = published.METRICS_OF[engine].get(method)
         if theirs:
             rows.append((TITLES[method], "published", *two_digits(theirs.differences)))
-        ours = [preference(traffic.interleaved[method]) for traffic in traffics]
-        rows.append((TITLES[method], "ours", *[with_mark(delta(signal), is_significant(signal)) for signal in ours]))
-    number = "Table II" if kind.engine == "arXiv" else "Table VIII, last row"
-    title = f"{number}: Delta in per cent, pairs like {kind.engine}'s (* significant at {LEVEL}, clustered by user)"
-    return Table(f"{kind.engine}-signals".lower(), title, ("signal", "whose", *map(str, traffics)), tuple(rows))
+        rows.append((TITLES[method], "ours", *[with_mark(*signal) for signal in signals[method]]))
+    number = "Table II" if engine == "arXiv" else "Table VIII, last row"
+    title = f"{number}: Delta in per cent, pairs like {engine}'s (* significant at {LEVEL}, clustered by user)"
+    return Table(f"{engine}-signals".lower(), title, ("signal", "whose", *map(str, traffics)), tuple(rows))
 
 
 def _differences(by_ranker: Mapping[str, Array], traffics: Iterable[PairTraffic]) -> list[Array]:
@@ -77,10 +91,10 @@ def _differences(by_ranker: Mapping[str, Array], traffics: Iterable[PairTraffic]
     return [by_ranker[better] - by_ranker[worse] for better, worse in (traffic.pair for traffic in traffics)]
 
 
-def agreement_table(kinds: Kinds, judged: ByMetric, generator: np.random.Generator, repeats: int) -> Table:
+def agreement_table(traffics_of: ByEngine, judged: ByMetric, generator: np.random.Generator, repeats: int) -> Table:
     """Table III, and the agreement of signs that Figures 2 and 3 show."""
     rows: list[tuple[Cell, ...]] = []
-    for kind, traffics in kinds:
+    for engine, traffics in traffics_of.items():
         for method in METHODS:
             scores = [traffic.interleaved[method].scores("binary") for traffic in traffics]
             signals = [preference(traffic.interleaved[method]) for traffic in traffics]
@@ -88,8 +102,8 @@ def agreement_table(kinds: Kinds, judged: ByMetric, generator: np.random.Generat
                 differences = _differences(judged[metric], traffics)
                 ours = correlation([one.mean() for one in differences], [some.mean() for some in scores])
                 resampled = bootstrap_correlation(np.stack(differences, axis=1), scores, generator, repeats)
-                correlations = _printed(kind, method, metric), _correlation(ours, resampled)
-                rows.append((kind.engine, TITLES[method], metric, *_agreement(differences, signals), *correlations))
+                correlations = _printed(engine, method, metric), _correlation(ours, resampled)
+                rows.append((engine, TITLES[method], metric, *_agreement(differences, signals), *correlations))
     columns = ("pairs like", "interleaving", "judged by", "same sign", "where both are sure", "published", "ours")
     title = "Table III: agreement with judges over pairs; correlation, and mean and deviation of the bootstrapped one"
     return Table("agreement", title, columns, tuple(rows))
@@ -106,12 +120,12 @@ def _agreement(differences: Sequence[Array], signals: Sequence[Estimate]) -> tup
     return f"{counts.right} of {len(signs)}", f"{counts.significantly_right} of {sum(sure)}"
 
 
-def _printed(kind: EnginePairs, method: str, metric: str) -> Cell:
+def _printed(engine: str, method: str, metric: str) -> Cell:
     """The published number; for pairs like Yahoo's, that of Bing if Yahoo has none."""
-    for engine in (kind.engine, "Bing") if kind.engine == "Yahoo" else (kind.engine,):
-        value, *resampled = published.CORRELATIONS.get((engine, method, metric), (None,))
+    for source in (engine, "Bing") if engine == "Yahoo" else (engine,):
+        value, *resampled = published.CORRELATIONS.get((source, method, metric), (None,))
         if value is not None:
-            return f"{_correlation(value, resampled)} ({engine})"
+            return f"{_correlation(value, resampled)} ({source})"
     return None
 
 
@@ -121,13 +135,13 @@ def _correlation(value: float | None, resampled: Sequence[float] | None) -> Cell
     return f"{value:.3f}" + (f", {resampled[0]:.3f} +- {resampled[1]:.3f}" if resampled else "")
 
 
-def transitivity_table(kinds: Kinds) -> Table:
+def transitivity_table(traffics_of: ByEngine) -> Table:
     """Table IV: strong stochastic transitivity."""
     rows: list[tuple[Cell, ...]] = []
-    for kind, traffics in kinds:
+    for engine, traffics in traffics_of.items():
         for method in METHODS:
-            theirs = published.METRICS_OF[kind.engine].get(method)
-            printed = dict(zip(kind.pairs, theirs.differences, strict=True)) if theirs else {}
+            theirs = published.METRICS_OF[engine].get(method)
+            printed = dict(zip(published.ENGINES[engine], theirs.differences, strict=True)) if theirs else {}
             ours = {traffic.pair: delta(preference(traffic.interleaved[method])) or 0.0 for traffic in traffics}
             for triple in triples(ours):
                 a, b, c = triple.rankers
@@ -139,49 +153,28 @@ def transitivity_table(kinds: Kinds) -> Table:
     return Table("transitivity", "Table IV: Delta of AC, AB and BC in per cent", columns, tuple(rows))
 
 
-PER_USER = {"arXiv": True, "Yahoo": False}  # as C12 did
-
-Comparisons = Mapping[str, Sequence[MetricComparison]]
-
-
-def compare_metrics(kind: EnginePairs, traffics: Sequence[PairTraffic]) -> Comparisons:
-    """Every metric of every pair."""
-    per_user = PER_USER[kind.engine]
-    return {
-        name: [compare(metric, traffic.better, traffic.worse, per_user) for traffic in traffics]
-        for name, metric in ABSOLUTE_METRICS.items()
-    }
-
-
 def difference_table(
-    kind: EnginePairs, traffics: Sequence[PairTraffic], comparisons: Comparisons, judged: Mapping[str, Array]
+    engine: str, traffics: Sequence[PairTraffic], signals: Signals, judged: Mapping[str, Array]
 ) -> Table:
     """Tables VI and VIII: relative differences, and their correlation with those of the judged DCG@5."""
     means = [[float(judged[ranker].mean()) for ranker in traffic.pair] for traffic in traffics]
     dcg = [100 * (better - worse) / worse for better, worse in means]
     rows: list[tuple[Cell, ...]] = []
-    if kind.engine == "Yahoo":
+    if engine == "Yahoo":
         rows.append(("DCG@5", "published", *two_digits(published.YAHOO_DCG), "1"))
     rows.append(("DCG@5", "ours", *two_digits(dcg), "1"))
-    for name, by_pair in comparisons.items():
-        title, theirs = ABSOLUTE_METRICS[name].title, published.METRICS_OF[kind.engine].get(name)
-        if theirs:
+    for name, by_pair in signals.items():
+        title = f"{TITLES[name]}, Delta" if name in METHODS else ABSOLUTE_METRICS[name].title
+        theirs = published.METRICS_OF[engine].get(name)
+        if theirs and name not in METHODS:
             rows.append((title, "published", *two_digits(theirs.differences), theirs.correlation))
-        relative = [None if one.relative is None else 100 * one.relative for one in by_pair]
-        ours = [with_mark(value, one.is_significant) for value, one in zip(relative, by_pair, strict=True)]
-        rows.append((title, "ours", *ours, _correlated(relative, dcg)))
-    for method in METHODS:
-        signals = [preference(traffic.interleaved[method]) for traffic in traffics]
-        deltas = [delta(signal) for signal in signals]
-        ours = [with_mark(value, is_significant(signal)) for value, signal in zip(deltas, signals, strict=True)]
-        rows.append((f"{TITLES[method]}, Delta", "ours", *ours, _correlated(deltas, dcg)))
-    way = "averaged by user first" if PER_USER[kind.engine] else "over queries"
-    number = "VI" if kind.engine == "arXiv" else "VIII"
-    title = (
-        f"Table {number}: relative differences in per cent, positive as C12 expects, {way}, pairs like {kind.engine}'s"
-    )
+        ours = [with_mark(*signal) for signal in by_pair]
+        rows.append((title, "ours", *ours, _correlated([value for value, _ in by_pair], dcg)))
+    way = "averaged by user first" if PER_USER[engine] else "over queries"
+    number = "VI" if engine == "arXiv" else "VIII"
+    title = f"Table {number}: relative differences in per cent, positive as C12 expects, {way}, pairs like {engine}'s"
     columns = ("metric", "whose", *map(str, traffics), "correlation with DCG@5")
-    return Table(f"{kind.engine}-metrics".lower(), title, columns, tuple(rows))
+    return Table(f"{engine}-metrics".lower(), title, columns, tuple(rows))
 
 
 def _correlated(values: Sequence[float | None], dcg: Sequence[float]) -> Cell:
@@ -189,21 +182,18 @@ def _correlated(values: Sequence[float | None], dcg: Sequence[float]) -> Cell:
     return two_digits([correlation(*map(np.array, zip(*pairs, strict=True))) if len(pairs) > 1 else None])[0]
 
 
-def verdict_table(kind: EnginePairs, traffics: Sequence[PairTraffic], comparisons: Comparisons) -> Table:
+def verdict_table(engine: str, signals: Signals) -> Table:
     """Tables VII and IX: how many pairs each metric gets right and wrong, weakly and significantly."""
-    theirs = {name: metric.verdicts for name, metric in published.METRICS_OF[kind.engine].items()}
     rows: list[tuple[Cell, ...]] = []
-    for name, ones in comparisons.items():
-        counts = verdicts([one.relative for one in ones], [one.is_significant for one in ones])
-        rows.append((ABSOLUTE_METRICS[name].title, *_counts(theirs.get(name)), *_counts(counts)))
-    for method in METHODS:
-        signals = [preference(traffic.interleaved[method]) for traffic in traffics]
-        counts = verdicts([signal.value for signal in signals], [is_significant(signal) for signal in signals])
-        rows.append((TITLES[method], *_counts(theirs.get(method)), *_counts(counts)))
-    number = "VII" if kind.engine == "arXiv" else "IX"
+    for name, by_pair in signals.items():
+        title = TITLES[name] if name in METHODS else ABSOLUTE_METRICS[name].title
+        theirs = published.METRICS_OF[engine].get(name)
+        counts = verdicts([value for value, _ in by_pair], [is_sure for _, is_sure in by_pair])
+        rows.append((title, *_counts(theirs and theirs.verdicts), *_counts(counts)))
+    number, pairs = "VII" if engine == "arXiv" else "IX", len(published.ENGINES[engine])
     columns = ("metric", "published: weak", "published: significant", "ours: weak", "ours: significant")
-    title = f"Table {number}: of {len(traffics)} pairs like {kind.engine}'s, right and wrong preferences"
-    return Table(f"{kind.engine}-verdicts".lower(), title, columns, tuple(rows))
+    title = f"Table {number}: of {pairs} pairs like {engine}'s, right and wrong preferences"
+    return Table(f"{engine}-verdicts".lower(), title, columns, tuple(rows))
 
 
 def _counts(counts: VerdictCounts | tuple[int, ...] | None) -> tuple[Cell, Cell]:
@@ -213,31 +203,26 @@ def _counts(counts: VerdictCounts | tuple[int, ...] | None) -> tuple[Cell, Cell]
 BASELINE, OVER_SESSIONS = "binary", "normalized_direct"
 
 
-def scheme_table(kind: EnginePairs, method: str, traffics: Sequence[PairTraffic]) -> Table:
+def scheme_table(engine: str, method: str, traffics: Sequence[PairTraffic]) -> Table:
     """Tables XI and XII: z-scores over those of the binary scheme."""
     schemes = sorted(resolve(method).method.schemes, key=lambda scheme: scheme not in FORMS)
     by_pair = [
         z_ratios({scheme: traffic.interleaved[method].scores(scheme) for scheme in schemes}, BASELINE)
         for traffic in traffics
     ]
+    theirs, of_bing = published.SCHEMES.get((engine, method)), published.SCHEMES.get(("Bing", method), {})
     rows: list[tuple[Cell, ...]] = []
     for scheme in schemes:
-        rows += _published_row(kind, method, scheme)
+        if theirs is not None:
+            row, middle = theirs[scheme]
+            rows.append((scheme, "published", *two_digits([*row, middle])))
+        else:  # Bing has other pairs, so only its median is printed
+            rows.append((scheme, "Bing", *[None] * len(traffics), f"{of_bing[scheme][1]:.2f}"))
         rows.append((scheme, "ours", *_with_median([ratios[scheme] for ratios in by_pair])))
     number = "XI" if method == METHODS[0] else "XII"
-    title = f"Table {number}: z-score over that of binary, {TITLES[method].lower()}, pairs like {kind.engine}'s"
+    title = f"Table {number}: z-score over that of binary, {TITLES[method].lower()}, pairs like {engine}'s"
     columns = ("scheme", "whose", *map(str, traffics), "median")
-    return Table(f"{kind.engine}-{method.replace('_', '-')}-schemes".lower(), title, columns, tuple(rows))
-
-
-def _published_row(kind: EnginePairs, method: str, scheme: str) -> list[tuple[Cell, ...]]:
-    """C12's row; for Bing, which has other pairs, the median only."""
-    theirs = published.SCHEMES.get((kind.engine, method))
-    if theirs is not None:
-        row, middle = theirs[scheme]
-        return [(scheme, "published", *two_digits([*row, middle]))]
-    _, middle = published.SCHEMES["Bing", method][scheme]
-    return [(scheme, "Bing", *[None] * len(kind.pairs), f"{middle:.2f}")]
+    return Table(f"{engine}-{method.replace('_', '-')}-schemes".lower(), title, columns, tuple(rows))
 
 
 def session_table(traffics: Sequence[PairTraffic]) -> Table:
@@ -255,7 +240,7 @@ def session_table(traffics: Sequence[PairTraffic]) -> Table:
     return Table("sessions", title, columns, tuple(rows))
 
 
-def session_scores(interleaved: Interleaved, timeout: float) -> Array:
+def session_scores(interleaved: Impressions, timeout: float) -> Array:
     """Normalised differences of clicks, summed over sessions with a click."""
     number = sessions(interleaved.pages.units, interleaved.pages.times, gap=timeout).number
     better, worse, either = totals(number, interleaved.credit(OVER_SESSIONS)).T
@@ -320,18 +305,18 @@ def _sizes(queries: int) -> list[int]:
     return [max(1, round(share * queries)) for share in SHARES]
 
 
-def consistency_table(kind: EnginePairs, results: Mapping[str, Mapping[str, resampling.Curve]]) -> Table:
+def consistency_table(engine: str, results: Mapping[str, Mapping[str, resampling.Curve]]) -> Table:
     """Figures 4 and 5 with one number per line: P(wrong) with a tenth of the data."""
     at = SHARES.index(0.1)
     rows = [
         (name, *[f"{1 - by_name[name].probability[at]:.3f}" for by_name in results.values()])
         for name in next(iter(results.values()))
     ]
-    title = f"Probability that a tenth of the data prefers the worse ranker (Algorithm 3), pairs like {kind.engine}'s"
-    return Table(f"{kind.engine}-consistency".lower(), title, ("preference by", *results), tuple(rows))
+    title = f"Probability that a tenth of the data prefers the worse ranker (Algorithm 3), pairs like {engine}'s"
+    return Table(f"{engine}-consistency".lower(), title, ("preference by", *results), tuple(rows))
 
 
-def consistency_chart(kind: EnginePairs, results: Mapping[str, Mapping[str, resampling.Curve]]) -> dict[str, Any]:
+def consistency_chart(engine: str, results: Mapping[str, Mapping[str, resampling.Curve]]) -> dict[str, Any]:
     """Figures 4 and 5: one panel per pair; metrics over sessions are left out, as in Figure 5."""
     names = [*TITLES.values(), *[row.title for row in ABSOLUTE_METRICS.values() if row.name not in OF_SESSIONS]]
     rows = [
@@ -340,15 +325,13 @@ def consistency_chart(kind: EnginePairs, results: Mapping[str, Mapping[str, resa
         for name in names
         for size, right in zip(by_name[name].sizes, by_name[name].probability, strict=True)
     ]
-    title = f"How often so many queries prefer the worse ranker, pairs like {kind.engine}'s"
+    title = f"How often so many queries prefer the worse ranker, pairs like {engine}'s"
     return plots.lines(rows, "queries of a bucket", "P(wrong)", "preference by", title, facet="pair")
 
 
-def ratio_table(
-    kind: EnginePairs, traffics: Sequence[PairTraffic], generator: np.random.Generator, repeats: int
-) -> Table:
+def ratio_table(engine: str, traffics: Sequence[PairTraffic], generator: np.random.Generator, repeats: int) -> Table:
     """Table X: queries of each bucket that Clicks@1 needs, divided by those that interleaving needs to be as sure."""
-    theirs = published.DATA_RATIOS if kind.engine == "Yahoo" else (None,) * len(traffics)
+    theirs = published.DATA_RATIOS if engine == "Yahoo" else (None,) * len(traffics)
     rows: list[tuple[Cell, ...]] = []
     for traffic, printed in zip(traffics, theirs, strict=True):
         size, sure = usable(traffic, generator, repeats)
@@ -360,8 +343,8 @@ def ratio_table(
         rows.append((str(traffic), size, f"{sure:.3f}", printed, *cells, next(filter(None, reasons), None)))
     columns = ("pair", "n' of each bucket", "P(right)", "published n'/n''")
     ours = [part for method in METHODS for part in (f"n'' of {method}", f"{method} n'/n''")]
-    title = f"Table X: data ratio of {ABSOLUTE_METRICS[RATIO_METRIC].title} to interleaving, pairs like {kind.engine}'s"
-    return Table(f"{kind.engine}-ratios".lower(), title, (*columns, *ours, "why not"), tuple(rows))
+    title = f"Table X: data ratio of {ABSOLUTE_METRICS[RATIO_METRIC].title} to interleaving, pairs like {engine}'s"
+    return Table(f"{engine}-ratios".lower(), title, (*columns, *ours, "why not"), tuple(rows))
 
 
 def usable(traffic: PairTraffic, generator: np.random.Generator, repeats: int) -> tuple[int, float]:
@@ -455,9 +438,9 @@ def value_table(values: Sequence[JudgmentValue]) -> Table:
     return Table("clicks", title, columns, tuple(rows))
 
 
-def value_chart(kind: EnginePairs, values: Sequence[JudgmentValue]) -> dict[str, Any]:
+def value_chart(engine: str, values: Sequence[JudgmentValue]) -> dict[str, Any]:
     """Figure 7: one panel per judged metric."""
-    pairs = [" > ".join(pair) for pair in kind.pairs]
+    pairs = [" > ".join(pair) for pair in published.ENGINES[engine]]
     rows = [
         {"judged queries": point.size, "clicked queries": point.needed, "pair": value.pair, "judged by": value.metric}
         for value in values

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +72,11 @@ def find(folder: Path | None, seed: int, queries: int = 400) -> StudyData:
     if len(data) < FOLDS:
         raise DataError(f"{folder} has {len(data)} queries; a study makes {FOLDS} folds of them, give more")
     return StudyData(name, f"{folder.name}, split in {FOLDS} by keyed chance", list(data.folds(FOLDS, seed)))
+
+
+def draw_features(features: Sequence[int], count: int, *key: Any) -> Callable[[int], list[int]]:
+    """The features of each run by its number: the same for every method, so that all compare the same rankers."""
+    return lambda number: generator_of((*key, number, count)).permutation(features)[:count].tolist()
 
 
 def _one(folder: Path, stem: str) -> Path | None:

@@ -20,9 +20,8 @@ from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import METHODS, methods
 from interleaf.methods.schemes import TOLERANCE
 from interleaf.simulate.data import Judged
-from interleaf.simulate.rankers import generator_of
 from interleaf.simulate.run import Result, run
-from interleaf.studies.datasets import find
+from interleaf.studies.datasets import draw_features, find
 from interleaf.studies.findings import Answer, Finding, PrintedTables
 from interleaf.studies.study import Cell, Study, StudyRun, Table
 
@@ -140,15 +139,11 @@ def comparing(rankers: int) -> list[str]:
 
 
 def _compare(data: Judged, size: FidelityScale, seed: int, count: int, method: str, clicks: str) -> MethodResult:
-    """All runs of one cell; each run has the same features for every method."""
-    costly, varying = METHODS[method].kernels.prepare_batch is not None, data.varying_features()
-
-    def draw_features(number: int) -> Sequence[int]:
-        features: list[int] = generator_of((seed, "features", number, count)).permutation(varying)[:count].tolist()
-        return features
-
-    model, runs = named(clicks, grades=scale_of(data.max_grade)), (size.costly_runs if costly else size.runs)[count]
-    result = run(data, draw_features, method, model, size.impressions, runs, seed)
+    """All runs of one cell."""
+    costly, model = METHODS[method].kernels.prepare_batch is not None, named(clicks, grades=scale_of(data.max_grade))
+    rankers = draw_features(data.varying_features().tolist(), count, seed, "features")
+    runs = (size.costly_runs if costly else size.runs)[count]
+    result = run(data, rankers, method, model, size.impressions, runs, seed)
     if result.interrupted:
         raise KeyboardInterrupt
     return MethodResult(count, method, clicks, result)

@@ -14,7 +14,7 @@ import numpy as np
 from interleaf.clicks import Cascade
 from interleaf.counterfactual.click_model import RankedLists, cells
 from interleaf.counterfactual.estimators import DoublyRobust, draw_lists
-from interleaf.counterfactual.list_outcomes import Scorer, log_chances, scorer_of
+from interleaf.counterfactual.list_outcomes import log_chances, scorer_of
 from interleaf.counterfactual.new_rankings import NewRankings
 from interleaf.kernels.arrays import Array
 from interleaf.simulate.people import streams, words_of
@@ -68,33 +68,20 @@ def robust_track(
     new = draw_lists(scorer.chosen, ranked, np.zeros(count, np.int64), np.full(count, shows.k), keys)
     estimates: dict[str, list[float]] = {MODEL: [], ROBUST: []}
     for point in points:
-        first, some = slice(point), new.only(slice(_draws(point)))
-        values = _at(scorer, ranked, old.only(first), clicks[first], weights[first], outcomes[first], some)
-        for name, value in values.items():
-            estimates[name].append(value)
+        first, some, drawn = slice(point), old.only(slice(point)), new.only(slice(_draws(point)))
+        shown = cells(some.entries, clicks[first], some.groups, 1)
+        robust = DoublyRobust(scorer, ranked, shown, np.array([point]), some.entries.shape[1])
+        sums = robust.empty()
+        robust.foresee_lists(sums, drawn, point / len(drawn.counts))
+        robust.mend(sums, some, weights[first], outcomes[first])
+        for name in (MODEL, ROBUST):
+            value = robust.estimates(sums, name == ROBUST, 0.95)[0].value
+            estimates[name].append(0.0 if value is None or not clicks[first].any() else value)
     return estimates
 
 
 def _draws(impressions: int) -> int:
     return min(max(MIN_LISTS, EACH * impressions), MAX_LISTS)
-
-
-def _at(
-    scorer: Scorer,
-    ranked: NewRankings,
-    old: RankedLists,
-    clicks: Array,
-    weights: Array,
-    outcomes: Array,
-    new: RankedLists,
-) -> dict[str, float]:
-    shown = cells(old.entries, clicks, old.groups, 1)
-    robust = DoublyRobust(scorer, ranked, shown, np.array([len(clicks)]), old.entries.shape[1])
-    sums = robust.empty()
-    robust.foresee_lists(sums, new, len(clicks) / len(new.counts))
-    robust.mend(sums, old, weights, outcomes)
-    values = {name: robust.estimates(sums, name == ROBUST, 0.95)[0].value for name in (MODEL, ROBUST)}
-    return {name: 0.0 if value is None or not clicks.any() else value for name, value in values.items()}
 
 
 def _ranked(target: Stage) -> NewRankings:

@@ -19,7 +19,7 @@ from interleaf import plots
 from interleaf.clicks import TABLES, Cascade, named, scale_of
 from interleaf.errors import DataError
 from interleaf.interleaving import batch
-from interleaf.kernels.arrays import Array, Impression
+from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import resolve
 from interleaf.methods.schemes import TOLERANCE, scheme_of
 from interleaf.simulate.data import Judged
@@ -112,14 +112,13 @@ class Meeting:
         clicks = self._model.sample_batch(grades, lists.counts, streams(words_of((key, "clicks")), numbers))
         outcomes = np.empty((len(self.rules), len(queries)))
         for number, rule in enumerate(self.rules):
-            judged = self._cut(shown) if rule.cut else shown
+            judged = shown
+            if rule.cut:  # as if no ranker had ranked below the list
+                ranks = np.where(shown.ranks > self._stage.k, 0, shown.ranks).astype(np.int16)
+                lengths = np.minimum(shown.lengths, self._stage.k).astype(np.int32)
+                judged = shown._replace(ranks=ranks, lengths=lengths)
             outcomes[number] = batch.preferences(resolve(rule.judge), SCHEME, judged, lists.counts, clicks, 1)[:, 0, 1]
         return outcomes, np.asarray(clicks.any(axis=1))
-
-    def _cut(self, shown: Impression) -> Impression:
-        """The same impressions, as if no ranker had ranked below the list."""
-        ranks = np.where(shown.ranks > self._stage.k, 0, shown.ranks).astype(np.int16)
-        return shown._replace(ranks=ranks, lengths=np.minimum(shown.lengths, self._stage.k).astype(np.int32))
 
 
 def perfect(grades: int) -> Cascade:
@@ -228,18 +227,17 @@ def settled_at(curves: Converged, row: int) -> int | None:
 
 def tables(results: Sequence[Converged]) -> list[Table]:
     """For each kind of people: the clicked queries that each method needs, or its share of right repeats at the end."""
+    title = (
+        f"Clicked queries until {SETTLED:.0%} of repeats are right, for good ({{}} clicks); where that is never, the "
+        "share at the end with Wilson's 95 % interval"
+    )
     tables = []
     for clicks in CLICKS:
+        some = [curves for curves in results if curves.clicks == clicks]
         rows: list[tuple[Cell, ...]] = [
-            (curves.pair.number, *[_describe(curves, row) for row in range(len(RULES))])
-            for curves in results
-            if curves.clicks == clicks
+            (one.pair.number, *[_describe(one, row) for row in range(len(RULES))]) for one in some
         ]
-        title = (
-            f"Clicked queries until {SETTLED:.0%} of repeats are right, for good ({clicks} clicks); where that is "
-            "never, the share at the end with Wilson's 95 % interval"
-        )
-        tables.append(Table(clicks, title, ("pair", *[rule.label for rule in RULES]), tuple(rows)))
+        tables.append(Table(clicks, title.format(clicks), ("pair", *[rule.label for rule in RULES]), tuple(rows)))
     return tables
 
 

@@ -8,7 +8,7 @@ the error with the truth on the impression queries, because with the truth on ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -20,9 +20,8 @@ from interleaf import plots
 from interleaf.clicks import named, scale_of
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.simulate.rankers import generator_of
 from interleaf.simulate.run import Result, run
-from interleaf.studies.datasets import StudyData, find
+from interleaf.studies.datasets import StudyData, draw_features, find
 from interleaf.studies.findings import Answer, Finding, MissingNumberError, PrintedTables, number_in
 from interleaf.studies.study import Cell, Study, StudyRun, Table
 
@@ -189,18 +188,13 @@ def _run_folds(
     for fold, (impressions, test) in enumerate(folds.pairs):
         model = named(clicks, scale_of(max(impressions.max_grade, test.max_grade)), stop_needs_click=False)
         runs = size.optimized_runs if label == "OM" else size.runs
-        rankers = _draw_features(features, count, (seed, fold))
+        rankers = draw_features(features, count, seed, fold)
         results.append(
             run(impressions, rankers, method, model, size.impressions, runs, seed, scheme=scheme, truth=test)
         )
         if results[-1].interrupted:
             raise KeyboardInterrupt
     return results
-
-
-def _draw_features(features: list[int], count: int, key: tuple[int, int]) -> Callable[[int], list[int]]:
-    """Each run has the same features for every method, so that methods are compared on the same rankers."""
-    return lambda number: generator_of((*key, number, count)).permutation(features)[:count].tolist()
 
 
 def _last(results: list[Result], own: bool = False) -> Array:

@@ -8,7 +8,7 @@ import os
 import pickle
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
@@ -88,7 +88,11 @@ class FinishedCells:
     @classmethod
     def of(cls, study: str, data: Path | None, scale: str, seed: int) -> FinishedCells:
         """The cells of this study on this data, in the cache folder of interleaf."""
-        name = _digest(study, scale, str(seed), _digest_of_data(data), _digest_of_code())
+        content = ""
+        if data is not None:  # a study may print the name of the folder
+            files = [data] if data.is_file() else [path for path in data.rglob("*") if path.is_file()]
+            content = _digest(data.name, _digest_of_files(data, files))
+        name = _digest(study, scale, str(seed), content, _digest_of_code())
         return cls(cache_folder("studies") / f"{study}-{name}")
 
     def get(self, cell: tuple[Any, ...], compute: Callable[[], Result]) -> Result:
@@ -171,22 +175,18 @@ def _digest(*parts: str) -> str:
     return blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
 
-def _digest_of_data(folder: Path | None) -> str:
-    """The folder's name, which a study may print, and the bytes of all its files."""
-    if folder is None:
-        return ""
-    files = [folder] if folder.is_file() else sorted(path for path in folder.rglob("*") if path.is_file())
-    return _digest(folder.name, *[f"{file.relative_to(folder)} {_digest_of_file(file)}" for file in files])
-
-
-def _digest_of_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "blake2b").hexdigest()
+def _digest_of_files(folder: Path, files: Iterable[Path]) -> str:
+    """A digest of the names of files in a folder, and of their bytes."""
+    digests = []
+    for path in sorted(files):
+        with path.open("rb") as file:
+            digests.append(f"{path.relative_to(folder)} {file_digest(file, 'blake2b').hexdigest()}")
+    return _digest(*digests)
 
 
 @cache
 def _digest_of_code() -> str:
     """A digest of all source files of interleaf that a result may depend on."""
     top = Path(interleaf.__file__).parent
-    files = [path for path in sorted(top.rglob("*.py")) if path.relative_to(top).parts[0] not in OTHER_CODE]
-    return _digest(*[f"{path.relative_to(top)} {_digest_of_file(path)}" for path in files])
+    files = [path for path in top.rglob("*.py") if path.relative_to(top).parts[0] not in OTHER_CODE]
+    return _digest_of_files(top, files)
