@@ -152,7 +152,7 @@ def verdict(
         share = after.value / before.value if kind == PARTLY else 0.0
         if abs(after.value - before.value) < MIN_UNJUDGED_CHANGE or share > MAX_UNJUDGED_SHARE:
             return CaptionVerdict(UNKNOWN, _NEEDS_JUDGMENTS.format(**words))  # relevance could explain it, too
-    sentence = _SENTENCES[kind].format(**words)
+    sentence = _SENTENCES[kind].format(**words) + _WEIGHTED
     if kind == EXPLAINED:
         sentence += _REMAINS if remains else _NOTHING_REMAINS.format(**words)
     return CaptionVerdict(kind, sentence)
@@ -185,19 +185,14 @@ def _words(found: Rescored, was: float, now: float) -> dict[str, str]:
 
 
 _SENTENCES = {
-    NONE: "No preference between {first} and {second} is shown: the score is {before}, and {after} with clicks "
-    "weighted by their captions.",
-    STANDS: "Captions do not explain the preference for {winner} over {loser}: the score is {before}, and {after} with "
-    "clicks weighted by their captions.",
-    PARTLY: "Captions explain {share} of the preference for {winner} over {loser}: the score is {before}, and {after} "
-    "with clicks weighted by their captions.",
-    EXPLAINED: "Captions explain the preference for {winner} over {loser}: the score is {before}, but {after} with "
-    "clicks weighted by their captions.",
-    REVERSED: "Captions turned the comparison around: the score is {before}, for {winner}, but {after}, for {later}, "
-    "with clicks weighted by their captions.",
-    HIDDEN: "Captions hid a preference for {later}, or most of it: the score is {before}, but {after} with clicks "
-    "weighted by their captions.",
+    NONE: "No preference between {first} and {second} is shown: the score is {before}, and {after}",
+    STANDS: "Captions do not explain the preference for {winner} over {loser}: the score is {before}, and {after}",
+    PARTLY: "Captions explain {share} of the preference for {winner} over {loser}: the score is {before}, and {after}",
+    EXPLAINED: "Captions explain the preference for {winner} over {loser}: the score is {before}, but {after}",
+    REVERSED: "Captions turned the comparison around: the score is {before}, for {winner}, but {after}, for {later},",
+    HIDDEN: "Captions hid a preference for {later}, or most of it: the score is {before}, but {after}",
 }
+_WEIGHTED = " with clicks weighted by their captions."
 _NEEDS_JUDGMENTS = (
     "Whether captions matter to {first} and {second} is unknown without judgments: the score is {before}, and "
     "{after} with clicks weighted by their captions, but better documents that also look better would do the same. Log "

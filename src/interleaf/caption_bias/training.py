@@ -192,14 +192,13 @@ def confirm_features(
     from scipy.special import chdtrc
 
     confirmed = dict(models)
-    for name, model in models.items():
-        covariance = covariances[name]
-        if covariance is None:
-            continue
-        weak = _eliminate([one.name for one in model.weights], np.array(model.parameters), covariance)
-        reasons = {one: BETWEEN_QUERIES.format(float(chdtrc(1, chi))) for one, chi in weak.items()}
-        if weak:
-            confirmed[name] = train_one(name, patterns, model.features, {**model.dropped, **reasons})
+    for name, covariance in covariances.items():
+        if covariance is not None:
+            model = models[name]
+            weak = _eliminate([one.name for one in model.weights], np.array(model.parameters), covariance)
+            reasons = {one: BETWEEN_QUERIES.format(float(chdtrc(1, chi))) for one, chi in weak.items()}
+            if weak:
+                confirmed[name] = train_one(name, patterns, model.features, {**model.dropped, **reasons})
     return confirmed
 
 

@@ -69,8 +69,8 @@ def _events(shown_at: Array, events: SimulatedEvents, impressions: pa.Array) -> 
     return _lists(pa.StructArray.from_arrays(columns, fields=_EVENT), events.counts)
 
 
-def _lists(values: pa.Array, lengths: Array) -> pa.Array:
-    return pa.ListArray.from_arrays(_offsets(lengths), values)
+def _lists(values: pa.Array, lengths: Array, mask: pa.Array | None = None) -> pa.Array:
+    return pa.ListArray.from_arrays(_offsets(lengths), values, mask=mask)
 
 
 def _lists_where(values: Array, shown: Array, there: Array) -> pa.Array | None:
@@ -78,8 +78,7 @@ def _lists_where(values: Array, shown: Array, there: Array) -> pa.Array | None:
     if not there.any():
         return None
     logged = shown & there[:, None]
-    offsets = _offsets(logged.sum(axis=1))
-    return pa.ListArray.from_arrays(offsets, pa.array(values[logged]), mask=pa.array(~there))
+    return _lists(pa.array(values[logged]), logged.sum(axis=1), pa.array(~there))
 
 
 def _offsets(lengths: Array) -> pa.Array:

@@ -7,6 +7,7 @@ pair itself. Each estimator is compared with live impressions of the new pair, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,7 @@ SHOWN = ("PI+MA", "PI+IS+MA", "PI+IS+MA, self-normalised", MODEL, ROBUST)
 MIN_LISTS, MAX_LISTS, EACH = 2_000, 40_000, 4  # lists of the new pair, four for each old one
 DISTANCES = {"far": "another pair", "near": "one ranker exchanged", "same": "the old pair itself"}
 FIRST = "perfect_linear", "far"  # as in the paper
-WORLDS = tuple(
-    (people, distance)
-    for people in ("perfect_linear", "navigational")
-    for distance in DISTANCES
-    if (people, distance) != FIRST
-)
+WORLDS = tuple(world for world in product(("perfect_linear", "navigational"), DISTANCES) if world != FIRST)
 
 ByWorld = Mapping[tuple[str, str], Mapping[str, Array]]  # by clicks and distance of the new pair; by estimator
 
