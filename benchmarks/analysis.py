@@ -78,7 +78,7 @@ def measure(what: str, path: str, small: str) -> Cost:
     spent = time.perf_counter() - wall, time.process_time() - processor
     wall = time.perf_counter()
     if tally is not None:
-        report(tally, ReportSettings(resamples=10_000))
+        report(tally, ReportSettings())
     return Cost(*spent, time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 

@@ -24,7 +24,7 @@ from interleaf.stats.ranking import (
     standing,
     strengths,
 )
-from interleaf.stats.shares import share_test, share_tests
+from interleaf.stats.shares import Share, share_tests
 
 CHANCE = np.random.default_rng(11)
 COUNTS = CHANCE.integers(1, 20, 120)
@@ -207,6 +207,11 @@ def test_one_sided_resamples_still_have_strengths() -> None:
     assert found.intervals is not None
     assert np.isfinite(found.intervals).all()
     assert max(high for _, high in found.intervals) > 3
+
+
+def share_test(hits: Array, totals: Array, expected: float) -> Share:
+    """The test of one share."""
+    return share_tests(hits, totals, expected)[0]
 
 
 def test_a_share_is_tested_as_a_binomial_with_a_design_effect() -> None:

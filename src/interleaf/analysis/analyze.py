@@ -138,10 +138,8 @@ def _is_tally(source: Any) -> bool:
 
 def query_finder(log: Any) -> FindText | None:
     """A function that finds the text of a query; None if the log cannot be read again on this machine."""
-    if not isinstance(log, (pa.Table, pa.RecordBatch)):
-        paths = [log] if isinstance(log, (str, PathLike)) else log
-        if not isinstance(paths, list | tuple) or not all(isinstance(path, (str, PathLike)) for path in paths):
-            return None
-        if any(_is_tally(path) or "://" in str(path) for path in paths):
+    paths = log if isinstance(log, list | tuple) else [log]
+    for path in () if isinstance(log, (pa.Table, pa.RecordBatch)) else paths:
+        if not isinstance(path, (str, PathLike)) or _is_tally(path) or "://" in str(path):
             return None
     return lambda number: query_text(read(log, ("query",)), number)

@@ -115,16 +115,14 @@ def plan(
     if pilot is None and options.changed:
         raise DataError(f"without a pilot log, nothing is scored; leave out {listed(options.changed)}")
     if pilot is None:
-        pilot_at = _pilot_of_numbers(
-            effect, variance, correlation, impressions_per_unit, share_with_event, even_activity
-        )
-        source = "given numbers"
+        numbers = variance, correlation, impressions_per_unit, share_with_event
+        pilot_at, source = _pilot_of_numbers(effect, *numbers, even_activity), "given numbers"
     else:
         pilot_at, source = _pilot_of_log(pilot, options)
-    return _planned(effect, units, pilot_at, source, power, confidence)
+    return _plan(effect, units, pilot_at, source, power, confidence)
 
 
-def _planned(
+def _plan(
     effect: float | None, units: int | None, pilot_at: PilotAt, source: str, power: float, confidence: float
 ) -> Planned:
     from interleaf.report.weights import max_weight
@@ -221,9 +219,9 @@ def _pilot_of_log(pilot: Any, options: LogOptions) -> tuple[PilotAt, str]:
     if len(tally.about.rankers) != 2:
         raise DataError(f"a plan is made for two rankers; the pilot compares {len(tally.about.rankers)}")
     if not tally.scores.clicked.any():
-        found = report(tally, ReportSettings())
-        why = verdict(found.comparisons, (), ReportSettings(), found.totals).sentence
-        raise DataError(" ".join(["the pilot log has no event to plan by.", why, *found.notes]))
+        ours = report(tally, ReportSettings())
+        why = verdict(ours.comparisons, (), ReportSettings(), ours.totals).sentence
+        raise DataError(" ".join(["the pilot log has no event to plan by.", why, *ours.notes]))
     rows = tally.units.values  # in one order, so that sums are the same for every way to read a log
     rows = rows[rows[:, ARMS] >> tally.number_of(INTERLEAVED) & 1 == 1]
     clicked = rows[:, CLICKED]
@@ -251,11 +249,10 @@ def pilot_of_units(clicked: Array, sums: Array, are_signs: bool, limit: int) -> 
         return pilot
     effective = pilot.effective * len(weights)
     if effective < MIN_PILOT or pilot.degrees < MIN_DEGREES:
-        return Pilot(
-            None,
-            None,
+        reason = (
             f"the pilot has {effective:.1f} effective units, too few to say how much people differ: at least "
-            f"{MIN_PILOT} are needed, and more where a few people make most of the visits",
+            f"{MIN_PILOT} are needed, and more where a few people make most of the visits"
         )
+        return Pilot(None, None, reason)
     square = float((weights**2 / visits).mean() / weights.mean() ** 2) if are_signs else 0.0
     return replace(pilot, impressions_per_unit=float(clicked.mean()), square=square)

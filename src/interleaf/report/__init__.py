@@ -16,8 +16,7 @@ traffic_checks.py  checks of arms, repeated rows, and times without events
 effect_checks.py   checks that no period, bot or single query causes the effect
 verdict.py         the verdict in a sentence
 format.py          how numbers, times and names are written
-comparison_tables.py  tables of comparisons: which pairs and columns are shown
-sections.py        the parts of a page, as words and tables
+sections.py        the parts of a page, as words and tables; which pairs and columns are shown
 layout.py          the whole page
 text.py markdown.py html.py charts.py json_format.py frames.py    one file per output format
 """

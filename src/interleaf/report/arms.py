@@ -11,7 +11,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.log.schema import HOLDOUT, INTERLEAVED
 from interleaf.metrics.absolute import METRICS
 from interleaf.report.model import Metric, ReportArm
-from interleaf.report.rule import HOLM, Decision, ReportSettings, decide
+from interleaf.report.rule import HOLM, ReportSettings, decide
 from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.tally import Tally, page_sums
 from interleaf.tally.score_sums import ONE
@@ -24,31 +24,25 @@ MEDIAN = "a median of a histogram, without an error"
 def arms(tally: Tally, settings: ReportSettings) -> tuple[ReportArm, ...]:
     """Every arm with its metrics; differences are to the control's bucket, or else to the holdout."""
     base = baseline(tally, settings)
-    seen = tally.units.rows[:, ARMS]
-    ordered = sorted(enumerate(tally.arms.items()), key=lambda arm: (arm[1][0] != INTERLEAVED, arm[1][0]))
-    measured = [
-        list(_metrics(arm, tally.arms[base] if base and base != name else None, settings.confidence))
-        for _, (name, arm) in ordered
-    ]
-    differences = [found for metrics in measured for _, found in metrics if found is not None]
+    seen, numbers = tally.units.rows[:, ARMS], list(tally.arms)
+    measured = {
+        name: list(_metrics(tally.arms[name], tally.arms[base] if base and base != name else None, settings.confidence))
+        for name in sorted(tally.arms, key=lambda name: (name != INTERLEAVED, name))
+    }
+    differences = [one for metrics in measured.values() for _, one in metrics if one is not None]
     # All differences are corrected together, apart from the comparisons of rankers.
     decisions = iter(decide(differences, tally.units.count(), replace(settings, correction=HOLM)))
-    return tuple(
-        ReportArm(
-            name,
-            int(arm.measures[:, page_sums.QUERIES].sum()),
-            int(arm.measures[:, page_sums.CLICKED].sum()),
-            tally.units.count((seen >> place & 1) == 1),
-            tuple(metric if found is None else _decided(metric, next(decisions)) for metric, found in metrics),
-        )
-        for (place, (name, arm)), metrics in zip(ordered, measured, strict=True)
-    )
-
-
-def _decided(metric: Metric, decision: Decision) -> Metric:
-    """The metric with the interval and the adjusted p-value of its difference."""
-    reason = metric.reason or decision.reason
-    return replace(metric, interval=decision.interval, p_value=decision.adjusted_p_value, reason=reason)
+    arms = []
+    for name, pairs in measured.items():
+        metrics = []
+        for metric, gap in pairs:
+            if gap is not None:
+                interval, _, p_value, reason = next(decisions)
+                metric = replace(metric, interval=interval, p_value=p_value, reason=metric.reason or reason)
+            metrics.append(metric)
+        counts = tally.arms[name].measures[:, [page_sums.QUERIES, page_sums.CLICKED]].sum(axis=0).tolist()
+        arms.append(ReportArm(name, *counts, tally.units.count(seen >> numbers.index(name) & 1), tuple(metrics)))
+    return tuple(arms)
 
 
 def baseline(tally: Tally, settings: ReportSettings) -> str | None:
@@ -65,11 +59,9 @@ def _metrics(
     """Each metric, and its difference to the base if there is one."""
     for name in METRICS:
         if name in ("first_click", "last_click"):
-            bins = arm.delays[0 if name == "first_click" else 1]
-            value, reason = (
-                (page_sums.quantile(bins, 0.5), MEDIAN) if bins.any() else (None, f"no {METRICS[name].over}")
-            )
-            yield Metric(name, value, reason=reason), None
+            bins = arm.delays[int(name == "last_click")]
+            middle = page_sums.quantile(bins, 0.5) if bins.any() else None
+            yield Metric(name, middle, reason=f"no {METRICS[name].over}" if middle is None else MEDIAN), None
             continue
         sums, counts = ratio(arm, name)
         if not counts.any():
@@ -78,8 +70,8 @@ def _metrics(
         elif base is None:
             yield Metric(name, estimate(sums, counts, confidence).value), None
         else:
-            found = difference(sums, counts, *ratio(base, name), confidence)
-            yield Metric(name, float(sums.sum() / counts.sum()), found.value, reason=found.reason), found
+            gap = difference(sums, counts, *ratio(base, name), confidence)
+            yield Metric(name, float(sums.sum() / counts.sum()), gap.value, reason=gap.reason), gap
 
 
 def ratio(arm: page_sums.ArmSums, name: str) -> tuple[Array, Array]:
@@ -96,13 +88,3 @@ def ratio(arm: page_sums.ArmSums, name: str) -> tuple[Array, Array]:
     if name in ("clicks", "clicks_at_1"):
         return measures[page_sums.CLICKS if name == "clicks" else page_sums.AT_1], queries
     return measures[page_sums.MEASURES.index(name)] / ONE, clicked
-
-
-def interleaved_against_holdout(tally: Tally, name: str, confidence: float) -> Metric | None:
-    """A metric of the interleaved arm, with its difference to the holdout: the effect of interleaving itself."""
-    if INTERLEAVED not in tally.arms or HOLDOUT not in tally.arms:
-        return None
-    names = INTERLEAVED, HOLDOUT
-    first, second = (ratio(tally.arms[arm], name) for arm in names)
-    found = difference(*first, *second, confidence, names)
-    return Metric(name, None, found.value, found.interval, found.p_value, found.reason)

@@ -17,9 +17,9 @@ from interleaf.report.codes import CheckInput, FindText, NoteCode
 from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, over_time, time_of
 from interleaf.report.health import run_checks
 from interleaf.report.list_checks import neutrality, slots
-from interleaf.report.model import Standing, Strength, Totals
+from interleaf.report.model import UNIT, UNIT_AND_QUERY, Standing, Strength, Totals
 from interleaf.report.report import Report
-from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, UNIT, UNIT_AND_QUERY, ReportSettings, without_stalled_plan
+from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, ReportSettings, without_stalled_plan
 from interleaf.report.segments import segments
 from interleaf.report.verdict import verdict
 from interleaf.report.weights import activity
@@ -54,7 +54,7 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
         confidence=settings.confidence,
         planned_units=settings.planned_units,
         correction=settings.correction,
-        rule=settings.rule,
+        rule="anytime" if settings.look is None else "looks",
         look=settings.look,
         verdict=verdict(comparisons, checks, settings, totals, active),
         totals=totals,
@@ -80,16 +80,14 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
         known = suggest(settings.control, tally.about.rankers)
         raise DataError(f"there is no ranker {settings.control!r} to be the control; there are {known}")
     if settings.correction not in (HOLM, MAX_T):
-        raise DataError(
-            f"unknown correction {settings.correction!r}; known are {suggest(settings.correction, (HOLM, MAX_T))}"
-        )
+        known = suggest(settings.correction, (HOLM, MAX_T))
+        raise DataError(f"unknown correction {settings.correction!r}; known are {known}")
     if settings.correction == MAX_T and settings.look != ONE_LOOK:
         raise DataError(
             "the correction max_t holds for one look at a planned time; give look=(1, 1), or use the correction holm"
         )
-    clusters = UNIT, UNIT_AND_QUERY
-    if settings.cluster not in clusters:
-        raise DataError(f"unknown cluster {settings.cluster!r}; known are {suggest(settings.cluster, clusters)}")
+    if settings.cluster not in POPULATIONS:
+        raise DataError(f"unknown cluster {settings.cluster!r}; known are {suggest(settings.cluster, POPULATIONS)}")
     if settings.correction == MAX_T and settings.cluster == UNIT_AND_QUERY:
         raise DataError(f"the correction max_t resamples units alone; use holm with cluster={UNIT_AND_QUERY!r}")
     if not 0.5 <= settings.confidence < 1:
@@ -104,15 +102,13 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
         raise DataError(f"holdout is {settings.holdout!r}; give the planned share of units, such as 0.05")
     for arm, share in (settings.split or {}).items():
         if arm not in tally.arms:
-            raise DataError(
-                f"split names the bucket {arm!r}, which the log does not have; there are {suggest(arm, tally.arms)}"
-            )
+            known = suggest(arm, tally.arms)
+            raise DataError(f"split names the bucket {arm!r}, which the log does not have; there are {known}")
         if not 0 < share < math.inf:
             raise DataError(f"the planned share of {arm!r} is {share!r}; give a number above 0, such as 0.5")
     if settings.planned_units is not None and settings.planned_units < 1:
-        raise DataError(
-            f"planned_units is {settings.planned_units!r}; give a whole number from 1 up, or None without a plan"
-        )
+        planned = settings.planned_units
+        raise DataError(f"planned_units is {planned!r}; give a whole number from 1 up, or None without a plan")
 
 
 def _totals(tally: Tally) -> Totals:
@@ -144,9 +140,8 @@ def _standing(tally: Tally, result: ComparisonResult, settings: ReportSettings) 
     means = result.means[:, back] * result.pairs.turn[back]
     signed, clicked = not tally.about.linear, int(tally.scores.clicked.sum())
     fitted = ranking.strengths(rankers, values, clicked, means, signed, settings.confidence)
-    strong = [None] * len(rankers) if fitted.values is None else fitted.values
-    ranges = [None] * len(rankers) if fitted.intervals is None else fitted.intervals
-    strengths = map(Strength, rankers, places.copeland, strong, ranges)
+    unknown = (None,) * len(rankers)
+    strengths = map(Strength, rankers, places.copeland, fitted.values or unknown, fitted.intervals or unknown)
     reasons = {"condorcet": places.reason, "strength": fitted.reason}
     return Standing(
         condorcet=places.condorcet,

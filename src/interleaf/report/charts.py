@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from interleaf import plots
-from interleaf.report.comparison_tables import Labelled, interval_name, pair_label, pick_furthest, points_shown, shown
 from interleaf.report.format import MAX_LETTERS, Names, count, share, signed
 from interleaf.report.model import Comparison, ReportData
+from interleaf.report.sections import Labelled, interval_name, pair_label, pick_furthest, points_shown, shown
 from interleaf.stats.sums import Interval
 
 Row = dict[str, Any]

@@ -16,19 +16,8 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array, pairs
 from interleaf.methods.registry import resolve
 from interleaf.methods.schemes import scheme_of
-from interleaf.report.model import Comparison, Point, SegmentComparison
-from interleaf.report.rule import (
-    ANYTIME,
-    ONE_LOOK,
-    UNIT,
-    UNIT_AND_QUERY,
-    Decision,
-    ReportSettings,
-    clip_to_possible,
-    decide,
-    holm_levels,
-    interval_of,
-)
+from interleaf.report.model import UNIT, UNIT_AND_QUERY, Comparison, Point, SegmentComparison
+from interleaf.report.rule import ONE_LOOK, Decision, ReportSettings, clip_to_possible, decide, holm_levels, interval_of
 from interleaf.report.weights import (
     PER_PERSON,
     QueryCells,
@@ -151,8 +140,8 @@ def _decide_pairs(
         estimates = with_queries(estimates, cells, scores, settings.confidence)
     means = np.zeros((0, sums.shape[1]))
     # Only tests for one look and the strengths of many rankers need resamples.
-    if settings.resamples and settings.cluster == UNIT and (settings.look == ONE_LOOK or len(pairs.rankers) > 2):
-        means = bootstrap.resample(sums, weights, settings.resamples, settings.seed)
+    if settings.cluster == UNIT and (settings.look == ONE_LOOK or len(pairs.rankers) > 2):
+        means = bootstrap.resample(sums, weights, seed=settings.seed)
     return _Decided(sums, estimates, means, decide(estimates, units, settings, max_score(tally.about), means))
 
 
@@ -196,8 +185,8 @@ def _one_look(decided: _Decided, settings: ReportSettings) -> Iterator[list[Figu
     """Tests that are valid for one look only."""
     if settings.look != ONE_LOOK or settings.cluster != UNIT:
         reason = ONE_LOOK_ONLY if settings.cluster == UNIT else NOT_BY_QUERY
-        for _ in decided.estimates:
-            yield [(name, None, reason) for name in ("bootstrap_interval", "sign_flip_p_value")]
+        unknown = [(name, None, reason) for name in ("bootstrap_interval", "sign_flip_p_value")]
+        yield from [unknown] * len(decided.estimates)
         return
     means = decided.means
     resampled = bootstrap.intervals(means, settings.confidence) if len(means) else [None] * len(decided.estimates)
@@ -226,15 +215,11 @@ def _other_voices(
             if settings.cluster != UNIT:
                 interval, reason = None, NOT_BY_QUERY
             figures.append((f"{name}_interval", clip_to_possible(interval, max_score(tally.about)), reason))
-        side, *others = (_side(one, settings.confidence) for one in (person, search, bounded))
-        yield [*figures, ("people_and_visits_disagree", side != 0 and -side in others, "")]
-
-
-def _side(estimate: Estimate, confidence: float) -> int:
-    """The preference at one look: 1 for the first, -1 for the second, 0 for neither."""
-    if estimate.value is None or estimate.p_value is None or estimate.p_value > 1 - confidence:
-        return 0
-    return 1 if estimate.value > 0 else -1
+        sure = [
+            (one.value or 0.0) * (one.p_value is not None and one.p_value <= 1 - settings.confidence)
+            for one in (person, search, bounded)
+        ]
+        yield [*figures, ("people_and_visits_disagree", min(sure[0] * sure[1], sure[0] * sure[2]) < 0, "")]
 
 
 def _sides(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
@@ -306,7 +291,7 @@ def over_time(tally: Tally, settings: ReportSettings, result: ComparisonResult) 
         first, second = result.pairs.names(pair)
         estimates = compare.estimates(sums[:, :, pair].T, weights.T, settings.confidence)
         intervals: list[Interval | None] = [None] * len(ends)
-        if settings.rule == ANYTIME:
+        if settings.look is None:
             anytimes = sequence.anytimes(estimates, units, settings.planned_units, 1 - levels[pair])
             intervals = [clip_to_possible(one.interval, max_score(tally.about)) for one in anytimes]
         for place in range(len(ends) - 1):

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from interleaf.report import sections
-from interleaf.report.comparison_tables import Grid
 from interleaf.report.format import Names, count, several, share
 from interleaf.report.model import DISAGREE, FAILED, OK, SKIPPED, WARNING, ReportData
-from interleaf.report.sections import Section
+from interleaf.report.sections import Grid, Section
 from interleaf.tables import Table
 
 WINNER, EVEN, SPLIT, UNTRUSTED = "winner", "even", "split", "untrusted"

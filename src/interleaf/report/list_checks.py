@@ -77,11 +77,9 @@ def fair_lists(data: CheckInput) -> CheckResult:
     if not resolve(tally.about.composed).method.has_teams:
         return _fair_tops(tally)
     if tally.scores.impressions.any() and not (tally.lists.owned.any() or tally.lists.seen.any()):
-        return CheckResult(
-            WARNING,
-            "no list has the owners of all its documents, so it is unknown whether lists are mixed, and fairly",
-            "log the owner of every shown document, not of clicked ones only, or log the ranks",
-        )
+        figure = "no list has the owners of all its documents, so it is unknown whether lists are mixed, and fairly"
+        remedy = "log the owner of every shown document, not of clicked ones only, or log the ranks"
+        return CheckResult(WARNING, figure, remedy)
     worst = smallest([slot.p_value for slot in data.slots])
     if worst is None:
         return CheckResult(SKIPPED, next((slot.reason for slot in data.slots), "no position has an owner"))
@@ -130,11 +128,9 @@ def rankings_differ(data: CheckInput) -> CheckResult | None:
     if data.settings.aa and not differ:
         return CheckResult(SKIPPED, "a ranking is compared with itself, so nothing can differ")
     share = differ / max(int(tally.scores.impressions.sum()), 1)
-    return CheckResult(
-        WARNING if share < MIN_DIFFERENT else OK,
-        f"in {share:.1%} of lists",
-        "the rankers show nearly the same lists: most impressions give no information",
-    )
+    figure = f"in {share:.1%} of lists"
+    remedy = "the rankers show nearly the same lists: most impressions give no information"
+    return CheckResult(WARNING if share < MIN_DIFFERENT else OK, figure, remedy)
 
 
 @health_check(CheckCode.CONSTRAINTS_MET, "Constraints met", interleaved=True)
@@ -161,11 +157,9 @@ def possible_lists(data: CheckInput) -> CheckResult:
         return CheckResult(SKIPPED, f"{composed.method.name} can draw documents in any order")
     if not decided:
         return CheckResult(SKIPPED, "no list has ranks")
-    return CheckResult(
-        grade_share(impossible / decided, 0.0, 0.01),
-        f"{impossible:,} of {decided:,} lists cannot be drawn by {composed.text} from these rankings",
-        "documents, ranks or teams are logged in another order than they were drawn: log the list as it was made",
-    )
+    figure = f"{impossible:,} of {decided:,} lists cannot be drawn by {composed.text} from these rankings"
+    remedy = "documents, ranks or teams are logged in another order than they were drawn: log the list as it was made"
+    return CheckResult(grade_share(impossible / decided, 0.0, 0.01), figure, remedy)
 
 
 @health_check(CheckCode.FAIR_SEGMENTS, "Fair lists by segment", interleaved=True)
@@ -267,11 +261,9 @@ def unbiased_scoring(data: CheckInput) -> CheckResult:
     """Is the credit fair for these lists? If not, score lists with the method that made them."""
     about = data.tally.about
     problem = bias(about.composed, about.method, about.scheme, data.tally.facts.get(Fact.RELAXED, 0) > 0)
-    return CheckResult(
-        WARNING if problem else OK,
-        problem or f"{about.method} by {about.scheme}",
-        "make and score lists with the same method, and with one that is proved fair (interleaf audit)",
-    )
+    figure = problem or f"{about.method} by {about.scheme}"
+    remedy = "make and score lists with the same method, and with one that is proved fair (interleaf audit)"
+    return CheckResult(WARNING if problem else OK, figure, remedy)
 
 
 def bias(composed: str, scored: str, scheme: str, relaxed: bool = False) -> str:

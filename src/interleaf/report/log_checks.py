@@ -29,11 +29,9 @@ def rows_used(data: CheckInput) -> CheckResult:
     repeated = dropped.get(DropReason.REPEATED_IMPRESSION, 0)
     number = dropped.total() - repeated - sum(DropReason.EXCLUDED.details(dropped).values())
     share = number / max(used + number, 1)
-    return CheckResult(
-        grade_share(share, WARN_ABOVE, FAIL_ABOVE),
-        f"{used:,} of {used + number:,} rows; {share:.2%} could not be used",
-        "fix the code that writes the log; the report lists the reasons and numbers of dropped rows",
-    )
+    figure = f"{used:,} of {used + number:,} rows; {share:.2%} could not be used"
+    remedy = "fix the code that writes the log; the report lists the reasons and numbers of dropped rows"
+    return CheckResult(grade_share(share, WARN_ABOVE, FAIL_ABOVE), figure, remedy)
 
 
 def _left_out(tally: Tally, cause: Fact, remedy: str) -> CheckResult | None:
@@ -101,11 +99,9 @@ def rows_excluded(data: CheckInput) -> CheckResult | None:
         return None
     number = sum(excluded.values())
     total = data.tally.impressions + number
-    return CheckResult(
-        grade_share(number / total, MAX_EXCLUDED, 1.0),
-        f"{number:,} of {total:,} rows ({number / total:.2%}) are excluded by rules: {_causes(excluded)}",
-        "most rows are excluded: check the rules",
-    )
+    figure = f"{number:,} of {total:,} rows ({number / total:.2%}) are excluded by rules: {_causes(excluded)}"
+    remedy = "most rows are excluded: check the rules"
+    return CheckResult(grade_share(number / total, MAX_EXCLUDED, 1.0), figure, remedy)
 
 
 def _causes(counts: Mapping[str, int]) -> str:
@@ -118,11 +114,9 @@ def _causes(counts: Mapping[str, int]) -> str:
 def repeated_impressions(data: CheckInput) -> CheckResult:
     """Does every impression have its own id? If not, look for retries, and for days that are read twice."""
     repeated = data.tally.dropped.get(DropReason.REPEATED_IMPRESSION, 0)
-    return CheckResult(
-        grade_share(repeated / max(data.tally.impressions + repeated, 1), 0.001, 0.01),
-        f"{repeated:,} rows had the id of an earlier row and were left out",
-        "write each impression once, with its own id",
-    )
+    figure = f"{repeated:,} rows had the id of an earlier row and were left out"
+    remedy = "write each impression once, with its own id"
+    return CheckResult(grade_share(repeated / max(data.tally.impressions + repeated, 1), 0.001, 0.01), figure, remedy)
 
 
 @health_check(CheckCode.TALLIES_OVERLAP, "Tallies overlap")

@@ -15,16 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from interleaf.kernels.arrays import Array
-from interleaf.report.model import UNIT as UNIT
-from interleaf.report.model import UNIT_AND_QUERY as UNIT_AND_QUERY
-from interleaf.stats import bootstrap, looks, multiplicity, sequence
+from interleaf.report.model import UNIT
+from interleaf.stats import looks, multiplicity, sequence
 from interleaf.stats.compare import Estimate
 from interleaf.stats.sums import Interval, significance, statistic
 from interleaf.tally import Tally
 from interleaf.tally.units import CLICKED, SINCE
 
 HOLM, MAX_T = "holm", "max_t"
-ANYTIME, LOOKS = "anytime", "looks"
 ONE_LOOK = (1, 1)
 MIN_SLICES = 4  # slices of time needed to decide whether new units still come
 MIN_NEW_UNITS = 0.2  # share of units that are new in the later half of the impressions with an event
@@ -47,15 +45,9 @@ class ReportSettings:
     look: tuple[int, int] | None = None
     aa: bool = False
     holdout: float | None = None
-    resamples: int = bootstrap.RESAMPLES
     seed: int = 0
     split: Mapping[str, float] | None = None
     cluster: str = UNIT
-
-    @property
-    def rule(self) -> str:
-        """`anytime`, or `looks` if looks were planned."""
-        return ANYTIME if self.look is None else LOOKS
 
 
 def without_stalled_plan(tally: Tally, settings: ReportSettings) -> ReportSettings:
@@ -66,8 +58,7 @@ def without_stalled_plan(tally: Tally, settings: ReportSettings) -> ReportSettin
     to 19.4 % of experiments showed a false winner (500 runs each), and 1.8 to 4.4 % with this function.
     """
     slices = tally.slices
-    used = np.flatnonzero(slices.clicked)
-    if settings.planned_units is None or settings.look is not None or len(used) < MIN_SLICES:
+    if settings.planned_units is None or settings.look or np.count_nonzero(slices.clicked) < MIN_SLICES:
         return settings
     shown = np.cumsum(slices.clicked)
     half = slices.ends[int(np.argmax(2 * shown >= shown[-1]))]
@@ -104,13 +95,12 @@ def decide(
         levels = _levels(p_values, adjusted, alpha)
     else:
         adjusted, levels = multiplicity.holm(p_values), holm_levels(p_values, alpha)
-    made = []
+    decisions = []
     for place, estimate in enumerate(estimates):
         interval, reason = interval_of(estimate, int(clock[place]), settings, levels[place])
-        made.append(
-            Decision(clip_to_possible(interval, most), p_values[place], adjusted[place], reason or reasons[place])
-        )
-    return tuple(made)
+        figures = clip_to_possible(interval, most), p_values[place], adjusted[place]
+        decisions.append(Decision(*figures, reason or reasons[place]))
+    return tuple(decisions)
 
 
 def holm_levels(p_values: Sequence[float | None], alpha: float) -> tuple[float, ...]:
@@ -140,8 +130,8 @@ def _levels(p_values: Sequence[float | None], adjusted: Sequence[float | None], 
 def interval_of(estimate: Estimate, units: int, settings: ReportSettings, level: float) -> tuple[Interval | None, str]:
     """The interval of one estimate by the rule at this level, or the reason why there is none."""
     if settings.look is None:
-        found = sequence.anytime(estimate, units, settings.planned_units, 1 - level)
-        return found.interval, found.reason
+        anytime = sequence.anytime(estimate, units, settings.planned_units, 1 - level)
+        return anytime.interval, anytime.reason
     if estimate.value is None or estimate.error is None or estimate.effective_units is None or estimate.reason:
         return None, estimate.reason
     degrees = estimate.effective_units - 1
@@ -184,12 +174,12 @@ def _p_values(
     estimates: Sequence[Estimate], clock: Array, settings: ReportSettings
 ) -> tuple[list[float | None], list[str]]:
     if settings.look is None:
-        found = sequence.anytimes(estimates, clock, settings.planned_units, settings.confidence)
-        return [one.p_value for one in found], [one.reason for one in found]
-    if settings.look == ONE_LOOK:
-        return [one.p_value for one in estimates], [one.reason for one in estimates]
-    p_values = [
-        None if one.deviate is None else looks.spending_p_value(one.deviate, fractions(int(units), settings))
-        for one, units in zip(estimates, clock, strict=True)
-    ]
+        anytimes = sequence.anytimes(estimates, clock, settings.planned_units, settings.confidence)
+        return [one.p_value for one in anytimes], [one.reason for one in anytimes]
+    p_values = [one.p_value for one in estimates]
+    if settings.look != ONE_LOOK:
+        p_values = [
+            None if one.deviate is None else looks.spending_p_value(one.deviate, fractions(int(units), settings))
+            for one, units in zip(estimates, clock, strict=True)
+        ]
     return p_values, [one.reason for one in estimates]

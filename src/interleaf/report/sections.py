@@ -2,29 +2,167 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
+from typing import TypeVar
 
 from interleaf.methods.registry import DRAFTED, resolve
-from interleaf.report.comparison_tables import (
-    MAX_ROWS,
-    Grid,
-    comparison_grid,
-    explain_missing,
-    interval_name,
-    pair_label,
-    pick_furthest,
-    points_shown,
-    say_left_out,
-    shown,
-    shown_in_brief,
-    wins_and_losses,
-    write,
-)
-from interleaf.report.format import Names, count, moment, probability, share, signed, span
-from interleaf.report.model import BRIEF, BY_SEGMENT, MAIN, OTHER, ReportData, Segment
+from interleaf.report import model
+from interleaf.report.format import Names, count, moment, probability, several, share, signed, span
+from interleaf.report.model import Comparison, Point, ReportData, Segment, SegmentComparison
 from interleaf.tables import Table
+
+MAX_ROWS = 40
+MAX_FOLLOWED = 6  # pairs over time
+
+Thing = TypeVar("Thing")
+Labelled = tuple[str, Comparison]
+
+
+def interval_name(report: ReportData) -> str:
+    """The name of the report's intervals, which depends on its rule."""
+    level = f"{100 * report.confidence:g} %"
+    if report.look is None:
+        return f"{level} anytime interval"
+    which, of = report.look
+    return f"{level} interval" if of == 1 else f"{level} interval at look {which} of {of}"
+
+
+def shown(report: ReportData) -> tuple[Comparison, ...]:
+    """The pairs to show: all; if too many, those with the control, or those furthest from 0 in standard errors."""
+    every = report.comparisons
+    if len(every) > MAX_ROWS and report.control is not None:
+        every = tuple(pair for pair in every if report.control in (pair.first, pair.second)) or every
+    return pick_furthest(every, lambda pair: pair)
+
+
+def shown_in_brief(report: ReportData) -> tuple[Comparison, ...]:
+    """The pairs to show in brief: all; for many rankers, those with the control, or else with the leader."""
+    if report.standing is None:
+        return shown(report)
+    centre = report.control or report.standing.strengths[0].ranker
+    pairs = tuple(pair for pair in report.comparisons if centre in (pair.first, pair.second))
+    return pairs[:MAX_ROWS] or shown(report)
+
+
+def wins_and_losses(report: ReportData) -> tuple[Counter[str | None], Counter[str | None]]:
+    """How many other rankers each ranker beats, and how many it loses to, corrected for all pairs together."""
+    decided = [pair for pair in report.comparisons if pair.winner is not None]
+    return Counter(pair.winner for pair in decided), Counter(pair.loser for pair in decided)
+
+
+def pick_furthest(things: Sequence[Thing], comparison_of: Callable[[Thing], Comparison]) -> tuple[Thing, ...]:
+    """The rows of a table, in their order: those whose comparisons are furthest from zero, up to the table's limit."""
+
+    def errors_from_zero(number: int) -> float:
+        pair = comparison_of(things[number])
+        return abs(pair.estimate) / pair.error if pair.estimate is not None and pair.error else 0.0
+
+    furthest = sorted(range(len(things)), key=errors_from_zero, reverse=True)[:MAX_ROWS]
+    return tuple(things[number] for number in sorted(furthest))
+
+
+def points_shown(report: ReportData) -> tuple[Point, ...]:
+    """The points over time of the pairs that are shown first."""
+    pairs = {(pair.first, pair.second) for pair in shown(report)[:MAX_FOLLOWED]}
+    return tuple(point for point in report.over_time if (point.first, point.second) in pairs)
+
+
+def say_left_out(where: str, some: int, every: int, what: str) -> tuple[str, ...]:
+    """A sentence that says how many are not shown, if any."""
+    if some == every:
+        return ()
+    return (f"{where} {some:,} of {every:,} {what}; the other {every - some:,} are in the JSON form.",)
+
+
+def comparison_grid(
+    report: ReportData, table: str, name: str, title: str, rows: Sequence[Labelled], drop_empty: bool = False
+) -> Grid:
+    """The columns of one table, a row per comparison under its label."""
+    units = report.comparisons[0].unit_sign_test_of if report.comparisons else "units"
+    columns = model.columns_of(SegmentComparison if table == model.BY_SEGMENT else Comparison, table)
+    titles = [column.title.format(interval=interval_name(report), units=units) for column in columns]
+    grid = Grid(name, title, ["comparison"], titles, drop_empty)
+    for label, pair in rows:
+        reasons = {
+            text: next((pair.reasons[name] for name in column.names if name in pair.reasons), "")
+            for text, column in zip(titles, columns, strict=True)
+        }
+        grid.add(label, label, *[column.cell(pair) for column in columns], reasons=reasons)
+    return grid
+
+
+def pair_label(pair: Comparison | Point, names: Names) -> str:
+    """`candidate over control`."""
+    return f"{names[pair.first]} over {names[pair.second]}"
+
+
+UNKNOWN = "it could not be computed from this data"
+
+Value = TypeVar("Value")
+
+
+Missing = tuple[str, str, str]  # the row and the column of a cell that is None, and why it is
+
+
+class Grid:
+    """Rows of text under a label; the first columns are words, those in `figures` are numbers.
+
+    >>> grid = Grid("slots", "", ("position",), ("share", "p"))
+    >>> grid.add("position 1", "1", "50 %", None, reasons={"p": "one coin"})
+    >>> grid.table().rows, grid.missing
+    ((('1', '50 %', None),), [('position 1', 'p', 'one coin')])
+    """
+
+    def __init__(
+        self, name: str, title: str, words: Iterable[str], figures: Iterable[str], drop_empty: bool = False
+    ) -> None:
+        self.name, self.title, self.drop_empty = name, title, drop_empty
+        self.figures = tuple(figures)
+        self.columns = (*words, *self.figures)
+        self.rows: list[tuple[str | None, ...]] = []
+        self.missing: list[Missing] = []
+
+    def add(self, label: str, *cells: str | None, reasons: Mapping[str, str] | None = None, reason: str = "") -> None:
+        """Add a row; `reasons` say why a cell is None, by column, and `reason` is for all others."""
+        self.rows.append(cells)
+        for column, cell in zip(self.columns, cells, strict=True):
+            if cell is None:
+                self.missing.append((label, column, (reasons or {}).get(column) or reason or UNKNOWN))
+
+    def table(self) -> Table:
+        """The table, with numbers aligned right; with `drop_empty`, without empty columns, whose reasons stay."""
+        columns = list(zip(self.columns, *self.rows, strict=True))
+        if self.drop_empty:
+            columns = [column for column in columns if any(cell is not None for cell in column[1:])]
+        titles, *rows = zip(*columns, strict=True)
+        return Table(self.name, self.title, titles, tuple(rows), right=self.figures)
+
+
+def write(form: Callable[[Value], str], value: Value | None) -> str | None:
+    """The value as it is written; None stays None."""
+    return None if value is None else form(value)
+
+
+def explain_missing(missing: Iterable[Missing]) -> tuple[str, ...]:
+    """Every reason once, with the columns and rows that it explains.
+
+    >>> explain_missing([("a over b", "p", "one unit"), ("a over b", "interval", "one unit")])
+    ('No p, interval for a over b: one unit.',)
+    """
+    rows: dict[tuple[str, str], list[str]] = {}
+    for row, column, reason in missing:
+        rows.setdefault((reason, column), []).append(row)
+    columns: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (reason, column), labels in rows.items():
+        columns.setdefault((reason, tuple(labels)), []).append(column)
+    return tuple(
+        f"No {', '.join(titles)} for {several(labels)}: {reason.rstrip('.')}."
+        for (reason, labels), titles in columns.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -55,7 +193,7 @@ def comparisons(report: ReportData, names: Names, brief: bool = False) -> Sectio
     if not rows:
         return Section("comparisons", "Comparisons", ("Nothing was compared.",))
     words = say_left_out("Shown are", len(rows), len(report.comparisons), "comparisons")
-    grid = comparison_grid(report, BRIEF if brief else MAIN, "comparisons", "", rows)
+    grid = comparison_grid(report, model.BRIEF if brief else model.MAIN, "comparisons", "", rows)
     return _section("comparisons", "Comparisons", words, [grid], names, folded=False)
 
 
@@ -64,7 +202,7 @@ def other_tests(report: ReportData, names: Names) -> Section | None:
     rows = [(pair_label(pair, names), pair) for pair in shown(report)]
     if not rows:
         return None
-    grid = comparison_grid(report, OTHER, "tests", "", rows, drop_empty=True)
+    grid = comparison_grid(report, model.OTHER, "tests", "", rows, drop_empty=True)
     return _section("tests", "Other tests of the same pairs", (), [grid], names, folded=True)
 
 
@@ -85,10 +223,9 @@ def over_time(report: ReportData, names: Names) -> Section | None:
         else "The estimate at each time. Only the planned look has an interval.",
         *([f"The first {pairs:,} of {every:,} comparisons are shown."] if pairs < every else []),
     )
-    made = _section("over_time", "Over time", words, [grid], names, folded=True)
-    return replace(
-        made, reasons=(*say_left_out("The table has the last", len(grid.rows), len(points), "points"), *made.reasons)
-    )
+    section = _section("over_time", "Over time", words, [grid], names, folded=True)
+    left_out = say_left_out("The table has the last", len(grid.rows), len(points), "points")
+    return replace(section, reasons=(*left_out, *section.reasons))
 
 
 def outcomes(report: ReportData, names: Names) -> Section | None:
@@ -100,14 +237,13 @@ def outcomes(report: ReportData, names: Names) -> Section | None:
 
 def standing(report: ReportData, names: Names) -> Section | None:
     """The leaderboard of many rankers: how many others each one beats, its strength, and every cycle."""
-    found = report.standing
-    if found is None:
+    if report.standing is None:
         return None
     words = [
         "Beats, loses to and undecided count the other rankers, corrected for all pairs together. "
         "Strength puts all rankers on one scale, on which their mean is 0."
     ]
-    for cycle in found.cycles:
+    for cycle in report.standing.cycles:
         steps = zip(cycle, (*cycle[1:], cycle[0]), strict=True)
         words.append(f"A cycle: {', '.join(f'{names[one]} over {names[other]}' for one, other in steps)}.")
     if resolve(report.method).method.owners_given_list == DRAFTED:
@@ -116,13 +252,14 @@ def standing(report: ReportData, names: Names) -> Section | None:
             "study (O17) and in our own run of it: consider it for the next experiment."
         )
     grid = Grid("standing", "", ["ranker"], ("beats", "loses to", "undecided", "strength", "interval"))
-    strength = found.reasons.get("strength", "")  # without a strength, there is no interval either
+    reasons = report.standing.reasons
     wins, losses = wins_and_losses(report)
-    for place in found.strengths:
+    for place in report.standing.strengths:
         name, won, lost = names[place.ranker], wins[place.ranker], losses[place.ranker]
-        counts = (count(number) for number in (won, lost, len(report.rankers) - 1 - won - lost))
+        counts = map(count, (won, lost, len(report.rankers) - 1 - won - lost))
         figures = *counts, write(signed, place.strength), write(span, place.interval)
-        grid.add(name, name, *figures, reasons=found.reasons, reason=strength)
+        # Without a strength, there is no interval either.
+        grid.add(name, name, *figures, reasons=reasons, reason=reasons.get("strength", ""))
     return _section("standing", "Leaderboard", tuple(words), [grid], names, folded=False)
 
 
@@ -144,13 +281,9 @@ def arms(report: ReportData, names: Names) -> Section | None:
         return None
     base = None if report.baseline is None else names[report.baseline]
     sizes = Grid("arms", "", ["arm"], ("impressions", "with an event", "units"))
-    metrics = Grid(
-        "metrics",
-        "Metrics" if base is None else f"Metrics, and differences to {base}",
-        ("arm", "metric"),
-        ("value", "difference", "interval", "adjusted p"),
-        drop_empty=True,
-    )
+    title = "Metrics" if base is None else f"Metrics, and differences to {base}"
+    columns = ("value", "difference", "interval", "adjusted p")
+    metrics = Grid("metrics", title, ("arm", "metric"), columns, drop_empty=True)
     for arm in report.arms:
         name = names[arm.name]
         reason = f"{base} is the arm that others are compared with" if name == base else ""
@@ -158,16 +291,10 @@ def arms(report: ReportData, names: Names) -> Section | None:
             reason = "there is no arm to compare with"
         sizes.add(name, name, count(arm.impressions), count(arm.clicked), write(count, arm.units))
         for metric in arm.metrics:
-            metrics.add(
-                f"{names[metric.name]} of {name}",
-                name,
-                names[metric.name],
-                write(lambda value: f"{value:.4g}", metric.value),
-                write(signed, metric.difference),
-                write(span, metric.interval),
-                write(probability, metric.p_value),
-                reason=metric.reason or reason,
-            )
+            value, gap = write(lambda value: f"{value:.4g}", metric.value), write(signed, metric.difference)
+            figures = value, gap, write(span, metric.interval), write(probability, metric.p_value)
+            label = names[metric.name]
+            metrics.add(f"{label} of {name}", name, label, *figures, reason=metric.reason or reason)
     grids = [sizes, metrics] if metrics.rows else [sizes]
     return _section("arms", "Arms and their metrics", (), grids, names, folded=False)
 
@@ -210,15 +337,15 @@ def neutrality(report: ReportData, names: Names) -> Section | None:
 def _heterogeneity(attribute: str, rows: list[Segment], report: ReportData) -> str:
     """Whether the segments of an attribute differ from each other."""
     p_values = [pair.differs_p_value for segment in rows for pair in segment.comparisons]
-    known = [p_value for p_value in p_values if p_value is not None]
-    if not known:
+    least = min((p_value for p_value in p_values if p_value is not None), default=None)
+    if least is None:
         return f"Whether segments by {attribute} differ from each other cannot be tested."
-    if min(known) > 1 - report.confidence:
-        return (
-            f"Segments by {attribute} do not differ more than chance explains (adjusted p: {probability(min(known))}), "
-            "so use the estimate of all, not that of one segment."
-        )
-    return f"Segments by {attribute} differ from each other (adjusted p: {probability(min(known))})."
+    if least <= 1 - report.confidence:
+        return f"Segments by {attribute} differ from each other (adjusted p: {probability(least)})."
+    return (
+        f"Segments by {attribute} do not differ more than chance explains (adjusted p: {probability(least)}), "
+        "so use the estimate of all, not that of one segment."
+    )
 
 
 def segments(report: ReportData, names: Names) -> Section | None:
@@ -230,7 +357,7 @@ def segments(report: ReportData, names: Names) -> Section | None:
     grids = []
     for attribute, rows in groupby(some, key=lambda row: row[0].attribute):
         labelled = [(f"{names[segment.value]}: {pair_label(pair, names)}", pair) for segment, pair in rows]
-        grids.append(comparison_grid(report, BY_SEGMENT, "segments", f"By {names[attribute]}", labelled))
+        grids.append(comparison_grid(report, model.BY_SEGMENT, "segments", f"By {names[attribute]}", labelled))
     words = (
         f"Comparisons made here: {count(len(every))}. Among many, some look different by chance alone: use the "
         "adjusted p, which is corrected for all of them, and test a surprise in the next experiment.",

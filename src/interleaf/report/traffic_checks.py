@@ -9,7 +9,7 @@ import numpy as np
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.metrics.absolute import METRICS
-from interleaf.report.arms import interleaved_against_holdout
+from interleaf.report.arms import ratio
 from interleaf.report.codes import (
     WARN_BELOW,
     CheckCode,
@@ -22,11 +22,10 @@ from interleaf.report.codes import (
 )
 from interleaf.report.comparisons import time_of
 from interleaf.report.format import moment, signed
-from interleaf.report.model import FAILED, OK, SKIPPED, WARNING
-from interleaf.report.rule import UNIT
-from interleaf.stats.compare import jackknife
+from interleaf.report.model import FAILED, OK, SKIPPED, UNIT, WARNING
+from interleaf.stats.compare import difference, jackknife
 from interleaf.stats.multiplicity import holm
-from interleaf.stats.shares import share_test, share_tests
+from interleaf.stats.shares import share_tests
 from interleaf.tally import Fact
 from interleaf.tally.evidence import CLICKED, DAY, HOUR, SHOWN
 from interleaf.tally.page_sums import CLICKED as ARM_CLICKED
@@ -45,11 +44,9 @@ MIN_GROUPS = 10  # groups of units (of 64) that must be present, so that a few p
 def units_known(data: CheckInput) -> CheckResult:
     """Does the log identify users? Without a unit, intervals are too narrow: log a user, client or session id."""
     total, alone = data.tally.impressions, data.tally.facts.get(Fact.OWN_UNIT, 0)
-    return CheckResult(
-        WARNING if alone else OK,
-        f"{total - alone:,} of {total:,} impressions have a unit",
-        "without a unit, repeat visits of one person count as many people: log a user, client or session id",
-    )
+    figure = f"{total - alone:,} of {total:,} impressions have a unit"
+    remedy = "without a unit, repeat visits of one person count as many people: log a user, client or session id"
+    return CheckResult(WARNING if alone else OK, figure, remedy)
 
 
 @health_check(CheckCode.UNITS_COME_BACK, "Units come back")
@@ -134,26 +131,25 @@ def units_in_one_arm(data: CheckInput) -> CheckResult | None:
     if len(places) < 2:
         return None
     units = data.tally.units
-    arms = units.rows[:, ARMS]
-    several = sum((arms >> place & 1 for place in places), start=np.zeros(len(arms), np.int64)) > 1
-    return CheckResult(
-        grade_share(float(several.mean()) if len(several) else 0.0, 0.001, 0.01),
-        f"{units.count(several):,} of {units.count():,} units were in several arms",
-        "a hash of the unit decides its arm, so a unit should keep it: check that ids last",
-    )
+    several = (units.rows[:, [ARMS]] >> np.array(places) & 1).sum(axis=1) > 1
+    figure = f"{units.count(several):,} of {units.count():,} units were in several arms"
+    remedy = "a hash of the unit decides its arm, so a unit should keep it: check that ids last"
+    return CheckResult(grade_share(float(several.mean()) if len(several) else 0.0, 0.001, 0.01), figure, remedy)
 
 
 def _against_holdout(data: CheckInput, name: str) -> CheckResult | None:
     """It never fails: lists with documents of a worse ranker are worse, but the comparison is still valid."""
-    found = interleaved_against_holdout(data.tally, name, data.settings.confidence)
-    if found is None:
+    names, arms = (INTERLEAVED, HOLDOUT), data.tally.arms
+    if not arms.keys() >= set(names):
         return None
-    if found.difference is None or found.p_value is None:
-        return CheckResult(SKIPPED, found.reason or "there is nothing to compare")
-    is_worse = (found.difference > 0) == METRICS[name].rises
+    first, second = (ratio(arms[arm], name) for arm in names)
+    gap = difference(*first, *second, data.settings.confidence, names)
+    if gap.value is None or gap.p_value is None:
+        return CheckResult(SKIPPED, gap.reason or "there is nothing to compare")
+    is_worse = (gap.value > 0) == METRICS[name].rises
     return CheckResult(
-        WARNING if found.p_value < WARN_BELOW else OK,
-        f"{signed(found.difference)}, p = {found.p_value:.2g}",
+        WARNING if gap.p_value < WARN_BELOW else OK,
+        f"{signed(gap.value)}, p = {gap.p_value:.2g}",
         f"expected if a candidate is {'worse' if is_worse else 'better'} than the control; otherwise check latency and "
         "how lists are displayed",
     )
@@ -188,12 +184,10 @@ def holdout_split(data: CheckInput) -> CheckResult | None:
     if planned is None:
         share = units.count(inside) / units.count()
         return CheckResult(SKIPPED, f"{share:.2%} of units; the planned share is not given (holdout=0.05)")
-    test = share_test(inside, np.ones(len(inside), np.int64), planned)
-    return CheckResult(
-        grade_p_value(test.p_value),
-        f"{test.share or 0:.2%} of units, {planned:.2%} planned",
-        "units are lost or added on one side: look for redirects, bots and late joins",
-    )
+    (test,) = share_tests(inside, np.ones(len(inside), np.int64), planned)
+    figure = f"{test.share or 0:.2%} of units, {planned:.2%} planned"
+    remedy = "units are lost or added on one side: look for redirects, bots and late joins"
+    return CheckResult(grade_p_value(test.p_value), figure, remedy)
 
 
 @health_check(CheckCode.AB_SPLIT, "A/B split")
@@ -205,8 +199,8 @@ def ab_split(data: CheckInput) -> CheckResult | None:
     buckets = sorted(split or tally.arms.keys() - {INTERLEAVED, HOLDOUT, FALLBACK})
     if len(buckets) < 2:
         return None
-    arms, places = tally.units.rows[:, ARMS], [list(tally.arms).index(name) for name in buckets]
-    inside = np.stack([arms >> place & 1 for place in places], axis=1)
+    places = np.array([list(tally.arms).index(name) for name in buckets])
+    inside = tally.units.rows[:, [ARMS]] >> places & 1
     inside = inside[inside.sum(axis=1) == 1]
     planned = np.array([split[name] if split else 1.0 for name in buckets])
     planned /= planned.sum()
@@ -252,8 +246,6 @@ def events_over_time(data: CheckInput) -> CheckResult:
     if chance >= MAX_CHANCE:
         return CheckResult(OK, f"{rate:.1%} of lists have an event, and at no time far fewer")
     begin, end = (moment(time_of(place * timeline.width)) for place in (since, until))
-    return CheckResult(
-        FAILED,
-        f"{with_event:,} of {lists:,} lists have an event from {begin} to {end} (UTC), {rate:.1%} of all",
-        "events of that time are lost: look for an outage, and exclude the time if they cannot be recovered",
-    )
+    figure = f"{with_event:,} of {lists:,} lists have an event from {begin} to {end} (UTC), {rate:.1%} of all"
+    remedy = "events of that time are lost: look for an outage, and exclude the time if they cannot be recovered"
+    return CheckResult(FAILED, figure, remedy)

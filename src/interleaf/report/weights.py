@@ -92,25 +92,22 @@ def activity(tally: Tally, sign: int = 1) -> tuple[Activity, ...]:
 
     With two rankers, they have a mean score, multiplied by `sign`; with more rankers, they have none.
     """
-    rows = tally.units.rows
-    rows = rows[rows[:, CLICKED] > 0]
-    clicked, sums = rows[:, CLICKED], rows[:, SUMS:]
+    units = tally.units.rows
+    units = units[units[:, CLICKED] > 0]
+    clicked, sums = units[:, CLICKED], units[:, SUMS:]
     scores = sums[:, 0] - sums[:, 1] if tally.about.linear else sums[:, 0]
     limit = max_weight(units_with_event(tally))
-    classes = {
-        "1": clicked == 1,
-        f"2 to {limit}": (clicked > 1) & (clicked <= limit),
-        f"more than {limit}": clicked > limit,
-    }
-    found = []
+    classes = {"1": clicked == 1, f"2 to {limit}": (clicked > 1) & (clicked <= limit)}
+    classes[f"more than {limit}"] = clicked > limit
+    rows = []
     for name, some in classes.items():
         if some.any():
             # Integers, so that the sum does not depend on the order of units.
             mean = sign * float(np.rint(scores[some] / clicked[some]).sum()) / int(some.sum()) / ONE
             share, searches = float(some.mean()), float(clicked[some].sum() / clicked.sum())
             estimate = mean if len(tally.about.rankers) == 2 else None
-            found.append(Activity(name, tally.units.count(some), share, searches, estimate))
-    return tuple(found)
+            rows.append(Activity(name, tally.units.count(some), share, searches, estimate))
+    return tuple(rows)
 
 
 FEW_QUERIES = "fewer than two effective queries: one query has nearly all impressions with an event"
@@ -159,7 +156,7 @@ class QueryCells(NamedTuple):
         """Weighted sums and weights by bucket, as from `weigh`, and the number of units with an event; `without` is
         the index of a query to leave out.
         """
-        used = self.query_of != without if without is not None else np.ones(len(self.query_of), np.bool_)
+        used = self.query_of != (-1 if without is None else without)
         clicked = np.bincount(self.unit_of[used], self.clicked[used], len(self.units)).astype(np.int64)
         columns = (np.bincount(self.unit_of[used], column[used], len(self.units)) for column in self.sums.T)
         sums, weights = weigh(self.units, clicked, np.stack(list(columns), axis=1), self.limit)
@@ -184,17 +181,17 @@ def with_queries(
     weights = factors * cells.clicked
     total, by_query = weights.sum(), np.bincount(cells.query_of, weights)
     queries = float(quotient(total**2, (by_query**2).sum()))
-    made = []
+    clustered = []
     for pair, estimate in enumerate(estimates):
-        if estimate.error is None or estimate.effective_units is None or estimate.value is None:
-            made.append(estimate)
+        if estimate.error is None or estimate.effective_units is None:
+            clustered.append(estimate)
             continue
         if queries < 2:
-            made.append(replace(estimate, error=None, interval=None, p_value=None, reason=FEW_QUERIES))
+            clustered.append(replace(estimate, error=None, interval=None, p_value=None, reason=FEW_QUERIES))
             continue
         residuals = factors * scores[:, pair] - float((factors * scores[:, pair]).sum() / total) * weights
         squares = np.bincount(cells.query_of, residuals) ** 2 - np.bincount(cells.query_of, residuals**2)
         added = max(0.0, float(quotient(squares, (total - by_query) ** 2).sum()))
         error = float(np.sqrt(estimate.error**2 + added))
-        made.append(compare.with_error(estimate, error, min(estimate.effective_units, queries), confidence))
-    return tuple(made)
+        clustered.append(compare.with_error(estimate, error, min(estimate.effective_units, queries), confidence))
+    return tuple(clustered)

@@ -32,19 +32,12 @@ class Share:
     reason: str = ""
 
 
-def share_test(hits: Array, totals: Array, expected: float) -> Share:
-    """Test one share, from `hits[bucket]` out of `totals[bucket]`.
-
-    >>> share_test(np.full(100, 2), np.full(100, 4), expected=0.5).p_value
-    1.0
-    >>> share_test(np.zeros(100), np.full(100, 4), expected=0.5).p_value < 1e-10
-    True
-    """
-    return share_tests(np.asarray(hits).reshape(-1, 1), np.asarray(totals).reshape(-1, 1), expected)[0]
-
-
 def share_tests(hits: Array, totals: Array, expected: Array | float) -> tuple[Share, ...]:
-    """Test many shares, one per column of `hits[bucket, cell]`; totals and expected shares may be shared."""
+    """Test many shares, one per column of `hits[bucket, cell]`; totals and expected shares may be shared.
+
+    >>> [share.p_value for share in share_tests(np.array([[2, 0]] * 100), np.full(100, 4), expected=0.5)]
+    [1.0, 0.0...]
+    """
     from scipy.special import stdtr
 
     hits, totals = columns(hits, totals)

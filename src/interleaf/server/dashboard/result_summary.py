@@ -10,10 +10,10 @@ from itertools import combinations
 
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, COMPARE, LOSER, RELABELLED, WEIGHTED
-from interleaf.report.comparison_tables import MAX_ROWS, pair_label, shown
 from interleaf.report.format import Names, count, share, signed, span
 from interleaf.report.model import FAILED, WARNING, Comparison
 from interleaf.report.report import Report
+from interleaf.report.sections import MAX_ROWS, pair_label, shown
 from interleaf.store.records import RUNNING, Stored
 
 WIDTH = 200.0  # of a bar, in SVG units
