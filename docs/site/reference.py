@@ -75,7 +75,8 @@ def _members(found: type) -> Iterator[tuple[str, Any]]:
     for name, member in {name: member for base in ours for name, member in vars(base).items()}.items():
         is_described = isinstance(member, property | classmethod | staticmethod) or inspect.isfunction(member)
         if is_described and not name.startswith("_") and member.__doc__:
-            yield name, getattr(found, name) if isinstance(member, classmethod | staticmethod) else member
+            # A bound method has no parameter for the object, whatever the function calls it.
+            yield name, member if isinstance(member, property) else member.__get__(found, found)
 
 
 def _signature(name: str, found: Any) -> str:

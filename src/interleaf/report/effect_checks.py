@@ -9,16 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from interleaf.kernels.arrays import Array
-from interleaf.report.codes import (
-    FAIL_BELOW,
-    WARN_BELOW,
-    CheckCode,
-    CheckInput,
-    CheckResult,
-    grade_p_value,
-    health_check,
-    smallest,
-)
+from interleaf.report import codes
+from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_check
 from interleaf.report.comparisons import ComparisonResult, RankerPairs, time_of
 from interleaf.report.format import moment, signed, span
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING
@@ -47,7 +39,7 @@ def units_once(data: CheckInput) -> CheckResult:
     another taste, so a different preference alone is a warning.
     """
     tally = data.tally
-    _, days, (with_event, events, clicks) = _by_unit(tally)
+    units, days, (with_event, events, clicks) = _by_unit(tally)
     once, back = days == 1, days > 1
     if 2 * tally.facts.get(Fact.OWN_UNIT, 0) > tally.impressions:
         return CheckResult(SKIPPED, "most impressions have no unit")
@@ -60,9 +52,9 @@ def units_once(data: CheckInput) -> CheckResult:
     per_list = [clicks[some & clicked] / events[some & clicked] for some in (once, back)]
     many, many_back, many_p = _compare_means(*per_list)
     ratios = [(share_p, _odds(share) / max(_odds(share_back), 1e-9)), (many_p, many / max(many_back, 1e-9))]
-    odd = [ratio for p_value, ratio in ratios if p_value < FAIL_BELOW and ratio > WARN_RATIO]
-    p_value = _effect_p_value(tally)
-    differs = p_value is not None and p_value < FAIL_BELOW
+    odd = [ratio for p_value, ratio in ratios if p_value < codes.FAIL_BELOW and ratio > WARN_RATIO]
+    p_value = _effect_p_value(tally, units, days)
+    differs = p_value is not None and p_value < codes.FAIL_BELOW
     fails = len(odd) + differs > 1 or max(odd, default=0.0) > FAIL_RATIO
     effect = "" if p_value is None else f"; that both prefer the same ranker has p = {p_value:.2g}"
     return CheckResult(
@@ -97,11 +89,10 @@ def _odds(share: float) -> float:
     return min(share, MAX_CLICKED) / (1 - min(share, MAX_CLICKED))
 
 
-def _effect_p_value(tally: Tally) -> float | None:
+def _effect_p_value(tally: Tally, units: Array, days: Array) -> float | None:
     """The p-value that units that came once and units that came back prefer the same ranker."""
     if not tally.about.method or tally.about.sessions is not None:
         return None
-    units, days, _ = _by_unit(tally)
     hashes, values = tally.units.unordered
     known = unpack(pack(hashes, np.zeros(len(hashes), np.int64)))[0]
     places = np.minimum(np.searchsorted(units, known), len(units) - 1)
@@ -115,7 +106,7 @@ def _effect_p_value(tally: Tally) -> float | None:
         difference(pair * once, once.astype(np.float64), pair * ~once, (~once).astype(np.float64)).p_value
         for pair in means.T
     ]
-    worst = smallest(holm(p_values))
+    worst = codes.smallest(holm(p_values))
     return None if worst is None else worst[0]
 
 
@@ -139,10 +130,10 @@ def effect_over_time(data: CheckInput) -> CheckResult:
     gaps = [difference(*early, *late) for early, late in zip(parts, later, strict=True)]
     adjusted = holm([gap.p_value for gap in gaps])
     is_turned = [
-        p is not None and p < FAIL_BELOW and _turns(*two) for p, *two in zip(adjusted, parts, later, strict=True)
+        p is not None and p < codes.FAIL_BELOW and _turns(*two) for p, *two in zip(adjusted, parts, later, strict=True)
     ]
-    turned = smallest([p if is_one else None for p, is_one in zip(adjusted, is_turned, strict=True)])
-    worst = turned or smallest(adjusted)
+    turned = codes.smallest([p if is_one else None for p, is_one in zip(adjusted, is_turned, strict=True)])
+    worst = turned or codes.smallest(adjusted)
     if worst is None:
         return CheckResult(SKIPPED, gaps[0].reason if gaps else "all events fall into one stretch of time")
     p_value, place = worst
@@ -150,7 +141,7 @@ def effect_over_time(data: CheckInput) -> CheckResult:
     first, second = pairs.names(cells[place][1])
     until = moment(time_of(int(slices.ends[cells[place][0] - 1])))
     return CheckResult(
-        FAILED if turned else WARNING if p_value < WARN_BELOW else OK,
+        FAILED if turned else WARNING if p_value < codes.WARN_BELOW else OK,
         f"{first} over {second}: {before.value or 0.0:+.3f} up to {until}, "
         f"{after.value or 0.0:+.3f} from then on, adjusted p = {p_value:.2g}",
         "find out what changed then: a ranker, its name, the way teams are logged; analyse each part by itself",
@@ -167,7 +158,7 @@ def _turns(early: tuple[Array, Array], late: tuple[Array, Array]) -> bool:
     one, other = estimate(*early), estimate(*late)
     if one.p_value is None or other.p_value is None:
         return False
-    return max(one.p_value, other.p_value) < WARN_BELOW and (one.value or 0.0) * (other.value or 0.0) < 0
+    return max(one.p_value, other.p_value) < codes.WARN_BELOW and (one.value or 0.0) * (other.value or 0.0) < 0
 
 
 @health_check(CheckCode.HOLDS_WITHOUT_QUERY, "Holds without any one query", interleaved=True)
@@ -235,7 +226,7 @@ def aa(data: CheckInput) -> Iterator[CheckResult]:
     """
     for one in data.result.comparisons if data.result and data.settings.aa else ():
         yield CheckResult(
-            grade_p_value(one.adjusted_p_value),
+            codes.grade_p_value(one.adjusted_p_value),
             "no estimate" if one.estimate is None else signed(one.estimate),
             "rankers that are the same look different: do not trust other comparisons of this set-up",
             f"{one.first} and {one.second}",

@@ -7,15 +7,8 @@ import numpy as np
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import ResolvedMethod, resolve
-from interleaf.report.codes import (
-    CheckCode,
-    CheckInput,
-    CheckResult,
-    grade_p_value,
-    grade_share,
-    health_check,
-    smallest,
-)
+from interleaf.report import codes
+from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_check
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Neutrality, Slot
 from interleaf.stats.compare import difference
 from interleaf.stats.multiplicity import holm
@@ -80,14 +73,14 @@ def fair_lists(data: CheckInput) -> CheckResult:
         figure = "no list has the owners of all its documents, so it is unknown whether lists are mixed, and fairly"
         remedy = "log the owner of every shown document, not of clicked ones only, or log the ranks"
         return CheckResult(WARNING, figure, remedy)
-    worst = smallest([slot.p_value for slot in data.slots])
+    worst = codes.smallest([slot.p_value for slot in data.slots])
     if worst is None:
         return CheckResult(SKIPPED, next((slot.reason for slot in data.slots), "no position has an owner"))
     p_value, slot = worst[0], data.slots[worst[1]]
     if p_value == 1:
         return CheckResult(OK, "every ranker owns its share of every position, as far as chance allows")
     return CheckResult(
-        grade_p_value(p_value),
+        codes.grade_p_value(p_value),
         f"at position {slot.position}, {slot.ranker} owns {slot.share:.1%} ({slot.expected:.1%} expected), "
         f"adjusted p = {p_value:.2g}: the most unusual share",
         _NOT_DRAWN_SO,
@@ -104,12 +97,12 @@ def _fair_tops(tally: Tally) -> CheckResult:
     if not shown_first.any():
         return CheckResult(SKIPPED, "no list has ranks and top documents that differ")
     tests = share_tests(tops, shown_first, 1 / rankers)
-    worst = smallest(holm([test.p_value for test in tests]))
+    worst = codes.smallest(holm([test.p_value for test in tests]))
     if worst is None:
         return CheckResult(SKIPPED, tests[0].reason)
     p_value, place = worst
     return CheckResult(
-        grade_p_value(p_value),
+        codes.grade_p_value(p_value),
         f"if top documents differ, that of {tally.about.rankers[place]} is first in {tests[place].share:.1%} "
         f"({1 / rankers:.1%} expected), adjusted p = {p_value:.2g}",
         _NOT_DRAWN_SO,
@@ -140,7 +133,7 @@ def constraints_met(data: CheckInput) -> CheckResult | None:
     """
     relaxed, lists = data.tally.facts.get(Fact.RELAXED, 0), max(int(data.tally.scores.impressions.sum()), 1)
     return CheckResult(
-        grade_share(relaxed / lists, 0.01, 0.5),
+        codes.grade_share(relaxed / lists, 0.01, 0.5),
         f"{relaxed:,} of {lists:,} lists could not satisfy all constraints of {data.tally.about.composed}",
         "credit on these lists may be biased: use team_draft or pairwise_preference for such rankings",
     ) if relaxed else None  # fmt: skip
@@ -159,7 +152,7 @@ def possible_lists(data: CheckInput) -> CheckResult:
         return CheckResult(SKIPPED, "no list has ranks")
     figure = f"{impossible:,} of {decided:,} lists cannot be drawn by {composed.text} from these rankings"
     remedy = "documents, ranks or teams are logged in another order than they were drawn: log the list as it was made"
-    return CheckResult(grade_share(impossible / decided, 0.0, 0.01), figure, remedy)
+    return CheckResult(codes.grade_share(impossible / decided, 0.0, 0.01), figure, remedy)
 
 
 @health_check(CheckCode.FAIR_SEGMENTS, "Fair lists by segment", interleaved=True)
@@ -177,13 +170,13 @@ def fair_segments(data: CheckInput) -> CheckResult | None:
     hits = np.stack([firsts[segment][:, ranker] for segment, ranker in cells], axis=1)
     totals = np.stack([firsts[segment].sum(axis=1) for segment, _ in cells], axis=1)
     shares = share_tests(hits, totals, 1 / rankers)
-    worst = smallest(holm([one.p_value for one in shares]))
+    worst = codes.smallest(holm([one.p_value for one in shares]))
     if worst is None:
         return CheckResult(SKIPPED, shares[0].reason)
     p_value, place = worst
     (attribute, value), ranker = cells[place]
     return CheckResult(
-        grade_p_value(p_value),
+        codes.grade_p_value(p_value),
         f"where {attribute} is {value}, {tally.about.rankers[ranker]} owns {shares[place].share:.1%} of first "
         f"positions ({1 / rankers:.1%} expected), adjusted p = {p_value:.2g}: the most unusual "
         f"of {len(segments)} segments",
@@ -210,14 +203,14 @@ def clicks_by_ranker(data: CheckInput) -> CheckResult:
             figure = f"{own:,} clicks on {mine:,} documents of {ranker}; the others' rate would give {expected:,.0f}"
             return CheckResult(FAILED, figure, remedy)
     tests = [_test_coins(owners, place) for place in range(len(rankers))]
-    worst = smallest(holm([test[2] for test in tests]))
+    worst = codes.smallest(holm([test[2] for test in tests]))
     if worst is None:
         reason = "the rankers rarely have the same next document, or the log lacks ranks, teams or lengths"
         return CheckResult(SKIPPED, f"{reason}: lost clicks of one ranker may go unnoticed")
     p_value, place = worst
     own_rate, rate, _ = tests[place]
     low, high = sorted((own_rate, rate))
-    status = grade_p_value(p_value)
+    status = codes.grade_p_value(p_value)
     return CheckResult(
         WARNING if status == FAILED and low > MATERIAL_RATIO * high else status,
         f"of the documents that chance gave to {rankers[place]}, {own_rate:.1%} were clicked, of those that it gave to "
@@ -249,7 +242,7 @@ def clicks_by_rank(data: CheckInput) -> CheckResult:
     rates = clicked / np.maximum(shown, 1)
     highest = 1 + int(np.argmax(np.where(2 * clicked[1:] >= clicked[1:].max(), rates[1:], 0)))
     return CheckResult(
-        grade_share(1 - rates[0] / rates[highest] if rates[highest] else 0.0, 0.5, 1 - NEARLY_NONE),
+        codes.grade_share(1 - rates[0] / rates[highest] if rates[highest] else 0.0, 0.5, 1 - NEARLY_NONE),
         f"rank 1 was clicked in {rates[0]:.1%} of lists, rank {highest + 1} in {rates[highest]:.1%}",
         "people usually click the top most: ranks of events may be one too deep, or belong to another list (1 is the "
         "top)",

@@ -9,17 +9,9 @@ import numpy as np
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.metrics.absolute import METRICS
+from interleaf.report import codes
 from interleaf.report.arms import ratio
-from interleaf.report.codes import (
-    WARN_BELOW,
-    CheckCode,
-    CheckInput,
-    CheckResult,
-    grade_p_value,
-    grade_share,
-    health_check,
-    smallest,
-)
+from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_check
 from interleaf.report.comparisons import time_of
 from interleaf.report.format import moment, signed
 from interleaf.report.model import FAILED, OK, SKIPPED, UNIT, WARNING
@@ -108,7 +100,7 @@ def fallbacks(data: CheckInput) -> CheckResult:
     total, number = max(sum(impressions.values()), 1), impressions.get(FALLBACK, 0)
     causes = Fact.FALLBACK.details(data.tally.facts)
     return CheckResult(
-        grade_share(number / total, 0.01, 0.1),
+        codes.grade_share(number / total, 0.01, 0.1),
         f"{number:,} of {total:,} lists were the control's, because a ranker failed"
         + "".join(f"; {cause}: {number:,}" for cause, number in causes.items()),
         "requests in which a ranker is slow or fails are not compared: make it faster or more reliable",
@@ -134,7 +126,7 @@ def units_in_one_arm(data: CheckInput) -> CheckResult | None:
     several = (units.rows[:, [ARMS]] >> np.array(places) & 1).sum(axis=1) > 1
     figure = f"{units.count(several):,} of {units.count():,} units were in several arms"
     remedy = "a hash of the unit decides its arm, so a unit should keep it: check that ids last"
-    return CheckResult(grade_share(float(several.mean()) if len(several) else 0.0, 0.001, 0.01), figure, remedy)
+    return CheckResult(codes.grade_share(float(several.mean()) if len(several) else 0.0, 0.001, 0.01), figure, remedy)
 
 
 def _against_holdout(data: CheckInput, name: str) -> CheckResult | None:
@@ -148,7 +140,7 @@ def _against_holdout(data: CheckInput, name: str) -> CheckResult | None:
         return CheckResult(SKIPPED, gap.reason or "there is nothing to compare")
     is_worse = (gap.value > 0) == METRICS[name].rises
     return CheckResult(
-        WARNING if gap.p_value < WARN_BELOW else OK,
+        WARNING if gap.p_value < codes.WARN_BELOW else OK,
         f"{signed(gap.value)}, p = {gap.p_value:.2g}",
         f"expected if a candidate is {'worse' if is_worse else 'better'} than the control; otherwise check latency and "
         "how lists are displayed",
@@ -178,7 +170,7 @@ def holdout_split(data: CheckInput) -> CheckResult | None:
     if HOLDOUT not in arms or INTERLEAVED not in arms:
         if planned is None:
             return None
-        status = grade_p_value((1 - planned) ** units.count())  # the probability that nobody is in it yet
+        status = codes.grade_p_value((1 - planned) ** units.count())  # the probability that nobody is in it yet
         return CheckResult(status, f"no unit is in the holdout, {planned:.2%} were planned", "switch it on")
     inside = units.rows[:, ARMS] >> arms.index(HOLDOUT) & 1
     if planned is None:
@@ -187,7 +179,7 @@ def holdout_split(data: CheckInput) -> CheckResult | None:
     (test,) = share_tests(inside, np.ones(len(inside), np.int64), planned)
     figure = f"{test.share or 0:.2%} of units, {planned:.2%} planned"
     remedy = "units are lost or added on one side: look for redirects, bots and late joins"
-    return CheckResult(grade_p_value(test.p_value), figure, remedy)
+    return CheckResult(codes.grade_p_value(test.p_value), figure, remedy)
 
 
 @health_check(CheckCode.AB_SPLIT, "A/B split")
@@ -205,12 +197,12 @@ def ab_split(data: CheckInput) -> CheckResult | None:
     planned = np.array([split[name] if split else 1.0 for name in buckets])
     planned /= planned.sum()
     tests = share_tests(inside, np.ones_like(inside), planned) if len(inside) else ()
-    worst = smallest(holm([test.p_value for test in tests]))
+    worst = codes.smallest(holm([test.p_value for test in tests]))
     if worst is None:
         return CheckResult(SKIPPED, tests[0].reason if tests else "no unit is in one bucket only")
     p_value, place = worst
     return CheckResult(
-        grade_p_value(p_value),
+        codes.grade_p_value(p_value),
         f"{tests[place].share:.2%} of all units in buckets are in {buckets[place]} ({planned[place]:.2%} planned), "
         f"adjusted p = {p_value:.2g}",
         "units are lost or added in one bucket: look for redirects, bots, late joins; or give planned shares (split)",

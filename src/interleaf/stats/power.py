@@ -205,7 +205,7 @@ def _power(units: int, effect: float, known: Pilot, width: float, missing_degree
     `width` is the half-width of an interval in standard errors, as a normal deviate. With f degrees of freedom, the
     interval is that of a t-test with f^2 / (f + missing_degrees).
     """
-    from scipy.special import nctdtr
+    from scipy.special import gammaincinv, nctdtr
 
     degrees = max(units * known.effective - 1, 1.0)
     # The squared error of a jackknife is too large, by one effective unit.
@@ -214,18 +214,11 @@ def _power(units: int, effect: float, known: Pilot, width: float, missing_degree
     # Signs vary more if their mean is smaller, so they vary more at the edge of significance than at `effect`.
     edge = critical * (1 + known.square * effect**2 / variance) / (1 + critical * known.square / precision)
     shift = abs(effect) * math.sqrt(precision / variance)
-    missed = nctdtr(degrees, shift * _pilots(known.degrees), math.sqrt(edge))
-    return 1 - float(np.mean(missed))
-
-
-def _pilots(degrees: float) -> Array:
-    """Quantiles of the ratio of a pilot's standard deviation to the true one."""
-    from scipy.special import gammaincinv
-
-    if math.isinf(degrees):
-        return np.ones(1)
-    middles = (np.arange(PILOTS) + 0.5) / PILOTS
-    return np.asarray(np.sqrt(2 * gammaincinv(degrees / 2, middles) / degrees))
+    ratios = np.ones(1)  # of a pilot's standard deviation to the true one
+    if math.isfinite(known.degrees):
+        middles = (np.arange(PILOTS) + 0.5) / PILOTS
+        ratios = np.sqrt(2 * gammaincinv(known.degrees / 2, middles) / known.degrees)
+    return 1 - float(np.mean(nctdtr(degrees, shift * ratios, math.sqrt(edge))))
 
 
 def _variance(known: Pilot, effect: float) -> float:

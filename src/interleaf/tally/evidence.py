@@ -103,11 +103,13 @@ class Evidence:
         self.draws.add_ranks(decoded)
         self.timeline.add(decoded.time, buckets, has_event)
         every = np.ones(len(buckets), np.bool_)
-        clicks = decoded.clicked.sum(axis=1)
-        days = pack(decoded.unit, decoded.time // DAY)
-        self.visits.add(days, 0, decoded.time, every, np.stack([has_event, clicks], axis=1).astype(np.float64))
+        columns = np.stack([has_event, decoded.clicked.sum(axis=1)], axis=1).astype(np.float64)
+        self.visits.add(pack(decoded.unit, decoded.time // DAY), 0, decoded.time, every, columns)
         rows = np.flatnonzero(has_event & (decoded.unit & np.uint64((1 << self.contents.level) - 1) == 0))
-        contents = _contents_of(decoded, rows)
+        contents, clicks = np.zeros(len(rows), np.uint64), decoded.clicks
+        first, last = ((1000 * seconds[rows]).astype(np.int64) for seconds in (clicks.first, clicks.last))
+        moments = np.stack([decoded.time[rows], first, last], axis=1).view(np.uint64)
+        _hash(rows, decoded.unit, moments, decoded.impressions, decoded.counts, decoded.clicked, contents)
         self.contents.add(contents, 0, decoded.time[rows], every[rows], np.zeros((len(rows), 0)))
 
     def add_lists(self, buckets: Array, decoded: Decoded, segments: Mapping[str, tuple[Array, list[str]]]) -> None:
@@ -173,19 +175,11 @@ class Evidence:
             self.firsts[attribute, value] = check_shape(empty, arrays[f"first{number}"])
 
 
-def _contents_of(decoded: Decoded, rows: Array) -> Array:
-    """A hash of the content of each row. Its lowest bits are the unit's, so that a sample takes all rows of a unit."""
-    found = np.zeros(len(rows), np.uint64)
-    first, last = ((1000 * seconds[rows]).astype(np.int64) for seconds in (decoded.clicks.first, decoded.clicks.last))
-    moments = np.stack([decoded.time[rows], first, last], axis=1).view(np.uint64)
-    _hash(rows, decoded.unit, moments, decoded.impressions, decoded.counts, decoded.clicked, found)
-    return found
-
-
 @kernel
 def _hash(
     rows: Array, unit: Array, moments: Array, impressions: Impression, counts: Array, clicked: Array, found: Array
 ) -> None:
+    """The content of each row as a hash with the lowest bits of its unit, so that a sample takes all rows of a unit."""
     ranks, teams = impressions.ranks, impressions.teams
     for place in range(len(rows)):
         row = rows[place]
