@@ -39,21 +39,6 @@ def shown(report: ReportData) -> tuple[Comparison, ...]:
     return pick_furthest(every, lambda pair: pair)
 
 
-def shown_in_brief(report: ReportData) -> tuple[Comparison, ...]:
-    """The pairs to show in brief: all; for many rankers, those with the control, or else with the leader."""
-    if report.standing is None:
-        return shown(report)
-    centre = report.control or report.standing.strengths[0].ranker
-    pairs = tuple(pair for pair in report.comparisons if centre in (pair.first, pair.second))
-    return pairs[:MAX_ROWS] or shown(report)
-
-
-def wins_and_losses(report: ReportData) -> tuple[Counter[str | None], Counter[str | None]]:
-    """How many other rankers each ranker beats, and how many it loses to, corrected for all pairs together."""
-    decided = [pair for pair in report.comparisons if pair.winner is not None]
-    return Counter(pair.winner for pair in decided), Counter(pair.loser for pair in decided)
-
-
 def pick_furthest(things: Sequence[Thing], comparison_of: Callable[[Thing], Comparison]) -> tuple[Thing, ...]:
     """The rows of a table, in their order: those whose comparisons are furthest from zero, up to the table's limit."""
 
@@ -189,7 +174,11 @@ def _section(name: str, title: str, words: tuple[str, ...], grids: list[Grid], n
 
 def comparisons(report: ReportData, names: Names, brief: bool = False) -> Section:
     """The table of comparisons; in brief, as much of it as fits a terminal."""
-    rows = [(pair_label(pair, names), pair) for pair in (shown_in_brief(report) if brief else shown(report))]
+    pairs = shown(report)
+    if brief and report.standing is not None:  # only those with the control, or else with the leader
+        centre = report.control or report.standing.strengths[0].ranker
+        pairs = tuple(pair for pair in report.comparisons if centre in (pair.first, pair.second))[:MAX_ROWS] or pairs
+    rows = [(pair_label(pair, names), pair) for pair in pairs]
     if not rows:
         return Section("comparisons", "Comparisons", ("Nothing was compared.",))
     words = say_left_out("Shown are", len(rows), len(report.comparisons), "comparisons")
@@ -253,7 +242,8 @@ def standing(report: ReportData, names: Names) -> Section | None:
         )
     grid = Grid("standing", "", ["ranker"], ("beats", "loses to", "undecided", "strength", "interval"))
     reasons = report.standing.reasons
-    wins, losses = wins_and_losses(report)
+    wins = Counter(pair.winner for pair in report.comparisons)
+    losses = Counter(pair.loser for pair in report.comparisons)
     for place in report.standing.strengths:
         name, won, lost = names[place.ranker], wins[place.ranker], losses[place.ranker]
         counts = map(count, (won, lost, len(report.rankers) - 1 - won - lost))
