@@ -40,8 +40,9 @@ def arms(tally: Tally, settings: ReportSettings) -> tuple[ReportArm, ...]:
                 interval, _, p_value, reason = next(decisions)
                 metric = replace(metric, interval=interval, p_value=p_value, reason=metric.reason or reason)
             metrics.append(metric)
-        counts = tally.arms[name].measures[:, [page_sums.QUERIES, page_sums.CLICKED]].sum(axis=0).tolist()
-        arms.append(ReportArm(name, *counts, tally.units.count(seen >> numbers.index(name) & 1), tuple(metrics)))
+        measures, units = tally.arms[name].measures.sum(axis=0), tally.units.count(seen >> numbers.index(name) & 1)
+        queries, clicked = int(measures[page_sums.QUERIES]), int(measures[page_sums.CLICKED])
+        arms.append(ReportArm(name, queries, clicked, units, tuple(metrics)))
     return tuple(arms)
 
 

@@ -71,28 +71,32 @@ def lay_out(report: ReportData, brief: bool = False) -> ReportPage:
     names = Names(report.rankers)
     verdict, step = report.verdict, names.within(report.verdict.next_step)
     if brief:
-        dropped = "; ".join(f"{names.within(text)}: {count(n)}" for text, n in _by_text(report, report.totals.dropped))
-        parts = [
+        numbers = [
             sections.standing(report, names),
             sections.comparisons(report, names, brief),
             sections.segments(report, names),
             None if report.comparisons else sections.arms(report, names),
-            Section("dropped", "Dropped", (f"Rows dropped: {dropped}.",)) if dropped else None,
-            Section("notes", "Notes", tuple(map(names.within, report.notes))) if report.notes else None,
+        ]
+        dropped = "; ".join(f"{names.within(text)}: {count(n)}" for text, n in _by_text(report, report.totals.dropped))
+        parts = [
+            _health(report, names, brief),
+            *filter(None, numbers),
+            *([Section("dropped", "Dropped", (f"Rows dropped: {dropped}.",))] if dropped else []),
+            *([Section("notes", "Notes", tuple(map(names.within, report.notes)))] if report.notes else []),
         ]
         step = f"What to do next: {step}" if step else ""
     else:
-        numbers = filter(None, [make(report, names) for make in NUMBERS])
-        # With many rankers, only the leaderboard is open.
-        parts = [replace(one, closed=report.standing is not None and one.name != "standing") for one in numbers]
+        parts = [_health(report, names, brief)]
+        for section in filter(None, [make(report, names) for make in NUMBERS]):
+            # With many rankers, only the leaderboard is open.
+            parts.append(replace(section, closed=report.standing is not None and section.name != "standing"))
         parts += [_input(report, names), Section("reading", "How to read this", READING)]
-    parts = [_health(report, names, brief), *parts, Section("next", "What to do next", (step,)) if step else None]
+    parts += [Section("next", "What to do next", (step,))] if step else []
     decided = WINNER if verdict.winner is not None else SPLIT if verdict.code == DISAGREE else EVEN
     tone = decided if verdict.trusted else UNTRUSTED
     reasons = tuple(map(names.within, verdict.why))
     title = f"{names.within(report.experiment)}, version {report.version}"
-    page = tuple(filter(None, parts))
-    return ReportPage(title, tone, names.within(verdict.sentence), reasons, _facts(report), page)
+    return ReportPage(title, tone, names.within(verdict.sentence), reasons, _facts(report), tuple(parts))
 
 
 def _by_text(report: ReportData, counts: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -38,7 +38,7 @@ def segments(tally: Tally, settings: ReportSettings, result: ComparisonResult) -
     units = max((one.units or 0 for one in result.comparisons), default=0)
     rule = replace(settings, correction=HOLM)
     decisions = iter(decide(list(chain(*estimates.values())), units, rule, max_score(tally.about)))
-    pooled = []  # by segment and pair
+    pooled: list[tuple[Estimate, float | None]] = []  # by segment and pair
     for _, keys in groupby(estimates, key=lambda key: key[0]):
         pairs = [_pool(column) for column in zip(*(estimates[key] for key in keys), strict=True)]
         pooled += chain(*zip(*pairs, strict=True))
