@@ -40,7 +40,7 @@ def test_a_yandex_log_comes_in_page_by_page(tmp_path: Path) -> None:
     passed = [(one["rank"], (one["time"] - UNDATED).total_seconds()) for one in rows[0]["events"]]
     assert passed == [(2, 9.0), (2, 9.9)]
     assert (found.impressions, found.events) == (3, 2)
-    assert found.counts == {"event on nothing shown": 1, "click on an earlier page of its session": 1}
+    assert found.counts == {"event_not_on_list": 1, "earlier_page": 1}
     assert analyze(tmp_path / "log.parquet").totals.impressions == 3
 
 
@@ -56,7 +56,7 @@ def test_the_naver_log_comes_in_with_the_clicks_that_the_other_reader_finds(tmp_
     found = import_yandex(NAVER, tmp_path / "naver.parquet")
     other = read_yandex(NAVER).reading
     assert other is not None
-    assert (found.impressions, found.counts["event on nothing shown"]) == (31_564, other.not_shown)
+    assert (found.impressions, found.counts["event_not_on_list"]) == (31_564, other.not_shown)
     assert found.events == sum(other.latest_by_rank) + other.earlier == 10_893
     table = pq.read_table(tmp_path / "naver.parquet", columns=["unit", "query"])
     assert (len(set(table["unit"].to_pylist())), len(set(table["query"].to_pylist()))) == (18_522, 1_951)

@@ -13,9 +13,10 @@ import pytest
 
 from interleaf import analyze, interleave
 from interleaf.errors import DataError
-from interleaf.importers.protocol import MAY_BE_UNMIXED, REMEDIES, ImportOptions, ImportResult
+from interleaf.importers.protocol import MAY_BE_UNMIXED, ImportNote, ImportOptions, ImportResult
 from interleaf.importers.solr_opensearch import import_opensearch, import_solr
 from interleaf.importers.ubi import import_ubi
+from interleaf.log.drop_reasons import DropReason
 from tests.support.paths import SHARED, VECTORS
 
 PUBLISHED = SHARED / "data" / "ubi_sample" / "ubi_queries_events.ndjson.gz"
@@ -49,8 +50,10 @@ def ranks(row: Row) -> list[int]:
 
 def remedied(found: ImportResult, reason: str, count: int) -> bool:
     """The reason was met so often, and a note says so, with what to do."""
-    notes = [note for note in found.notes() if note.startswith((f"{count:,} × {reason}:", f"{count:,} × {reason} ("))]
-    return found.counts[reason] == count and len(notes) == 1 and REMEDIES[reason] in notes[0]
+    known = next(one for one in (*ImportNote, *DropReason) if one == reason)
+    begin = f"{count:,} × {known.text}"
+    notes = [note for note in found.notes() if note.startswith((f"{begin}:", f"{begin} ("))]
+    return found.counts[reason] == count and len(notes) == 1 and known.remedy in notes[0]
 
 
 def test_a_plain_record_becomes_an_impression_with_its_event(tmp_path: Path) -> None:
@@ -71,7 +74,7 @@ def test_lucene_numbers_as_hits_are_a_low_join_rate_told_first_and_ordinals_are_
     assert "LOW" in found.notes()[0]
     assert "object_id_field" in found.notes()[0]
     assert found.ordinals == {"shop": 1}  # 3 of 3 hits: they cannot start at 0
-    assert remedied(found, "event placed by its ordinal", 9)
+    assert remedied(found, "placed_by_ordinal", 9)
     assert [ranks(row) for row in rows] == [[3]] * 9
 
 
@@ -79,7 +82,7 @@ def test_ordinals_of_ids_that_do_not_join_need_to_be_told_where_nothing_tells(tm
     records = query("q-1", ["17", "18", "19"]), event("sku-1", 2)
     found, (row,) = imported(tmp_path, *records)
     assert (found.ordinals, ranks(row)) == ({"shop": None}, [])
-    assert remedied(found, "event whose ordinal cannot be read as a rank", 1)
+    assert remedied(found, "unreadable_ordinal", 1)
     for start, rank in ((0, 3), (1, 2)):
         _, (row,) = imported(tmp_path, *records, ordinals=start)
         assert ranks(row) == [rank]
@@ -89,7 +92,7 @@ def test_internal_ids_join_where_hits_are_lucene_numbers(tmp_path: Path) -> None
     inner = {"object": {"object_id": "sku-1", "internal_id": "18"}, "position": {"ordinal": 7}}
     found, (row,) = imported(tmp_path, query(hits=["17", "18"]), event(event_attributes=inner))
     assert ranks(row) == [2]
-    assert remedied(found, "event placed by internal_id", 1)
+    assert remedied(found, "placed_by_internal_id", 1)
 
 
 @pytest.mark.parametrize("count", [1, 200], ids=["one by one", "in blocks"])
@@ -149,7 +152,7 @@ def test_times_of_every_form_are_the_same_moment(tmp_path: Path, time: Any, coun
     assert {one["time"].isoformat() for one in row["events"]} == {"2026-11-15T12:00:05.250000+00:00"}
     assert len(row["events"]) == count
     assert sum(found.counts.values()) == TIMES[time] * count
-    assert all(reason in REMEDIES for reason in found.counts)
+    assert all(reason.remedy for reason in found.counts)  # type: ignore[attr-defined]
 
 
 def test_positions_of_the_index_and_of_the_schema_are_both_read(tmp_path: Path) -> None:
@@ -172,7 +175,7 @@ def test_dwell_times_are_taken_and_told_of(tmp_path: Path, count: int) -> None:
     ]
     found, (row,) = imported(tmp_path, query(), *events)
     assert [one["dwell"] for one in row["events"]] == [12.5] * count + [3] * count + [None] * count
-    assert remedied(found, "event with a dwell_time", count)
+    assert remedied(found, "dwell_time", count)
 
 
 def test_records_that_break_the_schema_are_read_as_what_they_say(tmp_path: Path) -> None:
@@ -189,14 +192,14 @@ def test_records_that_break_the_schema_are_read_as_what_they_say(tmp_path: Path)
     )
     assert (row["impression"], row["documents"], ranks(row)) == ("77", ["1", "2", "3"], [2])
     assert dict(row["attributes"])["n"] == "5"
-    assert remedied(found, "id as a number", 5)
-    assert remedied(found, "ordinal that is no whole number", 1)
-    assert remedied(found, "attribute that is no text", 1)
-    assert remedied(found, "event about no document", 1)
-    assert remedied(found, "event without a time that can be read", 1)
-    assert remedied(found, "event without a query_id", 1)
-    assert found.counts["record that is neither query nor event"] == found.counts["line is not JSON"] == 1
-    assert found.examples["record that is neither query nor event"].endswith("ubi.ndjson:4")
+    assert remedied(found, "numeric_id", 5)
+    assert remedied(found, "ordinal_not_whole", 1)
+    assert remedied(found, "attribute_not_text", 1)
+    assert remedied(found, "event_without_document", 1)
+    assert remedied(found, "event_without_time", 1)
+    assert remedied(found, "event_without_query", 1)
+    assert found.counts["unknown_record"] == found.counts["not_json"] == 1
+    assert found.examples["unknown_record"].endswith("ubi.ndjson:4")
 
 
 def test_lists_without_hits_are_made_from_impression_events(tmp_path: Path) -> None:
@@ -206,10 +209,10 @@ def test_lists_without_hits_are_made_from_impression_events(tmp_path: Path) -> N
         tmp_path, query(hits=None), *shown, event("z", 2, seconds=9), query("q-2", None), *gaps, query("q-3", [])
     )
     assert (row["documents"], ranks(row)) == (["x", "y", "z"], [3])
-    assert remedied(found, "shown list made from impression events", 1)
-    assert remedied(found, "query with impression events that leave gaps", 1)
-    assert remedied(found, "query with nothing shown", 1)
-    assert remedied(found, "impression event", 3)
+    assert remedied(found, "list_rebuilt", 1)
+    assert remedied(found, "gaps_in_list", 1)
+    assert remedied(found, "nothing_shown", 1)
+    assert remedied(found, "impression_event", 3)
 
 
 def test_what_comes_twice_counts_once(tmp_path: Path) -> None:
@@ -218,18 +221,18 @@ def test_what_comes_twice_counts_once(tmp_path: Path) -> None:
         tmp_path, query(), query(), query(hits=["z"]), event(), event(), action, event(seconds=8), action, event("c", 3)
     )
     assert [(one["event"], one["rank"]) for one in row["events"]] == [(None, 2), ("e-1", 3)]
-    assert remedied(found, "query that came again", 1)
-    assert remedied(found, "query that came again with other hits", 1)
-    assert remedied(found, "event that came again", 2)
+    assert remedied(found, "query_repeated", 1)
+    assert remedied(found, "query_with_other_hits", 1)
+    assert remedied(found, "event_repeated", 2)
 
 
 def test_every_record_of_a_query_that_came_again_is_counted(tmp_path: Path) -> None:
     records = [query(), query(hits=None, user_id="u-1"), query(hits=None), query(hits=["z"]), query("q-2")]
     found, rows = imported(tmp_path, *records)
     assert (rows[0]["documents"], rows[0]["unit"], rows[1]["unit"]) == (["a", "b", "c"], "c-1", "c-1")
-    assert remedied(found, "query that came again and filled in what was missing", 1)
-    assert remedied(found, "query that came again", 1)
-    assert found.impressions + sum(found.counts[one] for one in REMEDIES if "came again" in one) == len(records)
+    assert remedied(found, "query_completed", 1)
+    assert remedied(found, "query_repeated", 1)
+    assert found.impressions + sum(found.counts[one] for one in ImportNote if "came again" in one.text) == len(records)
 
 
 def test_events_that_find_nothing_are_counted(tmp_path: Path) -> None:
@@ -237,9 +240,9 @@ def test_events_that_find_nothing_are_counted(tmp_path: Path) -> None:
         tmp_path, query(hits=["a", "a"]), event("a", 1), event("ad-7", 1), event("a", 1, "elsewhere")
     )
     assert ranks(row) == [1]
-    assert remedied(found, "event on nothing shown", 1)
-    assert remedied(found, "event of a query that is not there", 1)
-    assert remedied(found, "list that shows a document twice", 1)
+    assert remedied(found, "event_not_on_list", 1)
+    assert remedied(found, "query_not_found", 1)
+    assert remedied(found, "document_twice", 1)
     assert found.join_rate == 0.5
 
 
@@ -253,14 +256,14 @@ def test_the_unit_is_the_first_that_nearly_all_queries_know(tmp_path: Path) -> N
     assert (found.unit, {row["unit"] for row in rows}) == ("client", {"c-1"})
     found, rows = imported(tmp_path, *known, query("q-9", client_id=None), unit="user")
     assert [row["unit"] for row in rows] == ["u-1", "u-1", "u-1", None]
-    assert remedied(found, "unit that is not known", 1)
+    assert remedied(found, "unknown_unit", 1)
 
 
 @pytest.mark.parametrize("unit", [None, "user"])
 def test_where_nobody_is_known_there_is_no_unit_and_that_is_told(tmp_path: Path, unit: str | None) -> None:
     found, rows = imported(tmp_path, query(client_id=None), query("q-2", client_id=""), unit=unit)
     assert (found.unit, [row["unit"] for row in rows]) == (None, [None, None])
-    assert remedied(found, "unit that is not known", 2)
+    assert remedied(found, "unknown_unit", 2)
     assert not any("the unit is" in note for note in found.notes())
 
 
@@ -292,7 +295,7 @@ def test_lists_whose_owners_only_clicks_tell_are_counted_and_not_checked_for_fai
     found, _ = imported(tmp_path, *records)
     (fair,) = [check for check in analyze(tmp_path / "log.parquet").health if check.code == "fair_lists"]
     assert fair.status == ("ok" if is_shown else "warning")
-    assert is_shown or remedied(found, "list with a document of no known owner", 200)
+    assert is_shown or remedied(found, "unknown_owner", 200)
     assert (MAY_BE_UNMIXED in found.notes()) is not is_shown
 
 
@@ -309,8 +312,8 @@ def test_lists_of_one_configuration_each_are_arms_and_not_interleaved(tmp_path: 
     told = [names[n % len(names)] for n in range(20)] + [names] * is_told
     assert [(row["arm"], row["method"]) for row in rows] == [(name, f"single(ranker={name})") for name in told]
     assert {tuple(row["rankers"]) for row in rows} == {tuple(names)}
-    assert remedied(found, "list of one configuration", len(told))
-    assert is_told or remedied(found, "list of an unknown configuration", 1)
+    assert remedied(found, "one_configuration", len(told))
+    assert is_told or remedied(found, "unknown_configuration", 1)
     assert not any("teams" in note for note in found.notes())
     report = analyze(tmp_path / "log.parquet")
     assert ([arm.name for arm in report.arms], report.comparisons) == (list(names), ())
@@ -336,9 +339,9 @@ def test_answers_of_solr_and_a_click_log_give_teams(tmp_path: Path) -> None:
         ("purchase", 3, 30),
     ]
     assert (first["query"], second["query"], ranks(second)) == ("trail", "rain", [1])
-    assert remedied(found, "answer without owners", 1)
-    assert remedied(found, "answer without a list of documents", 1)
-    assert remedied(found, "event on nothing shown", 1)
+    assert remedied(found, "no_owners", 1)
+    assert remedied(found, "no_documents", 1)
+    assert remedied(found, "event_not_on_list", 1)
     with pytest.raises(DataError, match="ranks"):
         analyze(tmp_path / "log.parquet", scheme="click_deduped")
 
@@ -348,13 +351,13 @@ def test_answers_of_opensearch_meet_their_queries_and_events(tmp_path: Path) -> 
     (row,) = pq.read_table(tmp_path / "log.parquet").to_pylist()
     assert (row["rankers"], row["teams"], ranks(row)) == (["config-a", "config-b"], [1, 0], [2])
     assert (row["unit"], row["query"], dict(row["attributes"])["device"]) == ("c-1", "trail", "phone")
-    assert remedied(found, "event that came again", 1)
+    assert remedied(found, "event_repeated", 1)
 
 
 def test_documents_without_their_key_are_told_of(tmp_path: Path) -> None:
     sources = [VECTORS / "solr.jsonl", VECTORS / "chorus.ndjson"]
-    reason = "answer with a document that has no id"
-    with pytest.raises(DataError, match=f"3 × {reason} .*: {re.escape(REMEDIES[reason])}"):
+    note = ImportNote.DOCUMENT_WITHOUT_ID
+    with pytest.raises(DataError, match=f"3 × {note.text} .*: {re.escape(note.remedy)}"):
         import_solr(sources, tmp_path / "log.parquet", ImportOptions(id_field="sku"))
 
 
@@ -366,7 +369,7 @@ def test_owners_stay_with_the_hits_that_they_came_with(tmp_path: Path) -> None:
     found = import_opensearch(source, tmp_path / "log.parquet")
     (row,) = pq.read_table(tmp_path / "log.parquet").to_pylist()
     assert (row["documents"], row["teams"], row["rankers"], ranks(row)) == (["b", "a"], [1, 0], ["one", "two"], [2])
-    assert remedied(found, "query that came again with other hits", 1)
+    assert remedied(found, "query_with_other_hits", 1)
 
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published UBI sample is not on this machine")
@@ -374,15 +377,15 @@ def test_the_published_sample_comes_in_and_is_told_of(tmp_path: Path) -> None:
     found = import_ubi(PUBLISHED, tmp_path / "log.parquet")
     assert (found.impressions, found.events, found.ordinals) == (278, 450, {"Chorus": 1, "esci_ubi_sample": 0})
     assert found.join_rate == pytest.approx(450 / 474)
-    assert remedied(found, "event of a query that is not there", 944)
-    assert remedied(found, "time as a number", 429)
+    assert remedied(found, "query_not_found", 944)
+    assert remedied(found, "numeric_time", 429)
     known = (
-        "impression event",
-        "event about no document",
-        "event on nothing shown",
-        "event of a query that is left out",
+        "impression_event",
+        "event_without_document",
+        "event_not_on_list",
+        "query_left_out",
     )
-    parts = sum(found.counts[reason] for reason in (*known, "event without a query_id"))
+    parts = sum(found.counts[reason] for reason in (*known, "event_without_query"))
     assert found.events + parts + 944 == 3448
     assert analyze(tmp_path / "log.parquet").totals.impressions == 278
 
@@ -395,9 +398,9 @@ def test_a_block_without_an_event_that_can_be_used_is_no_trouble(tmp_path: Path)
 
 
 ANSWERS = {
-    import_ubi: (query(timestamp="yesterday"), "query without a time that can be read"),
-    import_solr: (query() | {"response": {"response": {"docs": [{"id": "a"}]}}}, "answer without owners"),
-    import_opensearch: (query() | {"response": {"hits": {"hits": [{"_id": "a"}]}}}, "answer without owners"),
+    import_ubi: (query(timestamp="yesterday"), "query_without_time"),
+    import_solr: (query() | {"response": {"response": {"docs": [{"id": "a"}]}}}, "no_owners"),
+    import_opensearch: (query() | {"response": {"hits": {"hits": [{"_id": "a"}]}}}, "no_owners"),
 }
 
 
@@ -407,6 +410,6 @@ def test_a_log_of_which_nothing_can_be_used_is_refused_with_the_reasons(tmp_path
     (tmp_path / "log.ndjson").write_text(json.dumps(record) + "\n")
     with pytest.raises(DataError, match="no query to import") as refused:
         importing(tmp_path / "log.ndjson", tmp_path / "log.parquet")
-    assert f"1 × {reason}" in str(refused.value)
-    assert REMEDIES[reason] in str(refused.value)
+    assert f"1 × {ImportNote(reason).text}" in str(refused.value)
+    assert ImportNote(reason).remedy in str(refused.value)
     assert [path.name for path in tmp_path.iterdir()] == ["log.ndjson"]

@@ -125,4 +125,4 @@ def test_copies_of_a_ubi_event_are_merged(tmp_path: Path, later: int) -> None:
     found = import_ubi(write(tmp_path / "ubi.jsonl", records), tmp_path / "log.parquet")
     ((event,),) = pa.Table.from_batches(list(log.read(tmp_path / "log.parquet"))).column("events").to_pylist()
     assert (event["time"].second, event["rank"], event["dwell"], event["value"]) == (0, 2, 40, 2)
-    assert found.counts["event that came again"] == 2
+    assert found.counts["event_repeated"] == 2

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from interleaf.errors import DataError
 from interleaf.importers.partition import Partition, lists_of
-from interleaf.importers.protocol import ENGINE, UNITS, ImportOptions
+from interleaf.importers.protocol import ENGINE, UNITS, ImportNote, ImportOptions
 from interleaf.interleaving.rankings import MAX_RANKERS
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
@@ -171,13 +171,13 @@ class Foreign:
     def _unit(self, known: dict[str, pa.Array]) -> pa.Array:
         """The chosen kind of unit, else the next kind that is known."""
         found = pc.coalesce(*(known[unit] for unit in self._units))
-        self._counts["unit of another kind"] += known[self._units[0]].null_count - found.null_count
-        self._counts["unit that is not known"] += found.null_count
+        self._counts[ImportNote.OTHER_UNIT] += known[self._units[0]].null_count - found.null_count
+        self._counts[ImportNote.UNKNOWN_UNIT] += found.null_count
         return found
 
     def _arm_columns(self, part: Partition, usable: Array) -> dict[str, pa.Array]:
         """The columns of lists with one configuration each, as in an A/B test."""
-        self._counts["list of one configuration"] += int(usable.sum())
+        self._counts[ImportNote.ONE_CONFIGURATION] += int(usable.sum())
         place = pa.array(_numbers(self.configurations(part), self._rankers)[usable])
         methods = [str(unchanged(ranker)) for ranker in self._rankers]
         return {name: pa.array(found).take(place) for name, found in (("arm", self._rankers), ("method", methods))}
@@ -190,10 +190,10 @@ class Foreign:
         """The number of the ranker that owns each hit."""
         owners = _numbers(part.owners, self._rankers)
         lacking = np.bincount(part.lists[owners == NOBODY], minlength=len(usable))[usable] > 0
-        self._counts["list with a document of no known owner"] += int(lacking.sum())
+        self._counts[ImportNote.UNKNOWN_OWNER] += int(lacking.sum())
         some, places = part.naming
         named = _numbers(part.events["owner"].take(pa.array(some)), self._rankers)
-        self._counts["hit with two owners"] += int((owners[places] != named).sum())
+        self._counts[ImportNote.TWO_OWNERS] += int((owners[places] != named).sum())
         return lists_of(part.sizes[usable], pa.array(owners[usable[part.lists]], pa.int8()))
 
 

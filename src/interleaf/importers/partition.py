@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaf.importers.protocol import ImportNote
 from interleaf.importers.ubi_records import QUERIES, SHOWN, split_own
 from interleaf.kernels.arrays import Array
 
@@ -46,11 +47,11 @@ def _merge_rows(known: Row, query: Row, counts: Counter[str]) -> Row:
     whole = {name: other[name] if value is None else value for name, value in first.items()}
     whole["attributes"] = other["attributes"] | first["attributes"]
     if None not in (known["hits"], query["hits"]) and known["hits"] != query["hits"]:
-        counts["query that came again with other hits"] += 1
+        counts[ImportNote.QUERY_WITH_OTHER_HITS] += 1
     elif whole == known:
-        counts["query that came again"] += 1
+        counts[ImportNote.QUERY_REPEATED] += 1
     else:
-        counts["query that came again and filled in what was missing"] += 1
+        counts[ImportNote.QUERY_COMPLETED] += 1
     return whole
 
 
@@ -70,7 +71,7 @@ class Partition:
         self.counts: Counter[str] = Counter()
         self.queries = each_once(queries, self.counts)
         query = _integers(pc.index_in(events["query_id"], self.queries["query_id"]))
-        self.counts["event of a query that is not there"] += int((query < 0).sum())
+        self.counts[ImportNote.QUERY_NOT_FOUND] += int((query < 0).sum())
         order = np.lexsort((_integers(events["time"]), query))
         order = order[np.searchsorted(query[order], 0) :]
         self.events = events.take(pa.array(order))
@@ -110,7 +111,7 @@ class Partition:
             start = min(shown)
             if start in (0, 1) and max(shown) - start + 1 == len(shown):
                 rebuilt[query] = [shown[ordinal] for ordinal in sorted(shown)]
-                self.counts["shown list made from impression events"] += 1
+                self.counts[ImportNote.LIST_REBUILT] += 1
             else:
                 self.has_gaps[query] = True
         return pc.coalesce(lists, pa.array(rebuilt, lists.type)) if places else lists

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from interleaf.errors import DataError, listed
+from interleaf.log.drop_reasons import Code
 
 if TYPE_CHECKING:
     from interleaf.log.files import Paths
@@ -37,59 +38,150 @@ MAY_BE_UNMIXED = (
     "lists; log search_config with impression events to make sure"
 )
 
-REMEDIES = {
-    # queries
-    "query without a query_id": "log the id that the engine returns; without it, events cannot be joined to the query",
-    "query without a time that can be read": "write timestamps as ISO 8601 or epoch milliseconds",
-    "query with nothing shown": "log query_response_hit_ids, or an impression event for each shown document",
-    "query with impression events that leave gaps": "log one for every shown document, with its ordinal",
-    "query with a hit that is no id": "give hits as texts",
-    "query that came again": "it counts once",
-    "query that came again and filled in what was missing": "it counts once, with what all its records say",
-    "query that came again with other hits": "the first one with owners counts; give every page its own query_id",
-    "query of another system": "only lists of interleaf are imported; import the others from a separate file",
-    "answer without owners": "it was not interleaved, so it is left out",
-    "answer without a list of documents": "give the engine's whole answer as `response`",
-    "answer with a document that has no id": "request the unique key from the engine, and name it with --id-field",
-    "query whose columns cannot be read": "keep the query_attributes as the export wrote them",
-    "list that shows a document twice": "events count for its first position",
-    "shown list made from impression events": "nothing to do, but logged hits are more reliable",
-    # events
-    "event without a query_id": "pass the query's id to the page, and log it with each event",
-    "event without a time that can be read": "write timestamps as ISO 8601 or epoch milliseconds",
-    "event of a query that is not there": "export queries and events of the same days, and events of some more hours",
-    "event of a query that is left out": "see the queries",
-    "click on an earlier page of its session": "it counts on that page",
-    "event on nothing shown": "fine for ads and other boxes; else log the object_id that the hits have",
-    "event about no document": "fine for searches, filters and the like",
-    "event whose ordinal cannot be read as a rank": "say with --ordinals whether they start at 0 or 1",
-    "event placed by its ordinal": "log object_id: an ordinal may include ads, or be of another page",
-    "event placed by internal_id": "log queries with object_id_field, so that hits are stable ids",
-    "event that came again": "it counts once, with the largest dwell of its copies",
-    "event with a dwell_time": (
-        "taken as seconds on the document; UBI's own script fills in seconds on the page that logs the event: if yours "
-        "does, leave --dwell out"
-    ),
-    "impression event": "it says what was shown, and is not a reaction of the user",
-    # anything
-    "record that is neither query nor event": "a query has user_query, an event has action_name",
-    "line is not JSON": "give JSON lines, one record per line",
-    "line is not an object": "give JSON lines, one record per line",
-    "line is cut off": "fetch the end of the file again",
-    "line is too long": "give one record per line",
-    "text is not Unicode": "escape or remove lone surrogates",
-    "time without a zone": "taken as UTC; write the zone",
-    "time as a number": "taken as epoch milliseconds, below 10^11 as seconds",
-    "id as a number": "taken as its digits; the schema asks for text",
-    "ordinal that is no whole number": "taken as the number that it says; the schema asks for an integer",
-    "attribute that is no text": "left out; the plugin keeps texts only",
-    "unit of another kind": "the chosen unit was not known, so the next one was used",
-    "unit that is not known": "the impression is its own unit; log client_id",
-    "list with a document of no known owner": "log search_config with impression events; fairness cannot be checked",
-    "list of one configuration": "no list mixes two: each is an arm, as in an A/B test, and not interleaved",
-    "list of an unknown configuration": "left out: no event names its arm; log search_config with impression events",
-    "hit with two owners": "the first one counts",
-}
+
+class ImportNote(Code):
+    """What an importer converts, guesses or leaves out: its code, its text, and the remedy."""
+
+    QUERY_WITHOUT_ID = (
+        "query_without_id",
+        "query without a query_id",
+        "log the id that the engine returns; without it, events cannot be joined to the query",
+    )
+    QUERY_WITHOUT_TIME = (
+        "query_without_time",
+        "query without a time that can be read",
+        "write timestamps as ISO 8601 or epoch milliseconds",
+    )
+    NOTHING_SHOWN = (
+        "nothing_shown",
+        "query with nothing shown",
+        "log query_response_hit_ids, or an impression event for each shown document",
+    )
+    GAPS_IN_LIST = (
+        "gaps_in_list",
+        "query with impression events that leave gaps",
+        "log one for every shown document, with its ordinal",
+    )
+    HIT_WITHOUT_ID = "hit_without_id", "query with a hit that is no id", "give hits as texts"
+    QUERY_REPEATED = "query_repeated", "query that came again", "it counts once"
+    QUERY_COMPLETED = (
+        "query_completed",
+        "query that came again and filled in what was missing",
+        "it counts once, with what all its records say",
+    )
+    QUERY_WITH_OTHER_HITS = (
+        "query_with_other_hits",
+        "query that came again with other hits",
+        "the first one with owners counts; give every page its own query_id",
+    )
+    OTHER_SYSTEM = (
+        "other_system",
+        "query of another system",
+        "only lists of interleaf are imported; import the others from a separate file",
+    )
+    NO_OWNERS = "no_owners", "answer without owners", "it was not interleaved, so it is left out"
+    NO_DOCUMENTS = "no_documents", "answer without a list of documents", "give the engine's whole answer as `response`"
+    DOCUMENT_WITHOUT_ID = (
+        "document_without_id",
+        "answer with a document that has no id",
+        "request the unique key from the engine, and name it with --id-field",
+    )
+    UNREADABLE_COLUMNS = (
+        "unreadable_columns",
+        "query whose columns cannot be read",
+        "keep the query_attributes as the export wrote them",
+    )
+    DOCUMENT_TWICE = "document_twice", "list that shows a document twice", "events count for its first position"
+    LIST_REBUILT = (
+        "list_rebuilt",
+        "shown list made from impression events",
+        "nothing to do, but logged hits are more reliable",
+    )
+    EVENT_WITHOUT_QUERY = (
+        "event_without_query",
+        "event without a query_id",
+        "pass the query's id to the page, and log it with each event",
+    )
+    EVENT_WITHOUT_TIME = (
+        "event_without_time",
+        "event without a time that can be read",
+        "write timestamps as ISO 8601 or epoch milliseconds",
+    )
+    QUERY_NOT_FOUND = (
+        "query_not_found",
+        "event of a query that is not there",
+        "export queries and events of the same days, and events of some more hours",
+    )
+    QUERY_LEFT_OUT = "query_left_out", "event of a query that is left out", "see the queries"
+    EARLIER_PAGE = "earlier_page", "click on an earlier page of its session", "it counts on that page"
+    EVENT_NOT_ON_LIST = (
+        "event_not_on_list",
+        "event on nothing shown",
+        "fine for ads and other boxes; else log the object_id that the hits have",
+    )
+    EVENT_WITHOUT_DOCUMENT = (
+        "event_without_document",
+        "event about no document",
+        "fine for searches, filters and the like",
+    )
+    UNREADABLE_ORDINAL = (
+        "unreadable_ordinal",
+        "event whose ordinal cannot be read as a rank",
+        "say with --ordinals whether they start at 0 or 1",
+    )
+    PLACED_BY_ORDINAL = (
+        "placed_by_ordinal",
+        "event placed by its ordinal",
+        "log object_id: an ordinal may include ads, or be of another page",
+    )
+    PLACED_BY_INTERNAL_ID = (
+        "placed_by_internal_id",
+        "event placed by internal_id",
+        "log queries with object_id_field, so that hits are stable ids",
+    )
+    EVENT_REPEATED = "event_repeated", "event that came again", "it counts once, with the largest dwell of its copies"
+    DWELL_TIME = (
+        "dwell_time",
+        "event with a dwell_time",
+        "taken as seconds on the document; if your script, like UBI's own, logs seconds on the page, leave --dwell out",
+    )
+    IMPRESSION_EVENT = (
+        "impression_event",
+        "impression event",
+        "it says what was shown, and is not a reaction of the user",
+    )
+    UNKNOWN_RECORD = (
+        "unknown_record",
+        "record that is neither query nor event",
+        "a query has user_query, an event has action_name",
+    )
+    NO_TIME_ZONE = "no_time_zone", "time without a zone", "taken as UTC; write the zone"
+    NUMERIC_TIME = "numeric_time", "time as a number", "taken as epoch milliseconds, below 10^11 as seconds"
+    NUMERIC_ID = "numeric_id", "id as a number", "taken as its digits; the schema asks for text"
+    ORDINAL_NOT_WHOLE = (
+        "ordinal_not_whole",
+        "ordinal that is no whole number",
+        "taken as the number that it says; the schema asks for an integer",
+    )
+    ATTRIBUTE_NOT_TEXT = "attribute_not_text", "attribute that is no text", "left out; the plugin keeps texts only"
+    OTHER_UNIT = "other_unit", "unit of another kind", "the chosen unit was not known, so the next one was used"
+    UNKNOWN_UNIT = "unknown_unit", "unit that is not known", "the impression is its own unit; log client_id"
+    UNKNOWN_OWNER = (
+        "unknown_owner",
+        "list with a document of no known owner",
+        "log search_config with impression events; fairness cannot be checked",
+    )
+    ONE_CONFIGURATION = (
+        "one_configuration",
+        "list of one configuration",
+        "no list mixes two: each is an arm, as in an A/B test, and not interleaved",
+    )
+    UNKNOWN_CONFIGURATION = (
+        "unknown_configuration",
+        "list of an unknown configuration",
+        "left out: no event names its arm; log search_config with impression events",
+    )
+    TWO_OWNERS = "two_owners", "hit with two owners", "the first one counts"
 
 
 @dataclass
@@ -108,7 +200,7 @@ class ImportResult:
     may_be_unmixed: bool = False
 
     def drop(self, reason: str, where: str, count: int = 1) -> None:
-        """Count a dropped record, and keep the first example."""
+        """Count a dropped record by an `ImportNote`, or a text of your own, and keep the first example."""
         self.counts[reason] += count
         self.examples.setdefault(reason, where)
 
@@ -129,12 +221,12 @@ class ImportResult:
 
     def count_notes(self) -> list[str]:
         """Every reason that occurred: how often, the first example, and the remedy."""
-        found = []
+        notes = []
         for reason, count in (+self.counts).most_common():
             example = f" (first: {self.examples[reason]})" if reason in self.examples else ""
-            remedy = REMEDIES.get(reason)
-            found.append(f"{count:,} × {reason}{example}" + (f": {remedy}" if remedy else ""))
-        return found
+            text, remedy = (reason.text, reason.remedy) if isinstance(reason, Code) else (reason, "")
+            notes.append(f"{count:,} × {text}{example}" + (f": {remedy}" if remedy else ""))
+        return notes
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from interleaf.importers.foreign_lists import Foreign, LogEvidence, attribute_maps
 from interleaf.importers.partition import Partition, lists_of
-from interleaf.importers.protocol import ImportOptions, ImportResult
+from interleaf.importers.protocol import ImportNote, ImportOptions, ImportResult
 from interleaf.importers.ubi_export import CARRIED, PREFIX, decode_column
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
@@ -21,12 +21,12 @@ from interleaf.log.event_join import MergedCopies, merge_copies
 LEFT_OUT = -(2**31)  # the rank of an event that does not count
 OBJECT, RANK, INTERNAL, ORDINAL, SHOWN, NOT_SHOWN, NO_DOCUMENT, NO_ORDINAL = range(8)
 REASONS = {
-    INTERNAL: "event placed by internal_id",
-    ORDINAL: "event placed by its ordinal",
-    SHOWN: "impression event",
-    NOT_SHOWN: "event on nothing shown",
-    NO_DOCUMENT: "event about no document",
-    NO_ORDINAL: "event whose ordinal cannot be read as a rank",
+    INTERNAL: ImportNote.PLACED_BY_INTERNAL_ID,
+    ORDINAL: ImportNote.PLACED_BY_ORDINAL,
+    SHOWN: ImportNote.IMPRESSION_EVENT,
+    NOT_SHOWN: ImportNote.EVENT_NOT_ON_LIST,
+    NO_DOCUMENT: ImportNote.EVENT_WITHOUT_DOCUMENT,
+    NO_ORDINAL: ImportNote.UNREADABLE_ORDINAL,
 }
 
 
@@ -63,10 +63,10 @@ def place_events(
     here = usable[part.query]
     amounts = np.bincount(how[here], minlength=len(REASONS) + 2)
     counts.update({reason: int(amounts[number]) for number, reason in REASONS.items()})
-    counts["event of a query that is left out"] += int((~here).sum())
+    counts[ImportNote.QUERY_LEFT_OUT] += int((~here).sum())
     rank = np.where(here, rank, LEFT_OUT)
     merged = _merge_event_copies(part, rank, how != RANK)
-    counts["event that came again"] += int(merged.is_repeated.sum())
+    counts[ImportNote.EVENT_REPEATED] += int(merged.is_repeated.sum())
     return Placed(np.where(merged.is_repeated, LEFT_OUT, rank), merged.dwell, merged.value)
 
 
@@ -139,7 +139,7 @@ class Joiner:
         counts.update(part.counts)
         usable = self._usable(part)
         columns = self._own(part, usable) if self._evidence.ours else self._foreign.columns(part, usable)
-        counts["list that shows a document twice"] += int((part.shows_twice & usable).sum())
+        counts[ImportNote.DOCUMENT_TWICE] += int((part.shows_twice & usable).sum())
         placed = place_events(part, self._evidence, self._options.ordinals, usable, counts)
         some = pa.array(usable)
         columns |= {
@@ -167,16 +167,16 @@ class Joiner:
 
     def _reasons(self, part: Partition) -> Iterator[tuple[str, Array]]:
         is_foreign = ~part.is_ours
-        yield "query with impression events that leave gaps", part.has_gaps
-        yield "query with nothing shown", ~part.is_told & is_foreign
-        yield "query without a time that can be read", np.asarray(pc.is_null(part.queries["time"]))
+        yield ImportNote.GAPS_IN_LIST, part.has_gaps
+        yield ImportNote.NOTHING_SHOWN, ~part.is_told & is_foreign
+        yield ImportNote.QUERY_WITHOUT_TIME, np.asarray(pc.is_null(part.queries["time"]))
         if self._evidence.ours:
-            yield "query of another system", is_foreign
+            yield ImportNote.OTHER_SYSTEM, is_foreign
             return
         if self._options.only_interleaved:
-            yield "answer without owners", np.asarray(pc.is_null(part.queries["owners"]))
+            yield ImportNote.NO_OWNERS, np.asarray(pc.is_null(part.queries["owners"]))
         if self._evidence.is_one_by_one:
-            yield "list of an unknown configuration", np.asarray(pc.is_null(self._foreign.configurations(part)))
+            yield ImportNote.UNKNOWN_CONFIGURATION, np.asarray(pc.is_null(self._foreign.configurations(part)))
 
     def _own(self, part: Partition, usable: Array) -> dict[str, pa.Array]:
         """The columns of lists that our export wrote; lists that cannot be decoded are marked as not usable."""
@@ -188,7 +188,7 @@ class Joiner:
             problems = wrong | problems
         for place, problem in sorted(problems.items()):
             query = part.queries["query_id"][int(places[place])].as_py()
-            self._imported.drop("query whose columns cannot be read", f"query_id {query!r}: {problem}")
+            self._imported.drop(ImportNote.UNREADABLE_COLUMNS, f"query_id {query!r}: {problem}")
         usable[places[list(problems)]] = False
         is_usable = pa.array(usable[places])
         columns = {name: column.filter(is_usable) for name, column in columns.items()}

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from interleaf.importers.protocol import ImportOptions, ImportResult
+from interleaf.importers.protocol import ImportNote, ImportOptions, ImportResult
 from interleaf.importers.ubi import import_records
 from interleaf.importers.ubi_records import Record, id_text
 from interleaf.log.files import Paths
@@ -72,10 +72,10 @@ def _with_owners(
     value: dict[str, Any], about: dict[str, Any], documents: Any, field: str, owner: str, counts: Counter[str]
 ) -> tuple[Record, Any]:
     if type(documents) is not list or not all(type(document) is dict for document in documents):
-        raise LineError("answer without a list of documents")
+        raise LineError(ImportNote.NO_DOCUMENTS)
     hits = [id_text(document.get(field), counts) for document in documents]
     if None in hits:
-        raise LineError("answer with a document that has no id")
+        raise LineError(ImportNote.DOCUMENT_WITHOUT_ID)
     record = {name: known for name, known in about.items() if known is not None} | value
     query = msgspec.convert(record | {"query_response_hit_ids": hits}, Record)
     owners = [id_text(document.get(owner), counts) for document in documents]

@@ -19,7 +19,7 @@ from msgspec import UNSET
 from interleaf.errors import DataError
 from interleaf.importers.foreign_lists import LogEvidence
 from interleaf.importers.partition import Partition
-from interleaf.importers.protocol import ImportOptions, ImportResult
+from interleaf.importers.protocol import ImportNote, ImportOptions, ImportResult
 from interleaf.importers.query_join import Joiner
 from interleaf.importers.shuffle import ShuffleFile
 from interleaf.importers.ubi_records import (
@@ -31,7 +31,7 @@ from interleaf.importers.ubi_records import (
     click_as_event,
     decode_records,
 )
-from interleaf.log.drop_reasons import DropReason, text_of
+from interleaf.log.drop_reasons import DropReason
 from interleaf.log.files import LogFile, Paths, files_of
 from interleaf.log.jsonl import LineError, blocks_of
 from interleaf.log.record_batches import write_batches
@@ -61,7 +61,7 @@ class UbiReader:
                 except (LineError, msgspec.DecodeError, RecursionError) as problem:
                     name = None
                     reason = problem.reason if isinstance(problem, LineError) else DropReason.NOT_JSON
-                    self._result.drop(text_of(reason), f"{file.path}:{number}")
+                    self._result.drop(reason, f"{file.path}:{number}")
             if len(self._queries) + len(self._events) >= MAX_ENTRIES:
                 self._flush(columns)
         self._flush(columns)
@@ -89,7 +89,7 @@ class UbiReader:
             click_as_event(record)
             self._events.append((number, record, name))
         elif is_hit or record.index is record.create is UNSET:
-            raise LineError("record that is neither query nor event")
+            raise LineError(ImportNote.UNKNOWN_RECORD)
         else:
             action = record.create if record.index is UNSET else record.index
             return action.id if type(action) is Action else None

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET, Struct, field
 
-from interleaf.importers.protocol import ImportResult
+from interleaf.importers.protocol import ImportNote, ImportResult
 from interleaf.importers.ubi_export import CARRIED
 from interleaf.log.drop_reasons import DropReason
 from interleaf.log.jsonl import LineError, parse_line
@@ -172,9 +172,9 @@ class ColumnBuilder:
     def events(self, entries: list[Entry]) -> pa.RecordBatch:
         """Events as a batch of `EVENTS`."""
         query_id = self._ids([one.query_id for _, one, _ in entries])
-        entries, query_id = self._drop_nulls("event without a query_id", entries, query_id)
+        entries, query_id = self._drop_nulls(ImportNote.EVENT_WITHOUT_QUERY, entries, query_id)
         time = self._times([one.timestamp for _, one, _ in entries])
-        entries, time, query_id = self._drop_nulls("event without a time that can be read", entries, time, query_id)
+        entries, time, query_id = self._drop_nulls(ImportNote.EVENT_WITHOUT_TIME, entries, time, query_id)
         records = [one for _, one, _ in entries]
         attributes: list[Any] = [one.event_attributes for one in records]
         attributes = [one if type(one) is EventAttributes else _NO_ATTRIBUTES for one in attributes]
@@ -185,9 +185,7 @@ class ColumnBuilder:
         positions = [one.position if type(one.position) is Position else _NO_POSITION for one in attributes]
         dwell = _numbers([one.dwell for one in attributes])
         dwell_time = _numbers([one.dwell_time for one in attributes])
-        self._counts["event with a dwell_time"] += (
-            pc.sum(pc.greater(dwell_time.is_valid(), dwell.is_valid())).as_py() or 0
-        )
+        self._counts[ImportNote.DWELL_TIME] += pc.sum(pc.greater(dwell_time.is_valid(), dwell.is_valid())).as_py() or 0
         kinds = [one.action_name if type(one.action_name) is str else json.dumps(one.action_name) for one in records]
         ranks = [one.rank if type(one.rank) is int and abs(one.rank) <= MAX_RANK else None for one in attributes]
         columns = {
@@ -212,12 +210,10 @@ class ColumnBuilder:
     def queries(self, entries: list[Entry]) -> pa.RecordBatch:
         """Queries as a batch of `QUERIES`."""
         query_id = self._ids([one.query_id for _, one, _ in entries])
-        entries, query_id = self._drop_nulls("query without a query_id", entries, query_id)
+        entries, query_id = self._drop_nulls(ImportNote.QUERY_WITHOUT_ID, entries, query_id)
         time = self._times([one.timestamp for _, one, _ in entries])
         hits = self._hits([one.query_response_hit_ids for _, one, _ in entries])
-        entries, hits, query_id, time = self._drop_nulls(
-            "query with a hit that is no id", entries, hits, query_id, time
-        )
+        entries, hits, query_id, time = self._drop_nulls(ImportNote.HIT_WITHOUT_ID, entries, hits, query_id, time)
         records = [one for _, one, _ in entries]
         own, attributes = split_own([self._texts_in(one.query_attributes) for one in records])
         texts = [one.user_query if type(one.user_query) is str else None for one in records]
@@ -287,7 +283,7 @@ class ColumnBuilder:
             pass
         simple = {name: one for name, one in attributes.items() if type(one) in (str, int, float, bool)}
         nulls = sum(one is None for one in attributes.values())
-        self._counts["attribute that is no text"] += len(attributes) - len(simple) - nulls
+        self._counts[ImportNote.ATTRIBUTE_NOT_TEXT] += len(attributes) - len(simple) - nulls
         return {name: one if type(one) is str else json.dumps(one) for name, one in simple.items()}
 
     def _ordinals(self, values: list[Any]) -> pa.Array:
@@ -301,7 +297,7 @@ class ColumnBuilder:
     def _whole(self, value: Any) -> int | None:
         try:
             number = float(value)
-            self._counts["ordinal that is no whole number"] += 1
+            self._counts[ImportNote.ORDINAL_NOT_WHOLE] += 1
             return int(number) if number == int(number) else None
         except (TypeError, ValueError, OverflowError):
             return None
@@ -342,7 +338,7 @@ def split_own(attributes: Sequence[dict[str, str]]) -> tuple[pa.StructArray, pa.
 def id_text(value: Any, counts: Counter[str]) -> str | None:
     """An id as text; numbers, which violate the schema, are converted to their digits."""
     if type(value) is int:
-        counts["id as a number"] += 1
+        counts[ImportNote.NUMERIC_ID] += 1
         return str(value)
     return value if type(value) is str else None
 
@@ -362,7 +358,7 @@ def since_1970(value: Any, counts: Counter[str]) -> timedelta | None:
         try:
             moment = datetime.fromisoformat(value)
             if moment.tzinfo is None:
-                counts["time without a zone"] += 1
+                counts[ImportNote.NO_TIME_ZONE] += 1
                 moment = moment.replace(tzinfo=UTC)
             return moment - START
         except (ValueError, OverflowError):
@@ -371,7 +367,7 @@ def since_1970(value: Any, counts: Counter[str]) -> timedelta | None:
         value = int(value) if len(value) < 20 else None
     if type(value) not in (int, float) or not 0 <= value < MAX_TIME // 1000:  # NaN fails this, too
         return None
-    counts["time as a number"] += 1
+    counts[ImportNote.NUMERIC_TIME] += 1
     return timedelta(microseconds=round(value * (1_000_000 if value < SECONDS_BELOW else 1000)))
 
 

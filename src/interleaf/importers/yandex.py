@@ -13,7 +13,7 @@ from typing import Any
 
 from interleaf.clicks.result_pages import ResultPages, parse_yandex
 from interleaf.errors import DataError
-from interleaf.importers.protocol import ENGINE, UNDATED, ImportOptions, ImportResult
+from interleaf.importers.protocol import ENGINE, UNDATED, ImportNote, ImportOptions, ImportResult
 from interleaf.log.files import Paths
 from interleaf.log.jsonl import lines_of
 from interleaf.log.record_batches import rows_to_batch, write_batches
@@ -102,7 +102,7 @@ def _add(sessions: dict[str, list[_Page]], fields: list[str], unit: float, impor
         return
     for place, page in enumerate(reversed(sessions.get(session, []))):
         if fields[3] in page.documents:
-            imported.counts["click on an earlier page of its session"] += place > 0
+            imported.counts[ImportNote.EARLIER_PAGE] += place > 0
             page.events.append({"kind": "click", "rank": page.documents.index(fields[3]) + 1, "time": time})
             return
-    imported.counts["event on nothing shown"] += 1
+    imported.counts[ImportNote.EVENT_NOT_ON_LIST] += 1

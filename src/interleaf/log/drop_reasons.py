@@ -15,14 +15,18 @@ MAX_EVENTS = 1000  # per impression
 
 
 class Code(StrEnum):
-    """A stable code and its text, in which `{}` is the placeholder for the detail; `mark` is its position, from 1."""
+    """A stable code, its text, in which `{}` is the placeholder for the detail, and perhaps a remedy.
+
+    `mark` is its position, from 1.
+    """
 
     text: str
+    remedy: str
     mark: int
 
-    def __new__(cls, code: str, text: str = "") -> Self:
+    def __new__(cls, code: str, text: str = "", remedy: str = "") -> Self:
         member = str.__new__(cls, code)
-        member._value_, member.text, member.mark = code, text, len(cls.__members__) + 1
+        member._value_, member.text, member.remedy, member.mark = code, text, remedy, len(cls.__members__) + 1
         return member
 
     def __repr__(self) -> str:
@@ -74,11 +78,11 @@ class DropReason(Code):
     UNKNOWN_METHOD = "unknown_method", "{}"
     NOT_INTERLEAVED = "not_interleaved", f"arm {schema.INTERLEAVED!r} with method {{}}, which compares nothing"
     ONE_RANKER = "one_ranker", "only one ranker, so there is nothing to compare"
-    LINE_TOO_LONG = "line_too_long", "line is too long"
-    NOT_UNICODE = "not_unicode", "text is not Unicode"
-    NOT_JSON = "not_json", "line is not JSON"
-    CUT_OFF = "cut_off", "line is cut off"
-    NOT_AN_OBJECT = "not_an_object", "line is not an object"
+    LINE_TOO_LONG = "line_too_long", "line is too long", "give one record per line"
+    NOT_UNICODE = "not_unicode", "text is not Unicode", "escape or remove lone surrogates"
+    NOT_JSON = "not_json", "line is not JSON", "give JSON lines, one record per line"
+    CUT_OFF = "cut_off", "line is cut off", "fetch the end of the file again"
+    NOT_AN_OBJECT = "not_an_object", "line is not an object", "give JSON lines, one record per line"
     NOT_CSV = "not_csv", "row is not CSV"
     CELL_COUNT = "cell_count", "row has more or fewer cells than the first row"
     NO_VALUE = "no_value", "no '{}'"
